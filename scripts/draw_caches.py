@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from turnwise import Agent, Prices, RunResult, read_prices
 from turnwise.lab import Lab
-from turnwise.lab.script import Script, ScriptedCall, Step
+from turnwise.lab.script import Script, ScriptedCall, ScriptedStep
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "billing.md"
 BEGIN, END = "<!-- drawn by scripts/draw_caches.py -->", "<!-- end of the drawn table -->"
@@ -72,7 +72,7 @@ KINDS = (PLAIN, THINKS, CALLS, SHORT)
 def script_of(name: str, *, kind: str) -> Script:
     thought = "Part {} may have the date. The parts before it name the year alone, so I have to look further." * 2
     asks = [
-        Step(
+        ScriptedStep(
             reasoning=thought.format(step, step) if kind == THINKS else "",
             text=f"I have read {step - 1} of the parts; the next one may tell more." if step % 3 else "",
             calls=tuple(
@@ -85,7 +85,9 @@ def script_of(name: str, *, kind: str) -> Script:
         for step in range(1, STEPS)
     ]
     least_tokens = LEAST_TOKENS if kind == SHORT else None
-    return Script(name=name, title="reads parts", steps=(*asks, Step(text="Done.")), cache_least_tokens=least_tokens)
+    return Script(
+        name=name, title="reads parts", steps=(*asks, ScriptedStep(text="Done.")), cache_least_tokens=least_tokens
+    )
 
 
 async def play(model: str, *, kind: str, cached: bool, asked: bool) -> tuple[RunResult, int]:

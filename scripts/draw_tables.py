@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from turnwise.drivers.settings.options import Row, rows, rows_from
+from turnwise.drivers.settings.options import OptionRow, rows, rows_from
 from turnwise.faces.cli.chat import command as chat
 from turnwise.faces.cli.compare import command as compare
 from turnwise.faces.cli.endpoint_check.meanings import MEANINGS, ORDER, WEIGHTS
@@ -221,7 +221,7 @@ PROJECT = {"says": "yes", "lowers": "may lower it", "switches off": "may switch 
 OWN_WORDS = {"model": "`Agent(MODEL)`"}
 
 
-def value_of(row: Row) -> str:
+def value_of(row: OptionRow) -> str:
     if row.choices:
         return ", ".join(f"`{one}`" for one in row.choices)
     if row.kind is bool:
@@ -233,16 +233,16 @@ def value_of(row: Row) -> str:
     return row.span or ("a table" if row.name == "model_limits" else "a name")
 
 
-def flags_of(row: Row) -> str:
+def flags_of(row: OptionRow) -> str:
     return ", ".join(f"`{flag}`" for flags in row.flags for flag in flags.split("/"))
 
 
-def said_at_start(row: Row) -> str:
+def said_at_start(row: OptionRow) -> str:
     flags = flags_of(row) if row.is_from("command line") else ""
     return f"{flags}, `TURNWISE_{row.name.upper()}`" if row.is_from("environment") else flags
 
 
-def python_of(row: Row) -> str:
+def python_of(row: OptionRow) -> str:
     option = row.option
     if option.limit is not None:
         return f"`limits={option.limit.__name__}(...)`"
@@ -253,7 +253,7 @@ def python_of(row: Row) -> str:
     return OWN_WORDS.get(row.name) or option.python or (f"`Agent({row.name}=...)`" if row.is_from("agent") else "")
 
 
-def kept_of(row: Row) -> str:
+def kept_of(row: OptionRow) -> str:
     option = row.option
     if not (option.kept or option.limit or option.setting) and row.name not in NAMES_A_MODEL:
         return option.kept_only
@@ -261,7 +261,7 @@ def kept_of(row: Row) -> str:
 
 
 def options_of_run() -> Iterator[str]:
-    def meaning(row: Row) -> str:
+    def meaning(row: OptionRow) -> str:
         return f"{row.option.page}. Unless set: {row.option.default}" if row.option.default else row.option.page
 
     return table(("option", "meaning"), ((flags_of(row), meaning(row)) for row in rows_from("command line")))

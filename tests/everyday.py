@@ -5,11 +5,11 @@ from pathlib import Path
 
 from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.rules.permissions import Kind, PermissionRule, Policy, judge_permission
+from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy, judge_permission
 
 SHELL_ALLOWED = (PermissionRule(verdict="allow", effect="execute", source="command line"),)
 # What a command of each column gets: by default, and where the shell is allowed in general.
-COLUMNS: dict[str, tuple[Kind, Kind]] = {
+COLUMNS: dict[str, tuple[PermissionKind, PermissionKind]] = {
     "reads": ("allow", "allow"),
     "asks": ("ask", "allow"),
     "guarded": ("ask", "ask"),
@@ -65,7 +65,7 @@ def verdict_on(
     rules: Sequence[PermissionRule] = (),
     attended: bool = True,
     environment: dict[str, str] | None = None,
-) -> Kind:
+) -> PermissionKind:
     """Where nobody is there (`attended=False`), what would be asked about is allowed."""
     home = str(project.parent / "home")
     policy = Policy(rules=tuple(rules), workspace=str(project), home=home, attended=attended, unattended="allow")

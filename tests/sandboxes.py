@@ -7,18 +7,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from turnwise.drivers.tools.sandbox import Kind, Sandbox, find_sandbox
+from turnwise.drivers.tools.sandbox import Sandbox, SandboxKind, find_sandbox
 from turnwise.errors import CallerError
 
 # The one below a virtual environment: that may lie in a temporary folder, which a sandbox has one of its own in place of.
 PYTHON = f"{getattr(sys, '_base_executable', sys.executable)} -I -S"
 CONFINING = ("bubblewrap", "landlock", "landlock-1")
 EVERY = (*CONFINING, "none")
-_KINDS: dict[str, Kind] = {"bubblewrap": "bubblewrap", "landlock": "landlock", "landlock-1": "landlock", "none": "none"}
+_KINDS: dict[str, SandboxKind] = {
+    "bubblewrap": "bubblewrap",
+    "landlock": "landlock",
+    "landlock-1": "landlock",
+    "none": "none",
+}
 
 
 @cache  # it is tried with a command of its own, and hundreds of tests ask
-def _find(kind: Kind) -> Sandbox | CallerError:
+def _find(kind: SandboxKind) -> Sandbox | CallerError:
     try:
         return find_sandbox(wanted=kind)
     except CallerError as error:

@@ -14,16 +14,6 @@ from turnwise.wire.registry import MODULES
 
 SOURCE = Path(turnwise.__file__).parent
 FAMILIES = tuple([SOURCE / "wire" / name for name in MODULES])
-# Names that are still to be told apart. None may come anew, and none of them stays that has only one meaning left.
-TO_RENAME = frozenset(
-    """Arguments Asked Asking Attributes Bounds CallSeen Carried Change Check Entry Exchange
-    Glob Known Left Listed Marked Order Outcome Plan Point Programs Prompt Received Reply Room Row Said Seen Shown
-    Source Span Spent State Status Tell Told Wanted Words""".split()
-)
-# The same, where one of the two is in `assembly/calls_in_text`, or is the vocabulary's own, which keeps its name.
-TO_RENAME_BESIDE = frozenset(
-    "Block Comparison Event Fits Found Kind Reader Surroundings Verdict Effort Part Refusal".split()
-)
 
 
 def types_of(source: str) -> Iterator[str]:
@@ -75,20 +65,8 @@ def sources() -> dict[str, str]:
 
 
 def test_a_public_type_stands_in_one_module() -> None:
-    """`Verdict` once stood in five modules and `Kind` in six. The rest is listed above; the list ends empty."""
-    found = doubles(sources())
-    listed = TO_RENAME | TO_RENAME_BESIDE
-    assert {name: paths for name, paths in found.items() if name not in listed} == {}
-    assert listed <= found.keys(), "these have one meaning by now: take them off the list"
-
-
-def test_no_double_is_left_in_the_rooms_of_bytes_and_of_whole_things() -> None:
-    """Two names in `wire/` or `assembly/` would have to be told apart by whoever follows a byte to its call. In the vocabulary
-    none stands twice either, but what others call by its words is still to be renamed there."""
-    found = doubles(sources())
-    rooms = [path for name in found for path in found[name] if path.startswith(("wire/", "assembly/"))]
-    assert [path for path in rooms if not path.startswith("assembly/calls_in_text/")] == []
-    assert all(name in TO_RENAME_BESIDE for name in found if any("vocab/" in path for path in found[name]))
+    """`Verdict` once stood in five modules and `Kind` in six: a reader of one could not know which of them was meant."""
+    assert doubles(sources()) == {}
 
 
 def test_a_double_is_seen_however_it_is_written() -> None:

@@ -17,7 +17,7 @@ from lab.test_fault_schedules import drawn_script
 from turnwise import Agent, Journal, MaxCost, MaxRequests, ModelLimits, Prices, RunResult, read_prices
 from turnwise.drivers.endpoints.transport import Transport
 from turnwise.drivers.journal.ledger import LedgerEntry
-from turnwise.drivers.journal.ledger_queries import Span
+from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.lab import builtin_scripts
 from turnwise.rules.retries import RetryPolicy
 from turnwise.testing import FakeClock
@@ -113,7 +113,7 @@ async def test_each_price_is_the_labs_or_unknown(family: str, plan: Plan) -> Non
             assert len(result.ledger) == len(received) == result.requests, seed
             known += assert_billed(result, provider.bill, plan=plan, seed=seed)
             rows += len(provider.bill)
-            assert journal.ledger.entries(Span()) == list(result.ledger), seed
+            assert journal.ledger.entries(LedgerSpan()) == list(result.ledger), seed
     assert known > rows / 6, (known, rows)  # or nothing would be proven
 
 

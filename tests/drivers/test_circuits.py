@@ -6,7 +6,7 @@ import pytest
 from lab.failing import turn
 from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.lab import Lab
-from turnwise.lab.script import Script, ScriptedFault, Step
+from turnwise.lab.script import Script, ScriptedFault, ScriptedStep
 from turnwise.rules.circuit import OPEN_CODE, CircuitPolicy
 from turnwise.rules.retries import RetryPolicy
 from turnwise.testing import FakeClock
@@ -61,9 +61,9 @@ async def test_a_turn_at_an_open_circuit_fails_at_once_without_a_request() -> No
     clock = FakeClock()
     circuits = Circuits(clock=clock, policy=CircuitPolicy(failures=4, open_s=30))
     down = Script(
-        name="down", title="", steps=(Step(text="Up.", faults=(ScriptedFault(kind="status", status=500),) * 4),)
+        name="down", title="", steps=(ScriptedStep(text="Up.", faults=(ScriptedFault(kind="status", status=500),) * 4),)
     )
-    well = Script(name="well", title="", steps=(Step(text="Here."),))
+    well = Script(name="well", title="", steps=(ScriptedStep(text="Here."),))
     lab = Lab([down, well])
 
     async def run(**more: object) -> tuple[StopReason, str, int, int]:

@@ -14,10 +14,10 @@ import pytest
 from turnwise import Agent, Journal, RunResult, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import RequestSent, ToolsStarted
-from turnwise.drivers.journal.ledger_queries import Span
+from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.running.means import RunnerMeans
 from turnwise.drivers.running.runner import Runner
-from turnwise.drivers.running.watching import CallAnswered, Seen, ToolFinished, ToolStarted
+from turnwise.drivers.running.watching import CallAnswered, ToolFinished, ToolStarted, WatcherEvent
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.faces.run_options import RunOptions
 from turnwise.rules.stop import exit_code
@@ -55,13 +55,13 @@ class Went(NamedTuple):
     error: str
     sent: int
     ran: list[str]
-    seen: list[Seen]
+    seen: list[WatcherEvent]
 
 
 async def work(journal: Journal, *, session: str = "", lines: list[Line] | None = None, prompt: str = LONG) -> Went:
     """A turn of two tool calls in two steps, with long texts."""
     ran: list[str] = []
-    seen: list[Seen] = []
+    seen: list[WatcherEvent] = []
 
     @tool
     def note(text: str) -> str:
@@ -81,7 +81,7 @@ async def work(journal: Journal, *, session: str = "", lines: list[Line] | None 
     return Went(result, error, len(model.asked), ran, seen)
 
 
-def is_paired(seen: list[Seen]) -> bool:
+def is_paired(seen: list[WatcherEvent]) -> bool:
     """Every call that was shown has one result."""
     begun = [one.call.id for one in seen if isinstance(one, ToolStarted)]
     answered = [one.result.call_id for one in seen if isinstance(one, ToolFinished | CallAnswered)]
@@ -109,7 +109,7 @@ async def test_a_disk_that_is_full_at_any_page_ends_the_turn_with_a_result(tmp_p
             allow_pages(journal, most)
             went = await work(journal)
             allow_pages(journal, 2**20)
-            ledger = journal.ledger.entries(Span())
+            ledger = journal.ledger.entries(LedgerSpan())
             rows = journal.sessions()
             records = [] if not rows else journal.entries(journal.find_session(rows[0].id).turns[0].id)
             recorded_calls = [
@@ -156,7 +156,7 @@ async def test_an_answer_that_could_not_be_recorded_is_shown_but_not_complete(tm
         assert not went.result.complete and not went.result.written_locally
         (told,) = went.result.repairs
         assert (told.kind, told.where, READ_ONLY in told.what) == ("not_recorded", "journal", True)
-        (entry,) = journal.ledger.entries(Span())
+        (entry,) = journal.ledger.entries(LedgerSpan())
         assert entry.outcome is None, "it was sent, and nobody wrote down what became of it"
         assert went.result.ledger[0].outcome == "ok"
 
@@ -185,7 +185,7 @@ async def test_a_turn_that_another_process_took_over_ends_with_a_result(tmp_path
         assert went.result is not None and went.ran == [] and is_paired(went.seen)
         assert (went.result.stop_reason, went.result.requests) == (StopReason.JOURNAL_FAILED, 1)
         assert "another process has taken this turn over" in went.result.text
-        (entry,) = journal.ledger.entries(Span())
+        (entry,) = journal.ledger.entries(LedgerSpan())
         assert entry.outcome == "ok", "what became of it is kept"
 
 
@@ -217,7 +217,7 @@ async def test_a_sub_agent_that_cannot_be_recorded_does_not_begin(tmp_path: Path
         child = Agent(f"{FAMILY}:m", base_url=BASE_URL, transport=model, journal=journal)
         parent = Agent(f"{FAMILY}:m", base_url=BASE_URL, transport=model, journal=journal, agents={"helper": child})
 
-        def watch(seen: Seen) -> None:
+        def watch(seen: WatcherEvent) -> None:
             if isinstance(seen, ToolStarted):
                 forbid_writing(journal)
 

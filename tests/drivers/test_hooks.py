@@ -15,8 +15,8 @@ from turnwise.drivers.running.hooks import (
     Deny,
     Hook,
     Hooks,
+    HookStage,
     Looks,
-    Point,
     RequestAboutToLeave,
     Says,
     ToolAboutToRun,
@@ -124,7 +124,7 @@ async def test_every_point_has_its_answers_and_takes_no_others() -> None:
     """Proves: at each point that guards, whatever is none of its answers denies; what only looks at a result leaves it."""
     every = (Deny("no"), ChangeArguments({"path": "b"}), ChangeResult("x"), None)
     after = RunHooks(step=1, point="after_tool", deadlines=Deadlines(), calls=(PLAN,), results=(result("a"),))
-    assert set(ANSWERS) == set(get_args(Point))
+    assert set(ANSWERS) == set(get_args(HookStage))
     for order in (BEFORE, REQUEST, after):
         for said in every:
             hook = Hook(point=order.point, function=lambda _, said=said: said, name="guard")

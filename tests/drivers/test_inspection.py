@@ -13,7 +13,7 @@ from turnwise.drivers.tools.inspection import inspect_call, inspector
 from turnwise.drivers.tools.tools import Tool
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.rules.permission_facts import Access, CallFacts, PathFact
-from turnwise.rules.permissions import Kind, PermissionRule, Policy, judge_permission
+from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy, judge_permission
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
 from turnwise.turn.verdicts import facts_of
@@ -124,7 +124,7 @@ def test_what_is_no_path_leads_nowhere_known(given: str, shown: str, work: Path)
     assert judged(found, work=work) == "ask"
 
 
-def judged(found: CallFacts, *, work: Path, rules: Sequence[PermissionRule] = ()) -> Kind:
+def judged(found: CallFacts, *, work: Path, rules: Sequence[PermissionRule] = ()) -> PermissionKind:
     policy = Policy(rules=tuple(rules), workspace=os.path.realpath(work), home=str(work.parent), attended=True)
     return judge_permission(found, policy=policy).kind
 

@@ -8,7 +8,7 @@ import pytest
 
 from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.rules.permissions import Kind, PermissionRule, Policy, judge_permission
+from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy, judge_permission
 
 TABLE: dict[str, dict[str, list[str]]] = tomllib.loads(
     Path(__file__).with_name("inspection_cases.toml").read_text(encoding="utf-8")
@@ -19,7 +19,7 @@ PROHIBITIONS = tuple(
     for pattern in (("rm", "*"), ("curl", "*"), ("git", "push", "*"), ("sudo", "*"))
 )
 # Column -> verdicts where somebody is there: by default, and where the shell is allowed in general.
-ATTENDED: dict[str, tuple[Kind, Kind]] = {
+ATTENDED: dict[str, tuple[PermissionKind, PermissionKind]] = {
     "reads": ("allow", "allow"),
     "asks": ("ask", "allow"),
     "guarded": ("ask", "ask"),
@@ -77,7 +77,9 @@ def inspected(command: str, *, place: Path) -> CallFacts:
     )
 
 
-def judged(command: str, *, place: Path, rules: tuple[PermissionRule, ...] = (), attended: bool = True) -> Kind:
+def judged(
+    command: str, *, place: Path, rules: tuple[PermissionRule, ...] = (), attended: bool = True
+) -> PermissionKind:
     policy = Policy(
         rules=rules, workspace=str(place / "work"), home=str(place / "home"), attended=attended, unattended="allow"
     )

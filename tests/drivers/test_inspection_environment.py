@@ -9,7 +9,7 @@ import pytest
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
 from turnwise.rules.environment_names import HARMLESS_NAMES
-from turnwise.rules.permissions import Kind, PermissionRule
+from turnwise.rules.permissions import PermissionKind, PermissionRule
 from waits import HANG_S
 
 ALLOWED = (
@@ -58,7 +58,7 @@ def test_a_harmless_variable_passes_with_a_plain_value(name: str, project: Path)
     ],
 )
 def test_a_variable_of_the_shell_counts_where_programs_inherit_it(
-    command: str, inherited: str, expected: Kind, project: Path
+    command: str, inherited: str, expected: PermissionKind, project: Path
 ) -> None:
     """bash hands on each variable that it found in its environment, with its new value."""
     environment = {inherited: "1"} if inherited else {}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
-from turnwise.rules.permissions import Kind, PermissionRule
+from turnwise.rules.permissions import PermissionKind, PermissionRule
 from turnwise.rules.shell_words import SETTING
 
 NO_DATA = (*SHELL_ALLOWED, PermissionRule(verdict="deny", path="data/**", source="user"))
@@ -43,7 +43,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("make test", "allow"),
     ],
 )
-def test_a_prohibition_of_a_path_holds_for_words_that_may_name_it(command: str, expected: Kind, project: Path) -> None:
+def test_a_prohibition_of_a_path_holds_for_words_that_may_name_it(
+    command: str, expected: PermissionKind, project: Path
+) -> None:
     """Issue 13, line 11: the user denies `data/**` and allows the shell otherwise."""
     assert verdict_on(command, project=project, rules=NO_DATA) == expected
     unattended = verdict_on(command, project=project, rules=NO_DATA, attended=False)

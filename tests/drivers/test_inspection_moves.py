@@ -9,7 +9,7 @@ import pytest
 from everyday import SHELL_ALLOWED, make_project, verdict_on
 from turnwise.drivers.tools.inspection.paths import Paths
 from turnwise.drivers.tools.inspection.shell import inspect_script
-from turnwise.rules.permissions import Kind
+from turnwise.rules.permissions import PermissionKind
 from waits import HANG_S
 
 TARGETS = [
@@ -95,7 +95,7 @@ def test_bash_stands_where_the_judge_says_after_any_two_moves(project: Path) -> 
         ("cd flat/deep/..; ls", "allow"),
     ],
 )
-def test_a_move_back_over_a_link_is_asked_about(command: str, expected: Kind, project: Path) -> None:
+def test_a_move_back_over_a_link_is_asked_about(command: str, expected: PermissionKind, project: Path) -> None:
     """It is known only when it runs where the next command looks; moves without links stay as they were judged."""
     assert verdict_on(command, project=project) == expected
 

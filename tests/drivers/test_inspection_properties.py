@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.drivers.tools.inspection.paths import Paths
 from turnwise.drivers.tools.inspection.shell import inspect_script
-from turnwise.rules.permissions import Kind, PermissionRule, Policy, judge_permission
+from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy, judge_permission
 
 TABLE: dict[str, dict[str, list[str]]] = tomllib.loads(
     Path(__file__).with_name("inspection_cases.toml").read_text(encoding="utf-8")
@@ -51,7 +51,7 @@ def put(template: str, *, denied: str, anything: str) -> str:
     return template.replace("ANY", anything).replace("QUOTED", shlex.quote(denied)).replace("DENIED", denied)
 
 
-def verdict(command: str, *, workspace: Path) -> Kind:
+def verdict(command: str, *, workspace: Path) -> PermissionKind:
     facts = inspect_call(
         "1",
         tool="bash",

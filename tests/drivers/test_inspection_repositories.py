@@ -9,11 +9,11 @@ import pytest
 
 from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.drivers.tools.inspection.repositories import doubt
-from turnwise.rules.permissions import Kind, Policy, judge_permission
+from turnwise.rules.permissions import PermissionKind, Policy, judge_permission
 from waits import HANG_S
 
 
-def verdict(command: str, *, work: Path, environment: Mapping[str, str] | None = None) -> Kind:
+def verdict(command: str, *, work: Path, environment: Mapping[str, str] | None = None) -> PermissionKind:
     facts = inspect_call(
         "1",
         tool="bash",

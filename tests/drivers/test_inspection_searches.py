@@ -9,7 +9,7 @@ import pytest
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
 from turnwise.drivers.tools.inspection.grammar import MAX_PIPES, parse
-from turnwise.rules.permissions import Kind, PermissionRule
+from turnwise.rules.permissions import PermissionKind, PermissionRule
 from waits import HANG_S
 
 RG = shutil.which("rg")
@@ -51,7 +51,9 @@ def project(tmp_path: Path) -> Path:
         (r"cat <$'a\nb/../.env'", "ask"),
     ],
 )
-def test_what_a_command_would_show_is_found_behind_links_and_names(command: str, expected: Kind, project: Path) -> None:
+def test_what_a_command_would_show_is_found_behind_links_and_names(
+    command: str, expected: PermissionKind, project: Path
+) -> None:
     """Issue 13, lines 2 and 11: folders that are compared, lists of words in files, names of several bytes or lines."""
     (project / "list.txt").write_text(".env\n")
     assert verdict_on(command, project=project) == expected
@@ -80,7 +82,9 @@ FOLLOWING = ["-LR", "-RL", "-lR -L", "--recursive --dereference", "-R --derefere
         ("find . -name x", "allow"),
     ],
 )
-def test_what_follows_links_below_a_folder_is_asked_about(command: str, expected: Kind, project: Path) -> None:
+def test_what_follows_links_below_a_folder_is_asked_about(
+    command: str, expected: PermissionKind, project: Path
+) -> None:
     """Issue 13, "Done when" 2: `ls -RL` lists the folders outside to which links lead; everything else about them is judged by
     path, but no path below is named."""
     (project / "da" / "out").symlink_to("/etc")
@@ -165,7 +169,9 @@ def test_a_glob_that_stays_inside_is_judged_as_before(project: Path) -> None:
         ("curl -s http://127.0.0.1/x", "allow"),
     ],
 )
-def test_a_path_hides_in_no_word_of_several_lines_or_options(command: str, expected: Kind, project: Path) -> None:
+def test_a_path_hides_in_no_word_of_several_lines_or_options(
+    command: str, expected: PermissionKind, project: Path
+) -> None:
     """Issue 13, line 11: where the shell is allowed in general."""
     assert verdict_on(command, project=project, rules=SHELL_ALLOWED) == expected
 

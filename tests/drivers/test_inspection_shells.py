@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
-from turnwise.rules.permissions import Kind, PermissionRule
+from turnwise.rules.permissions import PermissionKind, PermissionRule
 
 NO_RM = (*SHELL_ALLOWED, PermissionRule(verdict="deny", tool="bash", command=("rm", "*"), source="user"))
 
@@ -113,7 +113,7 @@ def test_an_option_that_changes_how_a_script_is_read_is_asked_about(command: str
         ("python3 - <<'E'\nprint(1)\nE\n", "ask"),
     ],
 )
-def test_a_dash_before_a_here_document_is_a_word(command: str, expected: Kind, project: Path) -> None:
+def test_a_dash_before_a_here_document_is_a_word(command: str, expected: PermissionKind, project: Path) -> None:
     """The grammar loses it, and all such commands were asked about, whatever was allowed."""
     assert verdict_on(command, project=project) == expected
     assert verdict_on(command, project=project, rules=SHELL_ALLOWED) == ("ask" if ".env" in command else "allow")

@@ -9,7 +9,7 @@ import pytest
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.running.means import Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
-from turnwise.drivers.running.watching import Seen, StepStarted, ToolStarted, TurnFinished
+from turnwise.drivers.running.watching import StepStarted, ToolStarted, TurnFinished, WatcherEvent
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.rules.limits import MaxWallTime
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall, call
@@ -152,7 +152,7 @@ async def test_what_is_left_behind_changes_nothing_when_it_ends_at_last(ended_by
     """A `prepare_step` that does not let itself be cancelled comes back after the turn's end: no event, no request, no word
     to a watcher comes of it."""
     at_work, over, back = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    seen: list[Seen] = []
+    seen: list[WatcherEvent] = []
 
     async def prepare(_: PrepareStep) -> StepPrepared:
         at_work.set()

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal.journal import Entry, Journal, RequestSent, TurnJournal, journal_path
+from turnwise.drivers.journal.journal import Journal, JournalEntry, RequestSent, TurnJournal, journal_path
 from turnwise.drivers.journal.ledger import LedgerEntry
-from turnwise.drivers.journal.ledger_queries import Span
+from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.errors import CallerError
 from turnwise.testing import FakeClock
 from turnwise.turn.config import TurnConfig, TurnResult
@@ -61,9 +61,9 @@ def test_entries_come_back_as_they_were_written(tmp_path: Path) -> None:
         pen.close(RESULT)
     with Journal.open(tmp_path / "j.db", clock=clock) as journal:
         assert journal.entries("t1") == [
-            Entry(seq=1, time=1000, record=STARTED),
-            Entry(seq=2, time=1000, record=sent),
-            Entry(seq=3, time=1000, record=ANSWER),
+            JournalEntry(seq=1, time=1000, record=STARTED),
+            JournalEntry(seq=2, time=1000, record=sent),
+            JournalEntry(seq=3, time=1000, record=ANSWER),
         ]
         assert journal.events("t1") == [STARTED, ANSWER]
         (row,) = journal.sessions()
@@ -276,8 +276,8 @@ def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> Non
         assert [row.id for row in journal.sessions()] == ["s1"]
         assert [(call, child.row.title) for call, child in journal.children("t1")] == [("call_1", "child")]
         assert journal.children("t2") == []
-        assert journal.ledger.entries(Span()) == []
-        assert journal.ledger.totals(Span(since=1), by="session") == []
+        assert journal.ledger.entries(LedgerSpan()) == []
+        assert journal.ledger.totals(LedgerSpan(since=1), by="session") == []
 
 
 def test_a_ledger_that_knew_no_programs_is_kept(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_a_ledger_that_knew_no_programs_is_kept(tmp_path: Path) -> None:
     )
     connection.close()
     with Journal.open(path, clock=clock) as journal:
-        assert journal.ledger.entries(Span()) == [entry]
+        assert journal.ledger.entries(LedgerSpan()) == [entry]
 
 
 def test_a_ledger_that_knew_no_misses_is_kept(tmp_path: Path) -> None:
@@ -334,8 +334,8 @@ def test_a_ledger_that_knew_no_misses_is_kept(tmp_path: Path) -> None:
     connection.executescript(f"{WITHOUT_6} pragma user_version = 5;")
     connection.close()
     with Journal.open(path, clock=clock) as journal:
-        assert journal.ledger.entries(Span()) == [entry]
-        (total,) = journal.ledger.totals(Span(), by="model")
+        assert journal.ledger.entries(LedgerSpan()) == [entry]
+        (total,) = journal.ledger.totals(LedgerSpan(), by="model")
         assert (total.cache_misses, total.cache_unread_tokens, total.cache_unread_usd) == (0, 5, None)
 
 

@@ -20,13 +20,22 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
 from turnwise.drivers.journal.journal import RequestSent
 from turnwise.drivers.journal.ledger import LedgerEntry
-from turnwise.drivers.journal.ledger_queries import KEYS, By, ExactSum, Span, Total, TurnBill, query_of, sum_of_totals
+from turnwise.drivers.journal.ledger_queries import (
+    KEYS,
+    By,
+    ExactSum,
+    LedgerSpan,
+    Total,
+    TurnBill,
+    query_of,
+    sum_of_totals,
+)
 from turnwise.drivers.journal.prices import Prices, read_prices
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.errors import CallerError
 from turnwise.lab import Lab, builtin_scripts
 from turnwise.lab.received import Received
-from turnwise.lab.script import Script, Step, load_scripts, parse_script
+from turnwise.lab.script import Script, ScriptedStep, load_scripts, parse_script
 from turnwise.rules.apart import UNREAD
 from turnwise.rules.limits import MaxRequests, MaxWallTime
 from turnwise.rules.pricing import Cost
@@ -42,7 +51,7 @@ ROOM = list(load_scripts(Path(__file__).parents[1] / "lab" / "room").values())
 PRICES = Prices(user=read_prices({"*": {"input": 2, "output": 8}}, named="the test", source="the test"))
 
 
-def is_cut(step: Step) -> bool:
+def is_cut(step: ScriptedStep) -> bool:
     return step.finish == "length" or any(call.cut_after is not None for call in step.calls)
 
 
@@ -80,7 +89,7 @@ async def test_the_ledger_counts_what_the_lab_received_in_every_script(name: str
         assert purposes(result) == purposes_by_lab(lab.requests, script=script) == Counter(result.requests_by_purpose)
         assert [entry.sent_bytes for entry in result.ledger] == [len(one.body) for one in lab.requests]
         assert all(entry.ended is not None and entry.outcome is not None for entry in result.ledger)
-        assert journal.ledger.entries(Span()) == list(result.ledger)
+        assert journal.ledger.entries(LedgerSpan()) == list(result.ledger)
 
 
 @pytest.mark.promise("bill:wire")
@@ -148,10 +157,10 @@ async def test_summaries_are_in_the_ledger_under_their_own_purpose() -> None:
         )
         asked = "My cat is called Maunz. Begin with part-001.txt and read on."
         session = (await agent.run(asked)).session
-        compact = [total for total in journal.ledger.totals(Span(), by="purpose") if total.key == "compact"]
+        compact = [total for total in journal.ledger.totals(LedgerSpan(), by="purpose") if total.key == "compact"]
         assert [total.cost.requests for total in compact] == [sum(one.is_summary for one in lab.requests)]
         assert 0 < sum(one.is_summary for one in lab.requests) < 10
-        everything = sum_of_totals(journal.ledger.totals(Span(session=session), by="model"))
+        everything = sum_of_totals(journal.ledger.totals(LedgerSpan(session=session), by="model"))
         assert everything is not None
         assert everything.cost.requests == lab.count()
 
@@ -210,7 +219,7 @@ async def test_the_requests_of_sub_agents_stand_in_the_ledger_of_the_root(family
         tokens = [entry.usage for entry in result.ledger if entry.usage is not None]
         usd = sum((Decimal(2 * use.input_tokens + 8 * use.output_tokens) for use in tokens), Decimal(0)) / 1_000_000
         assert result.cost == Cost(usd=usd, requests=5)
-        (total,) = journal.ledger.totals(Span(session=result.session), by="session")
+        (total,) = journal.ledger.totals(LedgerSpan(session=result.session), by="session")
         assert (total.key, total.cost) == (result.session, result.cost)
 
 
@@ -317,7 +326,7 @@ def test_totals_tell_what_is_known_and_what_is_not(tmp_path: Path) -> None:
             entry(4, purpose="retry", usd=Decimal("1E-12"), usage=usage, cache_saved_usd=Decimal("0.003")),
             entry(5, purpose="continue"),
         )
-        (total,) = journal.ledger.totals(Span(), by="model")
+        (total,) = journal.ledger.totals(LedgerSpan(), by="model")
         assert total == Total(
             key="openai:m",
             cost=Cost(usd=Decimal("0.300000000001"), requests=5, unknown=1),
@@ -335,8 +344,8 @@ def test_totals_tell_what_is_known_and_what_is_not(tmp_path: Path) -> None:
             saved=Cost(),
         )
         assert total.cost.exact_usd is None
-        assert journal.ledger.totals(Span(since=1_700_000_001), by="day") == []
-        assert [one.key for one in journal.ledger.totals(Span(), by="purpose")] == ["step", "continue", "retry"]
+        assert journal.ledger.totals(LedgerSpan(since=1_700_000_001), by="day") == []
+        assert [one.key for one in journal.ledger.totals(LedgerSpan(), by="purpose")] == ["step", "continue", "retry"]
 
 
 def test_an_entry_comes_back_as_it_was_written(tmp_path: Path) -> None:
@@ -375,7 +384,7 @@ def test_an_entry_comes_back_as_it_was_written(tmp_path: Path) -> None:
     with Journal.open(tmp_path / "j.db", clock=FakeClock()) as journal:
         written(journal, whole, entry(2))
     with Journal.open(tmp_path / "j.db", clock=FakeClock()) as journal:
-        assert journal.ledger.entries(Span()) == [whole, entry(2)]
+        assert journal.ledger.entries(LedgerSpan()) == [whole, entry(2)]
 
 
 def test_a_request_and_its_entry_are_written_both_or_none(tmp_path: Path) -> None:
@@ -386,7 +395,7 @@ def test_a_request_and_its_entry_are_written_both_or_none(tmp_path: Path) -> Non
         pen.abandon()
         with pytest.raises(CallerError, match="taken this turn over"):
             pen.request_leaves(sent, entry(1))
-        assert (journal.entries("t1"), journal.ledger.entries(Span())) == ([], [])
+        assert (journal.entries("t1"), journal.ledger.entries(LedgerSpan())) == ([], [])
 
 
 @pytest.mark.parametrize("by", KEYS)
@@ -396,7 +405,7 @@ def test_the_queries_of_usage_find_their_entries_by_an_index(by: By, tmp_path: P
         pass
     connection = sqlite3.connect(tmp_path / "j.db")
     connection.create_aggregate("exact_sum", -1, ExactSum)  # pyright: ignore[reportArgumentType]
-    for span, index in ((Span(since=5), "request_by_time"), (Span(session="s1"), "request_by_session")):
+    for span, index in ((LedgerSpan(since=5), "request_by_time"), (LedgerSpan(session="s1"), "request_by_session")):
         query, values = query_of(by, span=span)
         plan = [str(row[3]) for row in connection.execute(f"explain query plan {query}", values)]
         assert any(line.startswith(f"SEARCH request USING INDEX {index}") for line in plan), plan
@@ -413,7 +422,7 @@ async def test_plans_by_request_show_what_one_request_a_call_would_have_cost() -
     script = parse_script(f'title = "reads"\n[[steps]]\ncalls = [{reads}]\n[[steps]]\ntext = "Read."\n', name="reads")
     with Journal.open(None, clock=FakeClock()) as journal:
         result = await run(Lab([script]), "reads", family="openai_chat", journal=journal, prices=BY_REQUEST)
-        (bill,) = journal.ledger.bills_by_request(Span())
+        (bill,) = journal.ledger.bills_by_request(LedgerSpan())
     assert msgspec.structs.replace(bill, turn="", started=0) == TurnBill(
         turn="",
         session=result.session,
@@ -432,7 +441,7 @@ async def test_retries_are_no_saving_and_no_loss() -> None:
     for name in ("fault-once-503", "cut-call", "plain-answer"):
         with Journal.open(None, clock=FakeClock()) as journal:
             await run(Lab(), name, family="openai_chat", journal=journal, prices=BY_REQUEST)
-            (bill,) = journal.ledger.bills_by_request(Span())
+            (bill,) = journal.ledger.bills_by_request(LedgerSpan())
             assert (bill.saved.requests, bill.one_a_call_requests) == (0, bill.cost.requests), name
 
 
@@ -456,8 +465,8 @@ def test_what_programs_called_is_a_saving_at_the_price_of_their_request(tmp_path
     assert [one.saved_requests for one in entries] == [5, -1, 0, 3, 2, 2, 2, 2, 0]
     with Journal.open(tmp_path / "j.db", clock=FakeClock()) as journal:
         written(journal, *entries)
-        bills = {bill.turn: bill for bill in journal.ledger.bills_by_request(Span())}
-        (total,) = journal.ledger.totals(Span(), by="model")
+        bills = {bill.turn: bill for bill in journal.ledger.bills_by_request(LedgerSpan())}
+        (total,) = journal.ledger.totals(LedgerSpan(), by="model")
     assert {turn: (bill.calls, bill.program_calls, bill.saved) for turn, bill in bills.items()} == {
         "t1": (6, 5, Cost(usd=4 * cent, requests=4)),
         "t2": (3, 4, Cost(usd=3 * cent, requests=3)),
@@ -505,4 +514,4 @@ async def test_silent_usage_is_unknown_in_ledger_journal_and_cost(family: str, s
         assert (entry.usd, result.cost_usd, result.cost.unknown) == (None, None, 1)
         assert "not" in entry.price_note
         assert entry.usage is None or entry.usage.untold
-        assert journal.ledger.entries(Span()) == [entry]
+        assert journal.ledger.entries(LedgerSpan()) == [entry]

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from turnwise.drivers.endpoints.local_servers import (
-    Answer,
     LocalServer,
+    ServerAnswer,
     find_servers,
     local_servers,
     moved_address,
@@ -97,7 +97,7 @@ async def test_it_is_asked_without_a_key(monkeypatch: pytest.MonkeyPatch) -> Non
     speak, asked = saying(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: %d\r\n\r\n%b" % (len(refused), refused))
     async with listening(speak) as port:
         (found,) = await find_servers(at_ports(port))
-    assert found == Answer(server=at_ports(port)[0], state="wants_key")
+    assert found == ServerAnswer(server=at_ports(port)[0], state="wants_key")
     (request,) = asked
     assert request.startswith(b"GET /v1/models HTTP/1.1\r\n")
     assert b"authorization" not in request.lower() and b"sk-0123456789" not in request

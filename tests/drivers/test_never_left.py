@@ -20,8 +20,8 @@ from turnwise import Agent, Journal, MaxCost, MaxRequests, MaxWallTime, Prices, 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.endpoints.aiohttp_transport import LARGE_BYTES, AiohttpTransport
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
-from turnwise.drivers.journal.ledger_queries import Span
-from turnwise.drivers.running.watching import ChildSeen, RequestFinished, RequestStarted, Seen
+from turnwise.drivers.journal.ledger_queries import LedgerSpan
+from turnwise.drivers.running.watching import ChildSeen, RequestFinished, RequestStarted, WatcherEvent
 from turnwise.errors import ProviderFault
 from turnwise.lab import Lab
 from turnwise.lab.script import parse_script
@@ -83,8 +83,8 @@ def assert_nothing_counts(result: RunResult, journal: Journal | None = None) -> 
     assert (result.requests, result.requests_by_purpose, list(result.ledger)) == (0, {}, [])
     assert (result.cost_usd, result.cost.requests, result.cost.unknown) == (Decimal(0), 0, 0)
     if journal is not None:
-        assert journal.ledger.entries(Span()) == []
-        assert journal.ledger.totals(Span(), by="purpose") == []
+        assert journal.ledger.entries(LedgerSpan()) == []
+        assert journal.ledger.totals(LedgerSpan(), by="purpose") == []
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -208,7 +208,7 @@ async def test_what_never_left_uses_up_no_limit() -> None:
         assert (result.text, result.requests, result.requests_by_purpose) == ("hi", 1, {"step": 1})
         (entry,) = result.ledger
         assert (entry.purpose, entry.retry_of, entry.number, entry.usd) == ("step", None, 1, Decimal("0.02"))
-        assert journal.ledger.entries(Span()) == [entry]
+        assert journal.ledger.entries(LedgerSpan()) == [entry]
 
 
 def _to(request: HttpRequest, base: str) -> HttpRequest:
@@ -315,7 +315,7 @@ async def test_ledger_is_what_the_lab_received_beside_refused_and_hanging_connec
             assert result.requests == lab.count() == sum(result.requests_by_purpose.values()), seed
             assert Counter([entry.purpose for entry in result.ledger]) == result.requests_by_purpose, seed
             assert all(entry.ended is not None for entry in result.ledger), seed
-            assert journal.ledger.entries(Span()) == list(result.ledger), seed
+            assert journal.ledger.entries(LedgerSpan()) == list(result.ledger), seed
             (turn,) = journal.find_session(result.session).turns
             assert journal.requests_by_purpose(turn.id) == result.requests_by_purpose, seed
             last = replay(journal.events(turn.id))[-1]
@@ -356,7 +356,7 @@ class NoWay:
 async def test_a_sub_agent_whose_connect_was_cut_off_has_made_no_request(kind: str) -> None:
     """Proves: its report, the ledger, the lab and whoever watches count the same, also where the sub-agent has no result of its
     own: what was told as started counted there as sent."""
-    lab, clock, seen = Lab([HANDS_OUT]), FakeClock(now=1_700_000_000), list[Seen]()
+    lab, clock, seen = Lab([HANDS_OUT]), FakeClock(now=1_700_000_000), list[WatcherEvent]()
     child = Agent(
         "openai_chat:plain-answer",
         base_url="http://lab.invalid",

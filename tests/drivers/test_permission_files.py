@@ -7,12 +7,12 @@ import pytest
 
 from turnwise.drivers.settings.permission_files import _KEYS as PERMISSION_KEYS
 from turnwise.drivers.settings.permission_files import policy_of, read_rules
-from turnwise.drivers.settings.settings import Layer, Source, read_layers
+from turnwise.drivers.settings.settings import Layer, SettingsSource, read_layers
 from turnwise.errors import CallerError
 from turnwise.rules.permissions import PermissionRule, Policy
 
 
-def layer(*, source: Source = "user", **permissions: object) -> Layer:
+def layer(*, source: SettingsSource = "user", **permissions: object) -> Layer:
     return Layer(source=source, table={"permissions": permissions}, path=Path("/p/turnwise.toml"))
 
 

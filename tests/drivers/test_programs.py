@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sandboxes import EVERY, sandbox_called
 from turnwise.drivers.tools.grants import judged_programs
 from turnwise.drivers.tools.inspection import inspect_call
-from turnwise.drivers.tools.programs import OWN_PYTHON, Programs
+from turnwise.drivers.tools.programs import OWN_PYTHON, ProgramSearch
 from turnwise.drivers.tools.sandbox import find_sandbox
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
@@ -57,7 +57,7 @@ def program(path: Path, *, says: str) -> Path:
     return path
 
 
-def facts_of(command: str, *, work: Path, path: str, programs: Programs | None = None) -> CallFacts:
+def facts_of(command: str, *, work: Path, path: str, programs: ProgramSearch | None = None) -> CallFacts:
     return inspect_call(
         "1",
         tool="bash",
@@ -195,7 +195,7 @@ def test_a_name_that_comes_to_lead_into_the_workspace_is_no_longer_allowed_by_it
     """`--allow 'bash(git push *)'` was said of the git that was there; one that the model wrote since is asked about."""
     path = f"{work}/.venv/bin:{SYSTEM}"
     program(work / ".venv" / "bin" / "pytest", says="inside")
-    programs = Programs(path, workspace=str(work))
+    programs = ProgramSearch(path, workspace=str(work))
     git, tests = "git push origin", "pytest -q"
     assert verdict(facts_of(git, work=work, path=path, programs=programs), work=work, allow="git push *")[0] == "allow"
     program(work / ".venv" / "bin" / "git", says="inside")
@@ -226,7 +226,7 @@ def test_it_finds_what_bash_finds(
     asked = subprocess.run(
         [BASH, "-c", "type -P tool"], cwd=work, env={"PATH": path}, capture_output=True, text=True, check=False
     )
-    found = Programs(path, workspace=str(work)).find("tool", places=(str(work),))
+    found = ProgramSearch(path, workspace=str(work)).find("tool", places=(str(work),))
     expected = os.path.realpath(work / asked.stdout.strip()) if asked.returncode == 0 else ""
     executable = expected and os.access(
         expected, os.X_OK

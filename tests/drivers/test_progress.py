@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from turnwise.drivers.running.means import Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
-from turnwise.drivers.running.watching import RequestFinished, Seen, ToolProgress
+from turnwise.drivers.running.watching import RequestFinished, ToolProgress, WatcherEvent
 from turnwise.drivers.tools.progress import EVERY_S, LINE, Progress, last_line
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.testing import FakeClock, ScriptedModel, call
@@ -66,9 +66,9 @@ async def test_it_is_told_now_and_then_and_not_after_the_end() -> None:
 
 async def test_a_command_at_work_is_seen(tmp_path: Path) -> None:
     """Proves: the watcher sees the last line while the command waits for the watcher's answer; the result has all of it."""
-    seen: list[Seen] = []
+    seen: list[WatcherEvent] = []
 
-    def watch(one: Seen) -> None:
+    def watch(one: WatcherEvent) -> None:
         seen.append(one)
         if isinstance(one, ToolProgress):
             (tmp_path / "go").touch()

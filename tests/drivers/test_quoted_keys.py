@@ -16,7 +16,7 @@ from turnwise.drivers.endpoints.endpoints import Endpoint, Secret
 from turnwise.drivers.endpoints.hiding import WordsHider
 from turnwise.drivers.endpoints.key_forms import TELLTALE, forms_of
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
-from turnwise.drivers.running.watching import FrameSeen, Seen
+from turnwise.drivers.running.watching import FrameSeen, WatcherEvent
 from turnwise.lab import Lab, parse_script
 from turnwise.vocab import TextDelta
 from turnwise.wire.profiles import builtin_profiles
@@ -42,7 +42,7 @@ async def test_a_key_in_an_answer_is_neither_shown_nor_journalled(family: str, q
     """Streamed by the lab in small pieces: in frames, result and journal."""
     text = f"You said {QUOTES[quote]}, did you not?"
     script = parse_script(f'title = "quotes"\n[[steps]]\ntext = "{text}"\n', name="quotes")
-    seen: list[Seen] = []
+    seen: list[WatcherEvent] = []
     with Journal.open(None, clock=SystemClock()) as journal:
         agent = Agent(
             f"{family}:quotes",

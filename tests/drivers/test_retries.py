@@ -8,7 +8,7 @@ from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.running.means import EndpointRecovery, Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
-from turnwise.drivers.running.watching import AttemptDiscarded, FrameSeen, RequestStarted, Seen
+from turnwise.drivers.running.watching import AttemptDiscarded, FrameSeen, RequestStarted, WatcherEvent
 from turnwise.rules.retries import RetryPolicy
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport
 from turnwise.turn.commands import Wait
@@ -35,7 +35,7 @@ def started() -> TurnStarted:
 async def test_watchers_hear_which_attempt_was_given_up_and_the_journal_how_long_was_waited() -> None:
     """What was shown of request 1 is marked before request 2 begins; replay draws no new number."""
     clock = FakeClock()
-    seen: list[Seen] = []
+    seen: list[WatcherEvent] = []
     transport = ScriptedTransport([Reply(pieces=(BEGIN, RESET)), Reply(pieces=(WHOLE,))])
     runner = Runner(
         RunnerMeans(

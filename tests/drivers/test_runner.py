@@ -15,11 +15,11 @@ from turnwise.drivers.running.watching import (
     FrameSeen,
     RequestFinished,
     RequestStarted,
-    Seen,
     StepStarted,
     ToolFinished,
     ToolStarted,
     TurnFinished,
+    WatcherEvent,
 )
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.drivers.tools.workspace import workspace_tools
@@ -265,7 +265,7 @@ async def test_watcher_sees_the_turn_in_order() -> None:
     """Steps, requests, frames, tools and the end, each once; the text frames join to the answer."""
     tool = make_tool("echo", lambda given: given["text"])
     model = ScriptedModel([call("echo", text="hi"), "a longer answer, in several pieces"])
-    seen: list[Seen] = []
+    seen: list[WatcherEvent] = []
 
     await Runner(
         RunnerMeans(endpoint=model.endpoint, transport=model, tools=[tool], observation=Observation(watch=seen.append))
@@ -286,7 +286,7 @@ async def test_watcher_sees_a_result_for_every_call() -> None:
     offer = msgspec.structs.replace(make_tool("shell", lambda given: "never").offer, effect="execute")
     shell = Tool(offer=offer, function=lambda given: "never")
     model = ScriptedModel([(call("echo", text="hi"), call("shell", text="x"), call("nope", text="x")), "bye"])
-    seen: list[Seen] = []
+    seen: list[WatcherEvent] = []
 
     runner = Runner(
         RunnerMeans(
@@ -304,9 +304,9 @@ async def test_watcher_sees_a_result_for_every_call() -> None:
 
 async def test_raising_watcher_does_not_end_the_turn(caplog: pytest.LogCaptureFixture) -> None:
     """It is told once more nothing, and a warning says so."""
-    told: list[Seen] = []
+    told: list[WatcherEvent] = []
 
-    def watch(seen: Seen) -> None:
+    def watch(seen: WatcherEvent) -> None:
         told.append(seen)
         raise RuntimeError("broken screen")
 
@@ -522,7 +522,7 @@ async def test_interrupt_between_commands_ends_the_turn_at_the_next() -> None:
     model = ScriptedModel([call("one")])
     runners: list[Runner] = []
 
-    def watch(seen: Seen) -> None:
+    def watch(seen: WatcherEvent) -> None:
         if isinstance(seen, ToolFinished):
             runners[0].interrupt("deadline")
 
@@ -539,7 +539,7 @@ async def test_interrupt_between_commands_ends_the_turn_at_the_next() -> None:
 async def test_answer_that_is_there_when_the_interrupt_comes_counts() -> None:
     """Both in the same pass of the loop: a response that was received and paid for is not thrown away."""
 
-    def watch(seen: Seen) -> None:
+    def watch(seen: WatcherEvent) -> None:
         if isinstance(seen, RequestFinished):
             runner.interrupt()
 

@@ -16,14 +16,14 @@ from sandboxes import EVERY, sandbox_called
 from turnwise.drivers.tools.sandbox import (
     CannotGuard,
     GitGuard,
-    PutBack,
+    RestoredFiles,
     Scratch,
     command_environment,
     find_sandbox,
     is_secret,
 )
 from turnwise.drivers.tools.sandbox.bubblewrap import Mount, plan_mounts
-from turnwise.drivers.tools.sandbox.kinds import Order
+from turnwise.drivers.tools.sandbox.kinds import SandboxOrder
 from turnwise.drivers.tools.sandbox.landlock import landlock_version
 from turnwise.drivers.tools.sandbox.seccomp import command_filter
 from turnwise.drivers.tools.sandbox.secrets import secret_paths
@@ -148,7 +148,7 @@ def test_inner_mounts_come_after_outer_ones(tmp_path: Path) -> None:
     for folder in (workspace / "private", workspace / ".git" / "hooks", tmp_path / "scratch"):
         folder.mkdir(parents=True)
     (workspace / ".git" / "config").touch()
-    order = Order(
+    order = SandboxOrder(
         argv=("/bin/true",),
         env={},
         workspace=workspace,
@@ -197,7 +197,7 @@ def test_guard_puts_back_what_git_executes(
     done = guard.put_back()
     assert (set(done.changed), done.told) == (changed, ())
     assert {str(path.relative_to(git)): path.read_bytes() for path in git.rglob("*") if path.is_file()} == before
-    assert guard.put_back() == PutBack()
+    assert guard.put_back() == RestoredFiles()
 
 
 def write_all(git: Path, files: dict[str, bytes]) -> None:
@@ -207,13 +207,13 @@ def write_all(git: Path, files: dict[str, bytes]) -> None:
 
 def test_guard_leaves_alone_what_is_no_repository(tmp_path: Path) -> None:
     """A folder without `.git`, and one whose `.git` leads out of it, where no command writes."""
-    assert GitGuard(tmp_path).put_back() == PutBack()
+    assert GitGuard(tmp_path).put_back() == RestoredFiles()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / ".git").symlink_to("../elsewhere")
     guard = GitGuard(tmp_path / "root")
     (tmp_path / "elsewhere" / "config").touch()
-    assert guard.put_back() == PutBack() and (tmp_path / "elsewhere" / "config").exists()
+    assert guard.put_back() == RestoredFiles() and (tmp_path / "elsewhere" / "config").exists()
 
 
 @pytest.mark.parametrize("lead", ["link", "gitdir: .bare", "gitdir: .bare/worktrees/main"])
@@ -229,7 +229,7 @@ def test_guard_goes_where_git_goes_in_the_workspace(tmp_path: Path, lead: str) -
         (tmp_path / ".git").write_text(f"{lead}\n")
     guard = GitGuard(tmp_path)
     (bare / "config").write_text("hostile")
-    assert guard.put_back() == PutBack((".bare/config",))
+    assert guard.put_back() == RestoredFiles((".bare/config",))
     assert (bare / "config").read_text() == "as before"
 
 
@@ -252,7 +252,7 @@ def test_guard_keeps_the_rest_where_the_hooks_are_many(tmp_path: Path) -> None:
         GitGuard(tmp_path)
     mounted = GitGuard(tmp_path, mounted=True)
     (git / "commondir").write_text("hostile")
-    assert mounted.put_back() == PutBack((".git/commondir",)) and not (git / "commondir").exists()
+    assert mounted.put_back() == RestoredFiles((".git/commondir",)) and not (git / "commondir").exists()
 
 
 def test_guard_puts_back_hooks_among_which_a_command_made_too_many(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_guard_puts_back_hooks_among_which_a_command_made_too_many(tmp_path: Pat
     guard = a_repository(tmp_path)
     for count in range(4100):
         (tmp_path / ".git" / "hooks" / str(count)).touch()
-    assert guard.put_back() == PutBack((".git/hooks",))
+    assert guard.put_back() == RestoredFiles((".git/hooks",))
     assert list((tmp_path / ".git" / "hooks").iterdir()) == []
 
 
@@ -309,10 +309,10 @@ def test_guard_moves_a_repository_back(tmp_path: Path, put: Callable[[Path], Non
     told = ".git: the repository had been moved to `below/moved`, and was moved back."
     if put is not put_nothing:
         told += f" What the command had put in its place is `{aside.name}` now."
-    assert guard.put_back() == PutBack((".git/config",), (told,))
+    assert guard.put_back() == RestoredFiles((".git/config",), (told,))
     assert git.is_dir() and not git.is_symlink() and (git / "config").read_text() == "as before"
     assert os.path.lexists(aside) is (put is not put_nothing) and not moved.exists()
-    assert guard.put_back() == PutBack()
+    assert guard.put_back() == RestoredFiles()
 
 
 def test_guard_moves_a_repository_back_out_of_the_false_one(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_guard_moves_a_repository_back_out_of_the_false_one(tmp_path: Path) -> N
         ".git: the repository had been moved to `.git-made-by-a-command-2/moved`, and was moved back. "
         "What the command had put in its place is `.git-made-by-a-command-2` now."
     )
-    assert guard.put_back() == PutBack(told=(told,))
+    assert guard.put_back() == RestoredFiles(told=(told,))
     assert (tmp_path / ".git" / "config").read_text() == "as before"
 
 
@@ -343,11 +343,13 @@ def test_guard_claims_nothing_of_a_repository_that_is_gone(
     look = "Tell the user, who should look at it before git is used there again."
     if put is put_folder:
         gone = "it is another folder now, and the repository that was there is nowhere in the workspace."
-        assert done == PutBack((".git/config", ".git/hooks"), (f".git: {gone} {look}",))
+        assert done == RestoredFiles((".git/config", ".git/hooks"), (f".git: {gone} {look}",))
         assert (git / "config").read_text() == "as before"
     else:
         kept = "" if put is put_nothing else f" What the command had put in its place is `{aside.name}` now."
-        assert done == PutBack(told=(f".git: the repository is gone, and nowhere in the workspace.{kept} {look}",))
+        assert done == RestoredFiles(
+            told=(f".git: the repository is gone, and nowhere in the workspace.{kept} {look}",)
+        )
         assert not os.path.lexists(git) and os.path.lexists(aside) is (put is not put_nothing)
 
 
@@ -360,7 +362,7 @@ def test_guard_puts_back_a_file_that_leads_to_the_repository(tmp_path: Path) -> 
         ".git: put back as before; it says where the repository lies. "
         "What the command had put in its place is `.git-made-by-a-command-1` now."
     )
-    assert guard.put_back() == PutBack(told=(told,))
+    assert guard.put_back() == RestoredFiles(told=(told,))
     assert (tmp_path / ".git").read_text() == "gitdir: /r/.git/worktrees/w"
 
 
@@ -369,5 +371,5 @@ def test_guard_tells_of_a_repository_that_a_command_made(tmp_path: Path) -> None
     guard = GitGuard(tmp_path)
     put_folder(tmp_path / ".git")
     look = "Tell the user, who should look at it before git is used there again."
-    assert guard.put_back() == PutBack(told=(f".git: the command made this repository. {look}",))
+    assert guard.put_back() == RestoredFiles(told=(f".git: the command made this repository. {look}",))
     assert (tmp_path / ".git" / "config").read_text() == "hostile"

@@ -18,8 +18,8 @@ from turnwise.drivers.settings.settings import (
     Layer,
     Merged,
     RunSettings,
-    Said,
-    Source,
+    SettingsSource,
+    SourceSettings,
     check_layer,
     merge,
     read_layers,
@@ -142,10 +142,10 @@ def test_the_later_word_holds_and_each_key_knows_whose_it_is() -> None:
     )
     project = RunSettings(model="c:d", max_steps=5, model_limits={"qwen3": LimitRow(window=4_096)})
     merged = merge(
-        Said(source="user", origin="/u.toml", settings=user),
-        Said(source="project", origin="/p.toml", settings=project),
-        Said(source="session", origin="session", settings=RunSettings(max_steps=12)),
-        Said(source="command line", origin="command line", settings=RunSettings(max_tokens=1)),
+        SourceSettings(source="user", origin="/u.toml", settings=user),
+        SourceSettings(source="project", origin="/p.toml", settings=project),
+        SourceSettings(source="session", origin="session", settings=RunSettings(max_steps=12)),
+        SourceSettings(source="command line", origin="command line", settings=RunSettings(max_tokens=1)),
     )
     assert merged == Merged(
         settings=RunSettings(
@@ -169,9 +169,13 @@ def test_the_later_word_holds_and_each_key_knows_whose_it_is() -> None:
 
 def test_a_project_may_lower_what_the_user_caps_and_never_raise_it() -> None:
     """A folder from elsewhere does not spend what its user would not; the session and the command line may."""
-    user = Said(source="user", origin="u", settings=RunSettings(max_tokens=50, max_requests=5, max_output_tokens=9))
-    project = Said(source="project", origin="p", settings=RunSettings(max_tokens=60, max_requests=4, max_steps=10))
-    line = Said(source="command line", origin="line", settings=RunSettings(max_tokens=70))
+    user = SourceSettings(
+        source="user", origin="u", settings=RunSettings(max_tokens=50, max_requests=5, max_output_tokens=9)
+    )
+    project = SourceSettings(
+        source="project", origin="p", settings=RunSettings(max_tokens=60, max_requests=4, max_steps=10)
+    )
+    line = SourceSettings(source="command line", origin="line", settings=RunSettings(max_tokens=70))
     assert merge(user, project) == Merged(
         settings=RunSettings(max_steps=10, max_requests=4, max_tokens=50, max_output_tokens=9),
         origins={"max_tokens": "u", "max_requests": "p", "max_output_tokens": "u", "max_steps": "p"},
@@ -191,7 +195,7 @@ def test_a_project_may_lower_a_default_and_never_raise_it(key: str) -> None:
     """What the user's file does not say has its default, and a limit without one is lowered by any number. A project's 60 steps
     held in place of 20, and its 1,000 sub-agents in place of 32."""
 
-    def holding(*sources: tuple[Source, int]) -> object:
+    def holding(*sources: tuple[SettingsSource, int]) -> object:
         layers = [Layer(source=source, table={key: value}) for source, value in sources]
         return getattr(merge(*map(check_layer, layers)).settings, key)
 
@@ -236,10 +240,10 @@ def test_no_limit_of_the_users_can_be_raised_by_a_project(key: str) -> None:
     """For every setting that there is, by its type: a new limit that is no cap fails here, and so does one that cannot be
     compared. The session and the command line may say more."""
 
-    def said(source: Source, number: int) -> Said:
+    def said(source: SettingsSource, number: int) -> SourceSettings:
         return check_layer(Layer(source=source, table={key: number}))
 
-    def holding(*sources: Said) -> object:
+    def holding(*sources: SourceSettings) -> object:
         return getattr(merge(*sources).settings, key)
 
     low, high = holding(said("user", 2)), holding(said("user", 3))
@@ -256,7 +260,7 @@ def test_no_limit_of_the_users_can_be_raised_by_a_project(key: str) -> None:
 def test_a_project_may_switch_off_and_not_on_again(key: str) -> None:
     """What the user does not tell, a folder from elsewhere cannot have told; the command line may."""
 
-    def holding(*sources: tuple[Source, bool]) -> object:
+    def holding(*sources: tuple[SettingsSource, bool]) -> object:
         layers = [Layer(source=source, table={key: value}) for source, value in sources]
         return getattr(merge(*map(check_layer, layers)).settings, key)
 
@@ -325,5 +329,5 @@ def test_a_table_of_another_room_is_left_to_it() -> None:
     """The caller says which it reads itself; a key of pyproject.toml is named as it stands there."""
     layer = Layer(source="project", table={"permissions": 1, "max_steps": 2}, path=Path("/p/pyproject.toml"))
     checked = check_layer(layer, also={"permissions"})
-    assert checked == Said(source="project", origin="/p/pyproject.toml", settings=RunSettings(max_steps=2))
+    assert checked == SourceSettings(source="project", origin="/p/pyproject.toml", settings=RunSettings(max_steps=2))
     assert layer.named("permissions") == "`/p/pyproject.toml`: `tool.turnwise.permissions`"

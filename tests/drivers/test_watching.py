@@ -5,18 +5,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from turnwise.drivers.running.watching import Backlog, FrameSeen, Seen, StepStarted, Watchers
+from turnwise.drivers.running.watching import Backlog, FrameSeen, StepStarted, WatcherEvent, Watchers
 from turnwise.vocab import Frame, TextDelta
 from waits import HANG_S
 
 FRAMES: list[Frame] = [TextDelta("a"), TextDelta("b")]
-SEEN: list[Seen] = [FrameSeen(1, frame) for frame in FRAMES]
+SEEN: list[WatcherEvent] = [FrameSeen(1, frame) for frame in FRAMES]
 
 
 def test_frames_of_one_read_are_fed_together_and_watched_one_by_one() -> None:
     """Everything else comes alone; a read that brought nothing tells nothing."""
-    fed: list[Sequence[Seen]] = []
-    watched: list[Seen] = []
+    fed: list[Sequence[WatcherEvent]] = []
+    watched: list[WatcherEvent] = []
     watchers = Watchers(watched.append, feed=fed.append)
     watchers.tell(StepStarted(1))
     watchers.tell_frames(FRAMES, number=1)
@@ -34,13 +34,13 @@ def test_watcher_that_raises_is_left_out_and_silences_no_other(caplog: pytest.Lo
         raise RuntimeError("broken screen")
 
     told: list[int] = []
-    fed: list[Seen] = []
+    fed: list[WatcherEvent] = []
     watchers = Watchers(broken, feed=fed.extend)
     watchers.tell_frames(FRAMES, number=1)
     watchers.tell(StepStarted(2))
     assert told == [1] and fed == [*SEEN, StepStarted(2)]
 
-    watched: list[Seen] = []
+    watched: list[WatcherEvent] = []
     watchers = Watchers(watched.append, feed=broken)
     watchers.tell_frames(FRAMES, number=1)
     watchers.tell(StepStarted(2))

@@ -15,11 +15,11 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.drivers.journal.journal import RequestSent, TurnJournal
 from turnwise.drivers.journal.ledger import LedgerEntry
-from turnwise.drivers.journal.ledger_queries import Span
+from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.running.hooks import Hook
 from turnwise.drivers.running.means import EndpointRecovery
-from turnwise.drivers.running.watching import AttemptDiscarded, CallAnswered, Seen, StepStarted
+from turnwise.drivers.running.watching import AttemptDiscarded, CallAnswered, StepStarted, WatcherEvent
 from turnwise.errors import CallerError
 from turnwise.rules.circuit import CircuitPolicy
 from turnwise.rules.permissions import Policy
@@ -94,7 +94,7 @@ async def test_nothing_begins_before_what_led_to_it_is_written(tmp_path: Path) -
         file.look("person")
         return [Approval(call_id=one.call.id, verdict="allow") for one in asking.asks]
 
-    def watch(seen: Seen) -> None:
+    def watch(seen: WatcherEvent) -> None:
         if isinstance(seen, AttemptDiscarded | CallAnswered):
             file.look(type(seen).__name__)
 
@@ -150,7 +150,7 @@ async def test_results_are_written_before_a_watcher_is_told_of_a_step_that_sends
         circuits.saw((BASE_URL, "m"), fault=Fault(kind=FaultKind.OVERLOADED, message="busy", status=529))
         return "seen"
 
-    def watch(seen: Seen) -> None:
+    def watch(seen: WatcherEvent) -> None:
         if isinstance(seen, StepStarted):
             file.look(f"step {seen.step}")
 
@@ -200,7 +200,7 @@ def test_what_became_of_a_request_is_kept_though_the_turn_is_anothers(tmp_path: 
         with pytest.raises(CallerError, match="taken this turn over"):
             pen.request_leaves(SENT, msgspec.structs.replace(ENTRY, number=2))
         assert [entry.record for entry in journal.entries("t1")] == [SENT]
-        assert journal.ledger.entries(Span()) == [msgspec.structs.replace(ENTRY, outcome="ok")]
+        assert journal.ledger.entries(LedgerSpan()) == [msgspec.structs.replace(ENTRY, outcome="ok")]
         pen.abandon()
 
 
@@ -210,4 +210,4 @@ def test_a_request_that_was_left_behind_is_completed_after_the_turns_end() -> No
         pen.request_leaves(SENT, ENTRY)
         pen.abandon()
         pen.request_became(msgspec.structs.replace(ENTRY, outcome="cancelled"))
-        assert journal.ledger.entries(Span()) == [msgspec.structs.replace(ENTRY, outcome="cancelled")]
+        assert journal.ledger.entries(LedgerSpan()) == [msgspec.structs.replace(ENTRY, outcome="cancelled")]

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from turnwise import Agent, Journal, MaxCost, Prices, RunResult, Settings, read_prices
-from turnwise.drivers.running.watching import RequestFinished, Seen
+from turnwise.drivers.running.watching import RequestFinished, WatcherEvent
 from turnwise.lab import Lab
-from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, Step
+from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, ScriptedStep
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.pricing import ZERO
 from turnwise.rules.retries import RetryPolicy
@@ -37,7 +37,7 @@ def look(path: str) -> str:
 
 def reading(count: int, *, forced: str = "So far: parts.", **more: Any) -> Script:
     calls = [ScriptedCall(name="read", arguments={"path": f"part-{number}"}) for number in range(1, count + 1)]
-    steps = (*[Step(calls=(call,)) for call in calls], Step(text="Done."))
+    steps = (*[ScriptedStep(calls=(call,)) for call in calls], ScriptedStep(text="Done."))
     return Script(name="reads", title="reads", steps=steps, forced=forced, **more)
 
 
@@ -155,7 +155,7 @@ async def test_a_miss_says_how_long_nothing_was_read() -> None:
             await clock.advance(301)
         return read(path)
 
-    seen: list[Seen] = []
+    seen: list[WatcherEvent] = []
     agent = agent_at(lab, tools=[renamed(slow)], clock=clock, deadlines=Deadlines(tool_s=1_000))
     result = await agent.run("Read.", watch=seen.append)
     (missed,) = result.cache_missed
@@ -247,9 +247,12 @@ async def test_a_forced_answer_says_what_it_costs() -> None:
 async def test_a_fallback_says_what_it_costs() -> None:
     """Another model has a cache of its own."""
     fails = ScriptedFault(kind="status", status=503, message="busy")
-    steps = (*reading(6).steps[:3], Step(text="x", fault=fails))
+    steps = (*reading(6).steps[:3], ScriptedStep(text="x", fault=fails))
     lab = Lab(
-        [Script(name="reads", title="fails", steps=steps), Script(name="other", title="x", steps=(Step(text="Done."),))]
+        [
+            Script(name="reads", title="fails", steps=steps),
+            Script(name="other", title="x", steps=(ScriptedStep(text="Done."),)),
+        ]
     )
     result = await agent_at(lab, fallbacks=["other"], retry=RetryPolicy(attempts=1)).run("Read.")
     assert (result.text, [change.split(": ")[1] for change in result.prefix_changes]) == ("Done.", ["model"])
@@ -341,8 +344,8 @@ def usages(result: RunResult) -> list[Any]:
 async def test_sub_agents_of_one_kind_share_their_beginning(model: str) -> None:
     """The second one reads the system text and tools that the first one wrote."""
     tasks: list[dict[str, object]] = [{"agent": "reader", "prompt": f"Read part {number}."} for number in (1, 2)]
-    steps = tuple([Step(calls=(ScriptedCall(name="task", arguments=task),)) for task in tasks])
-    lead = Script(name="lead", title="hands out tasks", steps=(*steps, Step(text="Done.")))
+    steps = tuple([ScriptedStep(calls=(ScriptedCall(name="task", arguments=task),)) for task in tasks])
+    lead = Script(name="lead", title="hands out tasks", steps=(*steps, ScriptedStep(text="Done.")))
     lab = Lab([lead, reading(1)])
     base = "http://lab" if model == "anthropic" else "http://lab/v1"
     given: dict[str, Any] = {"base_url": base, "api_key": "k", "transport": lab.transport()}
@@ -358,8 +361,8 @@ async def test_sub_agents_of_one_kind_share_their_beginning(model: str) -> None:
 async def test_sub_agents_of_gpt_5_6_share_no_beginning() -> None:
     """OpenAI, "When changing content prevents reuse": it reads at breakpoints, and turnwise sets none of its own there."""
     tasks: list[dict[str, object]] = [{"agent": "reader", "prompt": f"Read part {number}."} for number in (1, 2)]
-    steps = tuple([Step(calls=(ScriptedCall(name="task", arguments=task),)) for task in tasks])
-    lead = Script(name="lead", title="hands out tasks", steps=(*steps, Step(text="Done.")))
+    steps = tuple([ScriptedStep(calls=(ScriptedCall(name="task", arguments=task),)) for task in tasks])
+    lead = Script(name="lead", title="hands out tasks", steps=(*steps, ScriptedStep(text="Done.")))
     lab = Lab([lead, named(reading(1), "gpt-5.6-reads")])
     given: dict[str, Any] = {"base_url": "http://lab/v1", "api_key": "k", "transport": lab.transport()}
     reader = Agent("openai:gpt-5.6-reads", tools=[read], instructions=INSTRUCTIONS, description="reads", **given)

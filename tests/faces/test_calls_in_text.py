@@ -10,7 +10,7 @@ from turnwise import Agent, FrameSeen, ModelLimits, PermissionRule, Policy, Retr
 from turnwise.errors import CallerError
 from turnwise.faces.models import open_endpoint, read_model
 from turnwise.lab import Lab
-from turnwise.lab.script import Script, ScriptedCall, Step
+from turnwise.lab.script import Script, ScriptedCall, ScriptedStep
 from turnwise.rules.recovery import Recover
 from turnwise.testing import ScriptedModel
 from turnwise.testing.scripted_model import Line, Said
@@ -67,14 +67,14 @@ class Tools:
 
 
 def agent(
-    *steps: str | Step,
+    *steps: str | ScriptedStep,
     tools: Tools,
     family: str = "openai_chat",
     obeys: Literal["none", "never"] = "none",
     **options: Any,
 ) -> tuple[Agent, Lab]:
     """An agent whose model says these texts, one a step, and the lab that says them."""
-    scripted = tuple([Step(text=step) if isinstance(step, str) else step for step in steps])
+    scripted = tuple([ScriptedStep(text=step) if isinstance(step, str) else step for step in steps])
     lab = Lab([Script(name="scripted", title="calls as text", steps=scripted, nudges=obeys == "none", obeys=obeys)])
     base = {"gemini": "/v1beta", "anthropic_messages": ""}.get(family, "/v1")
     made = Agent(
@@ -176,9 +176,9 @@ async def test_an_endpoint_whose_vendor_parses_calls_leaves_text_alone_under_aut
 async def test_a_block_that_was_said_to_the_model_before_never_runs(said: str) -> None:
     """Done when 1: quoted from a user's message, or from a file that a tool has read, it is text."""
     tools = Tools(says=f"# How to\n{HERMES}\n" if said == "in a result" else "status: draft")
-    steps = [Step(text=f"The file says:\n{HERMES}")]
+    steps = [ScriptedStep(text=f"The file says:\n{HERMES}")]
     if said == "in a result":
-        steps.insert(0, Step(text=HERMES.replace("notes.txt", "how.md")))
+        steps.insert(0, ScriptedStep(text=HERMES.replace("notes.txt", "how.md")))
     made, _ = agent(*steps, tools=tools)
     result = await made.run(f"What does this do?\n{HERMES}" if said == "in the prompt" else "Go.")
     assert tools.ran == (["read how.md"] if said == "in a result" else [])
@@ -189,7 +189,7 @@ async def test_a_block_that_was_said_to_the_model_before_never_runs(said: str) -
 async def test_a_call_in_the_text_of_a_response_with_its_own_call_does_not_run(stream: bool) -> None:
     """Proves: a server that parses also leaves text; what stands in the text is text then."""
     tools = Tools()
-    step = Step(
+    step = ScriptedStep(
         text=HERMES.replace("notes.txt", "other.txt"),
         calls=(ScriptedCall(name="read", arguments={"path": "notes.txt"}),),
     )

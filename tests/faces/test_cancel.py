@@ -10,7 +10,7 @@ import pytest
 from turnwise import Agent, MaxCost, Prices, RunResult, StopReason, read_prices, tool
 from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.running.hooks import Hook, Looks, Says
-from turnwise.drivers.running.watching import FrameSeen, RequestFinished, RequestStarted, Seen
+from turnwise.drivers.running.watching import FrameSeen, RequestFinished, RequestStarted, WatcherEvent
 from turnwise.lab import Lab
 from turnwise.lab.script import parse_script
 from turnwise.rules.permissions import Policy
@@ -106,7 +106,7 @@ async def test_while_a_request_is_under_way_or_waits_to_be_sent_again(family: st
     """No headers yet, in mid-text, in mid-arguments, asleep before a retry."""
     clock, reached = FakeClock(), asyncio.Event()
     lab = Lab(SCRIPTS)
-    awaited: Callable[[Seen], bool] = {
+    awaited: Callable[[WatcherEvent], bool] = {
         "connecting": lambda seen: isinstance(seen, RequestStarted),
         "overloaded": lambda seen: isinstance(seen, RequestFinished),
     }.get(state, lambda seen: isinstance(seen, FrameSeen if stream else RequestStarted))

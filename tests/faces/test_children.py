@@ -10,10 +10,10 @@ import pytest
 from turnwise import Agent, MaxCost, MaxRequests, RunResult, StopReason, read_prices, tool
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal.journal import Journal
-from turnwise.drivers.journal.ledger_queries import Span
+from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.prices import Prices
 from turnwise.drivers.running.approvals import Asking
-from turnwise.drivers.running.watching import ChildSeen, RequestStarted, Seen
+from turnwise.drivers.running.watching import ChildSeen, RequestStarted, WatcherEvent
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
 from turnwise.rules.permissions import Policy
@@ -309,7 +309,7 @@ async def test_cancel_reaches_the_deepest_child_within_a_second() -> None:
 
 async def test_watchers_see_the_whole_tree_and_the_journal_keeps_each_session() -> None:
     """What a child shows comes with its path; its session stands in the journal under its name."""
-    seen: list[Seen] = []
+    seen: list[WatcherEvent] = []
     clock: Clock = SystemClock()
     lab = Lab([delegates("one")])
     with Journal.open(None, clock=clock) as journal:
@@ -332,7 +332,7 @@ async def test_children_without_a_journal_are_kept_in_their_parents() -> None:
     child = agent_of(lab, "hands-on", agents={"leaf": leaf})
     with Journal.open(None, clock=FakeClock()) as journal:
         result = await agent_of(lab, "delegates", agents={"one": child}, journal=journal).run("Go.")
-        kept = len(journal.ledger.entries(Span()))
+        kept = len(journal.ledger.entries(LedgerSpan()))
         (root,) = journal.sessions()
         ((call_id, session),) = journal.children(journal.find_session(root.id).turns[0].id)
         ((_, below),) = journal.children(session.turns[0].id)

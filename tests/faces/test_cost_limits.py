@@ -19,7 +19,7 @@ from turnwise import (
     tool,
 )
 from turnwise.drivers.journal.prices import Prices, read_prices
-from turnwise.drivers.running.watching import ChildSeen, Seen, ToolStarted
+from turnwise.drivers.running.watching import ChildSeen, ToolStarted, WatcherEvent
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
 from turnwise.lab.script import Script, parse_script
@@ -264,7 +264,7 @@ async def test_children_are_in_the_limit_of_tool_calls_three_deep(calls: int, fa
     root = agent_of(lab, "root", family=family, agents={"middle": middle}, limits=MaxToolCalls(calls), max_subagents=9)
     tasks = 0
 
-    def watch(event: Seen) -> None:
+    def watch(event: WatcherEvent) -> None:
         nonlocal tasks
         inner = event
         while isinstance(inner, ChildSeen):

@@ -14,7 +14,7 @@ from turnwise import Agent, RunResult
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
-from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, Step
+from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, ScriptedStep
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.retries import RetryPolicy
 from turnwise.testing import FakeClock
@@ -38,26 +38,26 @@ MODELS = {
 }
 
 
-def step_of(number: int) -> Step:
+def step_of(number: int) -> ScriptedStep:
     if number == CUT:
         lines = "".join([f"line {line}: the quick brown fox\n" for line in range(60)])
         call = ScriptedCall(name="write", arguments={"path": "x", "content": lines}, cut_after=900)
-        return Step(reasoning="I write it.", text=f"Step {number}.", calls=(call,))
+        return ScriptedStep(reasoning="I write it.", text=f"Step {number}.", calls=(call,))
     if number == HANDED_OUT:
         tasks = [{"agent": "reader", "prompt": f"Read part {place}."} for place in (1, 2)]
-        return Step(
+        return ScriptedStep(
             reasoning="Two can read.", calls=tuple([ScriptedCall(name="task", arguments={**task}) for task in tasks])
         )
     call = ScriptedCall(name="read", arguments={"path": f"part-{number}"})
-    return Step(reasoning="The next part may tell.", text=f"Step {number}.", calls=(call,))
+    return ScriptedStep(reasoning="The next part may tell.", text=f"Step {number}.", calls=(call,))
 
 
 def scripts() -> list[Script]:
     steps = [step_of(number) for number in range(1, STEPS + 9)]
     failing = [*steps]
-    failing[FAILS - 1] = Step(text="x", fault=ScriptedFault(kind="status", status=503, message="busy"))
+    failing[FAILS - 1] = ScriptedStep(text="x", fault=ScriptedFault(kind="status", status=503, message="busy"))
     more: dict[str, Any] = {"forced": "So far: parts.", "summarises": "Write a summary"}
-    child = (Step(calls=(ScriptedCall(name="read", arguments={"path": "a"}),)), Step(text="Read."))
+    child = (ScriptedStep(calls=(ScriptedCall(name="read", arguments={"path": "a"}),)), ScriptedStep(text="Read."))
     return [
         Script(name="lead", title="does everything", steps=tuple(failing), **more),
         Script(name="other", title="goes on", steps=tuple(steps), window_tokens=14_000, **more),

@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from turnwise import Agent, CallerError, MissingKey, RunInterrupted, RunResult, Settings
-from turnwise.drivers.running.watching import FrameSeen, Seen
-from turnwise.drivers.settings.options import Row, rows
+from turnwise.drivers.running.watching import FrameSeen, WatcherEvent
+from turnwise.drivers.settings.options import OptionRow, rows
 from turnwise.errors import UnknownOption
 from turnwise.faces.run_options import RunOptions, settings_over
 from turnwise.lab import Lab
@@ -112,7 +112,7 @@ def test_settings_that_cannot_be_raise_for_the_agent_and_for_a_run(lab: Lab, set
 def test_ctrl_c_out_of_run_sync_carries_the_text_and_the_bill(lab: Lab) -> None:
     """A KeyboardInterrupt as before, for programs that wait for one; with `result`."""
 
-    def interrupt_at_text(event: Seen) -> None:
+    def interrupt_at_text(event: WatcherEvent) -> None:
         if isinstance(event, FrameSeen) and "answer begins" in repr(event):
             signal.raise_signal(signal.SIGINT)
 
@@ -222,7 +222,7 @@ def test_a_value_of_the_wrong_kind_raises_with_the_fix(lab: Lab, options: dict[s
     assert not lab.requests
 
 
-def as_python(row: Row, value: float) -> dict[str, object]:
+def as_python(row: OptionRow, value: float) -> dict[str, object]:
     """How Python says this value of the option."""
     option = row.option
     if option.limit is not None:
@@ -239,7 +239,7 @@ RANGED = [row for row in rows() if row.bounds is not None and row.name != "retri
 
 
 @pytest.mark.parametrize("row", RANGED, ids=lambda row: row.name)
-def test_python_has_the_ranges_of_the_table(lab: Lab, row: Row) -> None:
+def test_python_has_the_ranges_of_the_table(lab: Lab, row: OptionRow) -> None:
     """Proves: what docs/options.md says of each option, for every row with a range. `max_steps=10**9`, `max_subagents=-1` and
     `seed=2**40` were taken."""
     bounds = row.bounds

@@ -10,7 +10,7 @@ import pytest
 from faces.test_children import ATTENDED, WRITES, agent_of, put, said_by
 from turnwise import Agent, Journal, MaxCost, MaxRequests, Prices, StopReason, read_prices, tool
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal.ledger_queries import Span
+from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.running.approvals import Asking
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
@@ -69,7 +69,7 @@ async def test_what_they_spend_stands_in_the_ledger_with_their_path(family: str)
             prices=BY_REQUEST,
         )
         result = await asyncio.wait_for(root.run("Go."), HANG_S)
-        (bill,) = journal.ledger.bills_by_request(Span())
+        (bill,) = journal.ledger.bills_by_request(LedgerSpan())
         turn = journal.find_session(result.session).turns[0].id
         sessions = {call: found.row.id for call, found in journal.children(turn)}
     assert result.text.count("Hello from the lab.") == 3 and result.complete

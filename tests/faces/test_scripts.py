@@ -23,7 +23,7 @@ from turnwise import (
     read_prices,
     tool,
 )
-from turnwise.drivers.journal.ledger_queries import Span
+from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.prices import Prices
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.drivers.tools.workspace import workspace_tools
@@ -169,9 +169,9 @@ async def test_a_program_that_is_allowed_later_is_counted_with_the_next_request(
         approved = [Approval(call_id="c", verdict="allow")]
         second = await agent.run(session=first.session, approvals=approved)
         assert (second.text, ran) == ("Done.", ["a", "b", "c"])
-        entries = journal.ledger.entries(Span())
+        entries = journal.ledger.entries(LedgerSpan())
         assert [(one.calls, one.programs, one.program_calls) for one in entries] == [(1, 0, 0), (0, 1, 3)]
-        bills = journal.ledger.bills_by_request(Span())
+        bills = journal.ledger.bills_by_request(LedgerSpan())
         assert sum(bill.saved.requests for bill in bills) == 2
         assert [one.saved_requests for one in (*first.ledger, *second.ledger)] == [0, 2]
 

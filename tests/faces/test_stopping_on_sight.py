@@ -7,7 +7,7 @@ from contextvars import ContextVar
 import pytest
 
 from turnwise import Agent, RunFinished, StepChanges, tool
-from turnwise.drivers.running.watching import FrameSeen, RequestFinished, Seen, ToolFinished
+from turnwise.drivers.running.watching import FrameSeen, RequestFinished, ToolFinished, WatcherEvent
 from turnwise.lab import Lab
 from turnwise.testing import ScriptedModel, call
 from turnwise.vocab import ToolCallDelta
@@ -63,11 +63,13 @@ async def test_a_reader_who_stops_at_a_call_keeps_it_from_running(
 @pytest.mark.parametrize(
     ("kind", "ran", "requests"), [(FrameSeen, 0, 1), (RequestFinished, 0, 1), (ToolFinished, 1, 1)]
 )
-async def test_a_watcher_that_cancels_the_run_is_obeyed_at_once(kind: type[Seen], ran: int, requests: int) -> None:
+async def test_a_watcher_that_cancels_the_run_is_obeyed_at_once(
+    kind: type[WatcherEvent], ran: int, requests: int
+) -> None:
     """Proves: no tool begins and no request leaves once the run's own task was cancelled, before that task had its turn."""
     bench = Bench("m")
 
-    def watch(seen: Seen) -> None:
+    def watch(seen: WatcherEvent) -> None:
         if isinstance(seen, kind):
             running.cancel()
 

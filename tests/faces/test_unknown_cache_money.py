@@ -6,7 +6,7 @@ import pytest
 
 from faces.test_cached_runs import PRICES, agent_at, reading
 from turnwise import Journal, Prices, read_prices
-from turnwise.drivers.journal.ledger_queries import Span, Total, sum_of_totals
+from turnwise.drivers.journal.ledger_queries import LedgerSpan, Total, sum_of_totals
 from turnwise.faces.cli.costs import json_of
 from turnwise.faces.cli.usage import lines_of
 from turnwise.lab import Lab
@@ -22,9 +22,9 @@ async def total_of(*plans: Prices) -> Total:
         for prices in plans:
             model = "anthropic:reads" if prices is PRICES else "anthropic_messages:reads"
             await agent_at(Lab([reading(2)]), journal=journal, prices=prices, model=model).run("Read.")
-        total = sum_of_totals(journal.ledger.totals(Span(), by="session"))
+        total = sum_of_totals(journal.ledger.totals(LedgerSpan(), by="session"))
         assert total is not None
-        (day,) = journal.ledger.totals(Span(), by="day")
+        (day,) = journal.ledger.totals(LedgerSpan(), by="day")
         assert (day.cache_saved_usd, day.cache_unread_usd) == (total.cache_saved_usd, total.cache_unread_usd)
         return total
 

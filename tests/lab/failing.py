@@ -13,7 +13,7 @@ from turnwise.drivers.journal.bookkeeping import PriceFinder
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.running.means import EndpointRecovery, Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
-from turnwise.drivers.running.watching import Seen
+from turnwise.drivers.running.watching import WatcherEvent
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.lab import Lab
 from turnwise.lab.script import Script
@@ -39,7 +39,7 @@ ROUNDS = 4
 
 class Ended(NamedTuple):
     result: TurnResult
-    seen: list[Seen]
+    seen: list[WatcherEvent]
     noted: list[str]  # what the tool `note` was given
     took_s: float
     received: int  # requests, by the lab's own count
@@ -85,7 +85,7 @@ async def turn(
     """One turn of `script`, with a tool `note` and the usual retries."""
     clock = clock or FakeClock()
     noted: list[str] = []
-    seen: list[Seen] = []
+    seen: list[WatcherEvent] = []
 
     async def note(arguments: Arguments) -> str:
         noted.append(str(arguments["text"]))

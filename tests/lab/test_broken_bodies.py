@@ -14,7 +14,7 @@ import pytest
 
 from lab.raw_server import Body, serving
 from lab.test_closed_responses import CALLS, ENDS, FAMILIES, MARKS_TEXTS, PATH, TEXTS, turn
-from turnwise.drivers.running.watching import AttemptDiscarded, FrameSeen, Seen
+from turnwise.drivers.running.watching import AttemptDiscarded, FrameSeen, WatcherEvent
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import FaultKind
 
@@ -45,7 +45,7 @@ async def faults_of(bodies: Sequence[Body], *, family: str, read: asyncio.Event 
     """The result, the runs, the server's requests, and the faults of the attempts that were given up."""
     faults: list[object] = []
 
-    def watch(seen: Seen) -> None:
+    def watch(seen: WatcherEvent) -> None:
         if isinstance(seen, AttemptDiscarded):
             faults.append(None if seen.fault is None else seen.fault.kind)
         elif isinstance(seen, FrameSeen) and read is not None:

@@ -8,12 +8,12 @@ import pytest
 from turnwise import Agent
 from turnwise.lab import Lab
 from turnwise.lab.caches import CacheUse, PromptCaches, has_breakpoints
-from turnwise.lab.script import Script, ScriptedFault, Step
+from turnwise.lab.script import Script, ScriptedFault, ScriptedStep
 from turnwise.rules.retries import RetryPolicy
 
 MARK, HOUR = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
 LONG = "word " * 1024  # 5,120 bytes, 1,280 tokens
-ANSWER = Script(name="answer", title="answers", steps=(Step(text="Yes."),))
+ANSWER = Script(name="answer", title="answers", steps=(ScriptedStep(text="Yes."),))
 
 
 def body(*texts: str, marks: dict[int, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -260,7 +260,7 @@ async def test_what_is_written_can_be_read_once_its_response_begins(model: str) 
 @pytest.mark.parametrize("model", ["anthropic:answer", "openai:answer"])
 @pytest.mark.parametrize("on_socket", [False, True])
 async def test_a_failed_request_keeps_nothing(model: str, on_socket: bool) -> None:
-    fails = Step(text="Yes.", faults=(ScriptedFault(kind="status", status=503),))
+    fails = ScriptedStep(text="Yes.", faults=(ScriptedFault(kind="status", status=503),))
     lab = Lab([Script(name="answer", title="answers", steps=(fails,))])
     path = "" if model.startswith("anthropic") else "/v1"
     given: dict[str, Any] = {"instructions": LONG * 2, "api_key": "k", "retry": RetryPolicy(base_s=0)}
@@ -277,7 +277,7 @@ async def test_a_failed_request_keeps_nothing(model: str, on_socket: bool) -> No
 async def test_usage_tells_what_was_read_and_a_scenario_can_switch_caches_off(model: str) -> None:
     """A lab, and a script of it, can be without caches; and time passes only where somebody says so."""
     base = {"anthropic": "http://lab", "gemini": "http://lab/v1beta"}.get(model.partition(":")[0], "http://lab/v1")
-    off = Script(name="answer", title="answers", steps=(Step(text="Yes."),), caches=False)
+    off = Script(name="answer", title="answers", steps=(ScriptedStep(text="Yes."),), caches=False)
     for lab, keeps in ((Lab([ANSWER]), True), (Lab([ANSWER], caches=False), False), (Lab([off]), False)):
         agent = Agent(model, instructions=LONG * 2, base_url=base, api_key="k", transport=lab.transport())
         reads: list[int] = []

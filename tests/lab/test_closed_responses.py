@@ -13,7 +13,7 @@ from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.running.means import Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
-from turnwise.drivers.running.watching import Seen
+from turnwise.drivers.running.watching import WatcherEvent
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import Deadlines, ToolOffer, TurnConfig, TurnResult
@@ -182,7 +182,7 @@ async def turn(
     *,
     family: str,
     stream: bool = True,
-    watch: Callable[[Seen], None] | None = None,
+    watch: Callable[[WatcherEvent], None] | None = None,
     max_steps: int = 20,
 ) -> tuple[TurnResult, list[object]]:
     """The result, and the arguments of each run of the tool."""

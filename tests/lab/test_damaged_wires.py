@@ -11,7 +11,7 @@ from turnwise.drivers.running.means import RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.lab import Lab
-from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, Step
+from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, ScriptedStep
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import Deadlines, ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted
@@ -60,8 +60,8 @@ async def turn(script: Script, *, family: str, stream: bool = True) -> Ended:
         return Ended(result, noted, lab.count())
 
 
-def note(text: str, *, fault: ScriptedFault | None = None) -> Step:
-    return Step(calls=(ScriptedCall(name="note", arguments={"text": text}),), fault=fault)
+def note(text: str, *, fault: ScriptedFault | None = None) -> ScriptedStep:
+    return ScriptedStep(calls=(ScriptedCall(name="note", arguments={"text": text}),), fault=fault)
 
 
 NOTES = tuple(f"note number {number}, in a text of several pieces" for number in range(4))
@@ -72,7 +72,7 @@ NOTES = tuple(f"note number {number}, in a text of several pieces" for number in
 async def test_a_gateway_that_tears_an_event_of_every_response_costs_two_requests_more(family: str) -> None:
     """Source: issue 12, line 1. No torn call runs; where the provider says the whole again, nothing is lost at all."""
     torn = [note(text, fault=TORN["arguments"]) for text in NOTES]
-    steps = (*torn, Step(text=ANSWER, fault=TORN["text"]))
+    steps = (*torn, ScriptedStep(text=ANSWER, fault=TORN["text"]))
     ended = await turn(Script(name="torn", title="torn", steps=steps), family=family)
     assert ended.received == ended.result.requests
     assert ended.received <= len(steps) + 2
@@ -89,8 +89,8 @@ async def test_a_gateway_that_tears_an_event_of_every_response_costs_two_request
 async def test_a_torn_response_is_asked_for_again_and_its_call_runs_once(family: str) -> None:
     """The second response is whole: one request more, one run, and nothing of the torn one in the answer."""
     steps = (
-        Step(calls=note(NOTES[0]).calls, faults=(TORN["arguments"],)),
-        Step(text=ANSWER, faults=(TORN["text"],)),
+        ScriptedStep(calls=note(NOTES[0]).calls, faults=(TORN["arguments"],)),
+        ScriptedStep(text=ANSWER, faults=(TORN["text"],)),
     )
     ended = await turn(Script(name="torn", title="torn once", steps=steps), family=family)
     assert (ended.noted, ended.result.text, ended.result.complete) == ([NOTES[0]], ANSWER, True)
@@ -101,7 +101,10 @@ async def test_a_torn_response_is_asked_for_again_and_its_call_runs_once(family:
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_a_call_of_a_damaged_body_is_asked_for_again_and_runs_once(family: str) -> None:
     """A body with bytes in it that are no UTF-8 is asked for again like a stream."""
-    steps = (Step(calls=note("once in a body").calls, faults=(ScriptedFault(kind="torn-event"),)), Step(text=ANSWER))
+    steps = (
+        ScriptedStep(calls=note("once in a body").calls, faults=(ScriptedFault(kind="torn-event"),)),
+        ScriptedStep(text=ANSWER),
+    )
     ended = await turn(Script(name="torn", title="torn body", steps=steps), family=family, stream=False)
     assert (ended.noted, ended.result.text, ended.result.complete) == (["once in a body"], ANSWER, True)
     assert (ended.received, ended.result.requests) == (3, 3)
@@ -112,7 +115,7 @@ async def test_a_call_of_a_damaged_body_is_asked_for_again_and_runs_once(family:
 async def test_a_stream_that_a_proxy_sends_twice_counts_once(family: str) -> None:
     """Source: issue 12, line 4. Neither the call nor the text is doubled, and no request is added."""
     twice = ScriptedFault(kind="sent-twice")
-    steps = (note("once", fault=twice), Step(text=ANSWER, fault=twice))
+    steps = (note("once", fault=twice), ScriptedStep(text=ANSWER, fault=twice))
     ended = await turn(Script(name="twice", title="sent twice", steps=steps), family=family)
     assert (ended.noted, ended.result.text, ended.result.complete) == (["once"], ANSWER, True)
     assert (ended.received, ended.result.requests) == (2, 2)
@@ -120,8 +123,8 @@ async def test_a_stream_that_a_proxy_sends_twice_counts_once(family: str) -> Non
 
 def odd(lines: str, *, family: str, calls: tuple[ScriptedCall, ...], text: str = "") -> Script:
     """A first response that is written out, then an answer."""
-    first = Step(calls=calls, text=text, wire={family: lines})
-    return Script(name="odd", title="an odd wire", steps=(first, Step(text=ANSWER)))
+    first = ScriptedStep(calls=calls, text=text, wire={family: lines})
+    return Script(name="odd", title="an odd wire", steps=(first, ScriptedStep(text=ANSWER)))
 
 
 ONE_INDEX = """

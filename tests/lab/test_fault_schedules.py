@@ -11,7 +11,7 @@ from turnwise.drivers.journal.prices import read_prices
 from turnwise.drivers.running.watching import RequestFinished, RequestStarted
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
-from turnwise.lab.script import FaultName, Point, Script, ScriptedCall, ScriptedFault, Step
+from turnwise.lab.script import FaultName, FaultPoint, Script, ScriptedCall, ScriptedFault, ScriptedStep
 from turnwise.rules.limits import Limit, MaxCost, MaxRequests, MaxWallTime
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import Fallback
@@ -33,7 +33,7 @@ KINDS: tuple[FaultName, ...] = (
     "random-bytes",
     "invalid-utf8",
 )
-PLACES: tuple[Point, ...] = ("headers", "start", "text", "arguments", "finish")
+PLACES: tuple[FaultPoint, ...] = ("headers", "start", "text", "arguments", "finish")
 STATUSES = (400, 401, 404, 408, 409, 413, 429, 429, 500, 502, 503, 529)
 WAITS = ({}, {}, {"retry-after": "3"}, {"retry-after-ms": "40"}, {"retry-after": "900"}, {"x-should-retry": "false"})
 
@@ -58,8 +58,8 @@ def drawn_script(chance: random.Random, *, name: str) -> Script:
         return tuple([drawn_fault(chance) for _ in range(chance.choice((0, 1, 1, 2, 3, 6)))])
 
     call = ScriptedCall(name="note", arguments={"text": KEPT})
-    steps = [Step(calls=(call,), faults=faults()) for _ in range(chance.randrange(3))]
-    return Script(name=name, title="", steps=(*steps, Step(text=KEPT, faults=faults())))
+    steps = [ScriptedStep(calls=(call,), faults=faults()) for _ in range(chance.randrange(3))]
+    return Script(name=name, title="", steps=(*steps, ScriptedStep(text=KEPT, faults=faults())))
 
 
 async def played(seed: int) -> tuple[Ended, Limit | None, RetryPolicy]:

@@ -8,7 +8,7 @@ import pytest
 from lab.failing import DEADLINES, FAMILIES, WAYS, Ended, turn
 from turnwise.drivers.running.watching import AttemptDiscarded, RequestStarted
 from turnwise.lab import Lab
-from turnwise.lab.script import FaultName, Point, Script, ScriptedCall, ScriptedFault, Step
+from turnwise.lab.script import FaultName, FaultPoint, Script, ScriptedCall, ScriptedFault, ScriptedStep
 from turnwise.rules.limits import MaxRequests, MaxWallTime
 from turnwise.rules.retries import RetryPolicy
 from turnwise.testing import FakeClock
@@ -18,7 +18,7 @@ from turnwise.vocab import FaultKind, StopReason
 RETRIED = (408, 409, 429, 500, 502, 503, 504, 529)
 FINAL = (400, 401, 403, 404, 413, 422)
 BROKEN: tuple[FaultName, ...] = ("error-in-stream", "reset", "eof", "stall", "pings")
-PLACES: tuple[Point, ...] = ("headers", "start", "text", "arguments", "finish")
+PLACES: tuple[FaultPoint, ...] = ("headers", "start", "text", "arguments", "finish")
 # Nothing can end in good order, or be an event, before there are headers.
 CELLS = [(kind, at) for kind in BROKEN for at in PLACES if at != "headers" or kind in ("reset", "stall")]
 LOST = "LOST and discarded words of an attempt that did not come to its end, " * 3
@@ -36,9 +36,9 @@ def fails(*faults: ScriptedFault, in_call: bool = False, name: str = "fails") ->
         ]
     )
     if not in_call:
-        return Script(name=name, title="", steps=(Step(text=KEPT, faults=lost),))
+        return Script(name=name, title="", steps=(ScriptedStep(text=KEPT, faults=lost),))
     call = ScriptedCall(name="note", arguments={"text": KEPT})
-    return Script(name=name, title="", steps=(Step(calls=(call,), faults=lost), Step(text=KEPT)))
+    return Script(name=name, title="", steps=(ScriptedStep(calls=(call,), faults=lost), ScriptedStep(text=KEPT)))
 
 
 def agrees(ended: Ended, *, requests: int, discarded: int) -> None:
@@ -53,7 +53,7 @@ def agrees(ended: Ended, *, requests: int, discarded: int) -> None:
 @pytest.mark.parametrize(("family", "stream"), WAYS)
 @pytest.mark.parametrize(("kind", "at"), CELLS)
 async def test_a_response_that_breaks_off_anywhere_is_asked_for_again(
-    kind: FaultName, at: Point, family: str, stream: bool
+    kind: FaultName, at: FaultPoint, family: str, stream: bool
 ) -> None:
     """Two requests, the second one's words only, no word of blame to the model; what was whole is not asked for again."""
     in_call = at == "arguments"
@@ -211,7 +211,7 @@ async def test_no_retry_begins_that_the_turns_time_would_not_see() -> None:
 async def test_each_deadline_ends_its_own_silence(family: str) -> None:
     """First event, between events (keep-alives renew neither), the end after a finish reason, and the whole."""
     once = RetryPolicy(attempts=1)
-    silences: tuple[tuple[FaultName, Point, int], ...] = (
+    silences: tuple[tuple[FaultName, FaultPoint, int], ...] = (
         ("stall", "headers", 20),
         ("pings", "start", 20),
         ("stall", "text", 10),
@@ -259,7 +259,7 @@ async def test_a_call_with_bytes_that_are_no_utf8_stays_a_response(family: str, 
     """The byte hits the call's first argument where there is no text: it stood between all bytes of such a response, which was
     no JSON then and no response, though the script says that a byte of it is broken."""
     fault = ScriptedFault(kind="invalid-utf8", calls=(ScriptedCall(name="note", arguments={"text": LOST}),))
-    script = Script(name="fails", title="", steps=(Step(text=KEPT, faults=(fault,)),))
+    script = Script(name="fails", title="", steps=(ScriptedStep(text=KEPT, faults=(fault,)),))
     lab = Lab([script])
     ended = await turn(lab, script, family=family, stream=stream)
     assert (ended.result.stop_reason, ended.received) == (StopReason.ANSWERED, 2)

@@ -16,9 +16,9 @@ from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.running.means import Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
-from turnwise.drivers.running.watching import FrameSeen, Seen
+from turnwise.drivers.running.watching import FrameSeen, WatcherEvent
 from turnwise.lab import Lab
-from turnwise.lab.script import FaultName, Point, ScriptedFault
+from turnwise.lab.script import FaultName, FaultPoint, ScriptedFault
 from turnwise.rules.retries import RetryPolicy
 from turnwise.testing import FakeClock
 from turnwise.turn.config import Deadlines, TurnConfig, TurnResult
@@ -31,7 +31,7 @@ from waits import HANG_S
 DEADLINES = Deadlines(first_event_s=3, idle_s=2, total_s=60)
 QUICKLY = RetryPolicy(base_s=0.001)
 STEP_S = 0.1
-CELLS: tuple[tuple[FaultName, Point], ...] = (
+CELLS: tuple[tuple[FaultName, FaultPoint], ...] = (
     ("reset", "headers"),
     ("reset", "start"),
     ("reset", "text"),
@@ -59,7 +59,7 @@ async def turn(lab: Lab, *, family: str, stream: bool = True, until_finish: bool
     prefix = "" if family in ("anthropic_messages", "gemini") else "/v1"
     clock, finished = FakeClock(), asyncio.Event()
 
-    def watch(seen: Seen) -> None:
+    def watch(seen: WatcherEvent) -> None:
         if isinstance(seen, FrameSeen) and isinstance(seen.frame, Finished):
             finished.set()
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from turnwise.drivers.endpoints.decoding import ResponseReader
-from turnwise.lab.gemini_pieces import Open, stream_in_pieces, values_of
+from turnwise.lab.gemini_pieces import OpenString, stream_in_pieces, values_of
 from turnwise.lab.wire import stream_of
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Reasoning, Response, Text, ToolCall, Usage
 from turnwise.wire.profiles import builtin_profiles
@@ -68,4 +68,4 @@ def test_keys_and_numbers_have_no_pieces() -> None:
     assert list(values_of('{"a":12')) == []
     assert list(values_of('{"a":12,"bc')) == [("$.a", 12)]
     ((path, value),) = values_of('{"a":"x\\ud83d')
-    assert (path, value, isinstance(value, Open)) == ("$.a", "x", True)
+    assert (path, value, isinstance(value, OpenString)) == ("$.a", "x", True)

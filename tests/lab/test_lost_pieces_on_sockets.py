@@ -10,7 +10,7 @@ import pytest
 
 from lab.raw_server import Body, serving
 from lab.test_closed_responses import CALLS, ENDS, FAMILIES, TEXTS, turn
-from turnwise.drivers.running.watching import AttemptDiscarded, Seen
+from turnwise.drivers.running.watching import AttemptDiscarded, WatcherEvent
 from turnwise.lab import strict
 from turnwise.lab.raw import parse
 from turnwise.rules.arguments import LOST_CALL
@@ -129,7 +129,7 @@ async def test_a_text_that_lost_an_event_each_time_is_an_incomplete_answer(famil
     # The event of the text itself. What the provider says again behind it would make the text whole, so that is left out.
     at = next(place for place, event in enumerate(TEXTS[family]) if b"done." in event)
     said = tuple([event for event in TEXTS[family] if b"output_item.done" not in event])
-    seen: list[Seen] = []
+    seen: list[WatcherEvent] = []
     async with serving([Body(pieces=broken((*said, *ENDS[family]), at=at, rest="gone"))]) as served:
         result, _ = await turn(served, family=family, watch=seen.append)
     assert result.requests == served.requests <= 3

@@ -8,7 +8,7 @@ import pytest
 from lab.asking import ask, path_of
 from turnwise.drivers.endpoints.decoding import read_body
 from turnwise.lab import load_scripts
-from turnwise.lab.reading import Conversation, Said
+from turnwise.lab.reading import Conversation, SentMessage
 from turnwise.lab.recall import summary_of
 from turnwise.lab.received import listing
 from turnwise.lab.script import ScriptError, parse_script
@@ -67,9 +67,9 @@ def test_a_prompt_past_its_window_is_refused(family: str) -> None:
 
 def test_of_too_much_the_users_words_come_first_and_then_the_newest() -> None:
     """The extract fits into its limit, in the order in which things were said."""
-    said = [Said(role="user", texts=("First.",))]
-    said += [Said(role="assistant", texts=(f"Answer {number}.",)) for number in range(50)]
-    said += [Said(role="user", texts=("Last.", "Write a summary."))]
+    said = [SentMessage(role="user", texts=("First.",))]
+    said += [SentMessage(role="assistant", texts=(f"Answer {number}.",)) for number in range(50)]
+    said += [SentMessage(role="user", texts=("Last.", "Write a summary."))]
     lines = summary_of(Conversation(said=tuple(said)), limit_bytes=120).splitlines()
     assert lines == [
         "The user said: First.",

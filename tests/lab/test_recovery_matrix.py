@@ -9,9 +9,9 @@ from turnwise import Agent, Settings
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.lab import Lab
 from turnwise.lab.provider import encoded
-from turnwise.lab.reading import Conversation, Offered, Said
+from turnwise.lab.reading import Conversation, Offered, SentMessage
 from turnwise.lab.script import Script, Writer
-from turnwise.lab.writer import Room, file_text, writer_reply
+from turnwise.lab.writer import TokenRoom, file_text, writer_reply
 from turnwise.vocab import Request, StopReason
 from turnwise.wire.registry import family as find_family
 
@@ -63,11 +63,11 @@ def said_by(family: str, *, told: Told, streamed: bool) -> bytes:
     reply = writer_reply(
         Writer(size=40_000, finish=told),
         conversation=Conversation(
-            said=(Said(role="user", texts=("Write.",)),), tools=(Offered(name="write", schema=None),)
+            said=(SentMessage(role="user", texts=("Write.",)),), tools=(Offered(name="write", schema=None),)
         ),
         family=family,
         streamed=streamed,
-        room=Room(output=100, thinking=None),
+        room=TokenRoom(output=100, thinking=None),
         prompt_bytes=100,
     )
     request = Request(model="writer", messages=(), stream=streamed)

@@ -11,7 +11,7 @@ import pytest
 
 from lab.cut_cells import RAW, ask_writer, calls_made
 from lab.writing import START, Asking
-from turnwise.lab.reading import Conversation, Offered, Said
+from turnwise.lab.reading import Conversation, Offered, SentMessage
 from turnwise.lab.script import Writer
 from turnwise.lab.writer import file_text, intention
 from turnwise.vocab import calls_of
@@ -45,7 +45,9 @@ def kinds_of(text: str) -> tuple[str, ...]:
 
 def places(writer: Writer) -> Iterator[tuple[int, str]]:
     """Each limit in tokens under which this writer is cut with something to go on from, and where the cut falls."""
-    said = Conversation(said=(Said(role="user", texts=("Write.",)),), tools=(Offered(name="write", schema=None),))
+    said = Conversation(
+        said=(SentMessage(role="user", texts=("Write.",)),), tools=(Offered(name="write", schema=None),)
+    )
     calls, _ = intention(writer, conversation=said, limit_tokens=None)
     ends: list[int] = []
     for call in calls:
@@ -77,7 +79,9 @@ def test_a_cut_at_every_byte_is_joined_to_what_was_meant(writes: Writes) -> None
     """Proves: wherever a limit falls in the first response, no call is taken for whole that is not, and what is gone on with
     is what the model meant to write."""
     for writer in writers(writes, size=SIZES[writes]):
-        said = Conversation(said=(Said(role="user", texts=("Write.",)),), tools=(Offered(name="write", schema=None),))
+        said = Conversation(
+            said=(SentMessage(role="user", texts=("Write.",)),), tools=(Offered(name="write", schema=None),)
+        )
         wanted = [call.json for call in intention(writer, conversation=said, limit_tokens=None)[0]]
         for limit, kind in places(writer):
             if writes == "patch" and kind == "string" and limit % 5:

@@ -29,7 +29,7 @@ from turnwise.rules.budget import (
 )
 from turnwise.rules.compaction import (
     CannotShrink,
-    Fits,
+    PromptFits,
     Shorten,
     Summarise,
     apply_summary,
@@ -222,7 +222,7 @@ class Session:
             handle="read_result",
         )
         match planned:
-            case Fits():
+            case PromptFits():
                 return
             case Shorten(messages=after):
                 self.purposes.append("shorten")

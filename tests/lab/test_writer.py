@@ -6,9 +6,9 @@ from typing import Literal
 import pytest
 
 from lab.writing import START, Asking, with_results
-from turnwise.lab.reading import Conversation, Offered, Said
+from turnwise.lab.reading import Conversation, Offered, SentMessage
 from turnwise.lab.script import Habit, Writer
-from turnwise.lab.writer import Room, file_text, intention, room_of, writer_reply
+from turnwise.lab.writer import TokenRoom, file_text, intention, room_of, writer_reply
 from turnwise.rules.truncation import Cut
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Reasoning, Text, calls_of, text_of
 
@@ -157,7 +157,9 @@ def test_a_nested_array_and_the_second_of_two_calls_are_continued(
     """Proves: an array that could be closed well is not closed but gone on with, and a whole call before it stays whole."""
     writer = Writer(size=8000, writes=writes)
     asking = Asking(writer, family="openai_chat", streamed=True, limit=limit)
-    said = Conversation(said=(Said(role="user", texts=("Write.",)),), tools=(Offered(name="write", schema=None),))
+    said = Conversation(
+        said=(SentMessage(role="user", texts=("Write.",)),), tools=(Offered(name="write", schema=None),)
+    )
     wanted = [call.json for call in intention(writer, conversation=said, limit_tokens=None)[0]]
     response = asking.ask(START)
     cut = asking.cut_of(response)
@@ -173,7 +175,7 @@ def test_the_cut_falls_at_every_byte() -> None:
     calls; a character that was cut is dropped, or replaced where the server does so."""
     writer = Writer(size=1200, writes="two-files", seed=5)
     conversation = Conversation(
-        said=(Said(role="user", texts=("Write.",)),), tools=(Offered(name="write", schema=None),)
+        said=(SentMessage(role="user", texts=("Write.",)),), tools=(Offered(name="write", schema=None),)
     )
     wanted, _ = intention(writer, conversation=conversation, limit_tokens=None)
     stream = "".join([call.name + call.json for call in wanted])
@@ -184,7 +186,7 @@ def test_the_cut_falls_at_every_byte() -> None:
                 conversation=conversation,
                 family="openai_chat",
                 streamed=True,
-                room=Room(output=limit, thinking=None),
+                room=TokenRoom(output=limit, thinking=None),
                 prompt_bytes=100,
             )
             calls = calls_of(reply.response.message)
@@ -220,31 +222,35 @@ def test_a_wrong_byte_in_the_prefix_gives_a_wrong_continuation() -> None:
 @pytest.mark.parametrize(
     ("family", "body", "room"),
     [
-        ("openai_chat", {"max_tokens": 5, "reasoning_effort": "low"}, Room(output=5, thinking=40)),
-        ("openai_chat", {"max_completion_tokens": 6}, Room(output=6, thinking=None)),
-        ("openai_responses", {"max_output_tokens": 7, "reasoning": {"effort": "high"}}, Room(output=7, thinking=None)),
+        ("openai_chat", {"max_tokens": 5, "reasoning_effort": "low"}, TokenRoom(output=5, thinking=40)),
+        ("openai_chat", {"max_completion_tokens": 6}, TokenRoom(output=6, thinking=None)),
+        (
+            "openai_responses",
+            {"max_output_tokens": 7, "reasoning": {"effort": "high"}},
+            TokenRoom(output=7, thinking=None),
+        ),
         (
             "anthropic_messages",
             {"max_tokens": 8, "thinking": {"type": "enabled", "budget_tokens": 3}},
-            Room(output=8, thinking=3),
+            TokenRoom(output=8, thinking=3),
         ),
         (
             "gemini",
             {"generationConfig": {"maxOutputTokens": 9, "thinkingConfig": {"thinkingBudget": 4}}},
-            Room(output=9, thinking=4),
+            TokenRoom(output=9, thinking=4),
         ),
         (
             "anthropic_messages",
             {"max_tokens": 8, "thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
-            Room(output=8, thinking=40),
+            TokenRoom(output=8, thinking=40),
         ),
         (
             "gemini",
             {"generationConfig": {"maxOutputTokens": 9, "thinkingConfig": {"thinkingLevel": "LOW"}}},
-            Room(output=9, thinking=40),
+            TokenRoom(output=9, thinking=40),
         ),
     ],
 )
-def test_limits_are_read_under_each_familys_names(family: str, body: dict[str, object], room: Room) -> None:
+def test_limits_are_read_under_each_familys_names(family: str, body: dict[str, object], room: TokenRoom) -> None:
     """Proves: whatever a family calls its limit, it is honoured."""
     assert room_of(family, body=json.loads(json.dumps(body))) == room

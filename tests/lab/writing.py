@@ -11,7 +11,7 @@ from turnwise.lab.raw import parse
 from turnwise.lab.reading import read
 from turnwise.lab.script import Writer
 from turnwise.lab.writer import room_of, writer_reply
-from turnwise.rules.continuation import Grown, Kind, ask_to_continue, hold_back, stitch
+from turnwise.rules.continuation import Grown, PartialKind, ask_to_continue, hold_back, stitch
 from turnwise.rules.truncation import Cut, find_cut, hands_out_objects
 from turnwise.vocab import (
     Message,
@@ -100,7 +100,9 @@ class Asking:
         objects = hands_out_objects(self.family, streamed=self.streamed)
         return find_cut(response, limit_tokens=self.limit, hands_out_objects=objects)
 
-    def continued(self, received: str, *, kind: Kind, tool: str, messages: tuple[Message, ...] = START) -> str | None:
+    def continued(
+        self, received: str, *, kind: PartialKind, tool: str, messages: tuple[Message, ...] = START
+    ) -> str | None:
         """The whole of a cut text; None where it cannot be had."""
         while (held := hold_back(received, kind=kind)) is not None:
             asked = ask_to_continue(held, kind=kind, tool=tool)

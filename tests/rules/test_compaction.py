@@ -14,8 +14,8 @@ from turnwise.rules.compaction import (
     MORE_FOLLOWS,
     SUMMARY_HEAD,
     CannotShrink,
-    Fits,
-    Plan,
+    CompactionVerdict,
+    PromptFits,
     Shorten,
     Summarise,
     apply_summary,
@@ -69,7 +69,9 @@ def sized(messages: Sequence[Message]) -> tuple[list[int], PromptSize]:
     return sizes, PromptSize(measured_tokens=-(-sum(sizes) // 4), measured_bytes=sum(sizes))
 
 
-def planned_for(messages: Sequence[Message], *, capacity: int = CAPACITY, window: int = WINDOW, **more: bool) -> Plan:
+def planned_for(
+    messages: Sequence[Message], *, capacity: int = CAPACITY, window: int = WINDOW, **more: bool
+) -> CompactionVerdict:
     sizes, prompt = sized(messages)
     return plan(
         messages,
@@ -98,7 +100,7 @@ LONG_TALK = [user("first"), *[m for n in range(200) for m in (said(f"answer {n} 
 @pytest.mark.promise("cut:budget", "step:prefix-stable")
 def test_a_prompt_that_fits_is_left_alone() -> None:
     """Between two compactions nothing of the history changes, so the provider's cache holds."""
-    assert planned_for(LONG_RESULTS, capacity=30_000) == Fits()
+    assert planned_for(LONG_RESULTS, capacity=30_000) == PromptFits()
 
 
 @pytest.mark.promise("cut:budget")
@@ -117,7 +119,7 @@ def test_old_results_are_shortened_first_and_the_newest_steps_stay() -> None:
     assert text.text.startswith("begin\n0 is the number of this step\n")
     assert text.text.endswith("0 is the number of this step\nend")
     assert 'call `read_result` with {"call_id": "call_0_0", "offset": ' in text.text
-    assert planned_for(planned.messages) == Fits()
+    assert planned_for(planned.messages) == PromptFits()
 
 
 @pytest.mark.promise("cut:budget")
@@ -233,7 +235,7 @@ def test_a_history_far_beyond_the_window_is_summarised_in_several() -> None:
         talk = list(apply_summary(planned=planned, summary=f"Part {number}."))
         planned = planned_for(talk, capacity=8_000, window=12_000)
     assert 3 < number < 20
-    assert planned == Fits()
+    assert planned == PromptFits()
     assert seen[: len(LONG_TALK)] == LONG_TALK
     assert [text_of(message) for message in talk if is_summary(message)] == [f"{SUMMARY_HEAD}\nPart {number}."]
 
@@ -312,7 +314,7 @@ def test_whatever_the_history_pairs_stay_pairs_and_it_shrinks_or_says_so(
     before = faults(messages)
     cut_users = 0
     match planned:
-        case Fits():
+        case PromptFits():
             assert prompt.tokens <= capacity
             return
         case CannotShrink():
@@ -365,7 +367,7 @@ def test_compacting_ends(messages: list[Message], capacity: int) -> None:
             handle="read_result",
         )
         match planned:
-            case Fits() | CannotShrink():
+            case PromptFits() | CannotShrink():
                 return
             case Shorten(messages=after):
                 after = list(after)
@@ -396,7 +398,7 @@ def test_a_session_of_three_hundred_steps_never_outgrows_its_window() -> None:
             messages, sizes=sizes, prompt=prompt, capacity_tokens=capacity, window_tokens=32_000, handle="read_result"
         )
         match planned:
-            case Fits():
+            case PromptFits():
                 pass
             case Shorten(messages=after):
                 compactions += 1

@@ -13,10 +13,10 @@ from turnwise.rules.continuation import (
     MIN_HELD,
     WORD_REACH,
     Grown,
-    Held,
-    Kind,
     NoGrowth,
     NoSeam,
+    PartialKind,
+    SplitText,
     ask_to_continue,
     hold_back,
     stitch,
@@ -68,7 +68,7 @@ def arguments_of(content: str, *, ascii: bool, nested: bool) -> str:
     return json.dumps(value, ensure_ascii=ascii, separators=(",", ":"))
 
 
-def reply_of(wanted: str, *, held: Held, how: str, extra: int) -> str:
+def reply_of(wanted: str, *, held: SplitText, how: str, extra: int) -> str:
     """What a model says that wants to write `wanted` and is shown `held.shown`."""
     at = len(held.shown)
     rest, echoed = wanted[at:], wanted[max(0, at - extra) :]
@@ -101,7 +101,7 @@ def reply_of(wanted: str, *, held: Held, how: str, extra: int) -> str:
             return rest
 
 
-def continued(wanted: str, *, kind: Kind, cut_at: int, per_reply: int, how: str, extra: int) -> str | None:
+def continued(wanted: str, *, kind: PartialKind, cut_at: int, per_reply: int, how: str, extra: int) -> str | None:
     """The text after as many continuations as it takes; None where one of them was refused."""
     received = wanted[:cut_at]
     while True:
@@ -268,14 +268,14 @@ SHOWN, HELD = '{"path":"a.txt","content":"The gardener wate', "red the roses and
 )
 def test_one_reply(reply: str, outcome: Grown | NoSeam | NoGrowth) -> None:
     """Proves: each kind of reply has its one outcome."""
-    assert hold_back(RECEIVED, kind="json") == Held(SHOWN, HELD)
-    assert stitch(Held(SHOWN, HELD), reply=reply, kind="json", cut=False) == outcome
+    assert hold_back(RECEIVED, kind="json") == SplitText(SHOWN, HELD)
+    assert stitch(SplitText(SHOWN, HELD), reply=reply, kind="json", cut=False) == outcome
 
 
 def test_every_repair_is_told() -> None:
     """Proves: what was taken off is recorded."""
     reply = f'Sorry! Here is the rest:\n```json\nThe gardener wate{HELD} rested."}}\n```\nThat is all.'
-    grown = stitch(Held(SHOWN, HELD), reply=reply, kind="json", cut=False)
+    grown = stitch(SplitText(SHOWN, HELD), reply=reply, kind="json", cut=False)
     assert isinstance(grown, Grown) and json.loads(grown.text)["content"].endswith("and then she rested.")
     assert [repair.kind for repair in grown.repairs] == [
         "continued_after_words",
@@ -327,7 +327,7 @@ NOTHING_NEW = (
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("kind", ["text", "json"])
 @pytest.mark.parametrize("reply", NOTHING_NEW)
-def test_a_reply_without_anything_new_ends_no_text(reply: str, kind: Kind, cut: bool) -> None:
+def test_a_reply_without_anything_new_ends_no_text(reply: str, kind: PartialKind, cut: bool) -> None:
     """Proves: white space and words that were there already make nothing whole, even where the reply calls itself done
     (llama.cpp's Responses endpoint says `completed` for what it cut). A free-form call is a text, too."""
     received = "The gardener watered the roses and then she rested beside the old well"
@@ -355,7 +355,7 @@ def test_no_repetition_of_any_text_counts_as_its_end(received: str, again: int, 
 
 def test_one_character_is_something_new() -> None:
     """Proves: the end of a text may be a full stop, and the end of arguments a brace."""
-    cases: tuple[tuple[str, str, Kind], ...] = (
+    cases: tuple[tuple[str, str, PartialKind], ...] = (
         (MONDAY, ".", "text"),
         ('{"content":"' + MONDAY.replace('"', "'"), '"}', "json"),
     )
@@ -368,7 +368,7 @@ def test_one_character_is_something_new() -> None:
 @pytest.mark.promise("cut:continued")
 def test_the_request_shows_the_text_and_says_what_is_wanted() -> None:
     """Proves: the assistant's message is the shown text alone; with prefill nothing follows it."""
-    held = Held(SHOWN, HELD)
+    held = SplitText(SHOWN, HELD)
     asked = ask_to_continue(held, kind="json", tool="write")
     assert asked.assistant == SHOWN and asked.user is not None
     assert "your call of `write`" in asked.user and asked.user.endswith(SHOWN) and HELD not in asked.user

@@ -8,7 +8,7 @@ import pytest
 from rules.continued_contents import CONTENTS
 from turnwise.lab.habits import misbehave
 from turnwise.lab.script import Habit
-from turnwise.rules.continuation import Grown, Held, NoGrowth, NoSeam, hold_back, stitch
+from turnwise.rules.continuation import Grown, NoGrowth, NoSeam, SplitText, hold_back, stitch
 from turnwise.rules.spelling import plainly, without_half_escape
 
 CUTS = 40  # of each content and habit
@@ -50,7 +50,7 @@ def arguments_of(content: str, *, spelling: str, shape: str) -> str:
     return text.replace("/", "\\/") if spelling == "slashes" else text
 
 
-def is_own_choice(reply: str, *, held: Held, habits: tuple[Habit, ...]) -> bool:
+def is_own_choice(reply: str, *, held: SplitText, habits: tuple[Habit, ...]) -> bool:
     """Whether the reply reads as any text that goes on from there: it leaves something out behind the held text only, or has
     quotation marks of print where it was shown none of the other kind."""
     if "curls" in habits:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.rules.names import Corrected, Known, Suggested, bare, distance, judge_name
+from turnwise.rules.names import Corrected, KnownName, Suggested, bare, distance, judge_name
 from turnwise.vocab import Repair
 
 EFFECTS = {
@@ -83,7 +83,7 @@ def test_between_two_nothing_is_guessed(name: str, effects: dict[str, str], sugg
 def test_the_whole_name_is_read_before_a_part_of_it() -> None:
     """Proves: `read.file` is `read_file` and not `file`, and a name on offer is never touched."""
     effects = {"file": "read", "read_file": "read", "functions.read": "write", "read": "read"}
-    assert judge_name("functions.read", effects=effects) == Known("functions.read")
+    assert judge_name("functions.read", effects=effects) == KnownName("functions.read")
     verdict = judge_name("read.file", effects=effects)
     assert isinstance(verdict, Corrected) and verdict.name == "read_file"
 
@@ -136,7 +136,7 @@ def test_one_slip_is_a_distance_of_one(name: str, place: int, letter: str) -> No
 def test_any_name_has_a_verdict(name: str, effects: dict[str, str]) -> None:
     """Proves: names are the model's own text; what is corrected is on offer and changes nothing."""
     match judge_name(name, effects=effects):
-        case Known(known):
+        case KnownName(known):
             assert known == name
         case Corrected(meant):
             assert effects[meant] == "read"

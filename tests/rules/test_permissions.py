@@ -6,11 +6,11 @@ import pytest
 
 from turnwise.rules.permission_facts import Assignment, CallFacts, CommandFact, PathFact, ShellFacts, Word
 from turnwise.rules.permissions import (
-    Kind,
+    PermissionKind,
     PermissionRule,
+    PermissionVerdict,
     Policy,
-    Source,
-    Verdict,
+    RuleSource,
     judge_permission,
     session_rules,
 )
@@ -26,7 +26,7 @@ def policy(
     )
 
 
-def rule(verdict: Kind, tool: str = "*", *, source: Source = "user", **more: object) -> PermissionRule:
+def rule(verdict: PermissionKind, tool: str = "*", *, source: RuleSource = "user", **more: object) -> PermissionRule:
     command, path, effect = more.get("command"), more.get("path"), more.get("effect")
     return PermissionRule(
         verdict=verdict,
@@ -58,7 +58,7 @@ def running(*lines: str) -> CallFacts:
     return CallFacts(call_id="1", tool="bash", effect="execute", shell=ShellFacts(commands=commands))
 
 
-def kind(facts: CallFacts, *rules: PermissionRule, trusts: bool = False) -> Kind:
+def kind(facts: CallFacts, *rules: PermissionRule, trusts: bool = False) -> PermissionKind:
     return judge_permission(facts, policy=policy(*rules, trusts=trusts)).kind
 
 
@@ -88,7 +88,7 @@ def kind(facts: CallFacts, *rules: PermissionRule, trusts: bool = False) -> Kind
         (CallFacts(call_id="1", tool="deploy", effect="execute"), "ask"),
     ],
 )
-def test_defaults_where_no_rule_says_anything(facts: CallFacts, expected: Kind) -> None:
+def test_defaults_where_no_rule_says_anything(facts: CallFacts, expected: PermissionKind) -> None:
     """The table of docs/permissions.md."""
     assert kind(facts) == expected
 
@@ -112,7 +112,7 @@ def test_defaults_where_no_rule_says_anything(facts: CallFacts, expected: Kind) 
         ([rule("allow", path="a.py")], "allow"),
     ],
 )
-def test_the_last_matching_rule_wins(rules: list[PermissionRule], expected: Kind) -> None:
+def test_the_last_matching_rule_wins(rules: list[PermissionRule], expected: PermissionKind) -> None:
     """Except that a general rule of a later layer does not undo what a pattern says in an earlier one."""
     assert kind(on_path("write", "src/a.py", write=True), *rules) == expected
 
@@ -122,7 +122,7 @@ def test_the_last_matching_rule_wins(rules: list[PermissionRule], expected: Kind
 )
 @pytest.mark.parametrize("more", [{}, {"path": "src/**"}, {"effect": "write"}])
 def test_a_project_only_tightens_unless_it_is_trusted(
-    verdict: Kind, trusts: bool, expected: Kind, more: dict[str, str]
+    verdict: PermissionKind, trusts: bool, expected: PermissionKind, more: dict[str, str]
 ) -> None:
     """A repository must not grant itself rights."""
     given = rule(verdict, source="project", **more)
@@ -175,7 +175,7 @@ def test_an_ask_without_anybody_is_decided_at_once(attended: bool, unattended: L
     """Promise wait:ask; the reason says that nobody was there."""
     verdict = judge_permission(running("make"), policy=policy(attended=attended, unattended=unattended))
     if attended:
-        assert verdict == Verdict(kind="ask", why="to run `make`", subject="make")
+        assert verdict == PermissionVerdict(kind="ask", why="to run `make`", subject="make")
     else:
         assert verdict.kind == unattended
         assert verdict.why.startswith("to run `make`; ")
@@ -204,7 +204,7 @@ def test_what_destroys_is_denied_unattended_even_where_asks_are_allowed() -> Non
         ("?x test", "npm test", "ask"),
     ],
 )
-def test_a_permission_is_matched_word_for_word(line: str, pattern: str, expected: Kind) -> None:
+def test_a_permission_is_matched_word_for_word(line: str, pattern: str, expected: PermissionKind) -> None:
     """What it does not show is not allowed by it."""
     assert kind(running(line), rule("allow", "bash", command=pattern)) == expected
 
@@ -224,7 +224,7 @@ def test_a_permission_is_matched_word_for_word(line: str, pattern: str, expected
         ("yarn publish", "npm publish", "allow"),
     ],
 )
-def test_a_prohibition_is_matched_widely(line: str, pattern: str, expected: Kind) -> None:
+def test_a_prohibition_is_matched_widely(line: str, pattern: str, expected: PermissionKind) -> None:
     """What may be meant by it is at least asked about."""
     free = rule("allow", effect="execute")
     assert kind(running(line), free, rule("deny", "bash", command=pattern)) == expected
@@ -257,7 +257,7 @@ def test_always_holds_for_paths_and_tools_as_they_were_shown() -> None:
 def test_calls_that_nobody_looked_at_are_asked_about(given: PermissionRule) -> None:
     """Whatever is allowed; a prohibition of the tool holds."""
     facts = CallFacts(call_id="1", tool="bash", effect="execute", unknown="it was not looked at")
-    assert judge_permission(facts, policy=policy(given)) == Verdict(
+    assert judge_permission(facts, policy=policy(given)) == PermissionVerdict(
         kind="ask", why="`bash`: it was not looked at", subject="bash"
     )
     assert kind(facts, given, rule("deny", "bash")) == "deny"

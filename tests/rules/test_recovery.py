@@ -17,8 +17,8 @@ from turnwise.rules.recovery import (
     begin,
     continue_request,
     give_up,
-    go_on,
     roomier,
+    take_reply,
 )
 from turnwise.rules.truncation import find_cut
 from turnwise.vocab import (
@@ -80,7 +80,7 @@ def _recovered(
     while isinstance(found, Continuing):
         requests += 1
         reply = _served(continue_request(found, means=means), whole=whole, characters=characters)
-        found = go_on(found, reply=reply, limit_tokens=LIMIT)
+        found = take_reply(found, reply=reply, limit_tokens=LIMIT)
     return found, requests
 
 
@@ -115,7 +115,7 @@ def test_two_cut_calls_are_gone_on_with_one_after_the_other() -> None:
         whole = ARGUMENTS if found.place == 0 else other
         texts.append("first" if found.place == 0 else "second")
         request = continue_request(found, means=MEANS)
-        found = go_on(found, reply=_served(request, whole=whole, characters=len(whole)), limit_tokens=LIMIT)
+        found = take_reply(found, reply=_served(request, whole=whole, characters=len(whole)), limit_tokens=LIMIT)
     assert texts == ["first", "second"]
     assert [call.arguments for call in calls_of(found.response.message)] == [ARGUMENTS, other]
 
@@ -139,7 +139,7 @@ def test_what_was_joined_before_the_last_request_failed_is_not_lost() -> None:
     found = _begin(_cut_response(Text(WORDS[:900])))
     assert isinstance(found, Continuing)
     reply = _served(continue_request(found, means=MEANS), whole=WORDS, characters=3_000)
-    found = go_on(found, reply=reply, limit_tokens=LIMIT)
+    found = take_reply(found, reply=reply, limit_tokens=LIMIT)
     assert isinstance(found, Continuing)
     so_far = text_of(as_far_as_it_came(found).message)
     settled = give_up(found, why="the request failed: server")

@@ -7,8 +7,8 @@ from turnwise.rules.retries import (
     NO_RETRY,
     GiveUp,
     RetryPolicy,
+    RetryVerdict,
     TryFallback,
-    Verdict,
     WaitThenRetry,
     backoff_s,
     is_worth_a_retry,
@@ -21,7 +21,7 @@ PASSES = {"unreachable", "timeout", "disconnected", "rate_limited", "overloaded"
 BUSY = Fault(kind=FaultKind.OVERLOADED, message="busy", status=503)
 
 
-def judged(fault: Fault = BUSY, *, attempt: int = 1, waited_s: float = 0.0, **more: object) -> Verdict:
+def judged(fault: Fault = BUSY, *, attempt: int = 1, waited_s: float = 0.0, **more: object) -> RetryVerdict:
     return judge_retry(fault, policy=POLICY, attempt=attempt, waited_s=waited_s, jitter=0.5, **more)  # type: ignore[arg-type]
 
 

@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.rules.subagents import Bounds, Place, Used, no_place, paid, places_of
+from turnwise.rules.subagents import Place, SubagentBounds, Used, no_place, paid, places_of
 
 amounts = st.none() | st.integers(0, 400)
 used_ones = st.builds(Used, subagents=st.integers(0, 40), requests=st.integers(0, 400))
 
 
-@given(bounds=st.builds(Bounds, subagents=amounts, requests=amounts), used=used_ones, among=st.integers(0, 200))
-def test_all_places_together_are_what_is_left(bounds: Bounds, used: Used, among: int) -> None:
+@given(bounds=st.builds(SubagentBounds, subagents=amounts, requests=amounts), used=used_ones, among=st.integers(0, 200))
+def test_all_places_together_are_what_is_left(bounds: SubagentBounds, used: Used, among: int) -> None:
     """Proves: no bound is exceeded by what is given out, nothing is left unspent, and as many run as there is room for."""
     places = places_of(bounds, used=used, among=among)
     room = [among]
@@ -25,7 +25,7 @@ def test_all_places_together_are_what_is_left(bounds: Bounds, used: Used, among:
         assert sum([place.requests or 0 for place in places]) == (left if places else 0)
         assert all(place.requests is not None and place.requests > 0 for place in places)
     assert len(places) == min(room)
-    if bounds == Bounds():
+    if bounds == SubagentBounds():
         assert set(places) <= {Place()}
 
 
@@ -40,7 +40,7 @@ def test_what_nobody_knows_the_end_of_has_used_its_whole_place(place: Place, bel
 
 def test_the_word_names_the_bound_that_was_reached() -> None:
     """Proves: the model reads which limit, how many there may be, and how many there are."""
-    bounds = Bounds(subagents=32, requests=300)
+    bounds = SubagentBounds(subagents=32, requests=300)
     assert "the limit of 32 sub-agents is reached (32 started" in no_place(bounds, used=Used(subagents=30), started=2)
     full = no_place(bounds, used=Used(subagents=3, requests=300), started=0)
     assert "the limit of 300 requests by sub-agents leaves none for this one (300 made)" in full

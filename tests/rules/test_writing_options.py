@@ -6,11 +6,11 @@ import shlex
 import pytest
 
 from turnwise.rules.permission_facts import CallFacts, CommandFact, ShellFacts, Word
-from turnwise.rules.permissions import Kind, PermissionRule, Policy, judge_permission
+from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy, judge_permission
 from turnwise.rules.writing_options import WRITING
 
 
-def judged(line: str, *patterns: str, unknown: str = "") -> Kind:
+def judged(line: str, *patterns: str, unknown: str = "") -> PermissionKind:
     rules = tuple(
         PermissionRule(verdict="allow", tool="bash", command=tuple(shlex.split(pattern)), source="command line")
         for pattern in patterns

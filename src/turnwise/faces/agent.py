@@ -31,7 +31,7 @@ from turnwise.drivers.running.means import (
     StepPreparer,
 )
 from turnwise.drivers.running.runner import InterruptKind, Runner
-from turnwise.drivers.running.watching import Backlog, Feed, Seen, TurnFinished
+from turnwise.drivers.running.watching import Backlog, Feed, TurnFinished, WatcherEvent
 from turnwise.drivers.settings.catalogue import find_limits, limits_over
 from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.grants import working_for
@@ -68,7 +68,7 @@ from turnwise.turn.config import (
     Deadlines,
     Effect,
     Fallback,
-    Room,
+    RoomPolicy,
     ScriptLimits,
     TurnConfig,
 )
@@ -87,9 +87,9 @@ class RunFinished(msgspec.Struct, frozen=True, tag="run_finished"):
     result: RunResult
 
 
-RunEvent = Seen | RunFinished
+RunEvent = WatcherEvent | RunFinished
 
-Opening = Callable[[Sequence[Message]], Awaitable[Sequence[Text]]]
+OpeningSource = Callable[[Sequence[Message]], Awaitable[Sequence[Text]]]
 """Gives what stands in front of a turn's user message. It sees the messages that the session carries on."""
 
 
@@ -147,14 +147,14 @@ class Agent:
         calls_in_text: CallsInText = "auto",
         retry: RetryPolicy = RetryPolicy(),  # noqa: B008 (frozen)
         fallbacks: Sequence[str] = (),
-        room: Room = "compact",
+        room: RoomPolicy = "compact",
         cache: Cache = "auto",
         model_limits: ModelLimits | None = None,
         tool_choice: ToolChoice = "auto",
         parallel_tool_calls: bool | None = None,
         batch_hint: bool = False,
         prepare_step: StepPreparer | None = None,
-        opening: Opening | None = None,
+        opening: OpeningSource | None = None,
         allowed: Sequence[Effect] = ALL_EFFECTS,
         allow_hint: str | None = None,
         stream: bool = True,

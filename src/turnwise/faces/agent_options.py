@@ -16,7 +16,7 @@ from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import Limit, leaves_of
 from turnwise.rules.permissions import Policy
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn.config import Deadlines, Effect, Room, ScriptLimits
+from turnwise.turn.config import Deadlines, Effect, RoomPolicy, ScriptLimits
 from turnwise.vocab import File, Settings, Text, ToolSpec
 
 Given = ParamSpec("Given")
@@ -43,7 +43,7 @@ ELSEWHERE = {
 _OF_THE_TABLE = rows_from("agent", "run")
 _CHOICES: dict[str, tuple[object, ...]] = {
     **{row.name: row.choices for row in _OF_THE_TABLE if row.choices},
-    "room": get_args(Room),
+    "room": get_args(RoomPolicy),
     "script": ("auto", True, False),
 }
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {

@@ -49,7 +49,7 @@ class CacheUse(NamedTuple):
     is_timed: bool = False
 
 
-class Block(NamedTuple):
+class CacheBlock(NamedTuple):
     """The smallest piece that a prompt is compared by. `mark`: it is kept up to here."""
 
     said: bytes
@@ -58,12 +58,12 @@ class Block(NamedTuple):
     ends_message: bool = False  # of the user or of a tool
 
 
-class Prompt(NamedTuple):
+class CachedPrompt(NamedTuple):
     """`shared` are the tools and the system text, `settings` what the messages rest on besides."""
 
-    shared: list[Block]
+    shared: list[CacheBlock]
     settings: bytes
-    messages: list[Block]
+    messages: list[CacheBlock]
     marked: int
 
 
@@ -120,7 +120,7 @@ class PromptCaches:
             return self._take_breakpoints(body, model=model, least=least)
         return self._take_chunks(body, model=model, least=least)
 
-    def _take_marked(self, prompt: Prompt, *, model: str, least: int) -> CacheUse:
+    def _take_marked(self, prompt: CachedPrompt, *, model: str, least: int) -> CacheUse:
         blocks = [*prompt.shared, *prompt.messages]
         states = list(_states(blocks, begins=model, settings=(len(prompt.shared), prompt.settings)))
         marks = [(at, block.mark) for at, block in enumerate(blocks) if block.mark and states[at][1] >= least]
@@ -140,7 +140,7 @@ class PromptCaches:
         return CacheUse(read, max(0, written), max(0, hour), prompt.marked, is_timed=written > 0)
 
     def _take_pieces(self, pieces: Sequence[bytes], *, model: str, least: int, for_s: float = SHORT_S) -> CacheUse:
-        states = list(_states([Block(piece) for piece in pieces], begins=model))
+        states = list(_states([CacheBlock(piece) for piece in pieces], begins=model))
         read = 0
         for digest, tokens in states:
             if not self._has(digest):
@@ -190,7 +190,7 @@ class PromptCaches:
 
 
 def _states(
-    blocks: Iterable[Block], *, begins: str, settings: tuple[int, bytes] = (-1, b"")
+    blocks: Iterable[CacheBlock], *, begins: str, settings: tuple[int, bytes] = (-1, b"")
 ) -> Iterator[tuple[bytes, int]]:
     """Up to each block, what stands for the prompt so far, and its tokens. `settings` come in at a place, without a token."""
     digest, size = begins.encode(errors="surrogatepass"), 0
@@ -205,11 +205,11 @@ def _states(
 # --- prompts
 
 
-def prompt_of_messages(body: Raw) -> Prompt:
+def prompt_of_messages(body: Raw) -> CachedPrompt:
     fields = table(body)
     shared = [_block(b"tool", tool) for tool in rows(fields.get("tools"))]
     shared += [_block(b"system", block) for block in _blocks(fields.get("system"))]
-    messages: list[Block] = []
+    messages: list[CacheBlock] = []
     for message in rows(fields.get("messages")):
         role = text(table(message).get("role")).encode()
         messages += [_block(role, block) for block in _blocks(table(message).get("content"))]
@@ -217,15 +217,15 @@ def prompt_of_messages(body: Raw) -> Prompt:
     if top is not None:
         _mark_last(messages, ttl=_ttl(top))
     settings = dump([fields.get("tool_choice"), fields.get("thinking")])
-    return Prompt(shared, settings, messages, _marked_bytes(body))
+    return CachedPrompt(shared, settings, messages, _marked_bytes(body))
 
 
-def prompt_of_chat(body: Raw) -> Prompt:
+def prompt_of_chat(body: Raw) -> CachedPrompt:
     """As a gateway hands it on: system messages lead, results are the user's. The field at the top marks the last block
     (OpenRouter docs, "Prompt Caching", and its SDKs' `AnthropicCacheControlDirective`)."""
     fields = table(body)
     shared = [_block(b"tool", tool) for tool in rows(fields.get("tools"))]
-    messages: list[Block] = []
+    messages: list[CacheBlock] = []
     for message in rows(fields.get("messages")):
         told = table(message)
         role = text(told.get("role"))
@@ -242,7 +242,7 @@ def prompt_of_chat(body: Raw) -> Prompt:
     settings = dump(
         [fields.get(name) for name in ("tool_choice", "parallel_tool_calls", "reasoning", "reasoning_effort")]
     )
-    return Prompt(shared, settings, messages, _marked_bytes(body))
+    return CachedPrompt(shared, settings, messages, _marked_bytes(body))
 
 
 def _blocks(content: Raw) -> list[Raw]:
@@ -250,12 +250,12 @@ def _blocks(content: Raw) -> list[Raw]:
     return [{"type": "text", "text": content}] if isinstance(content, str) and content else rows(content)
 
 
-def _block(kind: bytes, block: Raw) -> Block:
+def _block(kind: bytes, block: Raw) -> CacheBlock:
     fields = table(block)
     type = text(fields.get("type"))
     takes = type not in THINKING and not (type == "text" and not fields.get("text"))
     mark = fields.get(MARK)
-    return Block(kind + dump(_unmarked(block)), "" if mark is None else _ttl(mark), takes)
+    return CacheBlock(kind + dump(_unmarked(block)), "" if mark is None else _ttl(mark), takes)
 
 
 def _unmarked(value: Raw) -> Raw:
@@ -271,7 +271,7 @@ def _ttl(mark: Raw) -> Literal["5m", "1h"]:
     return "1h" if table(mark).get("ttl") == "1h" else "5m"
 
 
-def _mark_last(blocks: list[Block], *, ttl: Literal["5m", "1h"]) -> None:
+def _mark_last(blocks: list[CacheBlock], *, ttl: Literal["5m", "1h"]) -> None:
     """The last one that takes a mark."""
     at = next((at for at in range(len(blocks) - 1, -1, -1) if blocks[at].takes_mark), None)
     if at is not None and not blocks[at].mark:
@@ -307,21 +307,21 @@ def has_breakpoints(model: str) -> bool:
     return found is not None and (int(found.group(1)), int(found.group(2) or 0)) >= WITH_BREAKPOINTS
 
 
-def blocks_of_openai(body: Raw) -> list[Block]:
+def blocks_of_openai(body: Raw) -> list[CacheBlock]:
     """As `pieces_of_openai`, with the breakpoints, which are no part of what is compared."""
     fields = table(body)
     first = [fields.get(name) for name in ("response_format", "text", "tools", "instructions")]
-    blocks = [Block(dump(one)) for one in first]
+    blocks = [CacheBlock(dump(one)) for one in first]
     asked = fields.get("input") if "input" in fields else fields.get("messages")
     messages: list[Raw] = [{"role": "user", "content": asked}] if isinstance(asked, str) else rows(asked)
     for told in map(table, messages):
         name = next((name for name in ("content", "output") if isinstance(told.get(name), list)), "")
         parts = rows(told.get(name)) if name else []
         head = {key: value for key, value in told.items() if key != name}
-        blocks.append(Block(dump(head)))
+        blocks.append(CacheBlock(dump(head)))
         for part in parts:
             plain = {key: value for key, value in table(part).items() if key != BREAKPOINT}
-            blocks.append(Block(dump(plain), "5m" if table(part).get(BREAKPOINT) is not None else ""))
+            blocks.append(CacheBlock(dump(plain), "5m" if table(part).get(BREAKPOINT) is not None else ""))
         if told.get("role") in ("user", "tool") or told.get("type") in ANSWERS:
             blocks[-1] = blocks[-1]._replace(ends_message=True)
     return blocks

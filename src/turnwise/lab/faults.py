@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.lab.raw import dump, parse, table
-from turnwise.lab.script import Point, ScriptedFault
+from turnwise.lab.script import FaultPoint, ScriptedFault
 from turnwise.lab.strict import Rejected
 from turnwise.lab.strict.verdicts import error_object
 from turnwise.vocab import Finished, Frame, TextDelta, ToolCallDelta
@@ -146,7 +146,7 @@ def ping_of(family: str, *, streamed: bool) -> bytes:
     return PING if family == "anthropic_messages" else COMMENT
 
 
-def sent_until(at: Point, *, frames: Sequence[Frame], written: Sequence[bytes]) -> tuple[bytes, ...]:
+def sent_until(at: FaultPoint, *, frames: Sequence[Frame], written: Sequence[bytes]) -> tuple[bytes, ...]:
     """The pieces that go out before `at`; `written` are those of the frames in order, and the end.
 
     Where the place lies within a piece (Gemini sends a call whole), half of that piece goes out.
@@ -163,7 +163,7 @@ def sent_until(at: Point, *, frames: Sequence[Frame], written: Sequence[bytes]) 
     return (*whole, held if at == "finish" else held[: len(held) // 2])
 
 
-def body_until(at: Point | None, *, body: bytes) -> tuple[bytes, ...]:
+def body_until(at: FaultPoint | None, *, body: bytes) -> tuple[bytes, ...]:
     """A body has no events: its middle stands for every place within it."""
     match at:
         case "headers" | "start":

@@ -76,7 +76,7 @@ def parts_in_pieces(part: Part, *, piece: int) -> Iterator[Mapping[str, object]]
             return
 
 
-class Open(str):
+class OpenString(str):
     """A string whose end has not come."""
 
     __slots__ = ()
@@ -91,7 +91,7 @@ def args_of(path: str, value: object, *, piece: int) -> Iterator[Mapping[str, ob
                     "stringValue": value[start : start + piece],
                     "willContinue": True,
                 }
-            if not isinstance(value, Open):
+            if not isinstance(value, OpenString):
                 yield {"jsonPath": path, "stringValue": ""}
         case bool():
             yield {"jsonPath": path, "boolValue": value}
@@ -129,7 +129,7 @@ def values_of(text: str) -> Iterator[tuple[str, object]]:
                 ended = text.startswith('"', at)
                 said: str = json.loads(f'"{found[1] if ended else HALF_PAIR.sub("", found[1])}"')
                 if not awaits_key:
-                    yield path_of(path), said if ended else Open(said)
+                    yield path_of(path), said if ended else OpenString(said)
                 elif ended:
                     path[-1] = said
             case _:

@@ -14,7 +14,7 @@ from turnwise.lab.raw import Raw, dump, parse, table, text
 from turnwise.lab.reading import Conversation, read
 from turnwise.lab.received import Received
 from turnwise.lab.replay import Recording, Unexpected, find
-from turnwise.lab.replies import Reply, next_reply, tokens, turns_in, with_cache_use
+from turnwise.lab.replies import LabReply, next_reply, tokens, turns_in, with_cache_use
 from turnwise.lab.routes import Route
 from turnwise.lab.script import Script
 from turnwise.lab.strict import ModelRules, Rejected
@@ -216,7 +216,7 @@ def unknown_model(family: str, *, model: str) -> Rejected:
             return Rejected(f"The model `{model}` does not exist or you do not have access to it.", status=404)
 
 
-def encoded(family: Family, *, reply: Reply, request: Request, streamed: bool) -> Outgoing:
+def encoded(family: Family, *, reply: LabReply, request: Request, streamed: bool) -> Outgoing:
     response = reply.response
     before: tuple[bytes, ...] | None = None
     if not streamed:

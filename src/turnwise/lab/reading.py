@@ -23,7 +23,7 @@ class ResultSeen(msgspec.Struct, frozen=True, kw_only=True):
     content: str
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SentMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One side's words until the other's: an assistant's response, the results of its calls, or the user's texts."""
 
     role: Literal["system", "user", "assistant", "results"]
@@ -43,7 +43,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     (Anthropic's `eager_input_streaming`; Gemini's `streamFunctionCallArguments` is about all). `sealed`: Responses
     hands out `encrypted_content` only to those who ask for it."""
 
-    said: tuple[Said, ...]
+    said: tuple[SentMessage, ...]
     tools: tuple[Offered, ...] = ()
     forbids: bool = False
     output_schema: Raw = None
@@ -82,13 +82,13 @@ def files_of(content: Raw) -> int:
     )
 
 
-def join(said: list[Said]) -> tuple[Said, ...]:
+def join(said: list[SentMessage]) -> tuple[SentMessage, ...]:
     """Neighbours of one role become one."""
-    joined: list[Said] = []
+    joined: list[SentMessage] = []
     for one in said:
         if joined and joined[-1].role == one.role:
             last = joined[-1]
-            joined[-1] = Said(
+            joined[-1] = SentMessage(
                 role=one.role,
                 texts=last.texts + one.texts,
                 calls=last.calls + one.calls,
@@ -101,21 +101,21 @@ def join(said: list[Said]) -> tuple[Said, ...]:
 
 
 def read_chat(body: dict[str, Raw]) -> Conversation:
-    said: list[Said] = []
+    said: list[SentMessage] = []
     for message in rows(body.get("messages")):
         fields = table(message)
         content = fields.get("content")
         match text(fields.get("role")):
             case "system" | "developer":
-                said.append(Said(role="system", texts=texts_of(content)))
+                said.append(SentMessage(role="system", texts=texts_of(content)))
             case "assistant":
                 calls = tuple([chat_call(table(call)) for call in rows(fields.get("tool_calls"))])
-                said.append(Said(role="assistant", texts=texts_of(content), calls=calls))
+                said.append(SentMessage(role="assistant", texts=texts_of(content), calls=calls))
             case "tool":
                 result = ResultSeen(id=text(fields.get("tool_call_id")), name="", content=plain(content))
-                said.append(Said(role="results", results=(result,)))
+                said.append(SentMessage(role="results", results=(result,)))
             case _:
-                said.append(Said(role="user", texts=texts_of(content), files=files_of(content)))
+                said.append(SentMessage(role="user", texts=texts_of(content), files=files_of(content)))
     tools = [table(either(tool, "function", "custom")) for tool in rows(body.get("tools"))]
     return Conversation(
         said=join(said),
@@ -135,11 +135,11 @@ def chat_call(call: dict[str, Raw]) -> CallSeen:
 
 def read_responses(body: dict[str, Raw]) -> Conversation:
     given = body.get("input")
-    said: list[Said] = []
+    said: list[SentMessage] = []
     if isinstance(body.get("instructions"), str):
-        said.append(Said(role="system", texts=(text(body.get("instructions")),)))
+        said.append(SentMessage(role="system", texts=(text(body.get("instructions")),)))
     if isinstance(given, str):
-        said.append(Said(role="user", texts=(given,)))
+        said.append(SentMessage(role="user", texts=(given,)))
     for item in rows(given):
         one = responses_item(table(item))
         if one is not None:
@@ -154,35 +154,35 @@ def read_responses(body: dict[str, Raw]) -> Conversation:
     )
 
 
-def responses_item(item: dict[str, Raw]) -> Said | None:
+def responses_item(item: dict[str, Raw]) -> SentMessage | None:
     content, id = item.get("content"), text(item.get("call_id"))
     match text(item.get("type")) or "message":
         case "message":
             match text(item.get("role")):
                 case "system" | "developer":
-                    return Said(role="system", texts=texts_of(content))
+                    return SentMessage(role="system", texts=texts_of(content))
                 case "assistant":
-                    return Said(role="assistant", texts=texts_of(content))
+                    return SentMessage(role="assistant", texts=texts_of(content))
                 case _:
-                    return Said(role="user", texts=texts_of(content), files=files_of(content))
+                    return SentMessage(role="user", texts=texts_of(content), files=files_of(content))
         case "function_call":
             call = CallSeen(id=id, name=text(item.get("name")), arguments=canonical(item.get("arguments")))
-            return Said(role="assistant", calls=(call,))
+            return SentMessage(role="assistant", calls=(call,))
         case "custom_tool_call":
             call = CallSeen(id=id, name=text(item.get("name")), arguments=text(item.get("input")))
-            return Said(role="assistant", calls=(call,))
+            return SentMessage(role="assistant", calls=(call,))
         case "function_call_output" | "custom_tool_call_output":
-            return Said(role="results", results=(ResultSeen(id=id, name="", content=plain(item.get("output"))),))
+            return SentMessage(role="results", results=(ResultSeen(id=id, name="", content=plain(item.get("output"))),))
         case _:
             return None
 
 
 def read_anthropic(body: dict[str, Raw]) -> Conversation:
-    said: list[Said] = [Said(role="system", texts=texts_of(body["system"]))] if body.get("system") else []
+    said: list[SentMessage] = [SentMessage(role="system", texts=texts_of(body["system"]))] if body.get("system") else []
     for message in rows(body.get("messages")):
         content = table(message).get("content")
         if table(message).get("role") == "assistant":
-            said.append(Said(role="assistant", texts=texts_of(content), calls=anthropic_calls(content)))
+            said.append(SentMessage(role="assistant", texts=texts_of(content), calls=anthropic_calls(content)))
             continue
         blocks = [table(block) for block in rows(content)]
         results = [
@@ -191,10 +191,10 @@ def read_anthropic(body: dict[str, Raw]) -> Conversation:
             if block.get("type") == "tool_result"
         ]
         if results:
-            said.append(Said(role="results", results=tuple(results)))
+            said.append(SentMessage(role="results", results=tuple(results)))
         files = files_of(content) - len(results)
         if texts_of(content) or files:
-            said.append(Said(role="user", texts=texts_of(content), files=files))
+            said.append(SentMessage(role="user", texts=texts_of(content), files=files))
     tools = [table(tool) for tool in rows(body.get("tools"))]
     own = [tool for tool in tools if text(tool.get("type")) in ("", "custom")]
     return Conversation(
@@ -219,7 +219,7 @@ def anthropic_calls(content: Raw) -> tuple[CallSeen, ...]:
 
 def read_gemini(body: dict[str, Raw]) -> Conversation:
     system = either(body, "systemInstruction", "system_instruction")
-    said: list[Said] = [Said(role="system", texts=texts_of(dig(system, "parts")))] if system else []
+    said: list[SentMessage] = [SentMessage(role="system", texts=texts_of(dig(system, "parts")))] if system else []
     for content in rows(body.get("contents")):
         parts = [table(part) for part in rows(table(content).get("parts"))]
         spoken = tuple(
@@ -233,7 +233,7 @@ def read_gemini(body: dict[str, Raw]) -> Conversation:
                 for call in calls
                 if call
             ]
-            said.append(Said(role="assistant", texts=spoken, calls=tuple(seen)))
+            said.append(SentMessage(role="assistant", texts=spoken, calls=tuple(seen)))
             continue
         answered = [
             ResultSeen(id=text(one.get("id")), name=text(one.get("name")), content=gemini_result(one.get("response")))
@@ -241,10 +241,10 @@ def read_gemini(body: dict[str, Raw]) -> Conversation:
             if one
         ]
         if answered:
-            said.append(Said(role="results", results=tuple(answered)))
+            said.append(SentMessage(role="results", results=tuple(answered)))
         files = sum(1 for part in parts if "text" not in part) - len(answered)
         if spoken or files:
-            said.append(Said(role="user", texts=spoken, files=files))
+            said.append(SentMessage(role="user", texts=spoken, files=files))
     config = either(body, "toolConfig", "tool_config")
     calling = table(either(config, "functionCallingConfig", "function_calling_config"))
     streamed = either(calling, "streamFunctionCallArguments", "stream_function_call_arguments") is True

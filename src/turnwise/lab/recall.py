@@ -3,8 +3,8 @@
 import re
 
 from turnwise.lab.raw import dump
-from turnwise.lab.reading import Conversation, Said
-from turnwise.lab.script import Script, Step
+from turnwise.lab.reading import Conversation, SentMessage
+from turnwise.lab.script import Script, ScriptedStep
 
 QUOTE = 240  # characters of one message of the user: a long one is quoted with its beginning and its end
 SHORT_LINE = 160  # of what was called, what came of it, and what the model said itself
@@ -27,7 +27,7 @@ def recalled(script: Script, *, conversation: Conversation) -> dict[str, str | i
     return words
 
 
-def asked_step(script: Script, *, turn: tuple[Said, ...], place: int) -> Step | None:
+def asked_step(script: Script, *, turn: tuple[SentMessage, ...], place: int) -> ScriptedStep | None:
     """The step for the question that the turn begins with, where the script has one for it; of several, the one in turn."""
     first = next((one for one in turn if one.role == "user"), None)
     question = first.texts[-1] if first is not None and first.texts else ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.lab.raw import dump
-from turnwise.lab.script import FaultName, Point
+from turnwise.lab.script import FaultName, FaultPoint
 from turnwise.vocab import Request, Usage
 
 
@@ -30,7 +30,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     is_summary: bool = False
     fault: FaultName | None = None
-    fault_at: Point | None = None
+    fault_at: FaultPoint | None = None
 
 
 def counted(

@@ -10,7 +10,7 @@ import msgspec
 
 from turnwise.errors import CallerError
 from turnwise.lab.raw import Raw, parse, table
-from turnwise.lab.reading import Conversation, Said, read
+from turnwise.lab.reading import Conversation, SentMessage, read
 
 NOT_COMPARED = {
     "call ids": "each is replaced by its number in the conversation; results have to name the right one",
@@ -43,7 +43,7 @@ class RecordedResponse(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
-class Exchange(msgspec.Struct, frozen=True):
+class RecordedExchange(msgspec.Struct, frozen=True):
     request: RecordedRequest
     response: RecordedResponse
 
@@ -51,7 +51,7 @@ class Exchange(msgspec.Struct, frozen=True):
 class ConversationFile(msgspec.Struct, frozen=True):
     family: str
     streamed: bool
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[RecordedExchange, ...]
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     family: str
     streamed: bool
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[RecordedExchange, ...]
     asked: tuple[tuple[str, ...], ...]
 
 
@@ -85,7 +85,7 @@ def load_recording(path: Path) -> Recording:
     )
 
 
-def find(recording: Recording, *, conversation: Conversation, streamed: bool) -> tuple[int, Exchange]:
+def find(recording: Recording, *, conversation: Conversation, streamed: bool) -> tuple[int, RecordedExchange]:
     """The exchange whose request said the same. Raises Unexpected."""
     asked = comparable(conversation)
     for number, recorded in enumerate(recording.asked):
@@ -131,7 +131,7 @@ def comparable(conversation: Conversation) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def results_of(one: Said, *, numbers: dict[str, int], waiting: list[tuple[int, str]]) -> list[str]:
+def results_of(one: SentMessage, *, numbers: dict[str, int], waiting: list[tuple[int, str]]) -> list[str]:
     """In call order. A result without an id answers the first call of its name that waits (Gemini)."""
     found: list[tuple[int, str]] = []
     for result in one.results:

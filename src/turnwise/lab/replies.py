@@ -6,9 +6,9 @@ import msgspec
 
 from turnwise.lab.caches import BYTES_A_TOKEN, CacheUse
 from turnwise.lab.raw import Raw, dump, rows, table, text
-from turnwise.lab.reading import Conversation, Offered, Said
+from turnwise.lab.reading import Conversation, Offered, SentMessage
 from turnwise.lab.recall import asked_step, is_asked_for_summary, recalled, summary_of
-from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, Step, fill
+from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, ScriptedStep, fill
 from turnwise.lab.signing import sign
 from turnwise.testing.frames import PIECE
 from turnwise.vocab import (
@@ -32,7 +32,7 @@ SUMMARY_TOKENS = 2000
 NO_PLACEHOLDERS = str.maketrans("{}", "()")  # what is quoted must not be filled in
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class LabReply(msgspec.Struct, frozen=True, kw_only=True):
     """`step` counts the script's steps from 1; `wire` is the step's own stream for this family, if it has one.
     `piece` are the characters that a stream sends at a time. `ends_unsaid`: a stream without a finish reason ends as others
     do, with its usage."""
@@ -55,7 +55,7 @@ def next_reply(
     prompt_bytes: int,
     receipt: int = 0,
     limit_tokens: int | None = None,
-) -> Reply:
+) -> LabReply:
     """What the script says to this conversation; `receipt` counts the very same requests before this one, `limit_tokens` is
     how long a summary may be, where one is asked for."""
     turn = this_turn(conversation.said, script=script)
@@ -66,11 +66,11 @@ def next_reply(
     values = values_for(script, step=step, conversation=conversation, turn=turn, place=place)
     if summary:
         room = min(limit_tokens or SUMMARY_TOKENS, SUMMARY_TOKENS) * BYTES_A_TOKEN
-        step = Step(text=summary_of(conversation, limit_bytes=room).translate(NO_PLACEHOLDERS))
+        step = ScriptedStep(text=summary_of(conversation, limit_bytes=room).translate(NO_PLACEHOLDERS))
     elif step.calls and silenced(script, conversation=conversation):
-        step = Step(text=script.forced or script.steps[-1].text)
+        step = ScriptedStep(text=script.forced or script.steps[-1].text)
     elif values is None:
-        step = Step(text=step.otherwise or "What I was looking for is not in the results.")
+        step = ScriptedStep(text=step.otherwise or "What I was looking for is not in the results.")
     fault = step.faults[receipt] if receipt < len(step.faults) else step.fault
     if fault is not None and (fault.text or fault.calls):
         step = msgspec.structs.replace(step, text=fault.text, calls=fault.calls)
@@ -85,7 +85,7 @@ def next_reply(
         id=f"lab-{script.name}-{made}",
         model=script.name,
     )
-    return Reply(
+    return LabReply(
         response=response,
         step=place + 1,
         wire=step.wire.get(family) if streamed else None,
@@ -94,21 +94,21 @@ def next_reply(
     )
 
 
-def this_turn(said: tuple[Said, ...], *, script: Script) -> tuple[Said, ...]:
+def this_turn(said: tuple[SentMessage, ...], *, script: Script) -> tuple[SentMessage, ...]:
     """From the user's last message that begins a turn. One that follows results, or a text that the script goes on from,
     is an instruction within the turn."""
     return said[max(_beginnings(said, script=script), default=0) :]
 
 
-def turns_in(said: tuple[Said, ...], *, script: Script) -> int:
+def turns_in(said: tuple[SentMessage, ...], *, script: Script) -> int:
     """How many turns of the user's the conversation shows: what was summarised or left out is not seen."""
     return 1 + len(_beginnings(said, script=script))
 
 
-def _beginnings(said: tuple[Said, ...], *, script: Script) -> list[int]:
+def _beginnings(said: tuple[SentMessage, ...], *, script: Script) -> list[int]:
     """Where each turn after the first begins."""
     found: list[int] = []
-    before: Said | None = None
+    before: SentMessage | None = None
     going_on = {fill(step.text, values=script.parameters) for step in script.steps if step.continues}
     for position, one in enumerate(said):
         if one.role == "system":
@@ -119,7 +119,7 @@ def _beginnings(said: tuple[Said, ...], *, script: Script) -> list[int]:
     return found
 
 
-def responses_in(turn: tuple[Said, ...], *, script: Script) -> int:
+def responses_in(turn: tuple[SentMessage, ...], *, script: Script) -> int:
     count = sum(1 for one in turn if one.role == "assistant")
     if script.nudges:
         first = next((one for one in turn if one.role == "user"), None)
@@ -147,7 +147,7 @@ def silenced(script: Script, *, conversation: Conversation) -> bool:
             return False
 
 
-def default_finish(step: Step, *, family: str) -> FinishReason:
+def default_finish(step: ScriptedStep, *, family: str) -> FinishReason:
     if any(call.cut_after is not None for call in step.calls):
         return FinishReason.LENGTH
     if step.calls:
@@ -158,7 +158,7 @@ def default_finish(step: Step, *, family: str) -> FinishReason:
 
 
 def base_values(
-    script: Script, *, conversation: Conversation, turn: tuple[Said, ...], place: int
+    script: Script, *, conversation: Conversation, turn: tuple[SentMessage, ...], place: int
 ) -> dict[str, str | int]:
     contents = [result.content for one in turn for result in one.results]
     return {
@@ -172,7 +172,7 @@ def base_values(
 
 
 def values_for(
-    script: Script, *, step: Step, conversation: Conversation, turn: tuple[Said, ...], place: int
+    script: Script, *, step: ScriptedStep, conversation: Conversation, turn: tuple[SentMessage, ...], place: int
 ) -> dict[str, str | int] | None:
     """The values of a step's placeholders; None where something that it takes is not in the results."""
     values = base_values(script, conversation=conversation, turn=turn, place=place)
@@ -186,7 +186,13 @@ def values_for(
 
 
 def parts_of(
-    step: Step, *, values: dict[str, str | int], made: int, conversation: Conversation, family: str, streamed: bool
+    step: ScriptedStep,
+    *,
+    values: dict[str, str | int],
+    made: int,
+    conversation: Conversation,
+    family: str,
+    streamed: bool,
 ) -> list[Part]:
     parts: list[Part] = []
     if step.reasoning:
@@ -281,7 +287,7 @@ def usage_of(parts: list[Part], *, prompt_bytes: int) -> Usage:
     )
 
 
-def with_cache_use(reply: Reply, *, use: CacheUse) -> Reply:
+def with_cache_use(reply: LabReply, *, use: CacheUse) -> LabReply:
     """With what came from the cache in its usage, and what went there. Anthropic's object tells how long that is kept."""
     usage = reply.response.usage
     if usage is None or not (use.read or use.written):

@@ -27,7 +27,7 @@ FaultName = Literal[
     "torn-event",
     "sent-twice",
 ]
-Point = Literal["headers", "start", "text", "arguments", "finish"]
+FaultPoint = Literal["headers", "start", "text", "arguments", "finish"]
 Habit = Literal[
     "repeats",
     "restarts",
@@ -85,7 +85,7 @@ class ScriptedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     kind: FaultName
     after: int = 0
-    at: Point | None = None
+    at: FaultPoint | None = None
     text: str = ""
     calls: tuple[ScriptedCall, ...] = ()
     headers: dict[str, str] = {}
@@ -96,7 +96,7 @@ class ScriptedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     retry_after_s: float | None = None
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScriptedStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One response.
 
     `take` looks for each of its patterns in the results at hand and keeps the first group under its name; where one is
@@ -160,7 +160,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     name: str
     title: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ScriptedStep, ...] = ()
     writer: Writer | None = None  # in the place of steps: it writes a large file, or answer
     parameters: dict[str, str | int] = {}
     obeys: Literal["none", "no-tools", "never"] = "none"

@@ -22,8 +22,8 @@ from turnwise.lab.gemini_pieces import stream_in_pieces
 from turnwise.lab.habits import misbehave
 from turnwise.lab.patch_text import added_text, as_lines, patch_adding
 from turnwise.lab.raw import Raw, dig, dump, either, parse, table, text
-from turnwise.lab.reading import CallSeen, Conversation, Said
-from turnwise.lab.replies import BYTES_A_TOKEN, Reply, signed, thought, tokens
+from turnwise.lab.reading import CallSeen, Conversation, SentMessage
+from turnwise.lab.replies import BYTES_A_TOKEN, LabReply, signed, thought, tokens
 from turnwise.lab.script import Writer
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Part, Response, Text, ToolCall, Usage
 
@@ -58,14 +58,14 @@ PHRASES = (
 )
 
 
-class Room(msgspec.Struct, frozen=True, kw_only=True):
+class TokenRoom(msgspec.Struct, frozen=True, kw_only=True):
     """What a request allows: tokens of output, and of thinking."""
 
     output: int | None
     thinking: int | None
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class WantedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call it wants to make: `ends` are the places in the arguments' JSON where each key's value ends."""
 
     name: str
@@ -98,7 +98,7 @@ def files_of(writer: Writer) -> dict[str, str]:
     return files
 
 
-def room_of(family: str, *, body: Raw) -> Room:
+def room_of(family: str, *, body: Raw) -> TokenRoom:
     """The limits in a request, under the names of its family; each is honoured wherever it stands."""
     fields = table(body)
     config = table(either(body, "generationConfig", "generation_config"))
@@ -121,12 +121,12 @@ def room_of(family: str, *, body: Raw) -> Room:
         budget = A_LITTLE
     if "none" in words or dig(body, "thinking", "type") == "disabled":
         budget = 0
-    return Room(output=limit if isinstance(limit, int) else None, thinking=budget)
+    return TokenRoom(output=limit if isinstance(limit, int) else None, thinking=budget)
 
 
 def writer_reply(
-    writer: Writer, *, conversation: Conversation, family: str, streamed: bool, room: Room, prompt_bytes: int
-) -> Reply:
+    writer: Writer, *, conversation: Conversation, family: str, streamed: bool, room: TokenRoom, prompt_bytes: int
+) -> LabReply:
     """What the writer says to this conversation."""
     if writer.limit is not None:
         room = msgspec.structs.replace(room, output=min(writer.limit, room.output or writer.limit))
@@ -169,7 +169,7 @@ def writer_reply(
         model="writer",
     )
     wire = stream_in_pieces(response, piece=writer.piece) if pieces else None
-    return Reply(
+    return LabReply(
         response=response, step=made, wire=wire, ends_unsaid=is_cut and writer.finish == "missing", piece=writer.piece
     )
 
@@ -209,7 +209,7 @@ class Pen:
         return said
 
 
-def cut_call(call: Wanted, *, id: str, pen: Pen, raw: bool, held: bool) -> ToolCall | None:
+def cut_call(call: WantedCall, *, id: str, pen: Pen, raw: bool, held: bool) -> ToolCall | None:
     """The call as far as it was written, as the API hands it out; None where it had not begun."""
     if pen.left is not None and pen.left <= 0:
         pen.cut = True
@@ -231,7 +231,7 @@ def cut_call(call: Wanted, *, id: str, pen: Pen, raw: bool, held: bool) -> ToolC
 
 def intention(
     writer: Writer, *, conversation: Conversation, limit_tokens: int | None
-) -> tuple[tuple[Wanted, ...], str]:
+) -> tuple[tuple[WantedCall, ...], str]:
     """The calls it wants to make now, and the text it wants to say before them."""
     shown, earlier = shown_text(conversation.said)
     if shown:
@@ -241,25 +241,27 @@ def intention(
         own = [call.json for call in (*calls, *plainly)] or [said]
         whole = max(own, key=lambda one: shared(one, shown))
         if shared(whole, shown) >= min(OWN_BEGINNING, len(shown)) and shown != said:
-            return go_on(writer, whole=whole, shown=shown, calls=calls)
+            return continue_text(writer, whole=whole, shown=shown, calls=calls)
     calls, said = plan(writer, said=conversation.said, limit_tokens=limit_tokens)
     if calls and (conversation.forbids or not conversation.tools):
         return (), "That is as far as I came."
     return calls, said
 
 
-def shown_text(said: tuple[Said, ...]) -> tuple[str, tuple[Said, ...]]:
+def shown_text(said: tuple[SentMessage, ...]) -> tuple[str, tuple[SentMessage, ...]]:
     """The assistant's text that the request ends with, but for what the user says about it, and what came before it."""
     place = len(said) - 1
     if place > 0 and said[place].role == "user":
         place -= 1
-    last = said[place] if said else Said(role="user")
+    last = said[place] if said else SentMessage(role="user")
     if last.role != "assistant" or last.calls or not last.texts:
         return "", said
     return last.texts[-1], said[:place]
 
 
-def go_on(writer: Writer, *, whole: str, shown: str, calls: tuple[Wanted, ...]) -> tuple[tuple[Wanted, ...], str]:
+def continue_text(
+    writer: Writer, *, whole: str, shown: str, calls: tuple[WantedCall, ...]
+) -> tuple[tuple[WantedCall, ...], str]:
     """The rest of `whole` behind `shown`, as its habits have it."""
     if "nothing" in writer.habits:
         return (), ""
@@ -277,7 +279,9 @@ def shared(one: str, other: str) -> int:
     return next(place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right)
 
 
-def plan(writer: Writer, *, said: tuple[Said, ...], limit_tokens: int | None) -> tuple[tuple[Wanted, ...], str]:
+def plan(
+    writer: Writer, *, said: tuple[SentMessage, ...], limit_tokens: int | None
+) -> tuple[tuple[WantedCall, ...], str]:
     """What is still to do, going by the results so far."""
     if writer.writes == "answer":
         return (), file_text(writer.size, seed=writer.seed).strip()
@@ -296,7 +300,7 @@ def plan(writer: Writer, *, said: tuple[Said, ...], limit_tokens: int | None) ->
     return calls, "" if calls else f"{' and '.join(files_of(writer))} written."
 
 
-def answered(said: tuple[Said, ...]) -> list[tuple[CallSeen, str]]:
+def answered(said: tuple[SentMessage, ...]) -> list[tuple[CallSeen, str]]:
     """Every call with its result. Results come in call order; Gemini's need no ids."""
     found: list[tuple[CallSeen, str]] = []
     for asked, after in pairwise(said):
@@ -307,9 +311,9 @@ def answered(said: tuple[Said, ...]) -> list[tuple[CallSeen, str]]:
 
 def plan_files(
     writer: Writer, *, done: list[tuple[CallSeen, dict[str, Raw]]], limit_tokens: int | None
-) -> tuple[Wanted, ...]:
+) -> tuple[WantedCall, ...]:
     """A call for each unfinished file; in pieces, one call for the next piece. A file that went wrong is begun anew."""
-    calls: list[Wanted] = []
+    calls: list[WantedCall] = []
     for path, content in files_of(writer).items():
         written = ""
         for call, arguments in done:
@@ -328,7 +332,7 @@ def plan_files(
 
 def plan_patch(
     writer: Writer, *, done: list[tuple[CallSeen, dict[str, Raw]]], limit_tokens: int | None
-) -> tuple[Wanted, ...]:
+) -> tuple[WantedCall, ...]:
     """One call with all hunks that are missing; in pieces, as many as fit. Closed early, the array would still be valid."""
     content = file_text(writer.size, seed=writer.seed)
     hunks = [
@@ -351,7 +355,7 @@ def plan_patch(
 
 def plan_patch_text(
     writer: Writer, *, done: list[tuple[CallSeen, dict[str, Raw]]], limit_tokens: int | None
-) -> tuple[Wanted, ...]:
+) -> tuple[WantedCall, ...]:
     """One patch with all lines that are missing; in pieces, with as many as fit."""
     content = as_lines(file_text(writer.size, seed=writer.seed))
     written = "".join([added_text(text(arguments.get("patch"))) for _, arguments in done])
@@ -381,7 +385,7 @@ def fitting(rest: str, *, writer: Writer, limit_tokens: int) -> str:
     return rest[:low]
 
 
-def wanted_call(name: str, *, arguments: dict[str, object], writer: Writer) -> Wanted:
+def wanted_call(name: str, *, arguments: dict[str, object], writer: Writer) -> WantedCall:
     """The call with its JSON as this writer spells it."""
     pieces: list[str] = []
     ends: list[int] = []
@@ -390,7 +394,7 @@ def wanted_call(name: str, *, arguments: dict[str, object], writer: Writer) -> W
         pieces.append(f'{"," if number else "{"}"{key}":{spelt(value, writer=writer)}')
         length += len(pieces[-1])
         ends.append(length)
-    return Wanted(name=name, json="".join(pieces) + "}", ends=tuple(ends))
+    return WantedCall(name=name, json="".join(pieces) + "}", ends=tuple(ends))
 
 
 def spelt(value: object, *, writer: Writer) -> str:

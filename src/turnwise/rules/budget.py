@@ -5,11 +5,11 @@ another figure than the request asks for were three of the five failures of open
 """
 
 from collections.abc import Iterable
-from typing import Literal
 
 import msgspec
 
 from turnwise.vocab import (
+    Effort,
     File,
     FinishReason,
     Message,
@@ -55,7 +55,6 @@ WHOLE_BYTES = 8192
 PART_BYTES = 24  # role, separators and call framing that templates put around each part: some eight tokens
 FILE_BYTES = 1600 * BYTES_A_TOKEN  # an image of full size at Anthropic; a file that only its provider has is not known
 
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 # What a retry asks for after reasoning ate all: no less than "low", the least word that every model with efforts knows. Many
 # refuse "none", and OpenAI's o-series, MiniMax and others "minimal" (openai_dart #760; OpenAI docs, "Reasoning models").
 LOWER_EFFORT: dict[Effort, Effort] = {

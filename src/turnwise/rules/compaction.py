@@ -57,7 +57,7 @@ MORE_FOLLOWS = (
 )
 
 
-class Fits(msgspec.Struct, frozen=True):
+class PromptFits(msgspec.Struct, frozen=True):
     """Nothing to do: the prompt leaves the reserve."""
 
 
@@ -100,7 +100,7 @@ class CannotShrink(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-Plan = Fits | Shorten | Summarise | CannotShrink
+CompactionVerdict = PromptFits | Shorten | Summarise | CannotShrink
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +147,7 @@ def plan(
     handle: str | None = None,
     overflowed: bool = False,
     may_summarise: bool = True,
-) -> Plan:
+) -> CompactionVerdict:
     """What to do before the next request. `sizes` are the bytes of each message (`message_bytes`), `prompt` the size of all.
 
     `input_tokens` limits a prompt beside `window_tokens`, which hold prompt and output together, and `output_tokens` a summary.
@@ -156,7 +156,7 @@ def plan(
     it is what brings most, if that is worth it: the next request is smaller then, though no step more may fit.
     """
     if prompt.tokens <= capacity_tokens and not overflowed:
-        return Fits()
+        return PromptFits()
     case = _Case(
         messages=messages,
         sizes=sizes,
@@ -173,7 +173,7 @@ def plan(
     # What a refused prompt seems to take says nothing, but that less of it is better.
     enough = case.in_bytes(min(capacity_tokens, prompt.tokens) * (100 - MIN_GAIN_PERCENT) // 100)
     least = prompt.bytes * (100 - MIN_GAIN_PERCENT) // 100 + 1
-    best: Plan = CannotShrink(why="nothing that could be shortened is left")
+    best: CompactionVerdict = CannotShrink(why="nothing that could be shortened is left")
     for variant in _variants(case):
         found: list[tuple[int, Shorten | Summarise]] = []
         if variant.ids or variant.users:

@@ -37,7 +37,7 @@ from turnwise.rules.unescaped import sign_of_own_text, sign_of_translation
 from turnwise.vocab import Repair
 from turnwise.vocab.hidden_characters import says_something
 
-Kind = Literal["json", "text"]
+PartialKind = Literal["json", "text"]
 
 MIN_HELD = 24  # characters; about 8 tokens, which no two places of a file share by chance
 MAX_HELD = 2048  # a run of more equal characters than this is for the split: nobody counts them rightly anyway
@@ -54,7 +54,7 @@ OVERLAP = 24  # characters of P at a reply's beginning that make it a repetition
 
 _WORD_END = re.compile(r"[a-z]{3,}")
 _FENCE = re.compile(r"(?:\A|\n)[ \t]*(`{3,})[\w+.-]*[ \t]*\n?\Z")
-_BLANK: dict[Kind, re.Pattern[str]] = {"json": re.compile(r"(?:\s|\\[nrt])*"), "text": re.compile(r"\s*")}
+_BLANK: dict[PartialKind, re.Pattern[str]] = {"json": re.compile(r"(?:\s|\\[nrt])*"), "text": re.compile(r"\s*")}
 _NUMBER_END = re.compile(r"\.|(?:\.\d+)?[eE][+-]?")  # what the decoder leaves of a number that was cut
 # Behind the end of the arguments: the closing of a fence, and a remark in lines of its own.
 _AFTER = re.compile(r"\s*(?:[`~]{3,}[ \t]*(?=\s|\Z))?(?:\s*\Z|(?<=[`~\n])\s*[^\"}\]\\]*\Z|\s*\n[^\"}\]\\]*\Z)")
@@ -68,7 +68,7 @@ _PREAMBLE = re.compile(
 _scan: Callable[[str], tuple[object, int]] = json.JSONDecoder(parse_int=float).raw_decode
 
 
-class Held(msgspec.Struct, frozen=True):
+class SplitText(msgspec.Struct, frozen=True):
     """The received text in two: `shown` goes to the model, `held` marks the seam in its reply."""
 
     shown: str
@@ -84,7 +84,7 @@ class _Seam(msgspec.Struct, frozen=True, kw_only=True):
     again: str
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ContinueMessages(msgspec.Struct, frozen=True):
     """The end of a continue request: the assistant's message, then the user's (none where the endpoint goes on from an
     assistant's message by itself)."""
 
@@ -114,7 +114,7 @@ class NoGrowth(msgspec.Struct, frozen=True):
 # what is asked
 
 
-def hold_back(received: str, *, kind: Kind) -> Held | None:
+def hold_back(received: str, *, kind: PartialKind) -> SplitText | None:
     """Divide what was received; None where there is too little of it, or its end is too regular to be found again.
 
     Half a character or escape at the end, as decoders and limits leave it, is given up: the model writes it again.
@@ -131,7 +131,7 @@ def hold_back(received: str, *, kind: Kind) -> Held | None:
     while wanted <= most:
         at = _boundary(text, before=len(text) - wanted, escapes=escapes)
         if at not in (0, tried) and _is_mark(_comparable(text[at:], kind=kind), received=plain):
-            return Held(text[:at], text[at:])
+            return SplitText(text[:at], text[at:])
         tried, wanted = at, most if wanted < most < wanted * 2 else wanted * 2
     return None
 
@@ -143,14 +143,14 @@ def _is_mark(end: str, *, received: str) -> bool:
     return end.find(end[: len(end) // 2], 1) < 0
 
 
-def _comparable(text: str, *, kind: Kind) -> str:
+def _comparable(text: str, *, kind: PartialKind) -> str:
     return plainly(text) if kind == "json" else text
 
 
-def ask_to_continue(held: Held, *, kind: Kind, tool: str = "", prefill: bool = False) -> Asked:
+def ask_to_continue(held: SplitText, *, kind: PartialKind, tool: str = "", prefill: bool = False) -> ContinueMessages:
     """The messages that ask for the rest. `tool` is the called tool's name, empty for an answer in text."""
     if prefill:
-        return Asked(held.shown, None)
+        return ContinueMessages(held.shown, None)
     if tool and kind == "json":
         what = f"the beginning of the arguments of your call of `{tool}`, as JSON text"
         until = (
@@ -162,7 +162,7 @@ def ask_to_continue(held: Held, *, kind: Kind, tool: str = "", prefill: bool = F
     else:
         what, until = "the beginning of your answer", "to its end"
     tail = held.shown[-60:]
-    return Asked(
+    return ContinueMessages(
         held.shown,
         f"Your last message is {what}; the output limit cut it off. Go on with it: what you write now is put directly behind its "
         f"last character, in the middle of a word if need be. Write the remaining characters only, {until}. Repeat nothing, "
@@ -196,7 +196,7 @@ def _boundary(text: str, *, before: int, escapes: frozenset[int]) -> int:
 # what comes back
 
 
-def stitch(held: Held, *, reply: str, kind: Kind, cut: bool) -> Grown | NoSeam | NoGrowth:
+def stitch(held: SplitText, *, reply: str, kind: PartialKind, cut: bool) -> Grown | NoSeam | NoGrowth:
     """Join the reply to what there was. `cut`: the reply itself met the limit.
 
     The grown text of kind `json` is a closed object or can still become one; whether it fits its schema is the caller's to
@@ -266,7 +266,7 @@ def _seam_repairs(before: str, *, fenced: bool, echo: int) -> tuple[Repair, ...]
 
 
 def _join(
-    seam: _Seam, *, reply_length: int, kind: Kind, cut: bool, repairs: tuple[Repair, ...], fence: str | None
+    seam: _Seam, *, reply_length: int, kind: PartialKind, cut: bool, repairs: tuple[Repair, ...], fence: str | None
 ) -> Grown | NoSeam | NoGrowth:
     known, rest = seam.before + seam.mark, seam.rest
     if kind == "text" and fence:
@@ -312,7 +312,7 @@ def _close(known: str, *, rest: str, again: str, cut: bool, repairs: tuple[Repai
     try:
         value, end = _scan(text)
     except json.JSONDecodeError as error:
-        if not _can_go_on(text, error=error):
+        if not _ran_into_end(text, error=error):
             return NoSeam(f"joined with the reply it is not valid JSON at character {error.pos:,}")
         value, end = {}, None
     except RecursionError:
@@ -345,7 +345,7 @@ def _is_remark(after: str, *, cut: bool) -> bool:
     return not said or (not cut and len(said) <= MAX_AFTER and _AFTER.match(after) is not None)
 
 
-def _can_go_on(text: str, *, error: json.JSONDecodeError) -> bool:
+def _ran_into_end(text: str, *, error: json.JSONDecodeError) -> bool:
     """Whether the decoder ran into the end of the text, rather than into something that is no JSON.
 
     It names the beginning of an open string, and of a literal, number or escape that the end cut (11 characters at most, for

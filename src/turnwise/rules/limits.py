@@ -81,7 +81,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self.step, elapsed_s=self.answer.elapsed_s, tool_calls=0)
 
 
-class Coming(msgspec.Struct, frozen=True, kw_only=True):
+class PlannedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The request whose response has to fit what is left. With `keep_tokens` an answer of so many has to be affordable after it,
     in a request whose prompt holds this one's and the response. `price` is the row of the model that is asked; `is_billed`: a
     request of its step was billed before it."""
@@ -119,7 +119,7 @@ def _both(self: "Limit", other: "Limit") -> "AllOf":
     return AllOf((*_members(self, of=AllOf), *_members(other, of=AllOf)))
 
 
-def _none_if_over(self: "Leaf", spent: Spent, *, coming: Coming) -> int | None:
+def _none_if_over(self: "Leaf", spent: Spent, *, coming: PlannedRequest) -> int | None:
     """A limit of something else does not bound the tokens of a response."""
     return 0 if self.is_over(spent) else None
 
@@ -212,7 +212,7 @@ class MaxTokens(msgspec.Struct, frozen=True, tag="max_tokens", omit_defaults=Tru
             case "output":
                 return spent.output_tokens
 
-    def output_left(self, spent: Spent, *, coming: Coming) -> int | None:
+    def output_left(self, spent: Spent, *, coming: PlannedRequest) -> int | None:
         """Where an answer is kept its prompt holds the response once more."""
         left, prompt_tokens, keep_tokens = self.tokens - self.used(spent), coming.prompt_tokens, coming.keep_tokens
         kept = keep_tokens or 0
@@ -304,7 +304,7 @@ class MaxCost(msgspec.Struct, frozen=True, tag="max_cost"):
     def is_over(self, spent: Spent) -> bool:
         return spent.cost_usd > self.usd
 
-    def output_left(self, spent: Spent, *, coming: Coming) -> int | None:
+    def output_left(self, spent: Spent, *, coming: PlannedRequest) -> int | None:
         if coming.price is None:
             return _none_if_over(self, spent, coming=coming)
         return output_tokens_for(
@@ -472,7 +472,7 @@ def output_tokens_left(
     is_billed: bool = False,
 ) -> int | None:
     """What the next response may hold without breaking `limit`; None where nothing limits it. Never below 0."""
-    coming = Coming(prompt_tokens=prompt_tokens, keep_tokens=keep_tokens, price=price, is_billed=is_billed)
+    coming = PlannedRequest(prompt_tokens=prompt_tokens, keep_tokens=keep_tokens, price=price, is_billed=is_billed)
     return folded(
         limit, leaf=lambda one: one.output_left(spent, coming=coming), either=_least_of, both=_most_if_each_bounds
     )

@@ -80,7 +80,7 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stem: str = ""
 
 
-class CallSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RememberedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call as the guard remembers it. `key` is equal for equal calls. `result` is the hash of its result; None while
     there is none, or where no result counts as the same. `answered_by` is the id of the call whose result that was.
     `broken` is the beginning of a call that the model did not write whole, `cut` if the limit cut it, `lost` a call that did
@@ -97,7 +97,7 @@ class CallSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StepSeen(msgspec.Struct, frozen=True):
-    calls: tuple[CallSeen, ...]
+    calls: tuple[RememberedCall, ...]
     asked: str  # hash of the calls
     answered: str | None  # hash of calls and results; None equals nothing
 
@@ -111,11 +111,11 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...]
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LoopVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What to do with the calls of a step. `remembered` maps those that do not run to the call whose result is theirs.
     With `ends` the next request is the forced answer, and `ends` is why."""
 
-    calls: tuple[CallSeen, ...]
+    calls: tuple[RememberedCall, ...]
     remembered: dict[str, str] = {}
     ends: Loop | None = None
 
@@ -131,13 +131,13 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     alike: tuple[int, int, int] = (0, 0, 0)
     cut: tuple[str, ...] = ()  # the tools of the cut attempts in a row, one for each
 
-    def before(self, calls: Sequence[ToolCall], *, joined: Collection[str] = ()) -> Verdict:
+    def before(self, calls: Sequence[ToolCall], *, joined: Collection[str] = ()) -> LoopVerdict:
         """Judge the calls of one response, on the guess that their results would be what they were. `joined` are the ids of cut
         calls that were continued and do not fit their tool: attempts in vain, like the cut ones."""
         seen = tuple([self._see(call, is_joined=call.id in joined) for call in calls])
         asked = _set_key([call.key for call in seen])
         if asked not in [step.asked for step in self.recent]:
-            return Verdict(calls=seen, ends=self._cut_again(seen))
+            return LoopVerdict(calls=seen, ends=self._cut_again(seen))
         loops = [
             _loop(self.same[period - 1] + 1, period=period, calls=seen)
             for period in PERIODS
@@ -150,14 +150,14 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         ends = loop if loop is not None and loop.steps >= last_step_of(loop) else self._polling(asked, calls=seen)
         ends = ends or self._cut_again(seen)
         if loop is None or loop.steps <= RUNS * loop.period:
-            return Verdict(calls=seen, ends=ends)
+            return LoopVerdict(calls=seen, ends=ends)
         earlier = {call.key: call.answered_by for call in self.recent[-loop.period].calls}
         remembered = {call.id: earlier[call.key] for call in seen if call.broken is None}
-        return Verdict(calls=seen, remembered=remembered, ends=ends)
+        return LoopVerdict(calls=seen, remembered=remembered, ends=ends)
 
     def after(
         self,
-        verdict: Verdict,
+        verdict: LoopVerdict,
         *,
         results: Iterable[ToolResult],
         spared: Collection[str] = (),
@@ -196,11 +196,11 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return guard, None if verdict.remembered else guard._to_tell(step)
 
     def _answer(
-        self, verdict: Verdict, *, results: Iterable[ToolResult], spared: Collection[str]
-    ) -> tuple[CallSeen, ...]:
+        self, verdict: LoopVerdict, *, results: Iterable[ToolResult], spared: Collection[str]
+    ) -> tuple[RememberedCall, ...]:
         """The judged calls with what became of them."""
         by_id = {result.call_id: result for result in results}
-        done: list[CallSeen] = []
+        done: list[RememberedCall] = []
         for call in verdict.calls:
             if call.id in verdict.remembered:
                 known = {one.key: one for step in self.recent for one in step.calls}
@@ -225,21 +225,23 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
         return unchanged and any(step.asked != round_[0].asked for step in round_)
 
-    def _see(self, call: ToolCall, *, is_joined: bool) -> CallSeen:
+    def _see(self, call: ToolCall, *, is_joined: bool) -> RememberedCall:
         if call.state is ArgumentsState.COMPLETE:
-            return CallSeen(id=call.id, tool=call.name, key=call_key(call), answered_by=call.id, cut=is_joined)
+            return RememberedCall(id=call.id, tool=call.name, key=call_key(call), answered_by=call.id, cut=is_joined)
         if call.state is ArgumentsState.LOST:
-            return CallSeen(id=call.id, tool=call.name, key=_hash(["lost", call.name]), answered_by=call.id, lost=True)
+            return RememberedCall(
+                id=call.id, tool=call.name, key=_hash(["lost", call.name]), answered_by=call.id, lost=True
+            )
         begun, is_cut = beginning_of(call), call.state is ArgumentsState.TRUNCATED
         others = [other for step in reversed(self.recent) for other in step.calls if other.broken is not None]
         key = next(
             (other.key for other in others if other.broken is not None and begins_alike(begun, other=other.broken)),
             _hash(["broken", call.name, begun.head]),
         )
-        return CallSeen(id=call.id, tool=call.name, key=key, answered_by=call.id, broken=begun, cut=is_cut)
+        return RememberedCall(id=call.id, tool=call.name, key=key, answered_by=call.id, broken=begun, cut=is_cut)
 
     def _cut_with(
-        self, calls: tuple[CallSeen, ...], *, results: tuple[ToolResult, ...], idle: Collection[str]
+        self, calls: tuple[RememberedCall, ...], *, results: tuple[ToolResult, ...], idle: Collection[str]
     ) -> tuple[str, ...]:
         """The row of cut attempts behind a step."""
         worked = {result.call_id for result in results if not result.is_error}
@@ -249,14 +251,14 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         tool = next((call.tool for call in calls if call.cut), None)
         return self.cut if tool is None else (*self.cut, tool)[-BROKEN_STEPS:]
 
-    def _cut_again(self, calls: tuple[CallSeen, ...]) -> Loop | None:
+    def _cut_again(self, calls: tuple[RememberedCall, ...]) -> Loop | None:
         """The end of the row of cut attempts. A step in which something may still run is not it."""
         if len(self.cut) + 1 < BROKEN_STEPS or not all(call.cut for call in calls):
             return None
         tools = tuple(dict.fromkeys([*self.cut, *[call.tool for call in calls]]))
         return Loop(kind="broken", steps=BROKEN_STEPS, period=1, tools=tools)
 
-    def _polling(self, asked: str, *, calls: tuple[CallSeen, ...]) -> Loop | None:
+    def _polling(self, asked: str, *, calls: tuple[RememberedCall, ...]) -> Loop | None:
         """The cap of calls that are made on and on, whatever they return."""
         for period in PERIODS:
             if len(self.recent) >= period and self.recent[-period].asked == asked:
@@ -394,7 +396,7 @@ def _loop(
     repeats: int,
     *,
     period: int,
-    calls: tuple[CallSeen, ...],
+    calls: tuple[RememberedCall, ...],
     kind: Literal["repeat", "polling"] = "repeat",
 ) -> Loop:
     broken = period == 1 and kind == "repeat" and all(call.broken is not None for call in calls)
@@ -415,7 +417,7 @@ def _by_period(loop: Loop) -> int:
     return loop.period
 
 
-def _answered(calls: Sequence[CallSeen]) -> str | None:
+def _answered(calls: Sequence[RememberedCall]) -> str | None:
     if None in [call.result for call in calls]:
         return None
     return _set_key([f"{call.key} {call.result}" for call in calls])

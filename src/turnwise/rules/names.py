@@ -25,7 +25,7 @@ _PUNCTUATION = re.compile(r"[\W_]+")
 _NAMESPACE = re.compile(r"[.:/]+|__")
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownName(msgspec.Struct, frozen=True):
     """The name is on offer as it stands."""
 
     name: str
@@ -44,10 +44,10 @@ class Suggested(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
 
 
-def judge_name(name: str, *, effects: Mapping[str, str], call_id: str = "") -> Known | Corrected | Suggested:
+def judge_name(name: str, *, effects: Mapping[str, str], call_id: str = "") -> KnownName | Corrected | Suggested:
     """`effects` holds the tools on offer in this step and what each does to the world."""
     if name in effects:
-        return Known(name)
+        return KnownName(name)
     meant = _meant(name[:MAX_NAME], names=effects)
     if len(meant) == 1 and effects[meant[0]] in CHANGES_NOTHING:
         return Corrected(meant[0], Repair("tool_name", f"call {call_id}", f"`{name[:MAX_NAME]}` is `{meant[0]}`"))

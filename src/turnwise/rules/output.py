@@ -9,7 +9,7 @@ from turnwise.rules.schema import decode_strictly, schema_errors
 from turnwise.vocab import FinishReason, OutputSchema, Repair
 
 
-class Fits(msgspec.Struct, frozen=True):
+class OutputFits(msgspec.Struct, frozen=True):
     """`json` is the answer's JSON text; `repairs` say if a code fence was taken off."""
 
     json: str
@@ -26,7 +26,7 @@ class Misfits(msgspec.Struct, frozen=True):
 _FENCE = re.compile(r"\A\s*```[A-Za-z0-9_-]*[ \t]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
 
 
-def judge_output(text: str, *, output: OutputSchema, finish: FinishReason) -> Fits | Misfits:
+def judge_output(text: str, *, output: OutputSchema, finish: FinishReason) -> OutputFits | Misfits:
     """Take off one code fence at most, parse strictly, validate."""
     fenced = _FENCE.match(text)
     repairs = (Repair("output_fence", "answer", "took one code fence off the JSON"),) if fenced else ()
@@ -36,7 +36,7 @@ def judge_output(text: str, *, output: OutputSchema, finish: FinishReason) -> Fi
     except ValueError as error:
         return Misfits(_correction([f"it is not valid JSON: {error}"], finish=finish))
     errors = schema_errors(output.schema, value=value)
-    return Misfits(_correction(list(errors), finish=finish)) if errors else Fits(body, repairs)
+    return Misfits(_correction(list(errors), finish=finish)) if errors else OutputFits(body, repairs)
 
 
 def refused_output(problems: Sequence[str]) -> str:

@@ -25,22 +25,22 @@ from turnwise.rules.schema import shorten
 from turnwise.rules.shell_dangers import destroys
 from turnwise.rules.shell_reading import is_reading, speaks
 
-Kind = Literal["allow", "ask", "deny"]
+PermissionKind = Literal["allow", "ask", "deny"]
 MAX_PATH_SHOWN = 1024  # whoever is asked must see where it leads
-RANK: dict[Kind, int] = {"allow": 0, "ask": 1, "deny": 2}
-Source = Literal["default", "user", "project", "session", "command line"]
+RANK: dict[PermissionKind, int] = {"allow": 0, "ask": 1, "deny": 2}
+RuleSource = Literal["default", "user", "project", "session", "command line"]
 
 
 class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`tool` and `path` are globs, `command` one pattern a word; what is None is not looked at. `where` names file and key.
     Of a rule that the session remembers, `places` are those of the command that was shown."""
 
-    verdict: Kind
+    verdict: PermissionKind
     tool: str = "*"
     effect: str | None = None
     path: str | None = None
     command: tuple[str, ...] | None = None
-    source: Source = "default"
+    source: RuleSource = "default"
     where: str = ""
     places: tuple[str, ...] = ()
 
@@ -57,17 +57,17 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trusts_project: bool = False
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PermissionVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`why` is a sentence for the model and whoever reads along; `subject` the path, command or tool that decided; `rule` the
     rule that did, None where a default did."""
 
-    kind: Kind
+    kind: PermissionKind
     why: str = ""
     rule: PermissionRule | None = None
     subject: str = ""
 
 
-def judge_permission(facts: CallFacts, *, policy: Policy) -> Verdict:
+def judge_permission(facts: CallFacts, *, policy: Policy) -> PermissionVerdict:
     """The strictest verdict on any part of the call: denied if one part is, allowed only if every part is."""
     verdict = _strictest(facts, policy=policy)
     if verdict.kind != "ask" or policy.attended:
@@ -107,13 +107,13 @@ class _Part(msgspec.Struct, frozen=True):
     """One subject of a call with its verdict, and the rule that would allow it; None where none could. `once`: the rule would
     allow more than what was shown."""
 
-    verdict: Verdict
+    verdict: PermissionVerdict
     remembered: PermissionRule | None = None
     once: bool = False
 
 
-def _strictest(facts: CallFacts, *, policy: Policy) -> Verdict:
-    found = Verdict(kind="allow", subject=facts.tool)
+def _strictest(facts: CallFacts, *, policy: Policy) -> PermissionVerdict:
+    found = PermissionVerdict(kind="allow", subject=facts.tool)
     for part in _parts(facts, policy=policy):
         if RANK[part.verdict.kind] > RANK[found.kind]:
             found = part.verdict
@@ -147,24 +147,24 @@ def _unsettled(facts: CallFacts, *, why: str, policy: Policy) -> _Part:
     return _Part(found if found.kind == "deny" else asked)
 
 
-def _insisting(why: str, *, subject: str, policy: Policy) -> Verdict:
+def _insisting(why: str, *, subject: str, policy: Policy) -> PermissionVerdict:
     """A person has to look at it: where nobody is there it is denied, also if other asks are allowed then."""
     if policy.attended:
-        return Verdict(kind="ask", why=why, subject=subject)
-    return Verdict(kind="deny", why=f"{why}; nobody is there to be asked", subject=subject)
+        return PermissionVerdict(kind="ask", why=why, subject=subject)
+    return PermissionVerdict(kind="deny", why=f"{why}; nobody is there to be asked", subject=subject)
 
 
 # tools
 
 
 def _judge_tool(facts: CallFacts, *, policy: Policy) -> _Part:
-    kind: Kind = "allow" if facts.effect in ("none", "read") else "ask"
-    start = Verdict(kind=kind, why=f"`{facts.tool}` has the effect `{facts.effect}`", subject=facts.tool)
+    kind: PermissionKind = "allow" if facts.effect in ("none", "read") else "ask"
+    start = PermissionVerdict(kind=kind, why=f"`{facts.tool}` has the effect `{facts.effect}`", subject=facts.tool)
     verdict = _by_tool_rules(facts, policy=policy, start=start)
     return _Part(verdict, PermissionRule(verdict="allow", tool=escape_pattern(facts.tool), source="session"))
 
 
-def _by_tool_rules(facts: CallFacts, *, policy: Policy, start: Verdict) -> Verdict:
+def _by_tool_rules(facts: CallFacts, *, policy: Policy, start: PermissionVerdict) -> PermissionVerdict:
     """The last rule that names the tool, and neither path nor command, decides."""
     found = start
     for rule in policy.rules:
@@ -186,10 +186,12 @@ def names_match(pattern: str, *, name: str) -> bool:
     return word_glob(pattern).fits(name)
 
 
-def _applied(rule: PermissionRule, *, found: Verdict, kind: Kind | None = None) -> Verdict:
+def _applied(
+    rule: PermissionRule, *, found: PermissionVerdict, kind: PermissionKind | None = None
+) -> PermissionVerdict:
     kind = kind or rule.verdict
     why = f"{found.why} ({rule.where or rule.source} says `{rule.verdict}`)" if kind != "allow" else ""
-    return Verdict(kind=kind, why=why.strip(), rule=rule, subject=found.subject)
+    return PermissionVerdict(kind=kind, why=why.strip(), rule=rule, subject=found.subject)
 
 
 # paths
@@ -200,10 +202,10 @@ def _judge_path(path: PathFact, *, facts: CallFacts, policy: Policy, named: bool
     access = path.access
     shown = shorten(path.given, limit=MAX_PATH_SHOWN)
     guard = guard_of(path, access=access, home=policy.home)
-    kind: Kind = "allow" if named or access == "read" or path.private else "ask"
+    kind: PermissionKind = "allow" if named or access == "read" or path.private else "ask"
     if guard is not None:
         kind = "ask"
-    start = Verdict(kind=kind, why=_why(path, guard=guard), subject=shown)
+    start = PermissionVerdict(kind=kind, why=_why(path, guard=guard), subject=shown)
     found = start
     for rule in policy.rules:
         if rule.command is not None:
@@ -296,7 +298,7 @@ def _judge_command(command: CommandFact, *, facts: CallFacts, policy: Policy) ->
     shown = shorten(command.text)
     reading = not command.doubt and not command.opaque and is_reading(command)
     free = is_known(command) or command.guessed
-    start = Verdict(kind="allow" if free else "ask", why=f"to run `{shown}`", subject=shown)
+    start = PermissionVerdict(kind="allow" if free else "ask", why=f"to run `{shown}`", subject=shown)
     found, specific = _by_command_rules(command, facts=facts, policy=policy, start=start)
     remembered = _remember(command, facts=facts)
     doubt = "" if command.guessed else _doubt(command)
@@ -305,7 +307,7 @@ def _judge_command(command: CommandFact, *, facts: CallFacts, policy: Policy) ->
     unknown = next((one.name for one in command.assignments if is_doubtful(one)), "")
     if unknown and found.kind == "allow" and not command.guessed:
         why = f"`{shown}`: what `{unknown}=` makes programs load or write is not known"
-        found = Verdict(kind="ask", why=why, subject=shown)
+        found = PermissionVerdict(kind="ask", why=why, subject=shown)
     if doubt or unknown:
         remembered = None
     if found.kind != "deny" and not specific and destroys(command):
@@ -353,8 +355,8 @@ def _may_hide(word: Word, *, access: Access, facts: CallFacts, policy: Policy) -
 
 
 def _by_command_rules(
-    command: CommandFact, *, facts: CallFacts, policy: Policy, start: Verdict
-) -> tuple[Verdict, bool]:
+    command: CommandFact, *, facts: CallFacts, policy: Policy, start: PermissionVerdict
+) -> tuple[PermissionVerdict, bool]:
     """The verdict, and whether a rule that spells out the command's name gave it."""
     found, specific = start, False
     for rule in policy.rules:
@@ -384,7 +386,7 @@ def _by_command_rules(
     return found, specific
 
 
-def _by_order(rule: PermissionRule, *, found: Verdict, policy: Policy) -> Verdict:
+def _by_order(rule: PermissionRule, *, found: PermissionVerdict, policy: Policy) -> PermissionVerdict:
     """The rule's verdict, unless it would loosen what it must not: an untrusted project's rule anything, a general rule what a
     rule with a pattern says in a layer before it (`--allow execute` leaves the user's `rm *` denied)."""
     if RANK[rule.verdict] < RANK[found.kind]:

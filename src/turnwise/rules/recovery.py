@@ -21,7 +21,16 @@ from turnwise.rules.budget import (
     raised_limit,
     within_ceiling,
 )
-from turnwise.rules.continuation import Grown, Held, Kind, NoGrowth, NoSeam, ask_to_continue, hold_back, stitch
+from turnwise.rules.continuation import (
+    Grown,
+    NoGrowth,
+    NoSeam,
+    PartialKind,
+    SplitText,
+    ask_to_continue,
+    hold_back,
+    stitch,
+)
 from turnwise.rules.last_step import forbid_tools
 from turnwise.rules.truncation import NO_CUT, Cut, find_cut
 from turnwise.vocab import (
@@ -74,7 +83,7 @@ class Continuing(msgspec.Struct, frozen=True, kw_only=True):
 
     response: Response
     request: Request  # what gave it
-    held: Held
+    held: SplitText
     place: int | None = None
     waiting: tuple[int, ...] = ()
     rounds: int = 1  # requests that the part at hand takes
@@ -133,10 +142,10 @@ def begin(response: Response, *, cut: Cut, request: Request, means: Means) -> Co
         for place, part in enumerate(response.message.parts)
         if isinstance(part, ToolCall) and any(part is call for call in prefixed) and part.name in means.callable
     ]
-    return _next_call(Continuing(response=marked, request=request, held=Held("", ""), waiting=tuple(places)))
+    return _next_call(Continuing(response=marked, request=request, held=SplitText("", ""), waiting=tuple(places)))
 
 
-def go_on(state: Continuing, *, reply: Response, limit_tokens: int | None) -> Continuing | Settled:
+def take_reply(state: Continuing, *, reply: Response, limit_tokens: int | None) -> Continuing | Settled:
     """What to do after the reply to a continue request; `limit_tokens` is what that request asked for."""
     if reply.fault is not None or reply.finish in NO_CUT:
         return give_up(state, why=f"the reply ended with `{reply.finish}`")
@@ -267,7 +276,7 @@ def _call_at(response: Response, *, place: int) -> ToolCall:
     return part
 
 
-def _kind(call: ToolCall | None) -> Kind:
+def _kind(call: ToolCall | None) -> PartialKind:
     return "text" if call is None or call.free_form else "json"
 
 

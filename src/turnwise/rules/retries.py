@@ -78,7 +78,7 @@ class GiveUp(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-Verdict = WaitThenRetry | TryFallback | GiveUp
+RetryVerdict = WaitThenRetry | TryFallback | GiveUp
 
 
 def judge_retry(
@@ -91,7 +91,7 @@ def judge_retry(
     has_fallback: bool = False,
     left_s: float | None = None,
     answer_s: float = 0.0,
-) -> Verdict:
+) -> RetryVerdict:
     """What to do after attempt number `attempt` (from 1) ended with `fault`.
 
     `waited_s` are the seconds since the first attempt failed, `left_s` those that the turn has left (None: no limit), `jitter`

@@ -16,7 +16,7 @@ from turnwise.rules.permission_facts import CommandFact, Word
 COUNTS = re.compile(r"%[-+ #0-9.*'hlLjztq]*n")
 
 
-class Reader(msgspec.Struct, frozen=True, kw_only=True):
+class ReadingCommand(msgspec.Struct, frozen=True, kw_only=True):
     """`flags` are letters of options without a value, `valued` of those with one; `long` and `long_valued` likewise. The first
     `patterns` operands are text; the others are paths, unless `speaks`: then all operands are text. `searches`: it looks at
     all files below its operands, or where it runs if it has none. At most `most` operands."""
@@ -34,8 +34,8 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
 def _reader(
     flags: str = "", *, valued: str = "", long: str = "", values: str = "", patterns: int = 0, speaks: bool = False,
     searches: bool = False, most: int | None = None,
-) -> Reader:  # fmt: skip
-    return Reader(
+) -> ReadingCommand:  # fmt: skip
+    return ReadingCommand(
         flags=flags,
         valued=valued,
         long=frozenset(f"--{name}" for name in long.split()),
@@ -59,7 +59,7 @@ _GREP = _reader(
 )
 _TEXT_OUT = _reader(speaks=True)
 
-READERS: dict[str, Reader] = {
+READERS: dict[str, ReadingCommand] = {
     ":": _TEXT_OUT,
     "true": _TEXT_OUT,
     "false": _TEXT_OUT,
@@ -181,7 +181,7 @@ _LOG = _reader(
     values="""max-count skip since until after before author committer grep format pretty date decorate stat unified abbrev
     diff-filter word-diff color inter-hunk-context diff-algorithm min-parents max-parents find-renames""",
 )
-_GIT: dict[str, Reader] = {
+_GIT: dict[str, ReadingCommand] = {
     "status": _reader(
         "sbvuz",
         long="short branch show-stash porcelain long verbose ignored no-renames ahead-behind no-ahead-behind",
@@ -296,7 +296,7 @@ def _is_plain(word: Word) -> bool:
     return word.literal and "\0" not in word.text
 
 
-def _fits(words: list[Word], *, reader: Reader, place_holds: str = "") -> bool:
+def _fits(words: list[Word], *, reader: ReadingCommand, place_holds: str = "") -> bool:
     """Read the options as getopt does; whatever is not listed fails."""
     operands: list[Word] = []
     patterns = reader.patterns
@@ -348,12 +348,12 @@ def _is_hidden(word: Word) -> bool:
     return any(part.startswith(".") and part not in (".", "..") for part in segments)
 
 
-def _speaks_dashes(reader: Reader) -> bool:
+def _speaks_dashes(reader: ReadingCommand) -> bool:
     """`echo --anything` prints it."""
     return reader is _TEXT_OUT
 
 
-def option_takes(text: str, *, reader: Reader) -> int | None:
+def option_takes(text: str, *, reader: ReadingCommand) -> int | None:
     """How many further words the option takes; None where it is not listed."""
     if text.startswith("--"):
         name, equals, _ = text.partition("=")
@@ -370,7 +370,7 @@ def option_takes(text: str, *, reader: Reader) -> int | None:
     return 0
 
 
-def _valued_letter(text: str, *, reader: Reader) -> str:
+def _valued_letter(text: str, *, reader: ReadingCommand) -> str:
     return "" if text.startswith("--") else next((letter for letter in text[1:] if letter in reader.valued), "")
 
 

@@ -14,7 +14,7 @@ MAX_SUBAGENTS = (
 MAX_SUBAGENT_REQUESTS = 300  # nine each for all of them, or fifteen whole turns of 20 steps
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class SubagentBounds(msgspec.Struct, frozen=True, kw_only=True):
     """What a turn's sub-agents may be and do together, theirs included; None: nothing bounds it."""
 
     subagents: int | None = None
@@ -35,7 +35,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requests: int | None = None
 
 
-def places_of(bounds: Bounds, *, used: Used, among: int) -> tuple[Place, ...]:
+def places_of(bounds: SubagentBounds, *, used: Used, among: int) -> tuple[Place, ...]:
     """The places of as many of the first of `among` sub-agents as there is room for: each has a request at the least. What
     does not divide evenly goes to the first ones."""
     count = among
@@ -58,7 +58,7 @@ def paid(used: Used, *, subagents: int, requests: int, place: Place | None, has_
     return Used(subagents=used.subagents + 1 + subagents, requests=used.requests + requests)
 
 
-def no_place(bounds: Bounds, *, used: Used, started: int) -> str:
+def no_place(bounds: SubagentBounds, *, used: Used, started: int) -> str:
     """The result of a call whose sub-agent has no place; `started` are those that start beside it."""
     have = used.subagents + started
     if bounds.subagents is not None and have >= bounds.subagents:

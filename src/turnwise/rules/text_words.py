@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from turnwise.rules.permission_facts import Word
-from turnwise.rules.shell_reading import READERS, Reader, option_takes
+from turnwise.rules.shell_reading import READERS, ReadingCommand, option_takes
 
 _MATCHING = frozenset("-name -iname -path -ipath -wholename -iwholename -regex -iregex".split())
 # The options of a subcommand whose value is text; the value is the next word, or joined.
@@ -75,7 +75,7 @@ def _values(texts: Sequence[str], *, options: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def _patterns(words: Sequence[Word], *, reader: Reader) -> frozenset[int]:
+def _patterns(words: Sequence[Word], *, reader: ReadingCommand) -> frozenset[int]:
     """Of options that are not listed nothing is known, so nothing is taken for text beside them."""
     operands: list[int] = []
     values: list[int] = []

@@ -37,7 +37,7 @@ def affords(known: Known, *, answers: bool, within: bool = False, after_s: float
     )
 
 
-def may_go_on(known: Known) -> bool:
+def affords_step(known: Known) -> bool:
     """Whether the limits allow one more step like any other."""
     config, pacing = known.config, known.spending.pacing
     if config.limits is None:

@@ -4,8 +4,8 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.errors import TurnwiseBug
-from turnwise.rules.output import Fits, judge_output, refused_output
-from turnwise.turn.affording import may_go_on
+from turnwise.rules.output import OutputFits, judge_output, refused_output
+from turnwise.turn.affording import affords_step
 from turnwise.turn.changes import Change, Repaired, Told, mended
 from turnwise.turn.commands import CheckOutput
 from turnwise.turn.endings import LOST_A_PIECE, MADE_TO_ANSWER, NO_OUTPUT, UNFINISHED
@@ -34,7 +34,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         if wanted is None:
             return self._accept(known, output=None, lacks=UNFINISHED.get(self.finish, ""))
         verdict = judge_output(self.text, output=wanted, finish=self.finish)
-        if isinstance(verdict, Fits):
+        if isinstance(verdict, OutputFits):
             changes = (Repaired(verdict.repairs),)
             if known.config.checks_output and wanted == known.config.output:
                 return Move(replace(self, json=verdict.json), changes, CheckOutput(step=known.step, json=verdict.json))
@@ -66,7 +66,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     def _accept(self, known: Known, *, output: str | None, lacks: str, changes: tuple[Change, ...] = ()) -> Move:
         """Take the text as the answer; `lacks` says what it is short of, if anything."""
-        if known.history.inbox and not self.partial and not known.is_forced and may_go_on(known):
+        if known.history.inbox and not self.partial and not known.is_forced and affords_step(known):
             return Move(self, (*changes, Told(known.words.answered())), Over(GoesOn()))
         lacks = lacks or (MADE_TO_ANSWER if self.partial else "")
         reason = reason_of(known, partial=self.partial)

@@ -68,7 +68,7 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ToolSpec, ...]  # as they go out
 
 
-class Asking(msgspec.Struct, frozen=True, kw_only=True):
+class RequestTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What the request at hand allowed; its response is judged by it.
 
     `forced`: the last step, no tool may be called. `partial`: an answer to it is one from incomplete data. `tools` are
@@ -154,8 +154,8 @@ def repairs_of_preparing(
     return [Repair(kind, f"step {step}", why) for kind, why in told]
 
 
-def asking_of(request: Request, *, purpose: Purpose, forced: bool, partial: bool, config: TurnConfig) -> Asking:
-    return Asking(
+def asking_of(request: Request, *, purpose: Purpose, forced: bool, partial: bool, config: TurnConfig) -> RequestTerms:
+    return RequestTerms(
         purpose=purpose,
         forced=forced,
         partial=partial,

@@ -14,7 +14,7 @@ from turnwise.rules.arguments import Unsound, judge_call
 from turnwise.rules.retries import GiveUp, TryFallback, WaitThenRetry, judge_retry
 from turnwise.rules.truncation import Cut, fills_half, find_cut, hands_out_objects, has_end_mark
 from turnwise.turn.affording import affords, left_s, paced
-from turnwise.turn.asking import Asking
+from turnwise.turn.asking import RequestTerms
 from turnwise.turn.changes import Change, Counted, Fit, Paced, TakenBack, Tallied
 from turnwise.turn.commands import Purpose, RunHooks, SendRequest, Wait
 from turnwise.turn.endings import REFUSED
@@ -41,7 +41,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     request: Request
     own: int
     purpose: Purpose
-    asking: Asking
+    asking: RequestTerms
     allowed: Allowed
     own_texts: tuple[str, ...] = ()
     retry_of: Purpose | None = None

@@ -26,7 +26,7 @@ from turnwise.turn.moves import Begin, Leaving, Left, Move, Over
 from turnwise.turn.outcomes import CalledTools, CallsOver, CallsWait, ProgramsLeft, ProgramsOver
 from turnwise.turn.programs import LEFT_FOR_LATER
 from turnwise.turn.scripting import Program, calls_left_by, whole_bytes_of
-from turnwise.turn.sorting import FromProgram, Source, sort_source
+from turnwise.turn.sorting import CallSource, FromProgram, sort_source
 from turnwise.turn.verdicts import answered, judge_calls, left_asks, questions, recalled, remembered
 from turnwise.vocab import ToolCall, ToolResult
 
@@ -35,7 +35,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The calls at hand, as they stand in history. `planned` are those on their way to run, `due` the programs that run after the
     plain calls, `approved` answers that the turn was started with, `asks` what waits for an answer, or was left for later."""
 
-    source: Source
+    source: CallSource
     calls: tuple[ToolCall, ...] = ()
     planned: tuple[PlannedCall, ...] = ()
     results: dict[str, ToolResult] = {}

@@ -16,7 +16,7 @@ from turnwise.turn.history import History
 from turnwise.vocab import Message, ToolResult, calls_of
 
 
-class Left(msgspec.Struct, frozen=True, kw_only=True):
+class LeftHistory(msgspec.Struct, frozen=True, kw_only=True):
     """How a turn left its history: `messages` as its next request would have carried them, healed for `config`.
 
     `sizes` are the bytes of the first of them, `prompt` the size of these with system and tools. `given_limits` are the
@@ -48,7 +48,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     messages: Sequence[Message] = ()
-    left: Left | None = None
+    left: LeftHistory | None = None
     originals: dict[str, ToolResult] = {}
     gone: tuple[Message, ...] = ()
     call_ids: frozenset[str] = frozenset()

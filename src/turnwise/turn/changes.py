@@ -7,7 +7,7 @@ import msgspec
 from turnwise.rules.budget import PromptSize
 from turnwise.rules.history import Healed
 from turnwise.turn.approvals import OneAsk
-from turnwise.turn.asking import Asking
+from turnwise.turn.asking import RequestTerms
 from turnwise.turn.commands import PlannedCall, Purpose
 from turnwise.turn.config import ChildReport, TurnConfig
 from turnwise.turn.events import StepPrepared
@@ -117,7 +117,7 @@ class Prepared(msgspec.Struct, frozen=True):
 class Posed(msgspec.Struct, frozen=True):
     """What the coming request allows."""
 
-    asking: Asking
+    asking: RequestTerms
 
 
 class Sending(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ from turnwise.turn.known import Known
 from turnwise.turn.moves import Begin, Leaving, Left, Move, Over
 from turnwise.turn.outcomes import Accepted, Failed, SummaryFailed, Wish
 from turnwise.turn.pacing import Pacing
-from turnwise.turn.room import NO_ROOM, Made, make_room, summarised, summary_request
+from turnwise.turn.room import NO_ROOM, RoomMade, make_room, summarised, summary_request
 from turnwise.turn.sending import Allowed
 from turnwise.vocab import Fault, Response
 
@@ -183,7 +183,7 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return Move(self, (StepTakenBack(),), Over(Ends(why=why_stopped(known, pacing=self.before))))
 
 
-def changes_of(made: Made, *, known: Known) -> tuple[Change, ...]:
+def changes_of(made: RoomMade, *, known: Known) -> tuple[Change, ...]:
     changes: list[Change] = []
     if made.room is not known.room:
         changes.append(Roomed(made.room))

@@ -29,7 +29,7 @@ from turnwise.vocab import (
 )
 
 Effect = Literal["none", "read", "write", "execute"]
-Room = Literal["compact", "budget", "off"]
+RoomPolicy = Literal["compact", "budget", "off"]
 CallsInText = Literal["auto", "on", "off"]
 HookPoint = Literal["before_tool", "after_tool", "before_request"]
 
@@ -146,7 +146,7 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model_limits: ModelLimits = UNKNOWN_LIMITS
     # what is done so that the prompt and its answer fit the model. `budget`: each request asks for as much output as there is
     # room for; `compact`: and what is old gives way before there is too little. Off where it is not said, as `recover`.
-    room: Room = "off"
+    room: RoomPolicy = "off"
     # how often a request that failed is sent again. Once only where it is not said, as `recover`.
     retry: RetryPolicy = NO_RETRY
     fallbacks: tuple[Fallback, ...] = ()  # in order

@@ -12,7 +12,7 @@ from turnwise.rules.history import error_result
 from turnwise.rules.limits import Limit, MaxRequests, counts_tool_calls, most_tool_calls, wall_time_s
 from turnwise.rules.pricing import ZERO
 from turnwise.rules.shares import NOTHING_LEFT, Share, shares_of
-from turnwise.rules.subagents import Bounds, Place, no_place, places_of
+from turnwise.rules.subagents import Place, SubagentBounds, no_place, places_of
 from turnwise.turn.affording import left_s
 from turnwise.turn.approvals import Approval, OneAsk, settled
 from turnwise.turn.changes import CallsCounted, Change
@@ -128,7 +128,7 @@ def _grant_children(known: Known, *, planned: tuple[PlannedCall, ...], children:
     """Give each child its place in the tree and its share of what the limits leave; where that is too little for all of them,
     the first ones."""
     config, used = known.config, known.spending.used
-    bounds = Bounds(subagents=config.max_subagents, requests=config.max_subagent_requests)
+    bounds = SubagentBounds(subagents=config.max_subagents, requests=config.max_subagent_requests)
     most = len(places_of(bounds, used=used, among=len(children)))
     share, count = _shares(known, planned=planned, children=children[:most])
     places = dict(zip(children[:count], places_of(bounds, used=used, among=count), strict=True))

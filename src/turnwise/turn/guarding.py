@@ -13,7 +13,7 @@ from turnwise.rules.loops import (
     Beginning,
     Loop,
     LoopGuard,
-    Verdict,
+    LoopVerdict,
     beginning_of,
     begins_alike,
     remembered_result,
@@ -39,7 +39,7 @@ class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the guard knows, and what it said of the calls at hand. With `ends` the next request is the forced answer."""
 
     guard: LoopGuard = LoopGuard()
-    judged: Verdict | None = None
+    judged: LoopVerdict | None = None
     ends: Loop | None = None
     noted: tuple[str, ...] = ()  # calls whose result ends with words of ours
     joined: bool = False  # the response at hand has a call that was continued

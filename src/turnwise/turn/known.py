@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from turnwise.rules.history import Healed
 from turnwise.turn import changes as c
 from turnwise.turn.approvals import OneAsk
-from turnwise.turn.asking import Asking
+from turnwise.turn.asking import RequestTerms
 from turnwise.turn.changes import Change
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.events import Event
 from turnwise.turn.guarding import Guarding
 from turnwise.turn.history import History
-from turnwise.turn.pacing import Coming, Pacing
+from turnwise.turn.pacing import NextRequest, Pacing
 from turnwise.turn.room import GiveWay, Room, fitting, may_fit, proven
 from turnwise.turn.spending import Spending
 from turnwise.turn.tally import Record, Tally, Words
@@ -61,7 +61,7 @@ class Known(msgspec.Struct, kw_only=True):
     fits: bool = False  # whether the last `Fit` went
 
     @property
-    def asking(self) -> Asking | None:
+    def asking(self) -> RequestTerms | None:
         return self.spending.asking
 
     @property
@@ -78,11 +78,11 @@ class Known(msgspec.Struct, kw_only=True):
         """Of the next request; 0 where no limit asks."""
         return 0 if self.config.limits is None else self.spending.pacing.prompt_tokens(self.history)
 
-    def coming(self, *, step: int | None = None, model: str = "") -> Coming:
+    def coming(self, *, step: int | None = None, model: str = "") -> NextRequest:
         """The next request as the limits see it: of the step at hand or of `step`, of the model at hand or of another one."""
         spending, config = self.spending, self.config
         at = spending.step if step is None else step
-        return Coming(
+        return NextRequest(
             spent=spending.spent_in(at - 1),
             prompt_tokens=self.prompt_tokens,
             price=config.prices.get(model or spending.prepared.model or config.model),

@@ -28,7 +28,7 @@ from turnwise.turn.recovering import Recovery
 from turnwise.turn.results_room import with_own_tools
 from turnwise.turn.resuming import reopened, repairs_but_reopened, taken_up, under_healed_ids
 from turnwise.turn.scripting import Program
-from turnwise.turn.sorting import Source, TakenUp
+from turnwise.turn.sorting import CallSource, TakenUp
 from turnwise.turn.step import Step
 from turnwise.turn.tally import Record
 from turnwise.turn.transitions import State, check_legal, state_after
@@ -138,7 +138,7 @@ class Turn(msgspec.Struct, kw_only=True):
                 phases.append(then.phase)
                 move = then.phase.go(known)
             elif type(then) is BeginCalls:
-                phases.append(Calls(source=cast(Source, then.source)))
+                phases.append(Calls(source=cast(CallSource, then.source)))
                 move = phases[-1].go(known)
             else:
                 return cast(Command, then)

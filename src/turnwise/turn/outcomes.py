@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.rules.recovery import Settled
-from turnwise.turn.asking import Asking
+from turnwise.turn.asking import RequestTerms
 from turnwise.turn.commands import Purpose
 from turnwise.turn.events import StepPrepared
 from turnwise.turn.weighing import Barred
@@ -88,7 +88,7 @@ class Composed(msgspec.Struct, frozen=True, kw_only=True):
     and the wish that it fulfils."""
 
     request: Request
-    asking: Asking
+    asking: RequestTerms
     own: int
     own_texts: tuple[str, ...]
     wish: Wish
@@ -111,7 +111,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     """The one response that came of it, what it is judged by, and its calls that the rules deny."""
 
     response: Response
-    asking: Asking
+    asking: RequestTerms
     barred: tuple[Barred, ...] = ()
 
 

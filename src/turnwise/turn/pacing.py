@@ -45,7 +45,7 @@ from turnwise.turn.history import History
 from turnwise.vocab import NO_USAGE, Message, Request, Usage
 
 
-class Coming(msgspec.Struct, frozen=True, kw_only=True):
+class NextRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The next request as the limits see it: what was spent before its step ends, the size of its prompt, the row of the model
     that is asked where a limit of cost needs it, and whether a plan that bills by step has billed the step already."""
 
@@ -126,13 +126,13 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         bound = None if allowed == "go" else MaxSteps(most)
         return replace(self, step_s=self.at_s, longest_step_s=longest, pace=allowed, bound=bound)
 
-    def begin_step(self, config: TurnConfig, *, coming: Coming) -> "Pacing":
+    def begin_step(self, config: TurnConfig, *, coming: NextRequest) -> "Pacing":
         """Judge the step that would come next."""
         longest = max(self.longest_step_s, self.at_s - self.step_s) if coming.spent.steps else 0.0
         begun = replace(self, step_s=self.at_s, longest_step_s=longest)
         return begun.judge(config, coming=coming)
 
-    def judge(self, config: TurnConfig, *, coming: Coming) -> "Pacing":
+    def judge(self, config: TurnConfig, *, coming: NextRequest) -> "Pacing":
         """Judge the step that has begun."""
         limit = _limit_of(config)
         ahead = self._forecast(coming)
@@ -148,13 +148,13 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Only the answer's request has room under this limit."""
         return replace(self, pace="answer", bound=bound)
 
-    def wanted(self, coming: Coming) -> Spent:
+    def wanted(self, coming: NextRequest) -> Spent:
         """What the turn would have spent after one more step and an answer."""
         ahead = self._forecast(coming)
         return coming.spent + ahead.step + ahead.answer_after
 
     def affords(
-        self, config: TurnConfig, *, coming: Coming, answers: bool, within: bool = False, after_s: float = 0.0
+        self, config: TurnConfig, *, coming: NextRequest, answers: bool, within: bool = False, after_s: float = 0.0
     ) -> bool:
         """Whether one request more within the step is possible, after so long a wait: one that `answers`, or one that leaves an
         answer, `within` the step or in the next one (after calls)."""
@@ -168,7 +168,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         more = replace(more, steps=1 if answers or within else 2, elapsed_s=elapsed_s)
         return not is_over(config.limits, spent=coming.spent + more)
 
-    def most_prompt_tokens(self, config: TurnConfig, *, coming: Coming) -> int | None:
+    def most_prompt_tokens(self, config: TurnConfig, *, coming: NextRequest) -> int | None:
         """The largest prompt, no larger than the coming one, with which the limits allow an answer and our own words in its
         request; None where none does."""
 
@@ -183,7 +183,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             least, most = (middle, most) if allows(middle) else (least, middle - 1)
         return least
 
-    def is_last(self, config: TurnConfig, *, coming: Coming) -> bool:
+    def is_last(self, config: TurnConfig, *, coming: NextRequest) -> bool:
         """Whether the limits allow no answer after the next request even if that is refused, which costs a request, its time and
         no token."""
         if config.limits is None:
@@ -195,7 +195,9 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
         return is_over(config.limits, spent=coming.spent + refused + self._forecast(coming).answer)
 
-    def output_left(self, config: TurnConfig, *, coming: Coming, own: Sequence[Message], answers: bool) -> int | None:
+    def output_left(
+        self, config: TurnConfig, *, coming: NextRequest, own: Sequence[Message], answers: bool
+    ) -> int | None:
         """The tokens that the response to the next request may hold: one that `answers` has all that is left, another one
         leaves the answer after it; `own` are messages of that request alone. None where nothing limits it.
 
@@ -214,7 +216,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
         return None if left is None else max(left, LEAST_ANSWER_TOKENS if answers else ANSWER_TOKENS)
 
-    def answer(self, coming: Coming) -> Spent:
+    def answer(self, coming: NextRequest) -> Spent:
         """What the answer after the calls at hand is likely to cost; its prompt holds some of what they bring."""
         prompt_tokens = coming.prompt_tokens + RESULT_TOKENS
         usd = ZERO
@@ -243,7 +245,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """What the calls at hand still have; None where nothing limits it."""
         return None if self.calls_end_s is None else floor(max(self.calls_end_s - self.at_s, 0.0) * 1000) / 1000
 
-    def at_stake(self, request: Request, *, own: int, coming: Coming) -> Decimal:
+    def at_stake(self, request: Request, *, own: int, coming: NextRequest) -> Decimal:
         """What a request is projected to cost at the coming price, with an output like the longest so far within its own limit;
         its last `own` messages are no part of the history."""
         if coming.price is None:
@@ -275,7 +277,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
         return prompt_tokens_of(self.last, added_bytes=history.bytes_from(self.weighed + is_reply))
 
-    def _forecast(self, coming: Coming) -> Forecast:
+    def _forecast(self, coming: NextRequest) -> Forecast:
         return forecast(
             prompt_tokens=coming.prompt_tokens,
             longest_output_tokens=self.longest_output_tokens,

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from turnwise.rules.history import error_result
-from turnwise.rules.loops import Verdict
+from turnwise.rules.loops import LoopVerdict
 from turnwise.rules.result_size import READ_RESULT
 from turnwise.turn.commands import PlannedCall, ScriptFunction, ScriptResult
 from turnwise.turn.config import ToolOffer
@@ -81,7 +81,7 @@ def _file(file: File) -> str:
     return f"[a file, {file.media_type}: a program cannot look at it]"
 
 
-def looped(calls: Sequence[ToolCall], *, verdict: Verdict) -> dict[str, ToolResult]:
+def looped(calls: Sequence[ToolCall], *, verdict: LoopVerdict) -> dict[str, ToolResult]:
     """The results of the calls that a program repeats without end."""
     return {
         call.id: error_result(

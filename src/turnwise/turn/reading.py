@@ -7,7 +7,7 @@ import msgspec
 
 from turnwise.rules.history import error_result
 from turnwise.rules.last_step import CALL_NOT_MADE_AGAIN, EMPTY_AGAIN
-from turnwise.turn.asking import Asking
+from turnwise.turn.asking import RequestTerms
 from turnwise.turn.calls import Adopted, adopt
 from turnwise.turn.changes import Appended, Change, IdsTaken, Repaired, Told
 from turnwise.turn.endings import NOT_RUN_CONTINUING, REFUSED, answer_text
@@ -15,7 +15,7 @@ from turnwise.turn.known import Known
 from turnwise.vocab import CALL_NOT_MADE, FinishReason, Message, Response, calls_of, refusal_of, text_of
 from turnwise.vocab.hidden_characters import says_something
 
-Kind = Literal["faulted", "refuses", "called", "disobeyed", "paused", "lost all", "empty", "said"]
+ReadingKind = Literal["faulted", "refuses", "called", "disobeyed", "paused", "lost all", "empty", "said"]
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,10 +23,10 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     that did not arrive. `note` is what the model is told
     where nothing of it is left."""
 
-    kind: Kind
+    kind: ReadingKind
     adopted: Adopted
     response: Response
-    asking: Asking
+    asking: RequestTerms
     text: str
     refusal: str
     lost: bool
@@ -39,7 +39,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
         return (*repaired, IdsTaken([call.id for call in self.adopted.calls])) if self.adopted.calls else repaired
 
 
-def read(response: Response, *, known: Known, asking: Asking) -> Reading:
+def read(response: Response, *, known: Known, asking: RequestTerms) -> Reading:
     """What it gives: of what is there, the first that counts."""
     adopted = adopt(
         response,
@@ -64,7 +64,9 @@ def read(response: Response, *, known: Known, asking: Asking) -> Reading:
     )
 
 
-def _kind(response: Response, *, adopted: Adopted, asking: Asking, text: str, refusal: str, lost: bool) -> Kind:
+def _kind(
+    response: Response, *, adopted: Adopted, asking: RequestTerms, text: str, refusal: str, lost: bool
+) -> ReadingKind:
     if response.fault is not None:
         return "faulted"
     if response.finish in REFUSED or (says_something(refusal) and not adopted.calls):

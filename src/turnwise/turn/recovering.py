@@ -22,15 +22,15 @@ from turnwise.rules.recovery import (
     begin,
     continue_request,
     give_up,
-    go_on,
     least_reasoning,
     mark_cut,
     room_for_answer,
     roomier,
+    take_reply,
 )
 from turnwise.rules.truncation import Cut, find_cut, hands_out_objects, limit_hit
 from turnwise.turn.affording import affords, below_limits
-from turnwise.turn.asking import Asking, limit_of
+from turnwise.turn.asking import RequestTerms, limit_of
 from turnwise.turn.attempt import Attempt
 from turnwise.turn.changes import Change, Guarded, Posed, Reasoned, Repaired, Roomed, Tallied
 from turnwise.turn.commands import InspectCalls
@@ -51,8 +51,8 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     response: Response
     request: Request
-    asking: Asking
-    posed: Asking
+    asking: RequestTerms
+    posed: RequestTerms
     cut: Cut
     retried: bool = False
     stage: Literal["begin", "weigh", "inspected", "go on"] = "begin"
@@ -77,14 +77,14 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         match outcome:
             case Accepted(response=response):
                 changes, asking = taken_in(response, known=known, asking=known.asking)
-                return self._go_on(
-                    known, go_on(self.found, reply=response, limit_tokens=asking.limit_tokens), changes=changes
+                return self._ask_or_settle(
+                    known, take_reply(self.found, reply=response, limit_tokens=asking.limit_tokens), changes=changes
                 )
             case Failed(fault=fault, gave_up=gave_up):
                 if fault.kind in FATAL:
                     left = as_far_as_it_came(self.found)
                     return Move(self, (), Over(Broken(fault=fault, left=left, gave_up=gave_up)))
-                return self._go_on(known, give_up(self.found, why=f"the request failed: {fault.kind}"))
+                return self._ask_or_settle(known, give_up(self.found, why=f"the request failed: {fault.kind}"))
             case _:
                 raise TurnwiseBug(f"a continuation does not end with {type(outcome).__name__}")
 
@@ -134,7 +134,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             more = roomier(found, cut=cut, request=self.request, limit_tokens=self.asking.limit_tokens, means=means)
             if more is not None and affords(known, answers=self.asking.forced):
                 return Move(weighed, (), Over(AskAnew(settings=more, stands=found, barred=barred)))
-        return weighed._go_on(known, found)
+        return weighed._ask_or_settle(known, found)
 
     def _means(self, known: Known) -> Means:
         """What may be done about the response."""
@@ -152,7 +152,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     # going on with it
 
-    def _go_on(self, known: Known, found: Continuing | Settled, *, changes: Sequence[Change] = ()) -> Move:
+    def _ask_or_settle(self, known: Known, found: Continuing | Settled, *, changes: Sequence[Change] = ()) -> Move:
         while isinstance(found, Continuing):
             answers = self.asking.forced or found.place is None
             if affords(known, answers=answers):
@@ -180,7 +180,7 @@ class FoundCut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cut_of(
-    known: Known, response: Response, *, request: Request, asking: Asking, retried: bool, before: Sequence[Change]
+    known: Known, response: Response, *, request: Request, asking: RequestTerms, retried: bool, before: Sequence[Change]
 ) -> FoundCut | None:
     """None where nothing cut the response to this `request`, which is judged by `asking`. `before` are the changes that come
     first; `retried`: it was asked for once more already."""
@@ -198,13 +198,13 @@ def cut_of(
     return FoundCut(recovery=recovery, changes=changes)
 
 
-def settling(known: Known, found: Settled, *, asking: Asking) -> tuple[Change, ...]:
+def settling(known: Known, found: Settled, *, asking: RequestTerms) -> tuple[Change, ...]:
     """What a response that was recovered changes, whatever it holds."""
     guarding = known.guarding.recovered(calls_of(found.response.message), repairs=found.repairs)
     return Posed(asking), Repaired(found.repairs), Guarded(guarding)
 
 
-def taken_in(response: Response, *, known: Known, asking: Asking) -> tuple[tuple[Change, ...], Asking]:
+def taken_in(response: Response, *, known: Known, asking: RequestTerms) -> tuple[tuple[Change, ...], RequestTerms]:
     """What any response changes that is no summary, and what it is judged by."""
     asking, room = under_cap(
         known.room, response, asking=asking, window=known.config.model_limits.context_window_tokens
@@ -217,7 +217,7 @@ def taken_in(response: Response, *, known: Known, asking: Asking) -> tuple[tuple
     return tuple(changes), asking
 
 
-def under_cap(room: Room, response: Response, *, asking: Asking, window: int | None) -> tuple[Asking, Room]:
+def under_cap(room: Room, response: Response, *, asking: RequestTerms, window: int | None) -> tuple[RequestTerms, Room]:
     """What `response` is judged by: a server that ends at its own cap, whatever it calls that, ends there again. Exactly
     there; more tokens show that it was none."""
     usage = response.usage
@@ -234,7 +234,7 @@ def under_cap(room: Room, response: Response, *, asking: Asking, window: int | N
     return replace(asking, limit_tokens=cap), room
 
 
-def met_limit(room: Room, response: Response, *, asking: Asking) -> tuple[Asking, Room]:
+def met_limit(room: Room, response: Response, *, asking: RequestTerms) -> tuple[RequestTerms, Room]:
     """The same once the limit has cut it: the model is told of the limit that it met, and is not asked for more than that
     server gives."""
     hit = limit_hit(response, limit_tokens=asking.limit_tokens)

@@ -24,7 +24,7 @@ from turnwise.rules.budget import (
 from turnwise.rules.compaction import (
     LEFT_OUT,
     CannotShrink,
-    Fits,
+    PromptFits,
     Shorten,
     Summarise,
     apply_summary,
@@ -113,7 +113,7 @@ class GiveWay(msgspec.Struct, frozen=True, kw_only=True):
     shortened: Sequence[str] = ()
 
 
-class Made(msgspec.Struct, frozen=True, kw_only=True):
+class RoomMade(msgspec.Struct, frozen=True, kw_only=True):
     """Room that was made. With `asks` a summary has to be asked for first; `changed`: that request begins otherwise."""
 
     room: Room
@@ -122,7 +122,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     changed: bool = False
 
 
-def make_room(room: Room, *, history: History, prepared: StepPrepared, config: TurnConfig, may_ask: bool) -> Made:
+def make_room(room: Room, *, history: History, prepared: StepPrepared, config: TurnConfig, may_ask: bool) -> RoomMade:
     """Shorten what is to be shortened, or plan a summary.
 
     Where neither helps `ends` says so; where the window is only assumed the prompt goes out as it is.
@@ -132,14 +132,14 @@ def make_room(room: Room, *, history: History, prepared: StepPrepared, config: T
     if overflowed or no_news:
         room = replace(room, must_shrink=False, no_news=False)
     if config.room != "compact" or history.paused:  # nothing may come between a pause and what goes on with it
-        return Made(room=replace(room, stuck=True) if no_news else room)
+        return RoomMade(room=replace(room, stuck=True) if no_news else room)
     limits = config.model_limits
     capacity = prompt_capacity(limits, settings=prepared.settings or config.settings)
     unanswered = room.unanswered
     if unanswered is not None:
         room = replace(room, unanswered=None)
     if history.prompt.tokens <= capacity and not (overflowed or no_news):  # as nearly always
-        return Made(room=room)
+        return RoomMade(room=room)
     planned = plan(
         history.messages,
         sizes=history.sizes,
@@ -153,13 +153,13 @@ def make_room(room: Room, *, history: History, prepared: StepPrepared, config: T
         may_summarise=may_ask and not room.ends,
     )
     match planned:
-        case Fits():
-            return Made(room=room)
+        case PromptFits():
+            return RoomMade(room=room)
         case Shorten(messages=after, shortened=ids):
-            return Made(room=room, gives_way=GiveWay(messages=after, shortened=ids))
+            return RoomMade(room=room, gives_way=GiveWay(messages=after, shortened=ids))
         case Summarise():
             changed = planned.asks != tuple(history.messages)
-            return Made(room=replace(room, planned=planned), asks=planned, changed=changed)
+            return RoomMade(room=replace(room, planned=planned), asks=planned, changed=changed)
         case CannotShrink() if unanswered is not None and room.unsaid is None:
             return summarised(room, planned=unanswered, response=None)
         case CannotShrink(why=why):
@@ -167,10 +167,10 @@ def make_room(room: Room, *, history: History, prepared: StepPrepared, config: T
             # A guess is cautious: what is too long by it may fit, and its request's answer will tell.
             if no_news or (knows_window(limits) and history.prompt.is_counted):
                 ends = ends or f"The conversation had grown too long: {why}."
-            return Made(room=replace(room, stuck=no_news, ends=ends))
+            return RoomMade(room=replace(room, stuck=no_news, ends=ends))
 
 
-def summarised(room: Room, *, planned: Summarise, response: Response | None) -> Made:
+def summarised(room: Room, *, planned: Summarise, response: Response | None) -> RoomMade:
     """The summary in the place of what it stands for; where there is none of use, a word that it is missing."""
     said = None
     if response is not None and response.fault is None:
@@ -180,7 +180,7 @@ def summarised(room: Room, *, planned: Summarise, response: Response | None) -> 
     else:
         room = replace(room.begin_step(), planned=None)
     after = apply_summary(planned=planned, summary=said)
-    return Made(room=room, gives_way=GiveWay(messages=after, shortened=planned.shortened))
+    return RoomMade(room=room, gives_way=GiveWay(messages=after, shortened=planned.shortened))
 
 
 def summary_request(

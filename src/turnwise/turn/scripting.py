@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.history import error_result
-from turnwise.rules.loops import LoopGuard, Verdict
+from turnwise.rules.loops import LoopGuard, LoopVerdict
 from turnwise.turn.commands import PlannedCall, RunHooks, RunScript, ScriptResult
 from turnwise.turn.endings import NOT_STARTED
 from turnwise.turn.events import Event, ScriptCalled, ScriptFinished
@@ -36,7 +36,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     place: int = 0
     ran: tuple[str, ...] = ()
     guard: LoopGuard = LoopGuard()
-    judged: Verdict | None = None
+    judged: LoopVerdict | None = None
     asked_s: float = 0.0  # that it waited for answers of the user
 
     @classmethod

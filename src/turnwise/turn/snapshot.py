@@ -6,7 +6,7 @@ import msgspec
 
 from turnwise.errors import TurnwiseBug
 from turnwise.turn.approvals import OneAsk
-from turnwise.turn.carrying import Carried, Left
+from turnwise.turn.carrying import Carried, LeftHistory
 from turnwise.turn.commands import Command
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.turn.machine import Turn
@@ -86,7 +86,7 @@ def session_messages(journals: Iterable[Sequence[Event]]) -> tuple[Message, ...]
 
 def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[Message]) -> Carried:
     history = turn.known.history
-    left = Left(
+    left = LeftHistory(
         messages=history.messages,
         sizes=history.sizes[: len(history.messages)],
         prompt=history.prompt,

@@ -3,9 +3,9 @@
 import msgspec
 
 from turnwise.rules.history import error_result
-from turnwise.rules.loops import Verdict
+from turnwise.rules.loops import LoopVerdict
 from turnwise.turn.approvals import Approval
-from turnwise.turn.asking import Asking
+from turnwise.turn.asking import RequestTerms
 from turnwise.turn.calls import MAX_CALLS, Adopted, sort_calls, unfit
 from turnwise.turn.changes import Change, Guarded, Paced, Tallied, Told
 from turnwise.turn.commands import PlannedCall
@@ -23,7 +23,7 @@ class FromResponse(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     adopted: Adopted
     response: Response
-    asking: Asking
+    asking: RequestTerms
     barred: tuple[Barred, ...] = ()
 
 
@@ -39,10 +39,10 @@ class FromProgram(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     calls: tuple[ToolCall, ...]
     names: tuple[str, ...]
-    judged: Verdict
+    judged: LoopVerdict
 
 
-Source = FromResponse | TakenUp | FromProgram
+CallSource = FromResponse | TakenUp | FromProgram
 
 
 class AtHand(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class AtHand(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
 
 
-def sort_source(source: Source, *, known: Known) -> AtHand:
+def sort_source(source: CallSource, *, known: Known) -> AtHand:
     if type(source) is FromResponse:
         return _of_response(source, known=known)
     if type(source) is TakenUp:

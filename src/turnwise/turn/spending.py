@@ -9,7 +9,7 @@ from turnwise.rules.cache_losses import kept_tokens
 from turnwise.rules.limits import Spent, most_tool_calls, most_usd
 from turnwise.rules.pricing import add
 from turnwise.rules.subagents import Used, paid
-from turnwise.turn.asking import Asking, Sent, is_aside, prefix_changes, sent_as
+from turnwise.turn.asking import RequestTerms, Sent, is_aside, prefix_changes, sent_as
 from turnwise.turn.commands import RECOVERY, PlannedCall, Purpose
 from turnwise.turn.config import ChildReport, TurnConfig
 from turnwise.turn.events import Event, StepPrepared
@@ -35,7 +35,7 @@ class Spending(msgspec.Struct, kw_only=True):
     pacing: Pacing = Pacing()
     purse: Purse = Purse()
     prepared: StepPrepared = NOTHING_PREPARED
-    asking: Asking | None = None
+    asking: RequestTerms | None = None
 
     # the last request
     ordered: Purpose = "step"
@@ -81,7 +81,7 @@ class Spending(msgspec.Struct, kw_only=True):
     def prepare(self, prepared: StepPrepared) -> None:
         self.prepared = prepared
 
-    def ask(self, asking: Asking) -> None:
+    def ask(self, asking: RequestTerms) -> None:
         self.asking = asking
 
     # requests

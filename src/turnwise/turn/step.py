@@ -16,7 +16,7 @@ from turnwise.rules.recovery import Settled
 from turnwise.rules.truncation import as_ended
 from turnwise.turn.affording import affords, paced
 from turnwise.turn.anew import again, falling_back, lesson_of
-from turnwise.turn.asking import Asking
+from turnwise.turn.asking import RequestTerms
 from turnwise.turn.attempt import Attempt
 from turnwise.turn.building import own_texts
 from turnwise.turn.changes import Appended, Change, Fit, Paced, PauseSettled, Tallied, Told
@@ -107,7 +107,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         if type(outcome) is Accepted:
             return self._with_words(outcome.gave_up)._take(known, outcome.response)
         if type(outcome) is CallsOver:
-            return self._go_on()
+            return self._next_step()
         match outcome:
             case Opened(prepared=prepared, wish=wish):
                 return self._compose(prepared, wish=wish)
@@ -133,7 +133,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             case Corrects(text=text, correction=correction):
                 return self._correct(known, text, correction=correction)
             case GoesOn():
-                return self._go_on()
+                return self._next_step()
             case CallsWait():
                 return self._end(Ended(reason=StopReason.WAITING, text=known.words.beside))
             case Broken(fault=fault, left=left, gave_up=gave_up):
@@ -238,7 +238,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         settled = settling(known, stands, asking=known.asking)
         return now._read(known, stands.response, asking=known.asking, changes=(*changes, *settled))
 
-    def _read(self, known: Known, response: Response, *, asking: Asking, changes: Sequence[Change] = ()) -> Move:
+    def _read(self, known: Known, response: Response, *, asking: RequestTerms, changes: Sequence[Change] = ()) -> Move:
         found = read(response, known=known, asking=asking)
         changes = (*changes, *found.changes)
         fault = None if found.adopted.message.parts else response.fault
@@ -254,7 +254,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         """Ask for the answer once more; `text` stands where none comes."""
         tallied, told = Tallied(known.tally.after("corrected")), Told(known.words.corrected(text))
         asks = Appended(Message("user", (Text(correction),)))
-        return self._go_on(PLAIN_WISH, (tallied, told, PauseSettled(), asks))
+        return self._next_step(PLAIN_WISH, (tallied, told, PauseSettled(), asks))
 
     # the one request beyond the cap
 
@@ -291,7 +291,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         """What is left of a response that was asked for once more; of one that reasoning ate there is nothing."""
         return () if self.stands is None or known.tally.eaten else left_in_history(self.stands.response, known=known)
 
-    def _go_on(self, wish: Wish = PLAIN_WISH, changes: Sequence[Change] = ()) -> Move:
+    def _next_step(self, wish: Wish = PLAIN_WISH, changes: Sequence[Change] = ()) -> Move:
         return Move(self, changes, Over(GoOn(wish)))
 
     def _end(self, end: End, changes: Sequence[Change] = ()) -> Move:

@@ -12,7 +12,7 @@ import msgspec
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import Policy, names_match
 from turnwise.rules.truncation import Cut, CutCall
-from turnwise.turn.asking import Asking
+from turnwise.turn.asking import RequestTerms
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.verdicts import judge_calls
@@ -35,7 +35,9 @@ class Barred(msgspec.Struct, frozen=True, kw_only=True):
         return call.state is not ArgumentsState.COMPLETE and (call.name, call.arguments) == (self.name, self.arguments)
 
 
-def may_be_barred(cut: Cut, *, asking: Asking, offers: Mapping[str, ToolOffer], config: TurnConfig) -> list[CutCall]:
+def may_be_barred(
+    cut: Cut, *, asking: RequestTerms, offers: Mapping[str, ToolOffer], config: TurnConfig
+) -> list[CutCall]:
     """The cut calls that more would be bought of and that there are rules for."""
     if not config.judges_cut or config.policy is None or config.recover == "off" or asking.forced:
         return []

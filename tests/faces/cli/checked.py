@@ -11,7 +11,7 @@ from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.endpoints.transport import Transport
 from turnwise.faces.cli.endpoint_check.judging import Judgement, judge
 from turnwise.faces.cli.endpoint_check.probes import PROBES, Probe, SoFar
-from turnwise.faces.cli.endpoint_check.running import Check, Course
+from turnwise.faces.cli.endpoint_check.running import Course, EndpointCheck
 from turnwise.lab import Lab, Script
 from turnwise.testing import FakeClock
 from turnwise.wire.profiles import Profile, builtin_profiles
@@ -73,8 +73,8 @@ def check_with(
     clock: Clock | None = None,
     timeout_s: float = TIMEOUT_S,
     refresh: Callable[[], Awaitable[None]] | None = None,
-) -> Check:
-    return Check(
+) -> EndpointCheck:
+    return EndpointCheck(
         Endpoint(profile=profile, base_url=base_url or f"http://lab{BASES.get(profile.family, '/v1')}"),
         so_far=SoFar(model=model),
         transport=transport,

@@ -13,7 +13,7 @@ from faces.cli.person import CTRL_C, at_terminal
 from faces.cli.running import Cli, at, running_lab, script
 from turnwise.faces.cli.asks import ANSWERS, CHOICES, always_said
 from turnwise.lab import Lab, Script
-from turnwise.lab.script import ScriptedCall, Step
+from turnwise.lab.script import ScriptedCall, ScriptedStep
 from turnwise.rules.permissions import PermissionRule
 
 TOUCHES = script(
@@ -107,7 +107,7 @@ LONG = Script(
     name="long",
     title="long",
     steps=(
-        Step(
+        ScriptedStep(
             calls=(
                 ScriptedCall(
                     name="write",
@@ -119,7 +119,7 @@ LONG = Script(
                 ),
             )
         ),
-        Step(text="It said: {result}"),
+        ScriptedStep(text="It said: {result}"),
     ),
 )
 QUESTION = script(

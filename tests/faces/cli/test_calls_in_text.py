@@ -7,7 +7,7 @@ import pytest
 
 from faces.cli.running import Cli, at, running_lab
 from turnwise.lab import Lab
-from turnwise.lab.script import Script, Step
+from turnwise.lab.script import Script, ScriptedStep
 
 WRITTEN = '<tool_call>\n{"name": "read", "arguments": {"path": "notes.txt"}}\n</tool_call>'
 CALLS = '{"name": "read", "arguments": {"path": "notes.txt"}}'
@@ -15,8 +15,12 @@ CALLS = '{"name": "read", "arguments": {"path": "notes.txt"}}'
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    marked = Script(name="marked", title="a call as text", steps=(Step(text=WRITTEN), Step(text="Read.")))
-    bare = Script(name="bare", title="a call as bare JSON", steps=(Step(text=CALLS), Step(text="Read.")))
+    marked = Script(
+        name="marked", title="a call as text", steps=(ScriptedStep(text=WRITTEN), ScriptedStep(text="Read."))
+    )
+    bare = Script(
+        name="bare", title="a call as bare JSON", steps=(ScriptedStep(text=CALLS), ScriptedStep(text="Read."))
+    )
     with running_lab(scripts=[marked, bare]) as running:
         yield running
 

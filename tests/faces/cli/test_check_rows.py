@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.faces.cli.endpoint_check.judging import Change
+from turnwise.faces.cli.endpoint_check.judging import ProfileChange
 from turnwise.faces.cli.endpoint_check.profile_rows import name_of, profile_with, write_row
 from turnwise.wire.profiles import Profile, builtin_profiles, parse_profiles
 
@@ -69,7 +69,7 @@ def test_the_name_of_a_row_can_stand_before_a_model(address: str, name: str) -> 
 def test_at_its_own_address_a_profile_keeps_its_name() -> None:
     groq = builtin_profiles()["groq"]
     assert groq.base_url is not None
-    change = Change(field="tool_choice_none", value="drop_tools", why="seen")
+    change = ProfileChange(field="tool_choice_none", value="drop_tools", why="seen")
     changed = profile_with(groq, changes=[change], base_url=groq.base_url, api_key_env=None)
     assert changed == msgspec.structs.replace(groq, tool_choice_none="drop_tools")
 

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from turnwise.drivers.running.watching import FrameSeen, RequestStarted, Seen, TurnFinished
+from turnwise.drivers.running.watching import FrameSeen, RequestStarted, TurnFinished, WatcherEvent
 from turnwise.faces.cli.events import JsonLines
 from turnwise.faces.cli.screen import Screen
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import StopReason, TextDelta, Usage
 
 
-def seen(*, text: str) -> list[Seen]:
+def seen(*, text: str) -> list[WatcherEvent]:
     """A text that was cut after "The quick bro", and the reply to the word to go on."""
     result = TurnResult(
         text=text, stop_reason=StopReason.ANSWERED, complete=True, steps=1, requests=2, usage=Usage(), messages=()

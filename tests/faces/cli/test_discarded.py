@@ -6,7 +6,7 @@ import json
 import pytest
 
 from faces.cli.running import Cli, at, running_lab
-from turnwise.drivers.running.watching import AttemptDiscarded, FrameSeen, RequestStarted, Seen, TurnFinished
+from turnwise.drivers.running.watching import AttemptDiscarded, FrameSeen, RequestStarted, TurnFinished, WatcherEvent
 from turnwise.faces.cli.events import JsonLines
 from turnwise.faces.cli.screen import Screen
 from turnwise.turn.config import TurnResult
@@ -15,7 +15,7 @@ from turnwise.vocab import Fault, FaultKind, StopReason, TextDelta, Usage
 BUSY = Fault(kind=FaultKind.OVERLOADED, message="busy", status=503)
 
 
-def seen(*, text: str) -> list[Seen]:
+def seen(*, text: str) -> list[WatcherEvent]:
     result = TurnResult(
         text=text, stop_reason=StopReason.ANSWERED, complete=True, steps=1, requests=2, usage=Usage(), messages=()
     )
@@ -53,7 +53,7 @@ def test_an_attempt_at_going_on_does_not_break_the_answer_in_two(capsys: pytest.
         usage=Usage(),
         messages=(),
     )
-    events: list[Seen] = [
+    events: list[WatcherEvent] = [
         RequestStarted(1, 1, "step", "m"),
         FrameSeen(1, TextDelta("Whole ans")),
         RequestStarted(2, 1, "continue", "m"),

@@ -8,12 +8,12 @@ import pytest
 
 from faces.cli.person import CTRL_C, CTRL_D, ENTER, at_terminal
 from faces.cli.running import Cli, running_lab, script
-from turnwise.drivers.endpoints.local_servers import Answer, LocalServer, usual_servers
+from turnwise.drivers.endpoints.local_servers import LocalServer, ServerAnswer, usual_servers
 from turnwise.drivers.journal.prices import Prices
 from turnwise.drivers.settings.catalogue import find_limits
 from turnwise.faces.cli.first_start import greeting, listed_lines, no_model_line
-from turnwise.faces.cli.found import MOST_OF_A_SERVER, SUGGESTED, Found, keys_in, server_line
-from turnwise.faces.cli.typed_model import Listed
+from turnwise.faces.cli.found import MOST_OF_A_SERVER, SUGGESTED, FoundEndpoints, keys_in, server_line
+from turnwise.faces.cli.typed_model import ServerModels
 from turnwise.lab import Lab
 from turnwise.wire.model_lists import OfferedModel
 from turnwise.wire.profiles import builtin_profiles
@@ -31,12 +31,14 @@ def server(name: str) -> LocalServer:
     return next(one for one in usual_servers() if one.profile.name == name)
 
 
-def lists(name: str, *models: str) -> Answer:
-    return Answer(server=server(name), state="lists", models=tuple([OfferedModel(name=model) for model in models]))
+def lists(name: str, *models: str) -> ServerAnswer:
+    return ServerAnswer(
+        server=server(name), state="lists", models=tuple([OfferedModel(name=model) for model in models])
+    )
 
 
-def found(*servers: Answer, env: dict[str, str] | None = None) -> Found:
-    return Found(keys=keys_in(env or {}), servers=servers, looked_for=usual_servers())
+def found(*servers: ServerAnswer, env: dict[str, str] | None = None) -> FoundEndpoints:
+    return FoundEndpoints(keys=keys_in(env or {}), servers=servers, looked_for=usual_servers())
 
 
 def test_a_run_without_a_model_says_in_one_line_what_was_found(
@@ -108,15 +110,15 @@ def test_models_of_a_server_are_offered_but_not_all() -> None:
 
 def test_the_numbers_of_a_long_list_stand_below_one_another() -> None:
     names = tuple([f"m{number}" for number in range(12)])
-    lines = listed_lines(Listed(base_url="http://127.0.0.1:8000/v1", provider="openai_chat", names=names))
+    lines = listed_lines(ServerModels(base_url="http://127.0.0.1:8000/v1", provider="openai_chat", names=names))
     assert lines[1] == "   1  m0" and lines[12] == "  12  m11"
 
 
 def test_silent_and_locked_servers_are_told() -> None:
-    assert server_line(Answer(server=server("vllm"), state="wants_key")) == (
+    assert server_line(ServerAnswer(server=server("vllm"), state="wants_key")) == (
         "vLLM on port 8000: it wants a key, VLLM_API_KEY"
     )
-    assert "does not answer" in server_line(Answer(server=server("llamacpp"), state="silent"))
+    assert "does not answer" in server_line(ServerAnswer(server=server("llamacpp"), state="silent"))
 
 
 def test_with_nothing_found_the_screen_says_what_to_set_and_offers_the_demo() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from faces.cli.person import at_terminal
 from faces.cli.running import Cli, at, running_lab, script
-from turnwise.faces.cli.last_exchange import Exchange, exchange_line, exchange_lines
+from turnwise.faces.cli.last_exchange import LastExchange, exchange_line, exchange_lines
 from turnwise.faces.cli.times import when_said
 from turnwise.lab import Lab
 
@@ -55,7 +55,7 @@ def test_a_time_is_that_of_the_persons_own_clock() -> None:
     assert when_said(NOW - 7200, now_s=NOW, zone=timezone(timedelta(hours=11))) == "2 hours ago, yesterday 23:05"
 
 
-def exchange(**changed: str) -> Exchange:
+def exchange(**changed: str) -> LastExchange:
     told = {
         "session": "0" * 18 + "3f2a9c1e",
         "folder": "/work",
@@ -63,7 +63,7 @@ def exchange(**changed: str) -> Exchange:
         "said": "Go.",
         "answered": "Yes.",
     }
-    return Exchange(turns=3, at_s=NOW - 7200, **{**told, **changed})
+    return LastExchange(turns=3, at_s=NOW - 7200, **{**told, **changed})
 
 
 def test_the_last_exchange_is_shown_with_where_and_when() -> None:

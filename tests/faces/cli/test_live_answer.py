@@ -15,7 +15,7 @@ from turnwise.drivers.running.watching import AttemptDiscarded, FrameSeen, Reque
 from turnwise.faces.cli.live_answer import LiveAnswer
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.text import clean_answer
-from turnwise.faces.cli.waiting import Bounds
+from turnwise.faces.cli.waiting import WaitBounds
 from turnwise.testing import FakeClock
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import Fault, FaultKind, StopReason, TextDelta, Usage
@@ -276,7 +276,7 @@ async def test_a_stream_that_stalls_says_so_below_the_text(monkeypatch: pytest.M
     tty, clock = Tty(), FakeClock()
     with redirect_stdout(tty):
         screen = Screen(notes=tty, size=tty.size, clock=clock)
-        screen.begin(Bounds(max_steps=20, idle_s=90))
+        screen.begin(WaitBounds(max_steps=20, idle_s=90))
         screen(RequestStarted(number=1, step=3, purpose="step", model="m"))
         await clock.advance(1.2)
         assert tty.text[1:] == " step 3 of 20: waiting for m, 1 s · Ctrl-C stops"

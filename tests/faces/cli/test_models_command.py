@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from faces.cli.running import Cli, Ran, running_lab
-from turnwise.faces.cli.model_listing import Known, Server, show, write_json
+from turnwise.faces.cli.model_listing import KnownModel, Server, show, write_json
 from turnwise.wire.profiles import builtin_profiles
 
 KEY = "sk-test-1234567890abcdef"
@@ -78,7 +78,7 @@ def test_a_server_that_is_not_there_is_said(cli: Cli) -> None:
 
 def test_a_strangers_names_do_not_drive_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """Spelled out in the table, escaped in JSON."""
-    known = [Known(name="a\x1b[2J\u202e\x9b", offered=True, limits=None, limits_from="", price=None)]
+    known = [KnownModel(name="a\x1b[2J\u202e\x9b", offered=True, limits=None, limits_from="", price=None)]
     server = Server(url="http://h/\x1b[31m", models=(), why="b\x9b")
     show(builtin_profiles()["ollama"], server=server, known=known, begun="")
     write_json(builtin_profiles()["ollama"], server=server, known=known)

@@ -4,7 +4,7 @@ import pytest
 
 from faces.cli.running import Cli, at
 from turnwise.faces.cli.choice import Choice
-from turnwise.faces.cli.remedies import REMEDIES, Asked, remedy
+from turnwise.faces.cli.remedies import REMEDIES, FailedModel, remedy
 from turnwise.lab import Lab
 from turnwise.vocab import Fault, FaultKind
 
@@ -16,7 +16,7 @@ OF_PATH = "Not Found (asked for `http://h/v1beta/models/m:streamGenerateContent`
 def not_found(message: str, *, in_session: bool = False, base_url: str | None = THERE) -> str:
     fault = Fault(kind=FaultKind.NOT_FOUND, message=message, status=404)
     choice = Choice(model="openai_chat:m", base_url=base_url, api_key_env="MY KEY")
-    return remedy(fault, asked=Asked(choice=choice, in_session=in_session))
+    return remedy(fault, asked=FailedModel(choice=choice, in_session=in_session))
 
 
 def test_an_unknown_model_is_advised_the_command_that_lists_models() -> None:
@@ -37,7 +37,7 @@ def test_an_unknown_path_is_advised_the_address_first() -> None:
 
 @pytest.mark.parametrize("kind", list(FaultKind))
 def test_there_is_advice_for_each_kind_of_failure(kind: FaultKind) -> None:
-    asked = Asked(choice=Choice(model="openai_chat:m"))
+    asked = FailedModel(choice=Choice(model="openai_chat:m"))
     assert remedy(Fault(kind=kind, message="x"), asked=asked)
     assert kind in REMEDIES or kind is FaultKind.NOT_FOUND
 

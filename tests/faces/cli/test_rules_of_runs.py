@@ -12,7 +12,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.cli.pending import decide
 from turnwise.faces.cli.permissions import allowed_rules
 from turnwise.lab import Lab, Script
-from turnwise.lab.script import ScriptedCall, Step
+from turnwise.lab.script import ScriptedCall, ScriptedStep
 from turnwise.rules.permissions import PermissionRule
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.vocab import ToolCall
@@ -61,8 +61,8 @@ HINTS = [
         name=f"hinted-{name}",
         title=name,
         steps=(
-            Step(calls=(ScriptedCall(name=name.partition("-")[0], arguments=arguments),)),
-            Step(text="It said: {result}"),
+            ScriptedStep(calls=(ScriptedCall(name=name.partition("-")[0], arguments=arguments),)),
+            ScriptedStep(text="It said: {result}"),
         ),
     )
     for name, (arguments, _) in HINTED.items()

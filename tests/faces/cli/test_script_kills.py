@@ -17,7 +17,7 @@ from faces.cli.running import WAIT_S, Cli, at, begin, end, running_lab, script
 from faces.cli.test_processes import wait_until
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
-from turnwise.drivers.journal.ledger_queries import Span
+from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.running.scripts import KERNEL_SLACK_S
 from turnwise.drivers.tools.sandbox.keeper import descendants
 from turnwise.lab import Lab
@@ -137,7 +137,7 @@ def test_killed_while_a_call_of_a_program_runs_nothing_runs_twice(killing_lab: L
     assert killing_lab.count() == killing_lab.count(status=200) == 2
     with Journal.open(journal_path(os.environ), clock=SystemClock()) as journal:
         turns = [journal.events(turn.id) for turn in journal.find_session(id).turns]
-        entries = journal.ledger.entries(Span())
+        entries = journal.ledger.entries(LedgerSpan())
     assert [sum(isinstance(event, ScriptCalled) for event in events) for events in turns] == [3, 0]
     assert [sum(isinstance(event, ToolsFinished) for event in events) for events in turns] == [2, 0]
     assert [(one.programs, one.program_calls) for one in entries] == [(1, 3), (0, 0)]

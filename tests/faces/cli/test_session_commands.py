@@ -14,7 +14,7 @@ from turnwise.drivers.journal.journal import SessionRow
 from turnwise.faces.cli.commands import COMMANDS, OTHER_NAMES, command_of, is_command_in_passing, unknown_said
 from turnwise.faces.cli.completing import completer
 from turnwise.faces.cli.conversation import session_lines
-from turnwise.faces.cli.spent import Spent
+from turnwise.faces.cli.spent import SessionSpent
 from turnwise.faces.saying import PRICE_WANTED, PURPOSES, purposes_said
 from turnwise.rules.pricing import Cost
 from turnwise.turn.commands import Purpose
@@ -83,7 +83,7 @@ def test_tab_shows_every_command_with_its_meaning(tmp_path: Path) -> None:
 )
 def test_usage_says_what_it_cost(cost: Cost, said: list[str]) -> None:
     """Proves: in the words of the line under each answer and of `turnwise usage`."""
-    assert Spent(cost=cost).lines()[2:] == said
+    assert SessionSpent(cost=cost).lines()[2:] == said
 
 
 def test_what_requests_were_for_is_said_in_words() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from faces.cli.running import Cli, at, running_lab, script
-from turnwise.drivers.settings.settings import CAPS, RunSettings, Said, merge
+from turnwise.drivers.settings.settings import CAPS, RunSettings, SourceSettings, merge
 from turnwise.lab import Lab
 
 HANDS_OUT = script(
@@ -65,8 +65,10 @@ def test_the_command_line_a_file_and_the_session_bound_the_sub_agents(cli: Cli, 
 
 def test_a_projects_file_does_not_raise_what_the_user_allows() -> None:
     """Proves: both bounds are caps."""
-    user = Said(source="user", origin="u", settings=RunSettings(max_subagents=3, max_subagent_requests=30))
-    project = Said(source="project", origin="p", settings=RunSettings(max_subagents=9, max_subagent_requests=20))
+    user = SourceSettings(source="user", origin="u", settings=RunSettings(max_subagents=3, max_subagent_requests=30))
+    project = SourceSettings(
+        source="project", origin="p", settings=RunSettings(max_subagents=9, max_subagent_requests=20)
+    )
     assert merge(user, project).settings == RunSettings(max_subagents=3, max_subagent_requests=20)
     assert {"max_subagents", "max_subagent_requests"} <= CAPS
 

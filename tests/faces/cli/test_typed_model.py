@@ -15,7 +15,7 @@ from turnwise.faces.cli.choice import Choice
 from turnwise.faces.cli.first_start import MOST_LISTED, keeping_line, listed_lines
 from turnwise.faces.cli.options import given_over
 from turnwise.faces.cli.typed_model import (
-    Listed,
+    ServerModels,
     at_listed,
     check,
     check_address,
@@ -29,7 +29,7 @@ URL = "http://127.0.0.1:18321/v1"
 KEY = "sk-test-1234567890abcdef"
 PARAMS = chat.make_context("turnwise", [], help_option_names=["-h", "--help"]).params
 NOTHING = given_over({"settings": RunSettings()}, PARAMS)  # pyright: ignore[reportArgumentType]
-LISTED = Listed(base_url=URL, provider="openai_chat", names=("m", "mistral:7b"))
+LISTED = ServerModels(base_url=URL, provider="openai_chat", names=("m", "mistral:7b"))
 
 
 def typed(text: str) -> tuple[str | None, str | None]:
@@ -144,7 +144,7 @@ def test_a_server_without_a_list_is_told_and_a_name_is_asked_for() -> None:
 
 
 def test_a_long_list_is_cut_and_can_be_typed() -> None:
-    listed = Listed(base_url=URL, provider="openai_chat", names=tuple([f"m{n}" for n in range(MOST_LISTED + 3)]))
+    listed = ServerModels(base_url=URL, provider="openai_chat", names=tuple([f"m{n}" for n in range(MOST_LISTED + 3)]))
     lines = listed_lines(listed)
     assert lines[0] == f"{URL}: {MOST_LISTED + 3} models" and lines[-1] == "  and 3 more: type a name, Tab completes it"
     assert lines[MOST_LISTED] == f"  {MOST_LISTED}  m{MOST_LISTED - 1}"
@@ -165,7 +165,7 @@ def test_how_to_keep_a_model_is_said_only_where_none_is_kept(tmp_path: Path) -> 
 
 def test_a_name_that_the_list_does_not_have_is_doubted_once() -> None:
     """A typo was remembered, and each later start failed (from a newcomer's trial). Another provider's model is none of it."""
-    listed = Listed(base_url=URL, provider="openai_chat", names=("read-edit-answer", "m"))
+    listed = ServerModels(base_url=URL, provider="openai_chat", names=("read-edit-answer", "m"))
 
     def said(text: str) -> str:
         return unlisted(at_listed(read_typed(text, given=NOTHING), listed=listed), listed=listed)

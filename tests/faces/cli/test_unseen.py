@@ -11,10 +11,10 @@ from turnwise.drivers.running.watching import (
     FrameSeen,
     RequestFinished,
     RequestStarted,
-    Seen,
     ToolFinished,
     ToolStarted,
     TurnFinished,
+    WatcherEvent,
 )
 from turnwise.faces.cli.screen import Screen
 from turnwise.rules.last_step import LocalAnswer, local_answer, read_local_answer
@@ -55,15 +55,15 @@ def ended(why: str, *, said: str = "", messages: tuple[Message, ...] = (), reaso
     )
 
 
-def started(number: int = 1, *, purpose: str = "step") -> Seen:
+def started(number: int = 1, *, purpose: str = "step") -> WatcherEvent:
     return RequestStarted(number=number, step=1, purpose=purpose, model="m")  # pyright: ignore[reportArgumentType]
 
 
-def pieces(text: str) -> list[Seen]:
+def pieces(text: str) -> list[WatcherEvent]:
     return [FrameSeen(number=1, frame=TextDelta(text=text[at : at + 7])) for at in range(0, len(text), 7)]
 
 
-def shown(*seen: Seen, plain: bool = True, notes: io.StringIO | None = None, tty: Tty | None = None) -> str:
+def shown(*seen: WatcherEvent, plain: bool = True, notes: io.StringIO | None = None, tty: Tty | None = None) -> str:
     """What stands at the terminal; `notes`: standard error leads elsewhere."""
     tty = Tty(lines=200) if tty is None else tty
     with redirect_stdout(tty):

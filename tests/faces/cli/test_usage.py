@@ -18,7 +18,7 @@ from faces.cli.test_processes import wait_until
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.drivers.journal.ledger import LEAVES, LedgerEntry, update_of, values_before
-from turnwise.drivers.journal.ledger_queries import Span, Total, TurnBill, sum_of_totals
+from turnwise.drivers.journal.ledger_queries import LedgerSpan, Total, TurnBill, sum_of_totals
 from turnwise.errors import CallerError
 from turnwise.faces.cli.usage import lines_of, saving_lines, since_of, table_of
 from turnwise.faces.saying import cost_said, saved_said, tokens_said, usd_said
@@ -443,7 +443,7 @@ def test_a_killed_process_leaves_its_requests_counted_without_an_outcome(lab: La
     process.send_signal(signal.SIGKILL)
     assert end(process).code == -signal.SIGKILL
     with Journal.open(journal_path(os.environ), clock=SystemClock()) as journal:
-        (entry,) = journal.ledger.entries(Span())
+        (entry,) = journal.ledger.entries(LedgerSpan())
     assert (lab.count(), entry.outcome, entry.ended, entry.usd) == (1, None, None, None)
     assert entry.sent_bytes == len(lab.requests[0].body)
     assert "1 request without a known outcome" in cli("usage").out
@@ -499,7 +499,7 @@ def test_a_limit_of_cost_does_not_believe_a_projects_price(lab: Lab, folder: Pat
     )
     assert ", cost $0.00, " in cli("run", "Go.", *at(lab, "plain-answer")).err
     with Journal.open(journal_path(os.environ), clock=SystemClock()) as journal:
-        assert [entry.price_note for entry in journal.ledger.entries(Span())] == [str(folder / "turnwise.toml")]
+        assert [entry.price_note for entry in journal.ledger.entries(LedgerSpan())] == [str(folder / "turnwise.toml")]
 
 
 def test_since_is_a_date_a_time_ago_or_all() -> None:

@@ -9,13 +9,13 @@ from turnwise.drivers.running.watching import (
     FrameSeen,
     RequestFinished,
     RequestStarted,
-    Seen,
     StepStarted,
     ToolFinished,
     ToolProgress,
     ToolStarted,
+    WatcherEvent,
 )
-from turnwise.faces.cli.waiting import HOW_TO_STOP, Bounds, Waiting
+from turnwise.faces.cli.waiting import HOW_TO_STOP, WaitBounds, Waiting
 from turnwise.vocab import (
     CallForming,
     FinishReason,
@@ -47,8 +47,8 @@ def started(number: int = 1, *, step: int = 1) -> RequestStarted:
     return RequestStarted(number=number, step=step, purpose="step", model="m")
 
 
-def line(*told: tuple[float, Seen], at: float, columns: int = 100) -> str:
-    waiting = Waiting(Bounds(max_steps=20, first_event_s=120, idle_s=90))
+def line(*told: tuple[float, WatcherEvent], at: float, columns: int = 100) -> str:
+    waiting = Waiting(WaitBounds(max_steps=20, first_event_s=120, idle_s=90))
     for now_s, seen in told:
         waiting.saw(seen, now_s=now_s)
     return waiting.show(now_s=at, columns=columns).removesuffix(HOW_TO_STOP)
@@ -56,7 +56,7 @@ def line(*told: tuple[float, Seen], at: float, columns: int = 100) -> str:
 
 def test_the_key_that_stops_is_named_where_there_is_room() -> None:
     """Proves: it is the first to give way, and is gone once the turn stops."""
-    waiting = Waiting(Bounds(max_steps=20))
+    waiting = Waiting(WaitBounds(max_steps=20))
     waiting.saw(started(), now_s=0)
     assert waiting.show(now_s=4, columns=80) == "step 1 of 20: waiting for m, 4 s · Ctrl-C stops"
     assert waiting.show(now_s=4, columns=47) == "step 1 of 20: waiting for m, 4 s · Ctrl-C stops"

@@ -2,16 +2,16 @@
 
 import msgspec
 
-from turnwise.assembly.calls_in_text.reading import Found
+from turnwise.assembly.calls_in_text.reading import BlockReading
 from turnwise.assembly.calls_in_text.syntaxes import Syntax
 
 
-class Block(msgspec.Struct):
+class CallBlock(msgspec.Struct):
     """`text` is all of it, with the blanks before it."""
 
     text: str
     syntax: Syntax
-    found: Found
+    found: BlockReading
 
     @property
     def is_mere_name(self) -> bool:

@@ -131,7 +131,7 @@ def _joint(last: str, between: str, token: str) -> _Joint:
     return _Joint.WORD if not between and is_word(last) and is_word(token) else _Joint.MARKS
 
 
-class Comparison:
+class BlockComparison:
     """One block beside one text. Neither has escapes; `LINE_END` ends the block's lines."""
 
     __slots__ = (

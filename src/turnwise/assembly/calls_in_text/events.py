@@ -41,8 +41,8 @@ class Meant(msgspec.Struct, frozen=True):
     name: str
 
 
-Event = Say | Think | Made | Unmade | Meant
+TextEvent = Say | Think | Made | Unmade | Meant
 
 
-def words_of(events: Sequence[Event]) -> str:
+def words_of(events: Sequence[TextEvent]) -> str:
     return "".join([event.text for event in events if isinstance(event, Say)])

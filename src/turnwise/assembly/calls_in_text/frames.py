@@ -15,7 +15,7 @@ import msgspec
 from turnwise.assembly.calls_in_text import endings
 from turnwise.assembly.calls_in_text.code import MOST_UNSEEN
 from turnwise.assembly.calls_in_text.doubts import TEXTS_MIXED, doubts_of
-from turnwise.assembly.calls_in_text.events import Event, Made, Meant, Say, Think, Unmade, words_of
+from turnwise.assembly.calls_in_text.events import Made, Meant, Say, TextEvent, Think, Unmade, words_of
 from turnwise.assembly.calls_in_text.quotations import Quotations
 from turnwise.assembly.calls_in_text.reading import ReadCall
 from turnwise.assembly.calls_in_text.syntaxes import MARKS
@@ -66,7 +66,7 @@ class _Final(msgspec.Struct):
     frame: PartDone
     text: Text
     reader: TextReader
-    events: list[Event]
+    events: list[TextEvent]
 
 
 class _Given(msgspec.Struct):
@@ -445,7 +445,7 @@ class CallFinder:
             return False
         return text.isspace() or [*self._texts.values()][-1].is_thinking  # blanks wait for the calls before them
 
-    def _end_final(self, block: str, final: _Final, last: list[Event], given: list[Frame]) -> None:
+    def _end_final(self, block: str, final: _Final, last: list[TextEvent], given: list[Frame]) -> None:
         """`last` is what was found when the text was over."""
         events = final.events + last
         made = [event.call for event in events if isinstance(event, Made)]
@@ -475,7 +475,7 @@ class CallFinder:
 
     # events
 
-    def _give(self, events: Sequence[Event], block: str, given: list[Frame]) -> None:
+    def _give(self, events: Sequence[TextEvent], block: str, given: list[Frame]) -> None:
         for event in events:
             match event:
                 case Say(text=text):
@@ -554,7 +554,7 @@ class CallFinder:
         if not reader.passes(text):
             self._note_aside(reader.feed(text), block)
 
-    def _note_aside(self, events: Sequence[Event], block: str) -> None:
+    def _note_aside(self, events: Sequence[TextEvent], block: str) -> None:
         for event in events:
             if isinstance(event, Made):
                 self._not_made.setdefault(event.call.name, block)

@@ -14,7 +14,7 @@ FREE_CHARACTERS = 64 * 1024
 MOST_READ_ANYWAY = 256  # characters of a block that is read with every piece
 
 
-class Held:
+class HeldBlock:
     """One block, or what may be one. Another block is another value."""
 
     __slots__ = ("_edge", "_is_due", "_pieces", "_read_size", "_spent", "halves", "size")

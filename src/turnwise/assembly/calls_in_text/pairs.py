@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from turnwise.assembly.calls_in_text.reading import NAME, Beyond, Found
+from turnwise.assembly.calls_in_text.reading import NAME, Beyond, BlockReading
 from turnwise.assembly.calls_in_text.syntaxes import Syntax
 from turnwise.assembly.calls_in_text.tools import OfferedTools
 from turnwise.assembly.calls_in_text.wrongs import end_mark
@@ -25,7 +25,7 @@ _BEHIND_NAMES = ".:/-"  # marks that a name may hold, and that end the word ther
 _ONLY_CALLS = frozenset({"dsml", "minimax", "kimi", "deepseek", "lfm", "pythonic"})
 
 
-def told_of(text: str, *, found: Found, syntax: Syntax, tools: OfferedTools) -> Found | None:
+def told_of(text: str, *, found: BlockReading, syntax: Syntax, tools: OfferedTools) -> BlockReading | None:
     """The block with the name of the tool that it seems to call; None where it is words, or a call of another tool.
 
     Raises Beyond as long as the mark that closes it may come.

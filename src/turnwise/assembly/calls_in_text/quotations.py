@@ -9,7 +9,7 @@ or in lines between, the second does not run either.
 import re
 from collections.abc import Sequence
 
-from turnwise.assembly.calls_in_text.comparison import LINE_END, Comparison, inner_words_of, is_word, tokens_of
+from turnwise.assembly.calls_in_text.comparison import LINE_END, BlockComparison, inner_words_of, is_word, tokens_of
 from turnwise.assembly.calls_in_text.escapes import without_escapes
 from turnwise.assembly.calls_in_text.quoted_calls import QuotedCalls, calls_of, without_barriers
 from turnwise.assembly.calls_in_text.readings import BREAKS, Readings
@@ -117,7 +117,7 @@ class Quotations:
                 words = inner_words_of(read)
             if not reading.has_pieces_of(words):
                 continue
-            comparison = Comparison(read, reading.text)
+            comparison = BlockComparison(read, reading.text)
             is_quoted = comparison.finds(begins, most=self._left)
             self.steps += comparison.steps
             if is_quoted:

@@ -12,7 +12,7 @@ import msgspec
 
 from turnwise.assembly.calls_in_text.comparison import BARRIER, tokens_of
 from turnwise.assembly.calls_in_text.escapes import without_escapes
-from turnwise.assembly.calls_in_text.reading import Found, ReadCall, read
+from turnwise.assembly.calls_in_text.reading import BlockReading, ReadCall, read
 from turnwise.assembly.calls_in_text.shown_calls import as_written
 from turnwise.assembly.calls_in_text.syntaxes import BY_MARKER, MARKERS, Syntax
 from turnwise.assembly.calls_in_text.tools import OfferedTools
@@ -35,7 +35,7 @@ _PAGE = re.compile(
 _BOLD = re.compile(r"""\*\*|(?<=")"|(?<=')'""")
 
 
-def calls_of(block: str, *, tools: OfferedTools) -> Found | None:
+def calls_of(block: str, *, tools: OfferedTools) -> BlockReading | None:
     """The calls that a block consists of; None where it is no whole block."""
     mark = MARKERS.match(block)
     if mark is None:
@@ -44,7 +44,7 @@ def calls_of(block: str, *, tools: OfferedTools) -> Found | None:
     return found if found is not None and not block[found.end :].strip() else None
 
 
-def _read(text: str, *, syntax: Syntax, tools: OfferedTools) -> Found | None:
+def _read(text: str, *, syntax: Syntax, tools: OfferedTools) -> BlockReading | None:
     found = read(syntax.reader, text, at=len(syntax.marker), tools=tools, is_final=True)
     if found.is_enough:
         return msgspec.structs.replace(found, state="whole", end=len(text.rstrip()))
@@ -96,7 +96,7 @@ class QuotedCalls:
         kept.append(self._without_strings(text[end:], depth=depth))
         return "".join(kept)
 
-    def _read_shown(self, block: str) -> tuple[Found, int] | None:
+    def _read_shown(self, block: str) -> tuple[BlockReading, int] | None:
         """The call that a tool shows with something between its lines, and how long it is there."""
         ends = [at + len(mark) for mark in self._syntax.ends if (at := block.find(mark)) >= 0]
         written = as_written(block, end=min(ends)) if ends else None
@@ -113,7 +113,7 @@ class QuotedCalls:
         line = text.rfind("\n", 0, start) + 1
         return (is_next or not text[line:start].strip(" \t")) and _LINE_ENDS.match(text, end) is not None
 
-    def _take(self, found: Found, *, depth: int) -> Iterator[str]:
+    def _take(self, found: BlockReading, *, depth: int) -> Iterator[str]:
         """Note the calls; the values, each behind a barrier."""
         for call in found.calls:
             values = _values(call)

@@ -53,7 +53,7 @@ class ReadCall(msgspec.Struct, frozen=True):
     arguments: str
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class BlockReading(msgspec.Struct, frozen=True, kw_only=True):
     """What a reader makes of a block. `whole`: it ends before character `end` (`wrong`: it
     was a call up to there); `open`: more may make it whole (`is_enough`: it
     counts as it is where the response ended by itself); `wrong`: nothing can. `is_prose`: words follow a tool's name, and
@@ -257,7 +257,7 @@ Reader = Callable[[Cursor], None]
 """Moves the cursor behind the block's end, and leaves the calls with it."""
 
 
-def read_wrong(reader: Reader, text: str, *, at: int, tools: OfferedTools, found: Found) -> Found:
+def read_wrong(reader: Reader, text: str, *, at: int, tools: OfferedTools, found: BlockReading) -> BlockReading:
     """What the reader says at the first character that shows the mistake: the same however the text is cut.
 
     `found` is what it said of all the text. Costs a few readings of what is wrong, whatever follows.
@@ -276,14 +276,14 @@ def read_wrong(reader: Reader, text: str, *, at: int, tools: OfferedTools, found
     return best if high == len(text) else read(reader, text[:high], at=at, tools=tools)
 
 
-def read(reader: Reader, text: str, *, at: int, tools: OfferedTools, is_final: bool = False) -> Found:
+def read(reader: Reader, text: str, *, at: int, tools: OfferedTools, is_final: bool = False) -> BlockReading:
     """Run a reader over the text from behind its marker."""
     start = at
     cursor = Cursor(text, at=at, tools=tools, is_final=is_final)
     try:
         reader(cursor)
     except Beyond as beyond:
-        return Found(
+        return BlockReading(
             state="open",
             calls=tuple(cursor.calls),
             is_enough=beyond.is_enough and bool(cursor.calls) and not cursor.name,
@@ -294,7 +294,7 @@ def read(reader: Reader, text: str, *, at: int, tools: OfferedTools, is_final: b
     except Wrong as wrong:
         calls = tuple(cursor.calls)
         at = min(max(cursor.at, cursor.reached), len(text))
-        return Found(
+        return BlockReading(
             state="wrong",
             calls=calls,
             end=at,
@@ -306,5 +306,5 @@ def read(reader: Reader, text: str, *, at: int, tools: OfferedTools, is_final: b
             is_other=cursor.is_other,
         )
     if not cursor.calls:
-        return Found(state="wrong", why="there is no call in it")
-    return Found(state="whole", calls=tuple(cursor.calls), end=cursor.at, syntax=cursor.syntax)
+        return BlockReading(state="wrong", why="there is no call in it")
+    return BlockReading(state="whole", calls=tuple(cursor.calls), end=cursor.at, syntax=cursor.syntax)

@@ -31,7 +31,7 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True):
     syntax: str
 
 
-class Surroundings:
+class BlockSurroundings:
     """`code` is fed with all words. `look` is told where a block begins; what is said of the block holds until the next one."""
 
     __slots__ = ("_before", "_ends_sentence", "_is_in_span", "_is_next", "_shown", "_within", "code", "speaks_harmony")
@@ -47,9 +47,9 @@ class Surroundings:
         # Whole calls behind tags that only show something, or behind backticks.
         self._shown: list[_Shown] = []
 
-    def follow(self) -> "Surroundings":
+    def follow(self) -> "BlockSurroundings":
         """Those of the next text."""
-        other = Surroundings()
+        other = BlockSurroundings()
         other.code = self.code.follow()
         other.speaks_harmony = self.speaks_harmony
         other._shown = list(self._shown)

@@ -11,14 +11,14 @@ from enum import Enum, auto
 import msgspec
 
 from turnwise.assembly.calls_in_text import endings, harmony, pythonic, thinking
-from turnwise.assembly.calls_in_text.blocks import Block
+from turnwise.assembly.calls_in_text.blocks import CallBlock
 from turnwise.assembly.calls_in_text.doubts import Aftermath
-from turnwise.assembly.calls_in_text.events import Event, Made, Meant, Say, Think, Unmade
-from turnwise.assembly.calls_in_text.held import Held
+from turnwise.assembly.calls_in_text.events import Made, Meant, Say, TextEvent, Think, Unmade
+from turnwise.assembly.calls_in_text.held import HeldBlock
 from turnwise.assembly.calls_in_text.pairs import told_of
 from turnwise.assembly.calls_in_text.quotations import Quotations
-from turnwise.assembly.calls_in_text.reading import Beyond, Found, ReadCall, read, read_wrong
-from turnwise.assembly.calls_in_text.surroundings import Surroundings
+from turnwise.assembly.calls_in_text.reading import Beyond, BlockReading, ReadCall, read, read_wrong
+from turnwise.assembly.calls_in_text.surroundings import BlockSurroundings
 from turnwise.assembly.calls_in_text.syntaxes import (
     BEGUN_BY_A_NAME,
     BY_MARK,
@@ -100,13 +100,13 @@ class TextReader:
         self._unmarked = unmarked  # an answer that is only a fence or an object may be a call
         self._leading = leading  # only what begins the text may be one, or no block is looked at any more
         self._is_aside = is_aside
-        self._surroundings: Surroundings = Surroundings() if after is None else after._surroundings.follow()
+        self._surroundings: BlockSurroundings = BlockSurroundings() if after is None else after._surroundings.follow()
         self._at = _At.START
         self._tail = ""  # came, and may be the beginning of a mark
-        self._held = Held()  # of the block
+        self._held = HeldBlock()  # of the block
         self._syntax: Syntax | None = None
-        self._doomed: Found | None = None  # the block is no whole call whatever follows; its end has not come
-        self._found: list[Block] = []  # blocks that are calls, not given out yet
+        self._doomed: BlockReading | None = None  # the block is no whole call whatever follows; its end has not come
+        self._found: list[CallBlock] = []  # blocks that are calls, not given out yet
         self._blocks = 0
         self._close = Closing(ends=())  # of the reasoning
         self._drops_blank = False  # blanks that come next are no part of the answer
@@ -117,9 +117,9 @@ class TextReader:
         self._has_thought = False  # reasoning was given out, or was empty
         self.aftermath = Aftermath(is_watched=after is not None)
         self.is_touched = False  # something was held or taken as reasoning
-        self.began_in = None if after is None else self._go_on_after(after)
+        self.began_in = None if after is None else self._begin_after(after)
 
-    def _go_on_after(self, after: "TextReader") -> "tuple[bool, bool, tuple[OpenTag, ...]]":
+    def _begin_after(self, after: "TextReader") -> "tuple[bool, bool, tuple[OpenTag, ...]]":
         self._is_first = after.is_blank
         if after._at is _At.THINKING:
             self._at, self._close, self.is_touched, self._has_thought = (
@@ -192,24 +192,24 @@ class TextReader:
                 return False
         return is_call and not self._is_quotation(text)
 
-    def feed(self, piece: str) -> list[Event]:
-        events: list[Event] = []
+    def feed(self, piece: str) -> list[TextEvent]:
+        events: list[TextEvent] = []
         if self._at is _At.BLOCK or self._at is _At.WHOLE:
             self._held.add(piece)
             closing = _MAY_END if self._syntax is None else self._syntax.may_end
             if self._held.is_worth_reading(piece, closing=closing):
-                self._go_on(self._read_block(events), events)
+                self._take_text(self._read_block(events), events)
             self._let_go_of_much(events)
             return events
         text, self._tail = self._tail + piece, ""
-        self._go_on(text, events)
+        self._take_text(text, events)
         return events
 
-    def finish(self, *, by_itself: bool, is_alone: bool = True) -> list[Event]:
+    def finish(self, *, by_itself: bool, is_alone: bool = True) -> list[TextEvent]:
         """The text is over. `by_itself`: the response ended where the model meant it to. `is_alone`: it has no other text."""
-        events: list[Event] = []
+        events: list[TextEvent] = []
         while self._at is _At.BLOCK or self._at is _At.WHOLE:
-            self._go_on(self._end_block(events, by_itself=by_itself, is_alone=is_alone), events)
+            self._take_text(self._end_block(events, by_itself=by_itself, is_alone=is_alone), events)
         tail, self._tail = self._tail, ""
         if self._at is _At.BEHIND or (endings.is_token(tail) and not self._surroundings.is_mentioned()):
             tail = "" if endings.is_end(tail) else tail
@@ -222,7 +222,7 @@ class TextReader:
         self._at = _At.OVER
         return events
 
-    def unclosed(self) -> list[Event]:
+    def unclosed(self) -> list[TextEvent]:
         """The calls behind a tag that only shows something, where the response ends and the tag is still open."""
         return list(self._surroundings.unclosed())
 
@@ -232,7 +232,7 @@ class TextReader:
         self.aftermath.add_words(text)
         self._has_words, self._at = not text.isspace(), _At.OVER
 
-    def release(self) -> list[Event]:
+    def release(self) -> list[TextEvent]:
         """None of what is held is a call: the words in order."""
         is_end = endings.is_token(self._tail) and not self._surroundings.is_mentioned()
         tail = "" if is_end and self._at in (_At.WORDS, _At.BEHIND) else self._tail
@@ -246,7 +246,7 @@ class TextReader:
 
     # words
 
-    def _go_on(self, text: str, events: list[Event]) -> None:
+    def _take_text(self, text: str, events: list[TextEvent]) -> None:
         """Take text in whatever state, until it is used up or held."""
         while text:
             match self._at:
@@ -266,7 +266,7 @@ class TextReader:
                     text = self._read_block(events)
                     self._let_go_of_much(events)
 
-    def _start(self, text: str, events: list[Event]) -> str:
+    def _start(self, text: str, events: list[TextEvent]) -> str:
         bare = thinking.without_blanks(text)
         blank = "" if self._drops_blank else text[: len(text) - len(bare)]
         if len(blank) > thinking.MOST_BLANK:
@@ -308,7 +308,7 @@ class TextReader:
         self.is_touched, self._has_thought, self._drops_blank = True, False, True
         self._at, self._close = _At.THINKING, close
 
-    def _think(self, text: str, events: list[Event]) -> str:
+    def _think(self, text: str, events: list[TextEvent]) -> str:
         if not self._has_thought:
             text = text.lstrip("\n")
         ends = self._close.find(text)
@@ -322,12 +322,12 @@ class TextReader:
         self._tail = text[held:]
         return ""
 
-    def _thought(self, text: str, events: list[Event]) -> None:
+    def _thought(self, text: str, events: list[TextEvent]) -> None:
         if text:
             self._has_thought = True
             events.append(Think(text))
 
-    def _words(self, text: str, events: list[Event]) -> str:
+    def _words(self, text: str, events: list[TextEvent]) -> str:
         if not self._surroundings.speaks_harmony:
             return self._marked_words(text, events)
         found = harmony.END.search(text)
@@ -346,7 +346,7 @@ class TextReader:
             self._end_message()
         return text[found.end() :]
 
-    def _marked_words(self, text: str, events: list[Event]) -> str:
+    def _marked_words(self, text: str, events: list[TextEvent]) -> str:
         at = 0
         while (mark := MARKS.search(text, at)) is not None:
             self._surroundings.code.feed(text[at : mark.start()])
@@ -365,12 +365,12 @@ class TextReader:
         self.is_touched |= endings.is_token(self._tail)
         return ""
 
-    def _say(self, text: str, events: list[Event]) -> None:
+    def _say(self, text: str, events: list[TextEvent]) -> None:
         """Words that are shown, whatever stands in them."""
         self._surroundings.code.feed(text)
         self._show(text, events)
 
-    def _show(self, text: str, events: list[Event]) -> None:
+    def _show(self, text: str, events: list[TextEvent]) -> None:
         if text:
             self._has_words = self._has_words or not text.isspace()
             events.append(Say(text))
@@ -383,7 +383,7 @@ class TextReader:
         self._surroundings.begin_message()
         self._at, self._drops_blank = _At.START, True
 
-    def _next_message(self, text: str, events: list[Event]) -> str | None:
+    def _next_message(self, text: str, events: list[TextEvent]) -> str | None:
         """What stands behind the header that the block turned out to be; None where it is none."""
         assert self._syntax is not None
         if self._syntax.name != "harmony" or self._surroundings.is_shown:
@@ -415,11 +415,11 @@ class TextReader:
         self._surroundings.look(is_next=is_next)
         self._blank = blank
         self._at, self._syntax, self._doomed = _At.BLOCK, syntax, None
-        self._held = Held()
+        self._held = HeldBlock()
         self._blocks += 1
         self._leading |= self._blocks >= MAX_BLOCKS and self._surroundings.give_up()
 
-    def _read_block(self, events: list[Event], *, is_final: bool = False) -> str:
+    def _read_block(self, events: list[TextEvent], *, is_final: bool = False) -> str:
         """Look at the block once more; return the words that are no part of it, for the state that it leaves."""
         text = self._held.read()
         if self._at is _At.WHOLE:
@@ -462,7 +462,7 @@ class TextReader:
         end = end_of_wrong(text, found=self._doomed, syntax=self._syntax)
         return "" if end is None else self._fail_block(text, end=end, events=events)
 
-    def _end_other(self, text: str, found: Found, *, end: int, events: list[Event]) -> str:
+    def _end_other(self, text: str, found: BlockReading, *, end: int, events: list[TextEvent]) -> str:
         """A block with a call of a tool that is not on offer: it is one thing up to its end, whatever its values hold."""
         assert self._syntax is not None
         self._doomed = found
@@ -475,23 +475,23 @@ class TextReader:
         self._watch_for_ends(found, syntax=syntax)
         return rest
 
-    def _take_block(self, text: str, found: Found, events: list[Event]) -> str:
+    def _take_block(self, text: str, found: BlockReading, events: list[TextEvent]) -> str:
         """A whole block: a call, unless it was said to the model before."""
         assert self._syntax is not None
         block, rest = text[: found.end], text[found.end :] + self._held.halves
         self._end_held()
         if self._surroundings.is_shown or self._is_quotation(block):
             self._give_calls(events, words_follow=True)
-            if not Block(block, self._syntax, found).is_mere_name:
+            if not CallBlock(block, self._syntax, found).is_mere_name:
                 self._surroundings.add_shown(found.calls, syntax=found.syntax or self._syntax.name)
             self._say_quoted(block, events)
         else:
             self._surroundings.speaks_harmony |= self._syntax.name == "harmony"
-            self._found.append(Block(self._take_blank() + block, self._syntax, found))
+            self._found.append(CallBlock(self._take_blank() + block, self._syntax, found))
             self._at = _At.BEHIND
         return rest
 
-    def _no_block(self, text: str, events: list[Event], *, found: Found) -> str:
+    def _no_block(self, text: str, events: list[TextEvent], *, found: BlockReading) -> str:
         """The marker was words; what follows it is looked at anew, but for values that were read already."""
         assert self._syntax is not None
         end = max(len(self._syntax.marker), found.values_end)
@@ -513,12 +513,12 @@ class TextReader:
             self._watch_for_ends(found, syntax=syntax)
         return rest
 
-    def _watch_for_ends(self, found: Found, *, syntax: Syntax) -> None:
+    def _watch_for_ends(self, found: BlockReading, *, syntax: Syntax) -> None:
         """Where such a block ends is a guess: if its closing marks come later, the calls until then stand in its values."""
         closing = CLOSING.get(found.syntax or syntax.name, ()) + syntax.ends
         self.aftermath.add_calls(0, closing=closing)
 
-    def _fail_block(self, text: str, *, end: int, events: list[Event]) -> str:
+    def _fail_block(self, text: str, *, end: int, events: list[TextEvent]) -> str:
         """A block that names a tool on offer, and is no whole call."""
         assert self._syntax is not None and self._doomed is not None
         block, rest, doomed = text[:end], text[end:] + self._held.halves, self._doomed
@@ -543,7 +543,7 @@ class TextReader:
         events.append(Unmade(name=name, arguments="{}", syntax=syntax, why=doomed.why or "it is not whole"))
         return rest
 
-    def _let_go_of_much(self, events: list[Event]) -> None:
+    def _let_go_of_much(self, events: list[TextEvent]) -> None:
         """What is longer than a block may be is words, and so is everything behind it."""
         if self._held.size <= MAX_BLOCK_CHARACTERS or self._at not in (_At.BLOCK, _At.WHOLE):
             return
@@ -553,12 +553,12 @@ class TextReader:
         self._say_block(text, events)
         self._at = _At.OVER
 
-    def _say_block(self, text: str, events: list[Event]) -> None:
+    def _say_block(self, text: str, events: list[TextEvent]) -> None:
         """What was held is words."""
         self._say(self._take_blank() + text, events)
         self._at = _At.OVER if self._leading else _At.WORDS
 
-    def _say_quoted(self, text: str, events: list[Event]) -> None:
+    def _say_quoted(self, text: str, events: list[TextEvent]) -> None:
         """A whole block that was said before is words, and none of another call's."""
         text = self._take_blank() + text
         self._surroundings.say_shown(text)
@@ -575,9 +575,9 @@ class TextReader:
         return blank
 
     def _end_held(self) -> None:
-        self._held, self._resumes = Held(), False
+        self._held, self._resumes = HeldBlock(), False
 
-    def _end_block(self, events: list[Event], *, by_itself: bool, is_alone: bool) -> str:
+    def _end_block(self, events: list[TextEvent], *, by_itself: bool, is_alone: bool) -> str:
         """The text ends within a block; returns as `_read_block`."""
         if self._at is _At.WHOLE:
             return self._end_whole(events, by_itself=by_itself) if is_alone else self._let_go(self._held.text())
@@ -609,7 +609,7 @@ class TextReader:
         self._at = _At.BEHIND
         self._take_blank()
         if found.is_enough and by_itself:
-            self._found.append(Block(text, syntax, found))
+            self._found.append(CallBlock(text, syntax, found))
             return ""
         self._give_calls(events)
         *whole, last = found.calls if found.is_enough else (*found.calls, ReadCall(found.name, found.arguments))
@@ -628,7 +628,7 @@ class TextReader:
             return ""
         return self._let_go(text) if found.state == "wrong" or not endings.may_end(text[found.end :]) else ""
 
-    def _whole(self, text: str, *, is_final: bool = False) -> Found | None:
+    def _whole(self, text: str, *, is_final: bool = False) -> BlockReading | None:
         return read_whole(text, tools=self._tools, is_final=is_final)
 
     def _let_go(self, text: str) -> str:
@@ -637,7 +637,7 @@ class TextReader:
         self._at = _At.OVER if self._leading else _At.WORDS
         return rest
 
-    def _end_whole(self, events: list[Event], *, by_itself: bool) -> str:
+    def _end_whole(self, events: list[TextEvent], *, by_itself: bool) -> str:
         text = self._held.text()
         found = self._whole(text, is_final=True)
         is_call = is_all(found, text) or is_cut(found, text, by_itself=by_itself)
@@ -655,7 +655,7 @@ class TextReader:
 
     # behind a block
 
-    def _behind(self, text: str, events: list[Event]) -> str:
+    def _behind(self, text: str, events: list[TextEvent]) -> str:
         bare = text.lstrip()
         blank = text[: len(text) - len(bare)]
         is_near = len(blank) <= thinking.MOST_BLANK and (not bare or _INDENTED.search(blank) is None)
@@ -671,7 +671,7 @@ class TextReader:
         self._at = _At.OVER if self._leading else _At.WORDS
         return text
 
-    def _give_calls(self, events: list[Event], *, words_follow: bool = False, behind: str = "") -> None:
+    def _give_calls(self, events: list[TextEvent], *, words_follow: bool = False, behind: str = "") -> None:
         """The blocks so far are calls, but for a mere name that words go on from: that is what an answer says about a syntax. Nor
         are they between quotation marks; `behind` is the character that follows."""
         if self._found and self._surroundings.is_between_quotes(behind):
@@ -687,7 +687,7 @@ class TextReader:
             self._surroundings.code.feed(named.text)
             events.append(Say(named.text))
 
-    def _make(self, calls: Sequence[ReadCall], syntax: str, events: list[Event]) -> None:
+    def _make(self, calls: Sequence[ReadCall], syntax: str, events: list[TextEvent]) -> None:
         if why := self._surroundings.why_not:
             events += [Unmade(name=call.name, arguments=call.arguments, syntax=syntax, why=why) for call in calls]
         elif calls:

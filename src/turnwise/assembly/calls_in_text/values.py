@@ -23,13 +23,13 @@ _LITERALS = {
 _ENCODE = msgspec.json.encode
 
 
-class Fits(Protocol):
+class ValueCheck(Protocol):
     """Whether a parameter may have this value, which is JSON text."""
 
     def __call__(self, value: str, /) -> bool: ...
 
 
-def as_json(value: str, *, types: frozenset[str], fits: Fits) -> str:
+def as_json(value: str, *, types: frozenset[str], fits: ValueCheck) -> str:
     """The JSON text of a bare value. `types` are those that the parameter may have; `fits` is asked where two readings are left.
 
     If the parameter may be a string or something else, a string comes first, but for what no string would say so: `null`, objects

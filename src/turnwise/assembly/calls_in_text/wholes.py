@@ -3,7 +3,7 @@
 import re
 
 from turnwise.assembly.calls_in_text import endings, json_calls, pythonic
-from turnwise.assembly.calls_in_text.reading import Found, ReadCall, read
+from turnwise.assembly.calls_in_text.reading import BlockReading, ReadCall, read
 from turnwise.assembly.calls_in_text.syntaxes import BY_MARKER, MARKERS
 from turnwise.assembly.calls_in_text.tools import OfferedTools
 
@@ -15,7 +15,7 @@ _LANGUAGES = frozenset(
 )
 
 
-def read_whole(text: str, *, tools: OfferedTools, is_final: bool) -> Found | None:
+def read_whole(text: str, *, tools: OfferedTools, is_final: bool) -> BlockReading | None:
     """What the answer is as one call; None where more has to come before it can be looked at."""
     if text[:3] in ("```", "~~~"):
         return _read_fence(text, tools=tools, is_final=is_final)
@@ -23,12 +23,12 @@ def read_whole(text: str, *, tools: OfferedTools, is_final: bool) -> Found | Non
     return read(reader, text, at=0, tools=tools, is_final=is_final)
 
 
-def is_all(found: Found | None, text: str) -> bool:
+def is_all(found: BlockReading | None, text: str) -> bool:
     """Whether the text is calls and nothing else."""
     return found is not None and (found.is_enough or (found.state == "whole" and endings.is_end(text[found.end :])))
 
 
-def is_cut(found: Found | None, text: str, *, by_itself: bool) -> bool:
+def is_cut(found: BlockReading | None, text: str, *, by_itself: bool) -> bool:
     """Whether the text ends within calls. JSON may be an answer, unless the limit cut it; a list of Python calls is none."""
     if found is None or found.state != "open":
         return False
@@ -44,23 +44,23 @@ def name_of_whole(text: str) -> str:
     return "bare JSON" if text[:1] == "{" or text.startswith("[{") else "pythonic"
 
 
-def _read_fence(text: str, *, tools: OfferedTools, is_final: bool) -> Found | None:
+def _read_fence(text: str, *, tools: OfferedTools, is_final: bool) -> BlockReading | None:
     """A fence that is all of the text: JSON, Python calls, or a block of a marked syntax in it."""
     head = _FENCE.match(text)
     if head is None:
-        return None if "\n" not in text else Found(state="wrong")
+        return None if "\n" not in text else BlockReading(state="wrong")
     if head.group(2).lower() not in _LANGUAGES:
-        return Found(state="wrong")
+        return BlockReading(state="wrong")
     close = re.compile(rf"\n[ \t]*{re.escape(head.group(1))}[ \t]*(?:\r?\n|$|(?={endings.ANY.pattern}))").search(
         text, head.end() - 1
     )
     if close is None:
-        return Found(state="wrong") if is_final else None
+        return BlockReading(state="wrong") if is_final else None
     if not (endings.is_end if is_final else endings.may_end)(text[close.end() :]):
-        return Found(state="wrong")
+        return BlockReading(state="wrong")
     inner = text[head.end() : close.start()].strip()
     calls = _calls_within(inner, tools=tools)
-    return Found(state="whole", calls=calls, end=len(text)) if calls else Found(state="wrong")
+    return BlockReading(state="whole", calls=calls, end=len(text)) if calls else BlockReading(state="wrong")
 
 
 def _calls_within(inner: str, *, tools: OfferedTools) -> tuple[ReadCall, ...]:
@@ -76,5 +76,5 @@ def _calls_within(inner: str, *, tools: OfferedTools) -> tuple[ReadCall, ...]:
     return _all_of(read(pythonic.code, inner, at=0, tools=tools, is_final=True), inner)
 
 
-def _all_of(found: Found, text: str) -> tuple[ReadCall, ...]:
+def _all_of(found: BlockReading, text: str) -> tuple[ReadCall, ...]:
     return found.calls if found.state == "whole" and not text[found.end :].strip() else ()

@@ -2,7 +2,7 @@
 
 import re
 
-from turnwise.assembly.calls_in_text.reading import Found
+from turnwise.assembly.calls_in_text.reading import BlockReading
 from turnwise.assembly.calls_in_text.syntaxes import CLOSING, Syntax
 
 _WORD = re.compile(r"[^\W\d_]+\Z")
@@ -19,7 +19,7 @@ def end_mark(text: str, *, syntax: Syntax, behind: int = 0) -> int | None:
     return min([at + len(one) for one in syntax.ends if (at := text.find(one, start)) >= 0], default=None)
 
 
-def end_of_wrong(text: str, *, found: Found, syntax: Syntax, is_final: bool = False) -> int | None:
+def end_of_wrong(text: str, *, found: BlockReading, syntax: Syntax, is_final: bool = False) -> int | None:
     """The same for a block that cannot become a call; None as long as its end may come yet.
 
     Where words follow a whole call, it ends with the call. Where no mark closes it, it ends with the bracket that closes its

@@ -32,7 +32,7 @@ class LocalServer(msgspec.Struct, frozen=True, kw_only=True):
     moved: bool = False
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What became of asking one. `silent`: something listens and says nothing; `wants_key`: it refuses to list without one."""
 
     server: LocalServer
@@ -79,7 +79,7 @@ def moved_address(profile: str, *, env: Mapping[str, str]) -> str | None:
     return _address(moved[0]) if moved else None
 
 
-async def find_servers(servers: Sequence[LocalServer], *, within_s: float = WITHIN_S) -> tuple[Answer, ...]:
+async def find_servers(servers: Sequence[LocalServer], *, within_s: float = WITHIN_S) -> tuple[ServerAnswer, ...]:
     """Those at whose ports something answers, asked at the same time: on the loopback address, without a key, past all proxies.
     What is no list of models is somebody else's server, and left out."""
     async with AiohttpTransport(env={}) as transport:
@@ -87,19 +87,19 @@ async def find_servers(servers: Sequence[LocalServer], *, within_s: float = WITH
     return tuple([answer for answer in answers if answer is not None])
 
 
-async def _ask(server: LocalServer, *, transport: AiohttpTransport, within_s: float) -> Answer | None:
+async def _ask(server: LocalServer, *, transport: AiohttpTransport, within_s: float) -> ServerAnswer | None:
     endpoint = Endpoint(profile=server.profile, base_url=_address(server))
     try:
         models = await ask_for_models(endpoint, transport=transport, within_s=within_s, max_bytes=MAX_BYTES)
     except ProviderFault as error:
         match error.fault.kind:
             case FaultKind.TIMEOUT:
-                return Answer(server=server, state="silent")
+                return ServerAnswer(server=server, state="silent")
             case FaultKind.AUTH:
-                return Answer(server=server, state="wants_key")
+                return ServerAnswer(server=server, state="wants_key")
             case _:
                 return None
-    return Answer(server=server, state="lists", models=models)
+    return ServerAnswer(server=server, state="lists", models=models)
 
 
 def is_own_machine(base_url: str) -> bool:

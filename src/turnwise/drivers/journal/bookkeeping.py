@@ -11,7 +11,7 @@ from turnwise.drivers.journal.journal import RequestSent, TurnJournal
 from turnwise.drivers.journal.ledger import (
     Ledger,
     LedgerEntry,
-    Received,
+    ReceivedResponse,
     discarded_entry,
     ended_entry,
     entry_of,
@@ -113,11 +113,11 @@ class Bookkeeper:
         first_s, received_bytes = exchange.first_event_s, exchange.received_bytes
         match event:
             case ResponseReceived(response=response):
-                received = Received(
+                received = ReceivedResponse(
                     response=response, fault=response.fault, first_event=first_s, received_bytes=received_bytes
                 )
             case RequestFailed(partial=partial, fault=fault, is_answer=is_answer):
-                received = Received(
+                received = ReceivedResponse(
                     partial=partial,
                     fault=fault,
                     first_event=first_s,
@@ -126,7 +126,9 @@ class Bookkeeper:
                 )
             case None:
                 partial = exchange.arrived()
-                received = Received(partial=partial, cancelled=True, first_event=first_s, received_bytes=received_bytes)
+                received = ReceivedResponse(
+                    partial=partial, cancelled=True, first_event=first_s, received_bytes=received_bytes
+                )
         received = msgspec.structs.replace(received, answered=exchange.has_answered)
         find = self._find_price
         ended = ended_entry(

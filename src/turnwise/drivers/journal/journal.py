@@ -97,7 +97,7 @@ UPGRADES = {
     5: LEDGER_CACHES,
 }
 
-Status = Literal["running", "waiting", "done", "lost"]
+SessionStatus = Literal["running", "waiting", "done", "lost"]
 """`waiting`: ended while calls wait for the client or for a person. `lost`: its process went away before the end."""
 
 
@@ -119,11 +119,11 @@ class ToolsStarted(msgspec.Struct, frozen=True, kw_only=True, tag="tools_started
     call_ids: tuple[str, ...]
 
 
-Record = Event | RequestSent | ToolsStarted
-_KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(Record)}
+JournalRecord = Event | RequestSent | ToolsStarted
+_KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(JournalRecord)}
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Record).decode
+_decode = msgspec.json.Decoder(JournalRecord).decode
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,7 +135,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     created: float
     updated: float
     turns: int
-    status: Status | None  # of the last turn
+    status: SessionStatus | None  # of the last turn
     stop_reason: StopReason | None
     complete: bool | None
 
@@ -143,17 +143,17 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
 class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     session: str
-    status: Status
+    status: SessionStatus
     created: float
     finished: float | None
     stop_reason: StopReason | None
     complete: bool | None
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     time: float
-    record: Record
+    record: JournalRecord
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,11 +250,11 @@ class TurnJournal:
         self._stayed: list[int] = []  # rows of requests that never left, to be struck out
         self._has_ended = False
 
-    def append(self, record: Record) -> None:
+    def append(self, record: JournalRecord) -> None:
         """On return the record is safe from our own death, and all that waited."""
         self._write((*self._waiting, self._row_of(record)))
 
-    def later(self, record: Record) -> None:
+    def later(self, record: JournalRecord) -> None:
         """Take the record down, to be written with what comes next."""
         self._waiting.append(self._row_of(record))
 
@@ -284,7 +284,7 @@ class TurnJournal:
             with suppress(JournalFailed):  # nobody is left to be told
                 self.write()
 
-    def _row_of(self, record: Record) -> "_EventRow":
+    def _row_of(self, record: JournalRecord) -> "_EventRow":
         self._last_id += 1
         body = _encode(record).decode()
         return self._last_id, _KINDS[type(record)], body, self._clock.now(), self._turn_id, self._epoch
@@ -494,14 +494,14 @@ class Journal:
             ).fetchone()
         return None if row is None else self._load(_session_row(row))
 
-    def entries(self, turn_id: str) -> list[Entry]:
+    def entries(self, turn_id: str) -> list[JournalEntry]:
         """Everything written about a turn, in order. Raises CallerError where the text is damaged."""
         with self._file.statement() as connection:
             rows = connection.execute(
                 "select seq, t, body from written where turn = ? order by seq", (turn_id,)
             ).fetchall()
         try:
-            return [Entry(seq=seq, time=t, record=_decode(body)) for seq, t, body in rows]
+            return [JournalEntry(seq=seq, time=t, record=_decode(body)) for seq, t, body in rows]
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise CallerError(f"the journal of turn `{turn_id}` cannot be read: {error}") from None
 
@@ -566,7 +566,7 @@ from session left join (
 where {} order by updated desc, id desc"""
 _ROOTS = _SESSIONS_WHERE.format("parent_turn is null")
 
-SessionColumns = tuple[str, str, str, float, float, int, Status | None, str | None, int | None, str | None]
+SessionColumns = tuple[str, str, str, float, float, int, SessionStatus | None, str | None, int | None, str | None]
 
 
 def _session_row(columns: SessionColumns) -> SessionRow:

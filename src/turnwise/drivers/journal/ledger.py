@@ -109,7 +109,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         return "child" if self.path else self.purpose
 
 
-class Received(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ReceivedResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What came back of a request: its `response`, or what there is of it (`partial`)."""
 
     response: Response | None = None
@@ -221,7 +221,7 @@ def entry_of(
 
 def ended_entry(
     entry: LedgerEntry,
-    received: Received,
+    received: ReceivedResponse,
     *,
     ended: float,
     row: PriceRow | None,
@@ -264,7 +264,7 @@ def ended_entry(
     )
 
 
-def _fate_of(received: Received, *, usage: Usage | None) -> Fate:
+def _fate_of(received: ReceivedResponse, *, usage: Usage | None) -> Fate:
     response, fault = received.response, received.fault
     if response is not None and fault is None and response.finish is not _CUT:
         return "whole"

@@ -41,7 +41,7 @@ _SAVED = f"""
     exact_sum(usd, {_MORE}) filter (where {_BY_REQUEST} and (usd_pico is null or usd_pico > {_SMALL}))"""
 
 
-class Span(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LedgerSpan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which entries: from `since` to before `until` (UTC, seconds since 1970), of one `session` with its sub-agents."""
 
     since: float = 0.0
@@ -164,7 +164,7 @@ class LedgerReader:
     def __init__(self, statement: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
         self._statement = statement
 
-    def totals(self, span: Span, *, by: By) -> list[Total]:
+    def totals(self, span: LedgerSpan, *, by: By) -> list[Total]:
         """Days in order; sessions by their first request; models and purposes by the number of requests."""
         query, values = query_of(by, span=span)
         with self._open() as connection:
@@ -175,7 +175,7 @@ class LedgerReader:
                 lost = _unread_of([_CachedColumns(*row) for row in connection.execute(cached, values)])
             return [_total(row, lost=lost.get(row.key, _Unread())) for row in rows]
 
-    def bills_by_request(self, span: Span, *, latest: int | None = None) -> list[TurnBill]:
+    def bills_by_request(self, span: LedgerSpan, *, latest: int | None = None) -> list[TurnBill]:
         """The turns on plans by request, in order; of many those `latest` that were at work last."""
         where, values = where_of(span)
         with self._open() as connection:
@@ -185,7 +185,7 @@ class LedgerReader:
                 values |= {"turns": _json(turns), "sessions": _json(set(turns.values()))}
             return [_bill(_BillColumns(*row)) for row in connection.execute(_BILLS.format(where=where), values)]
 
-    def count_turns_by_request(self, span: Span) -> int:
+    def count_turns_by_request(self, span: LedgerSpan) -> int:
         """How many turns `bills_by_request` has in all."""
         where, values = where_of(span)
         with self._open() as connection:
@@ -198,7 +198,7 @@ class LedgerReader:
             query = "select id, title from session where id in (select value from json_each(?))"
             return dict(connection.execute(query, (_json(sessions),)).fetchall())
 
-    def entries(self, span: Span) -> list[LedgerEntry]:
+    def entries(self, span: LedgerSpan) -> list[LedgerEntry]:
         """Each request, in the order in which they left."""
         where, values = where_of(span)
         query = f"select {', '.join(COLUMNS)} from request where {where} order by started, id"
@@ -261,14 +261,14 @@ def _damage(connection: sqlite3.Connection, *, error: Exception) -> str:
     )
 
 
-def query_of(by: By, *, span: Span) -> tuple[str, dict[str, float | str]]:
+def query_of(by: By, *, span: LedgerSpan) -> tuple[str, dict[str, float | str]]:
     """The query of `totals`, and its values."""
     order = {"day": "1", "session": "min(started)"}.get(by, "2 desc, 1")
     where, values = where_of(span)
     return _TOTALS.format(key=KEYS[by], where=where, order=order), values
 
 
-def where_of(span: Span) -> tuple[str, dict[str, float | str]]:
+def where_of(span: LedgerSpan) -> tuple[str, dict[str, float | str]]:
     """The condition in SQL, and its values: each has an index that it begins with."""
     values: dict[str, float | str] = {}
     conditions: list[str] = []

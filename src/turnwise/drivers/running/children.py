@@ -19,10 +19,10 @@ from turnwise.drivers.running.watching import (
     ChildSeen,
     RequestFinished,
     RequestStarted,
-    Seen,
     ToolFinished,
     ToolStarted,
     Watch,
+    WatcherEvent,
 )
 from turnwise.drivers.tools.tools import ChildOrder
 from turnwise.errors import ToolFault
@@ -120,7 +120,7 @@ class Minder:
     def watch(self) -> Watch:
         return self._saw
 
-    def _saw(self, seen: Seen) -> None:
+    def _saw(self, seen: WatcherEvent) -> None:
         match seen:
             case ToolStarted():
                 self._wait(1)
@@ -139,7 +139,7 @@ class Minder:
             inner = seen if isinstance(seen, ChildSeen) else ChildSeen(self._order.call.id, self.path, seen)
             self._order.watch(inner)
 
-    def _count(self, seen: Seen) -> None:
+    def _count(self, seen: WatcherEvent) -> None:
         """What was spent, by sub-agents of its own as well: it counts if the child does not come to an end."""
         match seen:
             case RequestStarted():

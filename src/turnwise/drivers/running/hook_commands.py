@@ -23,8 +23,8 @@ from turnwise.drivers.running.hooks import (
     ChangeResult,
     Deny,
     Hook,
+    HookStage,
     Looks,
-    Point,
     RequestAboutToLeave,
     Says,
     ToolAboutToRun,
@@ -43,7 +43,7 @@ LONGEST_S = 3600.0  # the turn has the deadline; this only has to end
 
 
 class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    point: Point
+    point: HookStage
     command: Annotated[list[str], msgspec.Meta(min_length=1)]
     tools: str = "*"
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=600)] | None = None
@@ -76,7 +76,7 @@ def read_hooks(layers: Sequence[Layer], *, folder: Path, env: Mapping[str, str])
             except msgspec.ValidationError as error:
                 why = with_near_field(error, rows=(_Row,))
                 raise CallerError(
-                    f"{layer.named('hooks')}, number {number}: {why}; points are {', '.join(get_args(Point))}"
+                    f"{layer.named('hooks')}, number {number}: {why}; points are {', '.join(get_args(HookStage))}"
                 ) from None
     return found
 

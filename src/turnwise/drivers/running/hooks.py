@@ -88,10 +88,10 @@ class ChangeResult(msgspec.Struct, frozen=True):
 
 Says = Deny | ChangeArguments | ChangeResult | None
 Looks = ToolAboutToRun | ToolRan | RequestAboutToLeave | TurnEnded
-Point = Literal["before_tool", "after_tool", "before_request", "turn_ended", "turn_cancelled"]
+HookStage = Literal["before_tool", "after_tool", "before_request", "turn_ended", "turn_cancelled"]
 
 # What a hook may answer at each point, besides nothing. Any other answer is nonsense there, and a guard of nonsense denies.
-ANSWERS: dict[Point, tuple[type[Deny] | type[ChangeArguments] | type[ChangeResult], ...]] = {
+ANSWERS: dict[HookStage, tuple[type[Deny] | type[ChangeArguments] | type[ChangeResult], ...]] = {
     "before_tool": (Deny, ChangeArguments, ChangeResult),
     "after_tool": (Deny, ChangeResult),
     "before_request": (Deny,),
@@ -106,14 +106,14 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     `timeout_s` are its seconds, None: those of `Deadlines.hook_s`. Raises CallerError for a point that does not exist: the
     hook would never run, and guard nothing."""
 
-    point: Point
+    point: HookStage
     function: Callable[[Looks], Says | Awaitable[Says]]
     name: str
     tools: str = "*"
     timeout_s: float | None = None
 
     def __post_init__(self) -> None:
-        points: tuple[str, ...] = get_args(Point)
+        points: tuple[str, ...] = get_args(HookStage)
         given = cast("object", self.point)
         if given not in points:
             near = difflib.get_close_matches(str(given), points, n=1)
@@ -164,12 +164,12 @@ class Hooks:
 
     async def ended(self, result: TurnResult, *, cancelled: bool, deadlines: Deadlines) -> None:
         """Tell those that want to know that the turn is over. Nothing that they do changes it."""
-        points: tuple[Point, ...] = ("turn_cancelled", "turn_ended") if cancelled else ("turn_ended",)
+        points: tuple[HookStage, ...] = ("turn_cancelled", "turn_ended") if cancelled else ("turn_ended",)
         for point in points:
             for hook in self._at(point):
                 await self._call(hook, TurnEnded(result=result), deadlines=deadlines)
 
-    def _at(self, point: Point, *, tool: str | None = None) -> list[Hook]:
+    def _at(self, point: HookStage, *, tool: str | None = None) -> list[Hook]:
         return [hook for hook in self._hooks if hook.point == point and (tool is None or fnmatchcase(tool, hook.tools))]
 
     async def _before(self, plan: PlannedCall, *, order: RunHooks) -> list[HookOutcome]:
@@ -293,7 +293,7 @@ class Hooks:
         return f"the hook failed ({fault})"
 
 
-def may_answer(point: Point) -> str:
+def may_answer(point: HookStage) -> str:
     """What a hook of the point may return, in words for its author."""
     *names, last = [*[kind.__name__ for kind in ANSWERS[point]], "None"]
     known = f"{', '.join(names)} or {last}" if names else last

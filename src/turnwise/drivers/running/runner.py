@@ -11,7 +11,7 @@ import msgspec
 from turnwise.drivers.clock import sleep
 from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.drivers.journal.bookkeeping import Bookkeeper
-from turnwise.drivers.journal.journal import Record, ToolsStarted, TurnJournal
+from turnwise.drivers.journal.journal import JournalRecord, ToolsStarted, TurnJournal
 from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.running.approvals import ask
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
@@ -21,12 +21,12 @@ from turnwise.drivers.running.turn_time import TurnTime
 from turnwise.drivers.running.watching import (
     AttemptDiscarded,
     CallAnswered,
-    Seen,
     StepStarted,
     ToolFinished,
     ToolProgress,
     ToolStarted,
     TurnFinished,
+    WatcherEvent,
     Watchers,
 )
 from turnwise.drivers.tools.fact_finding import find_changed, find_facts
@@ -240,13 +240,13 @@ class _Running:
         self._write(started)
         self._time.start()
         try:
-            return await self._go_on(turn, command)
+            return await self._run_to_end(turn, command)
         finally:
             self._watchers.leave()
             self._time.stop()
             await self._scripts.close()
 
-    async def _go_on(self, turn: Turn, command: Command) -> TurnResult:
+    async def _run_to_end(self, turn: Turn, command: Command) -> TurnResult:
         """Work to the turn's end, unless an interrupt comes first. What has happened by then counts.
 
         One task does all commands: each in a task of its own would cost as much as a small tool.
@@ -523,7 +523,7 @@ class _Running:
                 elif isinstance(part, ToolResult) and (call := self._unanswered.pop(part.call_id, None)):
                     self._tell_of_event(CallAnswered(call, part))
 
-    def _tell_of_event(self, seen: Seen) -> None:
+    def _tell_of_event(self, seen: WatcherEvent) -> None:
         """Of what follows from an event that may not be written yet; a watcher may be slow."""
         if self._watchers.are_there:
             if self._journal is not None:
@@ -536,6 +536,6 @@ class _Running:
             self._step = step
             self._tell_of_event(StepStarted(step))
 
-    def _write(self, record: Record) -> None:
+    def _write(self, record: JournalRecord) -> None:
         if self._journal is not None:
             self._journal.append(record)

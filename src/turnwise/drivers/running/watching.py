@@ -86,14 +86,14 @@ class ChildSeen(msgspec.Struct, frozen=True, tag="child_seen"):
 
     call_id: str
     path: tuple[str, ...]
-    seen: "Seen"
+    seen: "WatcherEvent"
 
 
 class TurnFinished(msgspec.Struct, frozen=True, tag="turn_finished"):
     result: TurnResult
 
 
-Seen = (
+WatcherEvent = (
     StepStarted
     | RequestStarted
     | FrameSeen
@@ -107,11 +107,11 @@ Seen = (
     | TurnFinished
 )
 
-Watch = Callable[[Seen], object]
+Watch = Callable[[WatcherEvent], object]
 """Called in the event loop, in order, while the turn waits for it: it must be quick (put it into a queue). If it raises, it is
 not called again in this turn, and the turn goes on."""
 
-Feed = Callable[[Sequence[Seen]], object]
+Feed = Callable[[Sequence[WatcherEvent]], object]
 """A `Watch` that takes together what came together: all frames of one read at once, everything else alone."""
 
 _log = logging.getLogger("turnwise")
@@ -132,7 +132,7 @@ class Watchers:
         """Nobody is told anything any more."""
         self._watch = self._feed = None
 
-    def tell(self, seen: Seen) -> None:
+    def tell(self, seen: WatcherEvent) -> None:
         if self._feed is not None or self._watch is not None:
             self._tell((seen,))
 
@@ -144,7 +144,7 @@ class Watchers:
                 [FrameSeen(number, frame) for frame in frames] if len(frames) > 1 else (FrameSeen(number, frames[0]),)
             )
 
-    def _tell(self, batch: Sequence[Seen]) -> None:
+    def _tell(self, batch: Sequence[WatcherEvent]) -> None:
         if self._feed is not None:
             try:
                 self._feed(batch)
@@ -165,11 +165,11 @@ class Backlog:
     larger batches and does not hold up the turn, whose responses are bounded."""
 
     def __init__(self) -> None:
-        self._seen: list[Seen] = []
+        self._seen: list[WatcherEvent] = []
         self._closed = False
         self._wake: asyncio.Future[None] | None = None
 
-    def put(self, batch: Sequence[Seen]) -> None:
+    def put(self, batch: Sequence[WatcherEvent]) -> None:
         self._seen += batch
         if self._wake is not None:
             self._wake_up()
@@ -178,7 +178,7 @@ class Backlog:
         self._closed = True
         self._wake_up()
 
-    async def take(self) -> Sequence[Seen]:
+    async def take(self) -> Sequence[WatcherEvent]:
         """All that is there, as soon as there is something; nothing once it is closed and empty."""
         while not self._seen and not self._closed:
             self._wake = asyncio.get_running_loop().create_future()

@@ -33,9 +33,9 @@ Seed = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]  # what every API takes 
 Attempts = Annotated[int, msgspec.Meta(ge=0, le=20)]
 
 # `agent` and `run`: Python's, under the same name and with the same type. `compare` is `turnwise compare`.
-Source = Literal["agent", "run", "command line", "compare", "file", "environment"]
-PYTHON: tuple[Source, ...] = ("agent", "run")
-TERMINAL: tuple[Source, ...] = ("command line", "compare")
+OptionSource = Literal["agent", "run", "command line", "compare", "file", "environment"]
+PYTHON: tuple[OptionSource, ...] = ("agent", "run")
+TERMINAL: tuple[OptionSource, ...] = ("command line", "compare")
 # What the file of a project may do, which may have come from elsewhere: say it like the user's own, lower what that says, switch
 # off what that switches on, or not say it at all.
 Project = Literal["says", "lowers", "switches off", "never"]
@@ -51,7 +51,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
     help: str = ""
     page: str = ""
-    sources: tuple[Source, ...]
+    sources: tuple[OptionSource, ...]
     project: Project = "says"
     why_never: str = ""
     python: str = ""
@@ -358,7 +358,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ] = {}
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class OptionRow(msgspec.Struct, frozen=True, kw_only=True):
     """An option with its name and type. `kind` is what a value of it is; `bounds` are those of a number."""
 
     name: str
@@ -400,30 +400,30 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         """The words that it may be, where it is one of a few."""
         return get_args(self.kind) if get_origin(self.kind) is Literal else ()
 
-    def is_from(self, *sources: Source) -> bool:
+    def is_from(self, *sources: OptionSource) -> bool:
         return any(source in self.option.sources for source in sources)
 
 
 @functools.cache
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[OptionRow, ...]:
     """All of them, in the order of the table."""
     hints = get_type_hints(RunSettings, include_extras=True)
     return tuple([_row(name, hints[name]) for name in RunSettings.__struct_fields__])
 
 
-def rows_from(*sources: Source) -> tuple[Row, ...]:
+def rows_from(*sources: OptionSource) -> tuple[OptionRow, ...]:
     """Those that may come from one of these."""
     return tuple([row for row in rows() if row.is_from(*sources)])
 
 
-def _row(name: str, hint: object) -> Row:
+def _row(name: str, hint: object) -> OptionRow:
     said, option = cast("tuple[object, Option]", get_args(hint))
     kind, bounds = said, None
     if get_origin(said) in (Union, types.UnionType):
         (kind,) = [one for one in get_args(said) if one is not types.NoneType]
     if get_origin(kind) is Annotated:
         kind, bounds = cast("tuple[object, msgspec.Meta]", get_args(kind))
-    return Row(name=name, type=said, kind=kind, bounds=bounds, option=option)
+    return OptionRow(name=name, type=said, kind=kind, bounds=bounds, option=option)
 
 
 def kept_by(last: TurnConfig, *, is_same_model: bool) -> RunSettings:

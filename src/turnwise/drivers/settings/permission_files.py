@@ -16,17 +16,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from turnwise.drivers.settings.settings import Layer, Source, is_table
+from turnwise.drivers.settings.settings import Layer, SettingsSource, is_table
 from turnwise.errors import CallerError
 from turnwise.rules.permission_patterns import plain_command, plain_rule
-from turnwise.rules.permissions import Kind, PermissionRule, Policy
+from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy
 from turnwise.turn.config import Effect
 
 KEY = "permissions"
 MAX_RULES = 500  # each is looked at for each part of a call
 _USERS_OWN = ("unattended", "trusted_folders")
 _KEYS = ("rules", *_USERS_OWN)
-_VERDICTS: dict[str, Kind] = {"allow": "allow", "ask": "ask", "deny": "deny"}
+_VERDICTS: dict[str, PermissionKind] = {"allow": "allow", "ask": "ask", "deny": "deny"}
 _EFFECTS = get_args(Effect)
 _RULE_KEYS = (*_VERDICTS, "effect", "path", "command")
 
@@ -47,7 +47,7 @@ def policy_of(
     with file and key.
     """
     known = tuple(layers)
-    rules: dict[Source, tuple[PermissionRule, ...]] = {"session": tuple(session_rules)}
+    rules: dict[SettingsSource, tuple[PermissionRule, ...]] = {"session": tuple(session_rules)}
     rules["command line"] = tuple(command_line_rules)
     unattended: Literal["allow", "deny"] = "deny"
     trusted: tuple[Path, ...] = ()
@@ -57,7 +57,7 @@ def policy_of(
             unattended = _unattended(layer) or unattended
             trusted += _trusted_folders(layer, home=home)
     folders = [layer.path.parent for layer in known if layer.source == "project" and layer.path is not None]
-    order: tuple[Source, ...] = ("user", "project", "session", "command line")
+    order: tuple[SettingsSource, ...] = ("user", "project", "session", "command line")
     return Policy(
         rules=tuple([rule for source in order for rule in rules.get(source, ())]),
         workspace=os.path.realpath(workspace),
@@ -86,7 +86,7 @@ def read_rules(layer: Layer) -> tuple[PermissionRule, ...]:
     )
 
 
-def parse_rule(given: object, *, source: Source, where: str) -> PermissionRule:
+def parse_rule(given: object, *, source: SettingsSource, where: str) -> PermissionRule:
     """One rule: `allow`, `ask` or `deny` names the tool (a glob), `effect`, `path` or `command` say of which of its calls.
 
     `where` names file and key in errors and in what the model is told. Raises CallerError.

@@ -35,7 +35,7 @@ NOT_IN_A_FILE = {
     "allow": "what is allowed is said anew for each run: give --allow",
 }
 
-Source = Literal["user", "project", "session", "command line"]
+SettingsSource = Literal["user", "project", "session", "command line"]
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     is empty then.
     """
 
-    source: Source
+    source: SettingsSource
     table: Mapping[str, object]
     path: Path | None = None
     left_out: str = ""
@@ -58,10 +58,10 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
         return f"`{self.path}`: `{'tool.turnwise.' if self.path.name == PYPROJECT else ''}{key}`"
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The checked settings of one source. `origin` is how people call it: the file's path, where it is one."""
 
-    source: Source
+    source: SettingsSource
     origin: str
     settings: RunSettings
 
@@ -74,7 +74,7 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
     origins: Mapping[str, str]
 
 
-def merge(*sources: Said) -> Merged:
+def merge(*sources: SourceSettings) -> Merged:
     """The settings of all sources, the weakest first: the later word holds, key by key, and of a row of model limits figure
     by figure. Only a project's CAPS are no higher than the user's, or than the default where the user's file does not have them,
     and its SWITCHES not on where the user's are off. With another model the address of the one before is gone."""
@@ -99,7 +99,7 @@ def merge(*sources: Said) -> Merged:
     return Merged(settings=settings, origins=origins)
 
 
-def check_layer(layer: Layer, *, also: Collection[str] = ()) -> Said:
+def check_layer(layer: Layer, *, also: Collection[str] = ()) -> SourceSettings:
     """The settings of a layer, each checked. `also` are keys that the caller reads itself.
 
     Raises CallerError in one line, with file and key: a key that nobody reads would be thought to hold.
@@ -129,7 +129,7 @@ def check_layer(layer: Layer, *, also: Collection[str] = ()) -> Said:
             f"{layer.named('base_url')} is the address of `model`, which is missing: write both, or take it out"
         )
     settings = msgspec.structs.replace(RunSettings(), **values)
-    return Said(source=layer.source, origin=str(layer.path or layer.source), settings=settings)
+    return SourceSettings(source=layer.source, origin=str(layer.path or layer.source), settings=settings)
 
 
 def read_usd(value: object) -> Decimal:

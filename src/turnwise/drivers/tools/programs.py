@@ -24,7 +24,7 @@ _MOST_LINKS = 40  # MAXSYMLINKS of Linux
 _MOST_READERS = 4  # scripts that are read by scripts; Linux gives up there, too
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class FoundProgram(msgspec.Struct, frozen=True, kw_only=True):
     """The file that a name leads to; `path` is empty where there is none. `apart`: whoever writes in the folders in question
     can change neither the file nor which file it is. `newly`: it is not, though it was when the search was set up. `names`
     are the names that were looked for and the files that they lead to: that of a script's interpreter, too."""
@@ -35,7 +35,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[tuple[str, str], ...] = ()
 
 
-class Programs:
+class ProgramSearch:
     """The programs that commands with this `path` (the variable's value) find, where they can write in `writable` and below.
 
     `workspace` is where relative folders of PATH begin, for the first look; it counts as `writable`.
@@ -58,7 +58,7 @@ class Programs:
         """PATH without those folders."""
         return ":".join(self._apart) or os.defpath
 
-    def find(self, name: str, *, places: tuple[str, ...] | None, depth: int = 0) -> Found:
+    def find(self, name: str, *, places: tuple[str, ...] | None, depth: int = 0) -> FoundProgram:
         """What `name` leads to for a command that runs in one of `places`; None is anywhere."""
         for folder in self._folders:
             if folder in self._apart:
@@ -71,24 +71,24 @@ class Programs:
                 found = next(filter(is_program, _candidates(folder, name=name, places=places or ())), "")
                 if found:
                     return self._not_apart(found, name=name)
-        return Found()
+        return FoundProgram()
 
-    def _judged(self, path: str, *, name: str, places: tuple[str, ...] | None, depth: int) -> Found:
+    def _judged(self, path: str, *, name: str, places: tuple[str, ...] | None, depth: int) -> FoundProgram:
         """A script is as sure as the program that reads it, which `env` looks for by name."""
         unsure = _has_other_names(path) or _is_led_by_folder(path) or depth > _MOST_READERS
         if unsure or not self.is_apart(path):
             return self._not_apart(path, name=name)
         reader = _reader_of(path)
         if reader is None:
-            return Found(path=path, apart=True, names=((name, path),))
+            return FoundProgram(path=path, apart=True, names=((name, path),))
         if "/" in reader:
-            return Found(path=path, apart=self.is_apart(reader), names=((name, path),))
+            return FoundProgram(path=path, apart=self.is_apart(reader), names=((name, path),))
         below = self.find(reader, places=places, depth=depth + 1)
-        return Found(path=path, apart=below.apart, newly=below.newly, names=((name, path), *below.names))
+        return FoundProgram(path=path, apart=below.apart, newly=below.newly, names=((name, path), *below.names))
 
-    def _not_apart(self, path: str, *, name: str) -> Found:
+    def _not_apart(self, path: str, *, name: str) -> FoundProgram:
         newly = name not in self._first and any(is_program(f"{folder}/{name}") for folder in self._apart)
-        return Found(path=path, newly=newly)
+        return FoundProgram(path=path, newly=newly)
 
     def _written_names(self, workspace: str) -> Iterator[str]:
         for folder in self._folders:

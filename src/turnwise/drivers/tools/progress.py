@@ -11,10 +11,10 @@ EVERY_S = 0.25  # a person reads no faster; what ends sooner is not told of
 LOOKED_AT = 4096  # bytes of the end of the output
 LINE = 200  # characters that are told
 
-Tell = Callable[[bytes], object]
+OutputSink = Callable[[bytes], object]
 """Takes a further piece of output."""
 
-_tell: ContextVar[Tell | None] = ContextVar("turnwise_progress", default=None)
+_tell: ContextVar[OutputSink | None] = ContextVar("turnwise_progress", default=None)
 
 # Colours and moves of the cursor, whole or cut at the front by what is looked at.
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\^_=>78()]?")
@@ -22,7 +22,7 @@ _LINE_ENDS = re.compile(r"[\r\n]+")
 
 
 @contextmanager
-def told_to(tell: Tell) -> Generator[None]:
+def told_to(tell: OutputSink) -> Generator[None]:
     """Within it, a tool that shows how it gets on tells it there. Holds for the tasks and threads begun in it."""
     token = _tell.set(tell)
     try:
@@ -31,7 +31,7 @@ def told_to(tell: Tell) -> Generator[None]:
         _tell.reset(token)
 
 
-def teller() -> Tell | None:
+def teller() -> OutputSink | None:
     """Where the tool at hand may tell how it gets on; None: nobody watches."""
     return _tell.get()
 

@@ -15,7 +15,7 @@ from turnwise.drivers.clock import Clock, Timer, wait_for_task
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.running.approvals import Approver
-from turnwise.drivers.running.watching import Seen
+from turnwise.drivers.running.watching import WatcherEvent
 from turnwise.drivers.threads import in_thread, is_async
 from turnwise.drivers.tools.grants import TURNS_TIME, CallTerms, judged_paths, judged_programs
 from turnwise.drivers.tools.progress import Progress, told_to
@@ -56,7 +56,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     parent_turn: str
     path: tuple[str, ...]
     approver: Approver | None
-    watch: Callable[[Seen], object] | None
+    watch: Callable[[WatcherEvent], object] | None
     report: Callable[[ChildReport], None]
     ledger: Ledger | None = None
     journal: Journal | None = None
@@ -71,7 +71,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     turn_id: str = ""
     path: tuple[str, ...] = ()
     approver: Approver | None = None
-    watch: Callable[[Seen], object] | None = None
+    watch: Callable[[WatcherEvent], object] | None = None
     ledger: Ledger | None = None
     journal: Journal | None = None
     ask_s: float = math.inf

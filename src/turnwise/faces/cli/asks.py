@@ -18,7 +18,7 @@ from turnwise.drivers.tools.workspace.previews import shortly, whole_preview
 from turnwise.faces.cli.lines import columns_of, fitted
 from turnwise.faces.cli.pager import Pages
 from turnwise.faces.cli.permissions import rule_said
-from turnwise.faces.cli.terminal import Left, Stopped, Terminal
+from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
 from turnwise.faces.cli.text import style, visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission, session_rules
@@ -117,10 +117,10 @@ class TerminalApprover:
             if self._clock.monotonic() >= until:  # on a busy machine the turn's own deadline is as quick as ours
                 self._tell_not_answered(asking, answered=len(approvals))
             raise
-        except Stopped:
+        except PromptStopped:
             self._stop()
             await asyncio.sleep(SETTLE_S)
-        except Left:
+        except PromptLeft:
             self._terminal.tell("nobody is there any more: denied")
         return approvals
 

@@ -73,9 +73,9 @@ def command(
     first, and you are asked.
     """
     with as_one_line():
-        from turnwise.faces.cli.endpoint_check.command import Wanted, check
+        from turnwise.faces.cli.endpoint_check.command import CheckRequest, check
 
-        wanted = Wanted(
+        wanted = CheckRequest(
             model=model,
             base_url=base_url,
             api_key_env=api_key_env,

@@ -21,7 +21,7 @@ from turnwise.drivers.journal.prices import prices_of_layers
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.running.hook_commands import read_hooks
 from turnwise.drivers.settings.settings import Layer, Merged, RunSettings, read_layers
-from turnwise.drivers.tools.programs import Programs
+from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.tools.sandbox import find_sandbox
 from turnwise.errors import CallerError, MissingKey, ProviderFault
 from turnwise.faces.cli.choice import Choice, NoModel, choose
@@ -37,8 +37,8 @@ from turnwise.vocab import FaultKind
 
 LITTLE_BYTES = 1024**3
 TOO_LITTLE_BYTES = 16 * 1024**2
-Status = Literal["ok", "note", "stops"]
-MARKS: dict[Status, tuple[str, str]] = {"ok": ("✓", "green"), "note": ("!", "yellow"), "stops": ("✗", "red")}
+CheckStatus = Literal["ok", "note", "stops"]
+MARKS: dict[CheckStatus, tuple[str, str]] = {"ok": ("✓", "green"), "note": ("!", "yellow"), "stops": ("✗", "red")}
 _CANNOT_BE_REACHED = frozenset({FaultKind.UNREACHABLE, FaultKind.TIMEOUT, FaultKind.DISCONNECTED})
 
 
@@ -46,7 +46,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`stops`: no run can begin like this; `note`: one can, with less. `advice` says what to do."""
 
     name: str
-    status: Status
+    status: CheckStatus
     found: str
     advice: str = ""
 
@@ -217,7 +217,7 @@ def _sandbox(folder: Path) -> Check:
 
 
 def _program(program: str, *, name: str, without: str, folder: Path) -> Check:
-    path = Programs(os.environ.get("PATH"), workspace=str(folder)).first_apart(program)
+    path = ProgramSearch(os.environ.get("PATH"), workspace=str(folder)).first_apart(program)
     if path:
         return Check(name=name, status="ok", found=path)
     return Check(
@@ -253,7 +253,7 @@ def _disk(folder: Path) -> Check:
     found = f"{free / 1024**3:.1f} GiB free for sessions and saved files"
     if free >= LITTLE_BYTES:
         return Check(name="disk", status="ok", found=found)
-    status: Status = "note" if free >= TOO_LITTLE_BYTES else "stops"
+    status: CheckStatus = "note" if free >= TOO_LITTLE_BYTES else "stops"
     advice = "make room, or set TURNWISE_STATE_DIR to a folder on another disk"
     return Check(name="disk", status=status, found=found, advice=advice)
 

@@ -24,7 +24,7 @@ from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.drivers.journal.ledger import OK, LedgerEntry, cost_of
 from turnwise.drivers.journal.prices import read_prices
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
-from turnwise.drivers.running.watching import FrameSeen, RequestFinished, RequestStarted, Seen
+from turnwise.drivers.running.watching import FrameSeen, RequestFinished, RequestStarted, WatcherEvent
 from turnwise.drivers.settings.options import RunSettings
 from turnwise.drivers.tools.tools import Tool
 from turnwise.drivers.tools.workspace import workspace_tools
@@ -98,7 +98,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class ModelComparison(msgspec.Struct, frozen=True, kw_only=True):
     """What `--json` prints; money is decimals as text. `not_run` are models that were not reached."""
 
     prompt: str
@@ -228,7 +228,7 @@ def read_plans(plans: Sequence[str]) -> dict[str, PriceRow]:
 
 async def compare(
     places: Sequence[Workplace], prompt: Sequence[str], *, plans: dict[str, PriceRow], tools: bool, clock: Clock
-) -> Comparison:
+) -> ModelComparison:
     """Run all of them in order; Ctrl-C ends the one at hand, and none is begun after it."""
     importlib.import_module("aiohttp")  # takes 0.3 s with the first request otherwise, which would be the first model's
     runs: list[Run] = []
@@ -239,7 +239,7 @@ async def compare(
         note(f"{head}: {outcome_of(run)}, {many(run.requests, 'request')}, {run.seconds:.1f} s")
         if run.stop_reason is StopReason.CANCELLED:
             break
-    return Comparison(
+    return ModelComparison(
         prompt="\n\n".join(prompt), runs=runs, not_run=[place.choice.model for place in places[len(runs) :]]
     )
 
@@ -351,7 +351,7 @@ class _Watch:
         if self._status is not None:
             self._status.start()
 
-    def __call__(self, seen: Seen) -> None:
+    def __call__(self, seen: WatcherEvent) -> None:
         match seen:
             case RequestFinished(number=number, response=response) if response is not None:
                 self.apart[number] = billed_apart(response, model=self._models.get(number, ""))

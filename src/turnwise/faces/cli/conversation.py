@@ -23,18 +23,18 @@ from turnwise.faces.cli.model_names import Doubts, ModelsAtHand, Offers, another
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import pending_of
 from turnwise.faces.cli.permissions import rule_said
-from turnwise.faces.cli.prompts import Prompt
-from turnwise.faces.cli.remedies import Asked
+from turnwise.faces.cli.prompts import CliPrompt
+from turnwise.faces.cli.remedies import FailedModel
 from turnwise.faces.cli.running import run_turn, typed_parts
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import show_end
-from turnwise.faces.cli.spent import Spent
+from turnwise.faces.cli.spent import SessionSpent
 from turnwise.faces.cli.taking_back import find_turn_back, is_of_diff, lines_of, results_of, take_back
-from turnwise.faces.cli.terminal import Left, Stopped, Terminal
+from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
 from turnwise.faces.cli.text import clean, shortened
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.cli.undoing import is_confirmed
-from turnwise.faces.cli.words import Words
+from turnwise.faces.cli.words import TypedWords
 from turnwise.faces.cli.workplace import furnish
 from turnwise.faces.run_options import RunOptions
 from turnwise.faces.saying import many
@@ -95,7 +95,7 @@ class Chat:
         )
         self._offers = Offers()
         self._doubts = Doubts()
-        self._spent = Spent()
+        self._spent = SessionSpent()
         self._leaves = False
         self._place = furnish(given, journal=journal, clock=clock, attended=True)
         self._policy = self._place.policy
@@ -132,20 +132,20 @@ class Chat:
             while True:
                 try:
                     return await self._terminal.text(PROMPT, default=typed)
-                except Stopped as stopped:  # Ctrl-C clears the line
+                except PromptStopped as stopped:  # Ctrl-C clears the line
                     typed, is_empty = "", not stopped.typed.strip()
                     if is_empty and is_told:
                         return None
                     if is_empty:
                         self._terminal.say(LEAVES_SAID)
                     is_told = is_empty
-                except (Left, asyncio.CancelledError):
+                except (PromptLeft, asyncio.CancelledError):
                     return None
 
     async def _turn(self, text: str | None) -> str:
         """Run one turn, and obey what was typed for the session meanwhile; gives what was typed and not taken up. Without a text
         it is about the calls that wait."""
-        words = Words(
+        words = TypedWords(
             self._terminal,
             agent=self._place.agent,
             screen=self._screen,
@@ -156,7 +156,7 @@ class Chat:
             await self._obey(line)
         return left
 
-    async def _run(self, text: str | None, *, words: Words) -> str:
+    async def _run(self, text: str | None, *, words: TypedWords) -> str:
         options: RunOptions = {"session": self._session} if self._session else {}
         asks, self._asks = (self._asks, ()) if text is None else ((), self._asks)
         began, left = self._clock.monotonic(), ""
@@ -165,7 +165,7 @@ class Chat:
                 try:
                     ran = await run_turn(
                         self._place,
-                        None if text is None else Prompt(typed=text),
+                        None if text is None else CliPrompt(typed=text),
                         options=options,
                         face=self._screen,
                         terminal=self._terminal,
@@ -181,7 +181,7 @@ class Chat:
             return left or text or ""
         self._policy, self._session = ran.policy, ran.result.session
         self._spent.add(ran.result)
-        asked = Asked(choice=self._place.choice, in_session=True)
+        asked = FailedModel(choice=self._place.choice, in_session=True)
         show_end(ran.result, seconds=self._clock.monotonic() - began, misfit=False, asked=asked)
         return "\n".join([*[text_of(message) for message in ran.result.unread], *([left] if left else [])])
 

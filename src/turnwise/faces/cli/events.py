@@ -13,16 +13,16 @@ from turnwise.drivers.running.watching import (
     FrameSeen,
     RequestFinished,
     RequestStarted,
-    Seen,
     StepStarted,
     ToolFinished,
     ToolStarted,
+    WatcherEvent,
 )
 from turnwise.faces.results import RunResult
 from turnwise.vocab import ReasoningDelta, RefusalDelta, Text, TextDelta, ToolCall, ToolResult
 
 
-class Denied(msgspec.Struct, frozen=True, kw_only=True):
+class DeniedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call that was not allowed to run; `path` names the sub-agents that lead to it, `why` is what the model was told."""
 
     path: tuple[str, ...]
@@ -39,7 +39,7 @@ class JsonLines:
         self._started: set[str] = set()  # ids of calls at hand
         self._goes_on = False  # the response at hand is the rest of a cut one: JSON, or a text that overlaps
 
-    def __call__(self, seen: Seen) -> None:
+    def __call__(self, seen: WatcherEvent) -> None:
         match seen:
             case ChildSeen(call_id=call_id, path=path):
                 within = {"path": path, "parent": call_id}
@@ -108,7 +108,7 @@ class JsonLines:
         with contextlib.suppress(OSError):  # raised already, by the line that could not be written
             sys.stdout.flush()
 
-    def finish(self, result: RunResult, *, denied: Sequence[Denied] = ()) -> None:
+    def finish(self, result: RunResult, *, denied: Sequence[DeniedCall] = ()) -> None:
         usage = result.usage
         self._write(
             {

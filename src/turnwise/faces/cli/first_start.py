@@ -10,13 +10,13 @@ from turnwise.drivers.settings.user_settings import lines_of, remember_model
 from turnwise.errors import CallerError
 from turnwise.faces.cli.choice import Choice
 from turnwise.faces.cli.failures import Failure, complain
-from turnwise.faces.cli.found import Found, absent_line, key_line, look_around, server_line
+from turnwise.faces.cli.found import FoundEndpoints, absent_line, key_line, look_around, server_line
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.model_names import Doubts, beginning_with
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.terminal import Left, Stopped, Terminal
+from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
 from turnwise.faces.cli.text import clean
-from turnwise.faces.cli.typed_model import Listed, at_listed, check, check_address, list_at, read_typed, unlisted
+from turnwise.faces.cli.typed_model import ServerModels, at_listed, check, check_address, list_at, read_typed, unlisted
 from turnwise.faces.saying import many
 
 MOST_TOLD = 3  # models that the one line names
@@ -76,7 +76,7 @@ def first_choice(given: Given, *, asks: bool) -> Given:
     return chosen
 
 
-def no_model_line(found: Found) -> str:
+def no_model_line(found: FoundEndpoints) -> str:
     """What was found and what to do, as one line."""
     names = [key.variable for key in found.keys] + [_place(server_line(answer)) for answer in found.servers]
     if found.options:
@@ -92,7 +92,7 @@ def no_model_line(found: Found) -> str:
     )
 
 
-def greeting(found: Found) -> list[str]:
+def greeting(found: FoundEndpoints) -> list[str]:
     """What a person sees who starts turnwise for the first time, up to the question."""
     lines = [f"turnwise {__version__}: no model is chosen yet.", "", "Found:"]
     lines += [f"  {key_line(key)}" for key in found.keys] or ["  no provider's key in the environment"]
@@ -114,11 +114,11 @@ class _Asking:
     """The question which model it shall be, until one is chosen whose address and key are there. A URL is asked for its models,
     and its list takes the place of what was found before."""
 
-    def __init__(self, found: Found, *, given: Given, terminal: Terminal) -> None:
+    def __init__(self, found: FoundEndpoints, *, given: Given, terminal: Terminal) -> None:
         self._given = given
         self._terminal = terminal
         self._options = found.options
-        self._listed: Listed | None = None
+        self._listed: ServerModels | None = None
         self._doubts = Doubts()
 
     def chosen(self) -> Given:
@@ -137,9 +137,9 @@ class _Asking:
         completer = model_completer(lambda begun: beginning_with(begun, offered=self._options))
         try:
             return run_to_end(self._terminal.line(lambda: question, completer=completer)).strip()
-        except Stopped:
+        except PromptStopped:
             raise SystemExit(CANCELLED) from None
-        except Left:
+        except PromptLeft:
             return LEAVE
 
     def _take(self, typed: str) -> Given | None:
@@ -174,7 +174,7 @@ class _Asking:
         given["model"] = self._options[int(number) - 1]
         return given if self._listed is None else at_listed(given, listed=self._listed)
 
-    def _at_listed(self, given: Given, *, listed: Listed) -> Given:
+    def _at_listed(self, given: Given, *, listed: ServerModels) -> Given:
         named = at_listed(given, listed=listed)
         self._doubts.raise_once(named["model"] or "", doubt=unlisted(named, listed=listed))
         return named
@@ -202,7 +202,7 @@ class _Asking:
             self._terminal.say(clean(line))
 
 
-def listed_lines(listed: Listed) -> list[str]:
+def listed_lines(listed: ServerModels) -> list[str]:
     """What a server offers, by number; or why it has no list, and what to do then."""
     where = listed.base_url.partition("?")[0]
     if not listed.names:
@@ -231,7 +231,7 @@ def _place(line: str) -> str:
     return line.partition(":")[0]
 
 
-def _nor(found: Found) -> str:
+def _nor(found: FoundEndpoints) -> str:
     absent = absent_line(found)
     return f", and there is {absent}" if absent else ""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from turnwise.drivers.journal.prices import KEY as PRICES
 from turnwise.drivers.settings.options import RunSettings, kept_by
 from turnwise.drivers.settings.permission_files import KEY as PERMISSIONS
-from turnwise.drivers.settings.settings import Layer, Merged, Said, check_layer, merge
+from turnwise.drivers.settings.settings import Layer, Merged, SourceSettings, check_layer, merge
 from turnwise.drivers.unasked_files import LeftOut, read_unasked
 from turnwise.errors import CallerError
 from turnwise.turn.config import TurnConfig
@@ -42,6 +42,6 @@ def settings_of_run(
     kept = RunSettings() if last is None else kept_by(last, is_same_model=is_same_model)
     return merge(
         *files,
-        Said(source="session", origin="session", settings=kept),
-        Said(source="command line", origin="command line", settings=given),
+        SourceSettings(source="session", origin="session", settings=kept),
+        SourceSettings(source="command line", origin="command line", settings=given),
     )

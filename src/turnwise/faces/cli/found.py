@@ -7,7 +7,7 @@ import msgspec
 
 from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.endpoints.endpoints import Endpoint
-from turnwise.drivers.endpoints.local_servers import Answer, LocalServer, find_servers, local_servers
+from turnwise.drivers.endpoints.local_servers import LocalServer, ServerAnswer, find_servers, local_servers
 from turnwise.drivers.endpoints.model_lists import ASK_S, ask_for_models
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.faces.cli.text import visible_line
@@ -39,9 +39,9 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     profile: Profile
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class FoundEndpoints(msgspec.Struct, frozen=True, kw_only=True):
     keys: tuple[Key, ...]
-    servers: tuple[Answer, ...]
+    servers: tuple[ServerAnswer, ...]
     looked_for: tuple[LocalServer, ...]
 
     @property
@@ -57,12 +57,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         return (*suggested, *served)
 
 
-def look_around(env: Mapping[str, str]) -> Found:
+def look_around(env: Mapping[str, str]) -> FoundEndpoints:
     """At the environment and at this machine's ports, which takes a second at most. Raises CallerError for a variable that
     cannot be read."""
     servers = local_servers(env)
     answers = run_to_end(find_servers(servers), new_loop=asyncio.new_event_loop) if servers else ()
-    return Found(keys=keys_in(env), servers=answers, looked_for=servers)
+    return FoundEndpoints(keys=keys_in(env), servers=answers, looked_for=servers)
 
 
 async def offered_by(endpoint: Endpoint, *, within_s: float = ASK_S) -> tuple[OfferedModel, ...]:
@@ -92,7 +92,7 @@ def key_line(key: Key) -> str:
     return f"{key.variable} is set: {key.profile.title or key.profile.name} (`{key.profile.name}`){needs}"
 
 
-def server_line(answer: Answer) -> str:
+def server_line(answer: ServerAnswer) -> str:
     """What one of this machine's servers says, with the names of a few models."""
     server = answer.server
     where = f"{server.profile.title} on port {server.port}"
@@ -109,7 +109,7 @@ def server_line(answer: Answer) -> str:
             return f"{where}: {many(len(names), 'model')}, {', '.join(names[:MOST_NAMED])}{more}"
 
 
-def absent_line(found: Found) -> str:
+def absent_line(found: FoundEndpoints) -> str:
     """Where nothing answers; empty where all do, or none was looked for."""
     there = {answer.server.profile.name for answer in found.servers}
     absent = [

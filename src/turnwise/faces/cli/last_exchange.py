@@ -21,7 +21,7 @@ READ_CHARACTERS = 4000  # of either end of a text: more is never shown
 ENDS = {"waiting": "it waits for an answer of yours", "lost": "it was interrupted", "running": "it is running"}
 
 
-class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+class LastExchange(msgspec.Struct, frozen=True, kw_only=True):
     """`said` is empty where no person said anything, `answered` where the model said nothing. `at_s` is UTC, since 1970."""
 
     session: str
@@ -34,7 +34,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     end: str = ""
 
 
-def last_exchange(journal: Journal, session: Session) -> Exchange | None:
+def last_exchange(journal: Journal, session: Session) -> LastExchange | None:
     """None for a session without turns."""
     if not session.turns:
         return None
@@ -49,7 +49,7 @@ def last_exchange(journal: Journal, session: Session) -> Exchange | None:
         if said:  # a turn that only approves has none: what it is about was said before
             break
     last = session.turns[-1]
-    return Exchange(
+    return LastExchange(
         session=session.row.id,
         turns=len(session.turns),
         folder=session.row.folder,
@@ -61,7 +61,7 @@ def last_exchange(journal: Journal, session: Session) -> Exchange | None:
     )
 
 
-def exchange_lines(exchange: Exchange, *, now_s: float) -> list[str]:
+def exchange_lines(exchange: LastExchange, *, now_s: float) -> list[str]:
     """For an interactive session; all of it safe to print."""
     lines = [
         f"session {exchange.session[-8:]}, {many(exchange.turns, 'turn')}, in {clean(exchange.folder)} with "
@@ -75,7 +75,7 @@ def exchange_lines(exchange: Exchange, *, now_s: float) -> list[str]:
     return lines
 
 
-def exchange_line(exchange: Exchange, *, now_s: float) -> str:
+def exchange_line(exchange: LastExchange, *, now_s: float) -> str:
     """The same in one line, for a single run."""
     said = shortened(exchange.said[:READ_CHARACTERS], limit=LINE_CHARACTERS)
     answer = shortened(exchange.answered[:READ_CHARACTERS], limit=LINE_CHARACTERS)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from turnwise.faces.cli.markdown_blocks import LOOKED_AT, Block, Blocks
+from turnwise.faces.cli.markdown_blocks import LOOKED_AT, Blocks, MarkdownBlock
 from turnwise.faces.cli.rendering import MAX_CHARACTERS, Page, Renderer, is_plain
 from turnwise.faces.cli.rows import Rows
 
@@ -114,7 +114,7 @@ class LiveAnswer:
         self._unshown.append("\n")
         done = self._blocks.take(line)
         if self._frozen:
-            self._go_on_frozen(done, out)
+            self._take_frozen_line(done, out)
             return
         self._estimate += 1 + len(line) // self._width
         if not done and self._is_tall():
@@ -126,7 +126,7 @@ class LiveAnswer:
         """A part of the code or table at hand is to be rendered now: more would not give way any more."""
         return self._estimate >= max(1, self._most_rows - 4) or self._blocks.size > MAX_CHARACTERS // 2
 
-    def _replace(self, done: Sequence[Block], out: list[str]) -> None:
+    def _replace(self, done: Sequence[MarkdownBlock], out: list[str]) -> None:
         """Put the finished blocks where the block at hand is shown."""
         first, *more = done
         if is_plain(first) and not self._blocks.lines and all(block.kind == "blank" for block in more):
@@ -140,7 +140,7 @@ class LiveAnswer:
                 self._write_block(block, out)
         self._begin_block()
 
-    def _go_on_frozen(self, done: Sequence[Block], out: list[str]) -> None:
+    def _take_frozen_line(self, done: Sequence[MarkdownBlock], out: list[str]) -> None:
         """A line has ended, while the block at hand stays as it is shown; only the row of this line may be erased."""
         below = bool(done[1:]) or bool(done and self._blocks.lines)  # the line is none of the block that has ended
         if below and self._erasable:
@@ -163,7 +163,7 @@ class LiveAnswer:
         self._rows.restart(width=self._width)
         self._frozen, self._erasable = frozen, True
 
-    def _write_block(self, block: Block, out: list[str]) -> None:
+    def _write_block(self, block: MarkdownBlock, out: list[str]) -> None:
         lines = self._render(block, page=Page(width=self._width))
         self._rows.restart(width=self._width)
         if lines is None:

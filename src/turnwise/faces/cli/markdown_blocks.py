@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal["blank", "paragraph", "heading", "rule", "fence", "quote", "item", "code", "table"]
+MarkdownKind = Literal["blank", "paragraph", "heading", "rule", "fence", "quote", "item", "code", "table"]
 
 LOOKED_AT = 1000  # characters of a line: a longer one is text, whatever comes after them
 
@@ -27,11 +27,11 @@ _ITEM = re.compile(r"( {0,3})([-*+]|[0-9]{1,9}[.)])([ \t]+|$)(.?)")
 _DELIMITER = re.compile(r" {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 
 
-class Block(msgspec.Struct, frozen=True, kw_only=True):
+class MarkdownBlock(msgspec.Struct, frozen=True, kw_only=True):
     """Whole lines that belong together, without their line ends. `head` are the lines that such a part of a fence or a table
     needs in front of it; `open` says that more of it follows."""
 
-    kind: Kind
+    kind: MarkdownKind
     lines: tuple[str, ...]
     head: tuple[str, ...] = ()
     open: bool = False
@@ -50,7 +50,7 @@ class Blocks:
     """Takes one line after the other and gives the blocks that it finishes."""
 
     def __init__(self) -> None:
-        self._kind: Kind | None = None
+        self._kind: MarkdownKind | None = None
         self._lines: list[str] = []
         self._head: tuple[str, ...] = ()
         self._fence = ""  # what opened the fence at hand, or the one inside the item at hand
@@ -59,7 +59,7 @@ class Blocks:
         self._size = 0
 
     @property
-    def kind(self) -> Kind | None:
+    def kind(self) -> MarkdownKind | None:
         return self._kind
 
     @property
@@ -78,7 +78,7 @@ class Blocks:
             self._head = self._head_of_next()
         self._lines, self._size = ([""] if self._lines else []), 0
 
-    def take(self, line: str) -> list[Block]:
+    def take(self, line: str) -> list[MarkdownBlock]:
         start = line[:LOOKED_AT]
         if self._kind == "fence":
             self._add(line)
@@ -92,27 +92,27 @@ class Blocks:
             return self._continue(line, start)
         return [*self._finish(), *self._begin(line, start)]
 
-    def cut(self) -> list[Block]:
+    def cut(self) -> list[MarkdownBlock]:
         """What has come of a fence or a table, as a part; nothing if the block at hand cannot be divided."""
         if self._kind not in ("fence", "table") or not self._lines:
             return []
-        part = Block(kind=self._kind, lines=tuple(self._lines), head=self._head, open=True)
+        part = MarkdownBlock(kind=self._kind, lines=tuple(self._lines), head=self._head, open=True)
         self._head, self._lines, self._size = self._head_of_next(), [], 0
         return [part]
 
-    def close(self) -> list[Block]:
+    def close(self) -> list[MarkdownBlock]:
         """The text has ended: so has the block at hand."""
         return self._finish()
 
-    def _take_blank(self, line: str) -> list[Block]:
+    def _take_blank(self, line: str) -> list[MarkdownBlock]:
         if self._kind in ("item", "code"):
             self._add(line)
             if not self._fence:
                 self._blank += 1
             return []
-        return [*self._finish(), Block(kind="blank", lines=("",))]
+        return [*self._finish(), MarkdownBlock(kind="blank", lines=("",))]
 
-    def _begin(self, line: str, start: str) -> list[Block]:
+    def _begin(self, line: str, start: str) -> list[MarkdownBlock]:
         kind = _kind_of(start)
         self._kind, self._blank, self._fence, self._head = kind, 0, "", ()
         self._add(line)
@@ -125,13 +125,13 @@ class Blocks:
             self._see_inner_fence(start)
         return []
 
-    def _continue(self, line: str, start: str) -> list[Block]:
+    def _continue(self, line: str, start: str) -> list[MarkdownBlock]:
         """A further line of a paragraph (which may turn out to be a table or a heading), a quote, a table or indented code."""
         if self._kind == "paragraph":
             last = self._lines[-1]
             if "-" in start and len(line) < LOOKED_AT > len(last) and "|" in last and _DELIMITER.match(start):
                 before = self._lines[:-1]
-                done = [Block(kind="paragraph", lines=tuple(before))] if before else []
+                done = [MarkdownBlock(kind="paragraph", lines=tuple(before))] if before else []
                 self._kind, self._lines, self._size = "table", [last, line], len(last) + len(line)
                 return done
             if _UNDERLINE.match(start):
@@ -180,16 +180,16 @@ class Blocks:
         """What the next part needs in front of it: the line that opened the fence, or the names of the columns."""
         return self._head or tuple(self._lines[: 1 if self._kind == "fence" else 2])
 
-    def _finish(self) -> list[Block]:
+    def _finish(self) -> list[MarkdownBlock]:
         if self._kind is None:
             return []
-        done = Block(kind=self._kind, lines=tuple(self._lines), head=self._head)
+        done = MarkdownBlock(kind=self._kind, lines=tuple(self._lines), head=self._head)
         self._kind, self._lines, self._head, self._fence, self._size = None, [], (), "", 0
         self._blank = 0
         return [done]
 
 
-def _kind_of(start: str) -> Kind:
+def _kind_of(start: str) -> MarkdownKind:
     """What a line begins that stands by itself."""
     first = start.lstrip(" ")[:1]
     if start.startswith(("    ", "\t")):

@@ -29,7 +29,7 @@ ENDINGS = frozenset(
     svelte svg swift tex tf toml ts tsv tsx txt vue webp xlsx xml yaml yml zig zip""".split()
 )
 
-Part = str | Text | File
+PromptPart = str | Text | File
 
 
 async def with_files(
@@ -39,9 +39,9 @@ async def with_files(
     inspect: Inspector,
     policy: Policy,
     tell: Callable[[str], object],
-) -> list[Part]:
+) -> list[PromptPart]:
     """The text as it was typed, and behind it each file that it names. `tell` is given what was put in, what not, and why."""
-    parts: list[Part] = [typed]
+    parts: list[PromptPart] = [typed]
     names = named_files(typed, workspace=workspace)
     for name in names[:MAX_FILES]:
         shown = clean(name)

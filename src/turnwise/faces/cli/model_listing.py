@@ -40,7 +40,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool = False
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class KnownModel(msgspec.Struct, frozen=True, kw_only=True):
     """One model. `offered` is None where no server has said."""
 
     name: str
@@ -99,7 +99,7 @@ def _ask(
         return Server(url=url, why=str(error), failed=True)
 
 
-def _known(profile: Profile, *, server: Server, prices: Prices, own_limits: Mapping[str, LimitRow]) -> list[Known]:
+def _known(profile: Profile, *, server: Server, prices: Prices, own_limits: Mapping[str, LimitRow]) -> list[KnownModel]:
     """Those that the server offers, in its order, then the others that are known, by name."""
     offered = {model.name: model for model in server.models or ()}
     hosted = builtin_catalogue().hosts.get(profile.name, {})
@@ -107,14 +107,14 @@ def _known(profile: Profile, *, server: Server, prices: Prices, own_limits: Mapp
     said = [name.removeprefix(front) for name in own_limits if name.startswith(front) and not name.endswith("*")]
     others = {*hosted, *prices.names(profile=profile.name), *said} - offered.keys()
     at_s = SystemClock().now()
-    found: list[Known] = []
+    found: list[KnownModel] = []
     for name in (*offered, *sorted(others)):
         limits, source = _limits(name, profile=profile, own=own_limits, offered=offered.get(name))
         price = prices.find(name, profile=profile.name, at_s=at_s)
         if name not in offered and limits is None and price is None:
             continue  # the table has it for something else than words
         found.append(
-            Known(
+            KnownModel(
                 name=name,
                 offered=None if server.models is None else name in offered,
                 limits=limits,
@@ -141,7 +141,7 @@ def _limits(
     return said, "the server"
 
 
-def show(profile: Profile, *, server: Server, known: Sequence[Known], begun: str) -> None:
+def show(profile: Profile, *, server: Server, known: Sequence[KnownModel], begun: str) -> None:
     say(f"{profile.title or profile.name}{f', {clean(server.url)}' if server.url else ''}", stream=sys.stdout)
     if server.models is None:
         if not server.failed:
@@ -197,7 +197,7 @@ def _plain(usd: Decimal) -> str:
     return f"{usd.normalize():f}"
 
 
-def write_json(profile: Profile, *, server: Server, known: Sequence[Known]) -> None:
+def write_json(profile: Profile, *, server: Server, known: Sequence[KnownModel]) -> None:
     asked = server.models is not None or server.failed
     told: dict[str, object] = {
         **_provider_told(profile),

@@ -8,11 +8,11 @@ from turnwise.drivers.clock import Clock
 from turnwise.drivers.running.surroundings import Surroundings
 from turnwise.drivers.tools.workspace.instructions import begin_telling
 from turnwise.drivers.tools.workspace.shell import Shell
-from turnwise.faces.agent import Opening
+from turnwise.faces.agent import OpeningSource
 from turnwise.vocab import Message, Text
 
 
-def opening_of(shell: Shell, *, folder: Path, clock: Clock, tells: bool, reads_agents_md: bool) -> Opening:
+def opening_of(shell: Shell, *, folder: Path, clock: Clock, tells: bool, reads_agents_md: bool) -> OpeningSource:
     """`tells`: where it works, at the session's first turn, and at later ones what has changed. `reads_agents_md`: AGENTS.md of
     the folders below, beside the first file that is read there."""
     surroundings = _surroundings(shell, folder=folder, clock=clock) if tells else None

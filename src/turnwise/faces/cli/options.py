@@ -9,7 +9,7 @@ from typing import Any, TypedDict, TypeVar, cast
 import click
 import msgspec
 
-from turnwise.drivers.settings.options import Row, RunSettings, rows_from
+from turnwise.drivers.settings.options import OptionRow, RunSettings, rows_from
 from turnwise.drivers.settings.settings import read_usd
 from turnwise.errors import CallerError
 from turnwise.faces.cli.completion import complete_models, complete_sessions
@@ -68,7 +68,7 @@ def _checked(context: click.Context, option: click.Parameter, value: tuple[str, 
     return value
 
 
-def _option(row: Row) -> Callable[[Command], Command]:
+def _option(row: OptionRow) -> Callable[[Command], Command]:
     """A row of the table as an option of the command line."""
     option = row.option
     help = f"{option.help} [default: {option.default}]" if option.default else option.help
@@ -84,7 +84,7 @@ def _option(row: Row) -> Callable[[Command], Command]:
     return click.option(*row.flags, row.name, help=help, **more)
 
 
-def _type_of(row: Row) -> click.ParamType[Any] | None:
+def _type_of(row: OptionRow) -> click.ParamType[Any] | None:
     least, most, above = (None, None, None) if (one := row.bounds) is None else (one.ge, one.le, one.gt)
     if row.kind is int and row.bounds is not None:
         return click.IntRange(None if least is None else int(least), None if most is None else int(most))

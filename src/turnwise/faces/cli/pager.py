@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from turnwise.faces.cli.terminal import Stopped
+from turnwise.faces.cli.terminal import PromptStopped
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding.key_processor import KeyPressEvent
     from prompt_toolkit.output import Output
 
-Row = tuple[str, str]  # its style, and its text
+PagerRow = tuple[str, str]  # its style, and its text
 MAX_QUESTION_ROWS = 3
 KEYS = "space: next, b: back, g: begin, G: end, q: back to the question"
 COLOURS = {"+": "ansigreen", "-": "ansired", "@": "ansicyan"}
@@ -27,10 +27,10 @@ class Pages:
         self._lines = lines
         self._coloured = coloured
         self._columns = 0
-        self._rows: list[Row] = []
+        self._rows: list[PagerRow] = []
         self.top = 0
 
-    def rows(self, *, columns: int) -> list[Row]:
+    def rows(self, *, columns: int) -> list[PagerRow]:
         if columns != self._columns:
             part = self.top / max(1, len(self._rows))
             self._columns = columns
@@ -38,12 +38,12 @@ class Pages:
             self.top = int(part * len(self._rows))
         return self._rows
 
-    def page(self, *, columns: int, height: int) -> list[Row]:
+    def page(self, *, columns: int, height: int) -> list[PagerRow]:
         rows = self.rows(columns=columns)
         self.top = max(0, min(self.top, len(rows) - height))
         return rows[self.top : self.top + height]
 
-    def _wrapped(self, line: str) -> list[Row]:
+    def _wrapped(self, line: str) -> list[PagerRow]:
         from prompt_toolkit.utils import get_cwidth
 
         style = COLOURS.get(line[:1], "") if self._coloured else ""
@@ -66,7 +66,7 @@ async def page(
     output: "Output",
     coloured: bool,
 ) -> None:
-    """Show them until the person goes back to the question, which stays below them. Raises Stopped."""
+    """Show them until the person goes back to the question, which stays below them. Raises PromptStopped."""
     from prompt_toolkit.application import Application
     from prompt_toolkit.layout import HSplit, Layout, Window
     from prompt_toolkit.layout.controls import FormattedTextControl
@@ -144,6 +144,6 @@ def _keys(pages: Pages, *, height: Callable[[], int]) -> "KeyBindings":
 
     @keys.add("c-c")
     def _(event: "KeyPressEvent") -> None:
-        event.app.exit(exception=Stopped())
+        event.app.exit(exception=PromptStopped())
 
     return keys

@@ -28,7 +28,7 @@ Input = Literal["auto", "none"]
 """What is done about standard input that is no terminal: it goes with the prompt, or is left alone (`-n`)."""
 
 
-class Prompt(msgspec.Struct, frozen=True):
+class CliPrompt(msgspec.Struct, frozen=True):
     """What the model is asked: `typed` by a person, or taken from elsewhere whole (`given`)."""
 
     typed: str = ""
@@ -45,7 +45,7 @@ def read_prompt(
     goes_on: bool,
     tell: Callable[[str], object],
     wanted: Input = "auto",
-) -> Prompt:
+) -> CliPrompt:
     """What the model is asked: the prompt, then what was piped in. `tell` is given what the user is to know.
 
     Raises CallerError where there is nothing to ask, or it is no text.
@@ -62,8 +62,8 @@ def read_prompt(
         text = _text_of(_read_all())
         if not text.strip():
             raise CallerError("the prompt on standard input is empty: write what the model shall do")
-        return Prompt(given=(Text(text),))
-    said = Prompt(given=(Text(GO_ON),)) if prompt is None else Prompt(typed=prompt)
+        return CliPrompt(given=(Text(text),))
+    said = CliPrompt(given=(Text(GO_ON),)) if prompt is None else CliPrompt(typed=prompt)
     if wanted == "none":
         return said
     given = _read_all() if waits else read_piped(sys.stdin, patience_s=PATIENCE_S, tell=tell)
@@ -84,7 +84,7 @@ def most_tokens(text: str) -> int:
     return -(-count // unit) * unit
 
 
-def beyond_window(prompt: Prompt, *, model: str, limits: ModelLimits) -> str | None:
+def beyond_window(prompt: CliPrompt, *, model: str, limits: ModelLimits) -> str | None:
     """A line for a prompt that is larger than the model takes, if that is known."""
     takes = [most for most in (limits.max_input_tokens, limits.context_window_tokens) if most is not None]
     count = most_tokens("".join(prompt.texts))

@@ -24,20 +24,20 @@ REMEDIES = {
 }
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class FailedModel(msgspec.Struct, frozen=True, kw_only=True):
     """Which model of which endpoint failed, and whether `/model` can be typed."""
 
     choice: Choice
     in_session: bool = False
 
 
-def remedy(fault: Fault | None, *, asked: Asked) -> str:
+def remedy(fault: Fault | None, *, asked: FailedModel) -> str:
     if fault is not None and fault.kind is FaultKind.NOT_FOUND:
         return _not_found(fault, asked=asked)
     return REMEDIES[FaultKind.SERVER if fault is None else fault.kind]
 
 
-def _not_found(fault: Fault, *, asked: Asked) -> str:
+def _not_found(fault: Fault, *, asked: FailedModel) -> str:
     """The model comes first where the server spoke of it."""
     lists = f"`{listing_line(asked.choice)}` lists the models there"
     way = "`/model` shows some, `/model NAME` takes one" if asked.in_session else lists

@@ -22,7 +22,7 @@ from rich.style import Style
 from rich.syntax import Syntax
 from rich.text import Text
 
-from turnwise.faces.cli.markdown_blocks import Block
+from turnwise.faces.cli.markdown_blocks import MarkdownBlock
 from turnwise.faces.cli.text import clean_answer
 
 MAX_CHARACTERS = 24 * 1024  # of one block: a page of a book has 3,000
@@ -84,7 +84,7 @@ class Renderer:
     def __init__(self) -> None:
         self._widths = _Widths()
 
-    def __call__(self, block: Block, *, page: Page) -> list[str] | None:
+    def __call__(self, block: MarkdownBlock, *, page: Page) -> list[str] | None:
         """Its lines, with colours; None: it is to be shown as it was written."""
         if page.width < MIN_WIDTH or len(block.text) > MAX_CHARACTERS:
             return None
@@ -96,7 +96,7 @@ class Renderer:
             return None
         return [_escaped(line, colours=page.colours) for line in lines]
 
-    def _lines_of(self, block: Block, *, width: int) -> list[Text]:
+    def _lines_of(self, block: MarkdownBlock, *, width: int) -> list[Text]:
         if block.kind == "blank":
             return [Text("")]
         if block.kind == "fence":
@@ -113,7 +113,7 @@ class Renderer:
         return lines + [Text("")] * _blanks_below(block)
 
 
-def is_plain(block: Block) -> bool:
+def is_plain(block: MarkdownBlock) -> bool:
     """Whether it looks the same rendered as it was written: words alone."""
     return block.kind == "blank" or (block.kind == "paragraph" and _PLAIN.search(block.text) is None)
 
@@ -318,7 +318,7 @@ def _column_widths(columns: Sequence[Sequence[Text]], *, room: int) -> tuple[int
     return tuple([need + left * one // sum(more) for need, one in zip(least, more, strict=True)])
 
 
-def _fence(block: Block, *, width: int) -> list[Text]:
+def _fence(block: MarkdownBlock, *, width: int) -> list[Text]:
     """Its code in colours between its marks; a part in the middle has none."""
     lines = list(block.lines)
     opening = (block.head or block.lines)[0]
@@ -385,7 +385,7 @@ def _lost(text: str, lines: Iterable[Text]) -> bool:
     return any(there[char] < count for char, count in wanted.items() if char.isalnum())
 
 
-def _blanks_below(block: Block) -> int:
+def _blanks_below(block: MarkdownBlock) -> int:
     count = 0
     for line in reversed(block.lines):
         if line.strip():

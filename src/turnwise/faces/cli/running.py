@@ -8,12 +8,12 @@ from contextlib import contextmanager
 import msgspec
 
 from turnwise.drivers.running.approvals import Asking
-from turnwise.drivers.running.watching import CallAnswered, ChildSeen, Seen, ToolStarted
+from turnwise.drivers.running.watching import CallAnswered, ChildSeen, ToolStarted, WatcherEvent
 from turnwise.faces.agent import Agent
 from turnwise.faces.cli.asks import TerminalApprover
-from turnwise.faces.cli.events import Denied, JsonLines
-from turnwise.faces.cli.mentions import Part, with_files
-from turnwise.faces.cli.prompts import Prompt
+from turnwise.faces.cli.events import DeniedCall, JsonLines
+from turnwise.faces.cli.mentions import PromptPart, with_files
+from turnwise.faces.cli.prompts import CliPrompt
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.workplace import Workplace
@@ -75,16 +75,16 @@ class Seeing:
         self._face = face
         self._agent = agent
         self._commands_note = commands_note
-        self.denied: list[Denied] = []
+        self.denied: list[DeniedCall] = []
         self.error: Exception | None = None
 
-    def __call__(self, seen: Seen) -> None:
+    def __call__(self, seen: WatcherEvent) -> None:
         inner, path = (seen.seen, seen.path) if isinstance(seen, ChildSeen) else (seen, ())
         match inner:
             case ToolStarted(call=call) if call.name == "bash":
                 self.before_command()
             case CallAnswered(call=call, result=result) if reason_of(result).startswith(DENIED):
-                self.denied.append(Denied(path=path, name=call.name, why=reason_of(result)))
+                self.denied.append(DeniedCall(path=path, name=call.name, why=reason_of(result)))
             case _:
                 pass
         self._guarded(lambda: self._face(seen))
@@ -108,13 +108,13 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """A turn that has ended, and the calls that were not allowed to run in it."""
 
     result: RunResult
-    denied: tuple[Denied, ...]
+    denied: tuple[DeniedCall, ...]
     policy: Policy  # with what was allowed always
 
 
 async def run_turn(
     place: Workplace,
-    prompt: Prompt | None,
+    prompt: CliPrompt | None,
     *,
     options: RunOptions,
     face: Face,
@@ -162,14 +162,16 @@ async def run_turn(
     )
 
 
-async def _parts_of(prompt: Prompt, *, place: Workplace, policy: Policy | None, face: Face) -> list[Part]:
+async def _parts_of(prompt: CliPrompt, *, place: Workplace, policy: Policy | None, face: Face) -> list[PromptPart]:
     """The prompt with the files that it names, then what was piped in."""
     judge = place.policy if policy is None else policy
     typed = await typed_parts(prompt.typed, place=place, policy=judge, tell=face.tell) if prompt.typed else []
     return [*typed, *prompt.given]
 
 
-async def typed_parts(typed: str, *, place: Workplace, policy: Policy, tell: Callable[[str], object]) -> list[Part]:
+async def typed_parts(
+    typed: str, *, place: Workplace, policy: Policy, tell: Callable[[str], object]
+) -> list[PromptPart]:
     """What a person typed, with the files that it names. `tell` is given what was put in, what not, and why."""
     return await with_files(typed, workspace=place.workspace, inspect=place.inspect, policy=policy, tell=tell)
 

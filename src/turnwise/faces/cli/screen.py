@@ -17,19 +17,19 @@ from turnwise.drivers.running.watching import (
     FrameSeen,
     RequestFinished,
     RequestStarted,
-    Seen,
     StepStarted,
     ToolFinished,
     ToolStarted,
     TurnFinished,
+    WatcherEvent,
 )
 from turnwise.faces.cli.lines import columns_of, fitted
-from turnwise.faces.cli.remedies import Asked, remedy
+from turnwise.faces.cli.remedies import FailedModel, remedy
 from turnwise.faces.cli.rows import Rows
 from turnwise.faces.cli.status_line import StatusLine, terminal_size
 from turnwise.faces.cli.text import clean, clean_answer, has_colour, shortened, style
-from turnwise.faces.cli.unseen import Shown, unseen
-from turnwise.faces.cli.waiting import Bounds, Waiting
+from turnwise.faces.cli.unseen import ShownTurn, unseen
+from turnwise.faces.cli.waiting import WaitBounds, Waiting
 from turnwise.faces.results import RunResult
 from turnwise.faces.saying import cost_said, many, tokens_said
 from turnwise.rules.advice import for_people
@@ -77,7 +77,7 @@ class Screen:
         self._renders = is_terminal and not plain and has_colour(sys.stdout)
         self._answer: LiveAnswer | None = None
         self._names: dict[str, str] = {}  # of calls at hand, by id
-        self._waiting = Waiting(Bounds())
+        self._waiting = Waiting(WaitBounds())
         self._status: StatusLine | None = None
         if self._notes.isatty() and os.environ.get("TERM") != "dumb":
             self._status = StatusLine(
@@ -90,17 +90,17 @@ class Screen:
         self._at_line_start = True
         self._goes_on = False  # the response at hand is the rest of a cut one: JSON, or a text that overlaps
         self._is_at_work = False  # a turn is
-        self._may_go_on = False  # it has not ended, or was cut: the text at hand may be gone on with
+        self._may_continue = False  # it has not ended, or was cut: the text at hand may be gone on with
         self._held: list[Callable[[], None]] | None = None
         self._children: dict[tuple[str, ...], dict[str, str]] = {}  # names of calls at hand, by path and id
 
-    def begin(self, bounds: Bounds) -> None:
+    def begin(self, bounds: WaitBounds) -> None:
         """A turn is about to run within these."""
         self._waiting = Waiting(bounds)
         self._shown_before.clear()
         self._shown_results.clear()
 
-    def __call__(self, seen: Seen) -> None:
+    def __call__(self, seen: WatcherEvent) -> None:
         if self._status is not None:
             self._waiting.saw(seen, now_s=self._clock.monotonic())
         if self._held is not None:
@@ -108,7 +108,7 @@ class Screen:
             return
         self._see(seen)
 
-    def _see(self, seen: Seen) -> None:
+    def _see(self, seen: WatcherEvent) -> None:
         match seen:
             case ChildSeen():
                 self._note_child(seen)
@@ -193,7 +193,7 @@ class Screen:
         if before.endswith("\r"):
             before, text = before[:-1], f"\r{text}"
         if shown := clean_answer(text.removesuffix("\r"), before=before[-1:]):
-            self._may_go_on = True
+            self._may_continue = True
             self._shown_s = self._clock.monotonic()
             self._write_answer(shown)
 
@@ -285,7 +285,7 @@ class Screen:
         before = "".join(self._shown_before)
         left = unseen(
             result,
-            shown=Shown(at_hand=shown, before=before, results=self._shown_results, notes=self._notes.isatty()),
+            shown=ShownTurn(at_hand=shown, before=before, results=self._shown_results, notes=self._notes.isatty()),
         )
         if left.rest:
             self._write_answer(clean_answer(left.rest, before=shown[-1:]))
@@ -312,7 +312,7 @@ class Screen:
 
     def _end_line(self, *, keeps_word: bool = False) -> None:
         """Whatever is written next begins at the left."""
-        if self._answer is not None and self._may_go_on:
+        if self._answer is not None and self._may_continue:
             self._answer.pause(keeps_word=keeps_word)
         elif not self._at_line_start:
             sys.stdout.write("\n")
@@ -322,7 +322,7 @@ class Screen:
     def _close_answer(self) -> None:
         """The text at hand has ended: its last block is rendered."""
         self._clear_status()
-        self._may_go_on = False
+        self._may_continue = False
         if self._answer is not None:
             self._answer.close()
 
@@ -400,7 +400,7 @@ def describe_fault(fault: Fault) -> str:
     return f"{fault.kind}{status}, {shortened(clean(fault.message), limit=LINE)}"
 
 
-def outcome_line(result: RunResult, *, seconds: float, asked: Asked) -> str:
+def outcome_line(result: RunResult, *, seconds: float, asked: FailedModel) -> str:
     """What stands below the answer: how it ended, and what it took."""
     tokens = tokens_said(result.usage, entries=[entry for entry in result.ledger if not entry.path])
     below = len(result.ledger) - result.requests
@@ -416,7 +416,7 @@ def outcome_line(result: RunResult, *, seconds: float, asked: Asked) -> str:
     return f"{end} {style(f'({counts}{kept})', 'dim', stream=sys.stderr)}"
 
 
-def describe_end(result: RunResult, *, asked: Asked) -> str:
+def describe_end(result: RunResult, *, asked: FailedModel) -> str:
     match result.stop_reason:
         case StopReason.WAITING:
             approved = {ask.call.id for ask in result.asks}

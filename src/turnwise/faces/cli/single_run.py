@@ -15,12 +15,12 @@ from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended, why_nobody
 from turnwise.faces.cli.choice import NoModel
-from turnwise.faces.cli.events import Denied, JsonLines
+from turnwise.faces.cli.events import DeniedCall, JsonLines
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import NOTHING, decide, pending_of
-from turnwise.faces.cli.prompts import MAX_INPUT_BYTES, Input, Prompt, beyond_window, read_prompt
-from turnwise.faces.cli.remedies import Asked
+from turnwise.faces.cli.prompts import MAX_INPUT_BYTES, CliPrompt, Input, beyond_window, read_prompt
+from turnwise.faces.cli.remedies import FailedModel
 from turnwise.faces.cli.running import Face, run_turn, what_was_sent
 from turnwise.faces.cli.screen import Screen, outcome_line
 from turnwise.faces.cli.spending import model_limits_of
@@ -114,13 +114,13 @@ def run_prompt(
             else:
                 misfit = output_type is not None and result.output is None and not result.pending
                 seconds = clock.monotonic() - began
-                show_end(result, seconds=seconds, misfit=misfit, asked=Asked(choice=place.choice))
+                show_end(result, seconds=seconds, misfit=misfit, asked=FailedModel(choice=place.choice))
             if not attended:
                 note_denied(ran.denied, why=why_nobody(unattended=unattended))
     return exit_code(result.stop_reason, complete=result.complete)
 
 
-def _too_much(prompt: Prompt, *, place: Workplace) -> str | None:
+def _too_much(prompt: CliPrompt, *, place: Workplace) -> str | None:
     model = place.choice.model
     limits = model_limits_of(model, settings=place.settings, last=None)
     return beyond_window(prompt, model=model, limits=limits)
@@ -130,7 +130,7 @@ def terminal_for(face: Face) -> Terminal:
     return Terminal(screen=face if isinstance(face, Screen) else None)
 
 
-def show_end(result: RunResult, *, seconds: float, misfit: bool, asked: Asked) -> None:
+def show_end(result: RunResult, *, seconds: float, misfit: bool, asked: FailedModel) -> None:
     for repair in result.repairs:
         word = style("repaired", "yellow", stream=sys.stderr)
         note(f"{word} {clean(repair.kind)} at {clean(repair.where)}: {shortened(repair.what, limit=160)}")
@@ -159,7 +159,7 @@ def results_line(calls: Sequence[ToolCall]) -> str:
     )
 
 
-def note_denied(denied: Sequence[Denied], *, why: str) -> None:
+def note_denied(denied: Sequence[DeniedCall], *, why: str) -> None:
     if denied:
         names = Counter([" › ".join([*one.path, one.name]) for one in denied])
         calls = ", ".join(

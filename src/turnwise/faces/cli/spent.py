@@ -12,7 +12,7 @@ from turnwise.turn.config import ChildReport
 from turnwise.vocab import NO_USAGE, Usage
 
 
-class Spent(msgspec.Struct, kw_only=True):
+class SessionSpent(msgspec.Struct, kw_only=True):
     """Sums of the turns that this process ran. `purposes` are the requests by purpose, sub-agents' under `child`."""
 
     turns: int = 0

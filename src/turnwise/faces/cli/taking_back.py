@@ -11,7 +11,7 @@ from turnwise.drivers.journal.journal import Journal, Session, ToolsStarted, Tur
 from turnwise.drivers.tools.workspace.changes import FileChanges
 from turnwise.drivers.tools.workspace.previews import CHANGING, diff_of, shortly
 from turnwise.drivers.tools.workspace.recovery import recover_changes
-from turnwise.drivers.tools.workspace.undoing import Outcome, Undoing, Undone
+from turnwise.drivers.tools.workspace.undoing import Undoing, Undone, UndoOutcome
 from turnwise.errors import CallerError, ToolFault
 from turnwise.faces.cli.last_exchange import prompt_of, started_of
 from turnwise.faces.cli.text import shortened, style, visible, visible_line
@@ -27,7 +27,7 @@ SEARCHED_SESSIONS = 500  # the latest, for another one with changes: a month of 
 OF_A_DIFF = "    "  # in front of its lines, and of no others
 SHOWN_LINES = 40  # of the diffs of all files together; of a longer one the counts are told
 # What happens to a file, and what has happened to it.
-VERBS: dict[Outcome, str] = {
+VERBS: dict[UndoOutcome, str] = {
     "restored": "restore",
     "recreated": "create anew",
     "removed": "remove",

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding.key_processor import KeyPressEvent
     from prompt_toolkit.output import Output
 
-Attributes = list[int | list[bytes | int]]  # of termios
+TerminalAttributes = list[int | list[bytes | int]]  # of termios
 MAX_TYPED_BYTES = 64 * 1024  # of what is typed at once while a turn runs
 
 
-class Stopped(Exception):
+class PromptStopped(Exception):
     """Ctrl-C at a prompt: whoever reads along decides what it ends. `typed` is the line that it clears."""
 
     typed = ""
 
 
-class Left(Exception):
+class PromptLeft(Exception):
     """Ctrl-D at an empty prompt, or the terminal is gone."""
 
 
@@ -115,7 +115,7 @@ class Terminal:
         completer: "Completer | None" = None,
     ) -> str:
         """One line. `ticks`: the message is made anew each second; `fresh`: nothing that was typed before it was there counts;
-        `completer`: what Tab does. Raises Stopped, Left."""
+        `completer`: what Tab does. Raises PromptStopped, PromptLeft."""
         from prompt_toolkit import PromptSession
 
         input, output = self._ends()
@@ -126,8 +126,8 @@ class Terminal:
             completer=completer,
             complete_while_typing=False,
             refresh_interval=1.0 if ticks else 0,
-            interrupt_exception=Stopped,
-            eof_exception=Left,
+            interrupt_exception=PromptStopped,
+            eof_exception=PromptLeft,
         )
         if fresh:
             self._forget_typed()
@@ -140,7 +140,7 @@ class Terminal:
         return self.fitted(question) + text[len(question) :]
 
     async def page(self, lines: Sequence[str], *, question: Callable[[], str]) -> None:
-        """Show all of the lines, with the question below them, until the person goes back to it. Raises Stopped."""
+        """Show all of the lines, with the question below them, until the person goes back to it. Raises PromptStopped."""
         from turnwise.faces.cli.pager import page
 
         input, output = self._ends()
@@ -149,7 +149,7 @@ class Terminal:
 
     async def text(self, message: str, *, default: str = "") -> str:
         """What is typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history.
-        Raises Stopped, Left."""
+        Raises PromptStopped, PromptLeft."""
         session = self._main or self._main_prompt()
         session.message = message
         session.reserve_space_for_menu = min(1 + self._completed, shutil.get_terminal_size().lines - 1)
@@ -161,8 +161,8 @@ class Terminal:
             # Ctrl-C that comes as a signal is the run's to take; prompt_toolkit would take its handler away for good.
             return await session.prompt_async(default=default, handle_sigint=False, set_exception_handler=False)
         except EOFError:
-            raise Left from None
-        except Stopped as stopped:
+            raise PromptLeft from None
+        except PromptStopped as stopped:
             stopped.typed = session.default_buffer.text
             raise
         finally:
@@ -181,8 +181,8 @@ class Terminal:
             multiline=True,
             prompt_continuation="  ",
             key_bindings=_keys_of_text(),
-            interrupt_exception=Stopped,
-            eof_exception=Left,
+            interrupt_exception=PromptStopped,
+            eof_exception=PromptLeft,
         )
         return self._main
 
@@ -213,7 +213,7 @@ class Terminal:
     def heeding(self, typed: Callable[[str], object]) -> Generator[None]:
         """Within it, `typed` is given what is typed, at once and not echoed, while no prompt is there; Ctrl-C is a signal."""
         loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
-        before: Attributes = termios.tcgetattr(descriptor)
+        before: TerminalAttributes = termios.tcgetattr(descriptor)
 
         def read() -> None:
             try:
@@ -242,7 +242,7 @@ class Terminal:
             heed(False)
 
 
-def _quiet(attributes: Attributes) -> Attributes:
+def _quiet(attributes: TerminalAttributes) -> TerminalAttributes:
     """Key by key, without echo; signals stay."""
     changed = list(attributes)
     local = changed[3]

@@ -27,7 +27,7 @@ AT_THE_PROMPT = Ways(
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class ServerModels(msgspec.Struct, frozen=True, kw_only=True):
     """What a server at `base_url` offers to choose from; `why` it has no list. `provider` stands in front of the names."""
 
     base_url: str
@@ -109,25 +109,25 @@ def provider_at(base_url: str) -> Profile:
 
 def list_at(
     base_url: str, *, api_key_env: str | None, env: Mapping[str, str], profile: Profile | None = None
-) -> Listed:
+) -> ServerModels:
     """Ask the server there which models it has; where it knows no such path, below `/v1`. Without a `profile` it is the one of
     the address. Raises CallerError for what is no address, and for a missing key."""
     profile = profile or provider_at(base_url)
     first = _list_at(base_url, profile=profile, api_key_env=api_key_env, env=env)
-    if isinstance(first, Listed):
+    if isinstance(first, ServerModels):
         return first
     if first.fault.kind is FaultKind.NOT_FOUND and re.fullmatch(r"https?://[^/?]+/?", base_url):
         below = _list_at(f"{base_url.rstrip('/')}/v1", profile=profile, api_key_env=api_key_env, env=env)
-        if isinstance(below, Listed):
+        if isinstance(below, ServerModels):
             return below
     needs_key = first.fault.kind is FaultKind.AUTH and not api_key_env
     way = "; for a key: `URL --api-key-env NAME`, with the name of its variable" if needs_key else ""
-    return Listed(base_url=base_url, provider=profile.name, why=f"{first}{way}")
+    return ServerModels(base_url=base_url, provider=profile.name, why=f"{first}{way}")
 
 
 def _list_at(
     base_url: str, *, profile: Profile, api_key_env: str | None, env: Mapping[str, str]
-) -> Listed | ProviderFault:
+) -> ServerModels | ProviderFault:
     named = read_model(f"{profile.name}:*")
     endpoint = open_endpoint(named, base_url=base_url, api_key_env=api_key_env, env=env, ways=AT_THE_PROMPT)
     try:
@@ -136,10 +136,10 @@ def _list_at(
         return error
     names = tuple([model.name for model in offered if may_be_chosen(model.name)])
     why = "" if names else "it lists no model to talk with"
-    return Listed(base_url=endpoint.base_url, provider=profile.name, names=names, why=why)
+    return ServerModels(base_url=endpoint.base_url, provider=profile.name, names=names, why=why)
 
 
-def unlisted(given: Given, *, listed: Listed) -> str:
+def unlisted(given: Given, *, listed: ServerModels) -> str:
     """What to say of a name that the server's list does not have; empty where it has it or is no list of it."""
     provider, _, name = (given["model"] or "").partition(":")
     is_there = provider == listed.provider and given["base_url"] in (None, listed.base_url)
@@ -162,7 +162,7 @@ def check_address(given: Given, *, env: Mapping[str, str]) -> tuple[Given, str]:
     return there, f"{where}: {listed.why}" if listed.why else unlisted(there, listed=listed)
 
 
-def at_listed(given: Given, *, listed: Listed) -> Given:
+def at_listed(given: Given, *, listed: ServerModels) -> Given:
     """A name that was typed while a server's list was asked for is one of its models; another provider's name is itself."""
     model = given["model"] or ""
     provider = model.partition(":")[0]

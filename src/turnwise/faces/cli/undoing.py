@@ -22,7 +22,7 @@ from turnwise.faces.cli.taking_back import (
     results_of,
     take_back,
 )
-from turnwise.faces.cli.terminal import Left, Stopped, Terminal
+from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
 from turnwise.faces.cli.workplace import find_session
 
 NOT_ALL = 3
@@ -65,7 +65,7 @@ async def is_confirmed(terminal: Terminal, back: TurnBack) -> bool:
     """Whether the person says yes; everything else is a no."""
     try:
         said = await terminal.line(lambda: question_of(back), fresh=True)
-    except (Stopped, Left):
+    except (PromptStopped, PromptLeft):
         return False
     return said.strip().lower() in {"y", "yes"}
 

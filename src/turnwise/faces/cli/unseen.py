@@ -13,7 +13,7 @@ from turnwise.vocab import StopReason
 _CANCELLED = ENDED["cancel"][1]  # the line below the answer says so too
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class ShownTurn(msgspec.Struct, frozen=True, kw_only=True):
     """What stands on the screen of this turn: `at_hand` of the last response, `before` of those before it, `results` the ids
     of calls whose result stands there whole. `notes`: the line that says how the turn ended comes there too."""
 
@@ -40,7 +40,7 @@ class Unseen(msgspec.Struct, frozen=True):
     own: str = ""
 
 
-def unseen(result: TurnResult, *, shown: Shown) -> Unseen:
+def unseen(result: TurnResult, *, shown: ShownTurn) -> Unseen:
     if result.origin == "local":
         return _of_local_answer(result, shown=shown)
     if shown.ends_with(result.text):
@@ -50,7 +50,7 @@ def unseen(result: TurnResult, *, shown: Shown) -> Unseen:
     return Unseen(answer=result.text)
 
 
-def _of_local_answer(result: TurnResult, *, shown: Shown) -> Unseen:
+def _of_local_answer(result: TurnResult, *, shown: ShownTurn) -> Unseen:
     if result.stop_reason is StopReason.REFUSED:
         own, _, arrived = result.text.partition(HAD_ARRIVED)
         return Unseen(own=own if _has_lines(arrived, shown=shown) else result.text)
@@ -62,7 +62,7 @@ def _of_local_answer(result: TurnResult, *, shown: Shown) -> Unseen:
     return Unseen(rest=rest, own=for_people(f"{own}{results_said(results)}".strip()))
 
 
-def _rest_of(said: str, *, shown: Shown) -> tuple[str, str]:
+def _rest_of(said: str, *, shown: ShownTurn) -> tuple[str, str]:
     """Of what the model had said: the rest of the response at hand, or all of it if nothing of it is on the screen."""
     if shown.has(said):
         return "", ""
@@ -70,5 +70,5 @@ def _rest_of(said: str, *, shown: Shown) -> tuple[str, str]:
     return (said[len(begun) :], "") if begun and said.startswith(begun) else ("", said)
 
 
-def _has_lines(text: str, *, shown: Shown) -> bool:
+def _has_lines(text: str, *, shown: ShownTurn) -> bool:
     return shown.has(text) or all(shown.has(line) for line in text.splitlines())

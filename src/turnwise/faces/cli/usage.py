@@ -14,7 +14,7 @@ import msgspec
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
-from turnwise.drivers.journal.ledger_queries import By, Span, Total, TurnBill, sum_of_totals
+from turnwise.drivers.journal.ledger_queries import By, LedgerSpan, Total, TurnBill, sum_of_totals
 from turnwise.errors import CallerError
 from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.costs import json_of
@@ -100,7 +100,7 @@ def command(
         clock = SystemClock()
         began = since_of(since, by=by, has_session=session is not None, now=datetime.fromtimestamp(clock.now()))
         with Journal.open(journal_path(os.environ), clock=clock) as journal:
-            span = Span(since=began, session=None if session is None else journal.find_session(session).row.id)
+            span = LedgerSpan(since=began, session=None if session is None else journal.find_session(session).row.id)
             reader = journal.ledger
             rows = reader.totals(span, by=by)
             if as_csv:

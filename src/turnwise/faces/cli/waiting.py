@@ -14,11 +14,11 @@ from turnwise.drivers.running.watching import (
     FrameSeen,
     RequestFinished,
     RequestStarted,
-    Seen,
     StepStarted,
     ToolFinished,
     ToolProgress,
     ToolStarted,
+    WatcherEvent,
 )
 from turnwise.faces.cli.text import clean, shortened
 from turnwise.faces.saying import many
@@ -35,7 +35,7 @@ HOW_TO_STOP = " · Ctrl-C stops"
 WRITING_CALL = "writing a call"  # into its text: of which tool is known once it is whole
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class WaitBounds(msgspec.Struct, frozen=True, kw_only=True):
     """What is waited for, and how long: the run's steps, and the seconds after which a request is given up."""
 
     max_steps: int = MAX_STEPS
@@ -52,7 +52,7 @@ class _Call(msgspec.Struct):
 class Waiting:
     """One turn, as it is seen. `show` gives its line; empty: there is nothing to wait for."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: WaitBounds) -> None:
         self._bounds = bounds
         self._step = 0
         self._what = ""
@@ -65,7 +65,7 @@ class Waiting:
         self._spent = _Spent()
         self._is_stopping = False
 
-    def saw(self, seen: Seen, *, now_s: float) -> None:
+    def saw(self, seen: WatcherEvent, *, now_s: float) -> None:
         match seen:
             case ChildSeen():
                 self._saw_child(seen)

@@ -9,23 +9,23 @@ from typing import Protocol
 from turnwise.errors import CallerError
 from turnwise.faces.agent import Agent
 from turnwise.faces.cli.commands import command_of, is_command_in_passing
-from turnwise.faces.cli.mentions import Part
+from turnwise.faces.cli.mentions import PromptPart
 from turnwise.faces.cli.screen import Screen
-from turnwise.faces.cli.terminal import Left, Stopped, Terminal
+from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
 from turnwise.faces.cli.text import visible_line
 
 PROMPT = "» "
 
 
 class PartsOf(Protocol):
-    def __call__(self, typed: str, *, tell: Callable[[str], object]) -> Awaitable[Sequence[Part]]: ...
+    def __call__(self, typed: str, *, tell: Callable[[str], object]) -> Awaitable[Sequence[PromptPart]]: ...
 
 
 # What arrow and function keys send, and every other control character: nobody has typed a word by them.
 _NO_WORDS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?|[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
-class Words:
+class TypedWords:
     """The first key opens a prompt, and the screen waits until it is closed. A line that comes as a whole is taken at once.
     `parts` puts in the files that a line names."""
 
@@ -77,9 +77,9 @@ class Words:
             async with self._terminal.taken(keeps_typed=True):
                 begun, self._begun = self._begun, ""
                 text = await self._terminal.line(lambda: PROMPT, default=begun)
-        except Stopped:
+        except PromptStopped:
             self._agent.interrupt("cancel")
-        except Left:
+        except PromptLeft:
             return
         else:
             self._take(text)

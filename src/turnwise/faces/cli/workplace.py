@@ -25,7 +25,7 @@ from turnwise.drivers.tools.workspace.recovery import recover_changes
 from turnwise.drivers.tools.workspace.shell import Shell
 from turnwise.drivers.unasked_files import LeftOut
 from turnwise.errors import CallerError
-from turnwise.faces.agent import Agent, Opening
+from turnwise.faces.agent import Agent, OpeningSource
 from turnwise.faces.children import MAX_DEPTH
 from turnwise.faces.cli.attendance import allow_hint
 from turnwise.faces.cli.choice import Choice, choose, key_variables
@@ -34,7 +34,7 @@ from turnwise.faces.cli.opening import opening_of
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.permissions import policy_of_run, remembered_rules
 from turnwise.faces.cli.spending import is_same_model, limits_of, model_limits_of, request_settings, retry_of
-from turnwise.faces.cli.waiting import Bounds
+from turnwise.faces.cli.waiting import WaitBounds
 from turnwise.faces.models import read_model
 from turnwise.faces.policies import ASK_USER, check_tools_of_rules
 from turnwise.faces.run_options import TurnOptions, turn_options
@@ -93,7 +93,7 @@ class Workplace(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     commands_note: str
     ask_s: float
-    bounds: Bounds
+    bounds: WaitBounds
 
 
 def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, output_type: object = None) -> Workplace:
@@ -198,7 +198,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
     output_type: object
     limits: Limit | None
     prices: Prices
-    opening: Opening
+    opening: OpeningSource
 
     def tools(self, workspace: Workspace) -> list[Tool]:
         """Those of the folder, and one for questions where somebody is there to answer."""
@@ -256,11 +256,11 @@ def deadlines_of(given: Given) -> Deadlines:
     return msgspec.structs.replace(usual, ask_s=ask_s, child_s=usual.child_s + longer_s)
 
 
-def _bounds_of(model: str, *, settings: RunSettings, given: Given) -> Bounds:
+def _bounds_of(model: str, *, settings: RunSettings, given: Given) -> WaitBounds:
     """What is said of a wait: how many steps there are, and when a request is given up."""
     deadlines = deadlines_of(given)
     first_s = deadlines.first_event_s or read_model(model).profile.first_event_s
-    return Bounds(
+    return WaitBounds(
         max_steps=settings.max_steps or MAX_STEPS,
         first_event_s=deadlines.total_s if given["no_stream"] else first_s,
         idle_s=deadlines.idle_s,

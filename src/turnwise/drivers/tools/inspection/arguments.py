@@ -9,7 +9,7 @@ import msgspec
 
 from turnwise.drivers.tools.inspection.bounds import MAX_VALUES
 from turnwise.drivers.tools.inspection.spelling import Spelled
-from turnwise.drivers.tools.inspection.wrappers import Words
+from turnwise.drivers.tools.inspection.wrappers import CommandWords
 from turnwise.rules.permission_facts import Assignment, PathFact
 from turnwise.rules.shell_reading import COUNTS
 from turnwise.rules.shell_words import SETTING
@@ -35,7 +35,7 @@ def exported(assignments: Iterable[Assignment], *, names: Collection[str] | None
     )
 
 
-def set_by(name: str, *, words: Words) -> list[Assignment]:
+def set_by(name: str, *, words: CommandWords) -> list[Assignment]:
     """The variables that a builtin sets, by the words that name them."""
     if name not in SETTING:
         return []

@@ -5,14 +5,14 @@ Characters come with marks (`Spelled.marks`): only those that are not quoted cou
 
 import re
 
-Marked = tuple[tuple[str, str], ...]
+MarkedWord = tuple[tuple[str, str], ...]
 """Characters, each with its mark: `q` quoted, `u` not."""
 
 MAX_WORDS = 100
 _NUMBERS = re.compile(r"(0|-?[1-9]\d{0,8})\.\.(0|-?[1-9]\d{0,8})")
 
 
-def expand_braces(word: Marked) -> list[Marked] | None:
+def expand_braces(word: MarkedWord) -> list[MarkedWord] | None:
     """All words in bash's order; None where they are not certain or more than MAX_WORDS."""
     bare = "".join(char if mark == "u" else "q" for char, mark in word)
     if "{" not in bare or not ("," in bare or ".." in bare):
@@ -20,7 +20,7 @@ def expand_braces(word: Marked) -> list[Marked] | None:
     return _expand(word)
 
 
-def _expand(word: Marked) -> list[Marked] | None:
+def _expand(word: MarkedWord) -> list[MarkedWord] | None:
     start = next((at for at, one in enumerate(word) if one == ("{", "u")), None)
     if start is None:
         return None if ("}", "u") in word else [word]
@@ -34,7 +34,7 @@ def _expand(word: Marked) -> list[Marked] | None:
     return [word[:start] + choice + tail for choice in choices for tail in tails]
 
 
-def _closing(word: Marked, *, start: int) -> int | None:
+def _closing(word: MarkedWord, *, start: int) -> int | None:
     depth = 0
     for at in range(start, len(word)):
         depth += (word[at] == ("{", "u")) - (word[at] == ("}", "u"))
@@ -43,10 +43,10 @@ def _closing(word: Marked, *, start: int) -> int | None:
     return None
 
 
-def _choices(inner: Marked) -> list[Marked] | None:
+def _choices(inner: MarkedWord) -> list[MarkedWord] | None:
     parts = _split(inner)
     if len(parts) > 1:
-        found: list[Marked] = []
+        found: list[MarkedWord] = []
         for part in parts:
             expanded = _expand(part)
             if expanded is None or len(found) + len(expanded) > MAX_WORDS:
@@ -66,8 +66,8 @@ def _choices(inner: Marked) -> list[Marked] | None:
     return [(("{", "u"), ("}", "u"))]
 
 
-def _split(inner: Marked) -> list[Marked]:
-    parts: list[Marked] = []
+def _split(inner: MarkedWord) -> list[MarkedWord]:
+    parts: list[MarkedWord] = []
     depth = start = 0
     for at, one in enumerate(inner):
         depth += (one == ("{", "u")) - (one == ("}", "u"))

@@ -11,7 +11,7 @@ from turnwise.drivers.tools.inspection.readable import readable
 from turnwise.drivers.tools.inspection.repositories import environment_doubt
 from turnwise.drivers.tools.inspection.shell import inspect_script
 from turnwise.drivers.tools.inspection.states import state_of
-from turnwise.drivers.tools.programs import Programs
+from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.tools.sandbox.private import PrivateFolder
 from turnwise.drivers.tools.workspace.previews import paths_of_call
 from turnwise.rules.permission_facts import Access, CallFacts, PathFact, ShellFacts
@@ -40,7 +40,7 @@ def inspect_call(
     workspace: os.PathLike[str],
     home: Path | None = None,
     environment: Mapping[str, str] | None = None,
-    programs: Programs | None = None,
+    programs: ProgramSearch | None = None,
     private: PrivateFolder | None = None,
     kept: Iterable[Path] = (),
 ) -> CallFacts:
@@ -61,7 +61,7 @@ def inspect_call(
             shell = inspect_script(
                 command,
                 paths=Paths(workspace, home=paths.home, private=private, kept=kept),
-                programs=programs or Programs(environment.get("PATH"), workspace=paths.workspace),
+                programs=programs or ProgramSearch(environment.get("PATH"), workspace=paths.workspace),
                 environment=environment.keys(),
                 git_doubt=environment_doubt(environment),
             )

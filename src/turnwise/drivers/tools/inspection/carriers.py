@@ -10,7 +10,15 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.drivers.tools.inspection.spelling import Spelled, plain
-from turnwise.drivers.tools.inspection.wrappers import EVALUATING, LOOSE, MAX_GUESSES, NO_NAMES, PREFIXES, SHELLS, Words
+from turnwise.drivers.tools.inspection.wrappers import (
+    EVALUATING,
+    LOOSE,
+    MAX_GUESSES,
+    NO_NAMES,
+    PREFIXES,
+    SHELLS,
+    CommandWords,
+)
 from turnwise.rules.git_commands import read_git
 from turnwise.rules.permission_facts import CommandFact, Word
 from turnwise.rules.shell_reading import READERS
@@ -42,7 +50,7 @@ class Supposed(msgspec.Struct, frozen=True, kw_only=True):
     is_shell: bool = False
 
 
-def may_run(words: Words) -> Supposed | None:
+def may_run(words: CommandWords) -> Supposed | None:
     """None where it is known what the program runs of its words."""
     if len(words) < 1 or not words[0].literal:
         return None
@@ -66,7 +74,7 @@ def supposed(facts: Sequence[CommandFact]) -> list[CommandFact]:
     return [_command(fact.words) for fact in facts if fact.words]
 
 
-def _git(rest: Words) -> Supposed | None:
+def _git(rest: CommandWords) -> Supposed | None:
     line = read_git([word.text for word in rest])
     after = rest[line.at + 1 :]
     if line.subcommand in ("send-pack", "http-push"):
@@ -76,7 +84,7 @@ def _git(rest: Words) -> Supposed | None:
     return Supposed(scripts=tuple(programs[:MAX_GUESSES])) if programs else None
 
 
-def _among(rest: Words) -> Supposed:
+def _among(rest: CommandWords) -> Supposed:
     commands: list[CommandFact] = []
     scripts: list[str] = []
     for at, word in enumerate(rest):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-Marked = Sequence[tuple[str, str]]
+MarkedSegment = Sequence[tuple[str, str]]
 """Characters of a word, each with its mark: `q` quoted, `u` not."""
 
 _CHARACTER = rb"(?>[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}|.)"
@@ -18,7 +18,7 @@ _BYTE = b"."
 _STAR = b"*"
 
 
-class Glob(msgspec.Struct, frozen=True, kw_only=True):
+class SegmentGlob(msgspec.Struct, frozen=True, kw_only=True):
     """One segment of a path with wildcards. `shows_hidden`: it spells out the dot with which hidden names begin."""
 
     pattern: re.Pattern[bytes]
@@ -31,20 +31,20 @@ class Glob(msgspec.Struct, frozen=True, kw_only=True):
         return self.pattern.fullmatch(os.fsencode(name)) is not None
 
 
-def glob(segment: Marked) -> Glob:
+def glob(segment: MarkedSegment) -> SegmentGlob:
     """A pattern for all that bash might match, and more where that depends on the language (`[a-z]`)."""
     both = b"|".join(_joined(_tokens(segment, one=one)) for one in (_CHARACTER, _BYTE))
-    return Glob(pattern=re.compile(both, re.DOTALL), shows_hidden=segment[0][0] == ".")
+    return SegmentGlob(pattern=re.compile(both, re.DOTALL), shows_hidden=segment[0][0] == ".")
 
 
-def is_wild(segment: Marked) -> bool:
+def is_wild(segment: MarkedSegment) -> bool:
     return any(
         mark == "u" and (char in "*?" or (char == "[" and _bracket_end(segment, start=at) is not None))
         for at, (char, mark) in enumerate(segment)
     )
 
 
-def _tokens(segment: Marked, *, one: bytes) -> list[bytes]:
+def _tokens(segment: MarkedSegment, *, one: bytes) -> list[bytes]:
     """What stands for each character: `_STAR`, or a pattern. `one` stands for what `?` takes."""
     found: list[bytes] = []
     at = 0
@@ -64,7 +64,7 @@ def _tokens(segment: Marked, *, one: bytes) -> list[bytes]:
     return found
 
 
-def _bracket(inner: Marked, *, one: bytes) -> bytes:
+def _bracket(inner: MarkedSegment, *, one: bytes) -> bytes:
     if ("[", "u") in inner:
         return _STAR
     chars = "".join(char for char, _ in inner)
@@ -88,7 +88,7 @@ def _joined(tokens: list[bytes]) -> bytes:
     return first + b"".join(b"(?>.*?" + part + b")" for part in middle if part) + b".*" + last
 
 
-def _bracket_end(segment: Marked, *, start: int) -> int | None:
+def _bracket_end(segment: MarkedSegment, *, start: int) -> int | None:
     """Where the bracket closes, the latest place that may be meant; None where it stays a bracket."""
     first = start + 2 + (list(segment[start + 1 : start + 2]) in ([("!", "u")], [("^", "u")]))
     ends = [at for at in range(first, len(segment)) if segment[at] == ("]", "u")]

@@ -10,7 +10,7 @@ import msgspec
 
 from turnwise.drivers.clock import Clock, Overdue, SystemClock, Watchdog
 from turnwise.drivers.tools.fact_finding import Inspector
-from turnwise.drivers.tools.programs import Programs
+from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.tools.sandbox.private import PrivateFolder
 from turnwise.drivers.tools.tools import Tool
 from turnwise.rules.permission_facts import CallFacts
@@ -28,7 +28,7 @@ def inspector(
     workspace: os.PathLike[str],
     home: Path | None = None,
     environment: Mapping[str, str] | None = None,
-    programs: Programs | None = None,
+    programs: ProgramSearch | None = None,
     private: Callable[[], PrivateFolder | None] = lambda: None,
     clock: Clock | None = None,
     timeout_s: float = INSPECT_S,
@@ -42,7 +42,7 @@ def inspector(
     tools = tuple(tools)
     offers = {tool.name: tool.offer for tool in tools}
     seen = dict(os.environ if environment is None else environment)
-    known: list[Programs] = [] if programs is None else [programs]
+    known: list[ProgramSearch] = [] if programs is None else [programs]
     watch = clock or SystemClock()
 
     def effect_of(plan: PlannedCall) -> Effect:
@@ -54,7 +54,7 @@ def inspector(
 
         try:
             if not known:  # found here, as the file system of the workspace may not answer
-                known.append(Programs(seen.get("PATH"), workspace=os.path.realpath(workspace)))
+                known.append(ProgramSearch(seen.get("PATH"), workspace=os.path.realpath(workspace)))
             return inspect_call(
                 plan.call.id,
                 tool=plan.call.name,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from turnwise.drivers.tools.inspection.bounds import MAX_PLACES
-from turnwise.drivers.tools.inspection.wrappers import Words
+from turnwise.drivers.tools.inspection.wrappers import CommandWords
 from turnwise.rules.permission_facts import PathFact
 
 Places = tuple[str, ...] | None
@@ -26,7 +26,7 @@ class Stand(msgspec.Struct, frozen=True):
 
 
 def moved(
-    words: Words,
+    words: CommandWords,
     *,
     stand: Stand,
     surely: bool,

@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-class Part(msgspec.Struct, frozen=True):
+class NodeField(msgspec.Struct, frozen=True):
     """The kinds that may stand in a field; not `many`: one node at most."""
 
     kinds: frozenset[str]
     many: bool
 
 
-def _one(*kinds: str) -> Part:
-    return Part(frozenset(" ".join(kinds).split()), many=False)
+def _one(*kinds: str) -> NodeField:
+    return NodeField(frozenset(" ".join(kinds).split()), many=False)
 
 
-def _many(*kinds: str) -> Part:
-    return Part(frozenset(" ".join(kinds).split()), many=True)
+def _many(*kinds: str) -> NodeField:
+    return NodeField(frozenset(" ".join(kinds).split()), many=True)
 
 
 NO_FIELD = ""
@@ -41,7 +41,7 @@ _SIGNS = """= == =~ != + - += -= * / *= /= % %= ** **= < > <= >= || && << >> <<=
     test_operator"""
 _COUNTED = _many(_EXPRESSIONS, "variable_assignment ,")
 _BODY = {NO_FIELD: _many(_STATEMENTS)}
-PARTS: dict[str, dict[str, Part]] = {
+PARTS: dict[str, dict[str, NodeField]] = {
     "program": _BODY,
     "redirected_statement": {
         "body": _one(_STATEMENTS),
@@ -153,12 +153,12 @@ _SPACED = frozenset(
 _WORD_KINDS = frozenset({*_WORDS.split(), "command_name", "variable_assignment", "variable_name"})
 
 
-def misfit(root: "Node", *, table: Mapping[str, Mapping[str, Part]] = PARTS) -> str:
+def misfit(root: "Node", *, table: Mapping[str, Mapping[str, NodeField]] = PARTS) -> str:
     """The first thing in the tree that is not in the table; empty where all of it is."""
     return next((found for node in _nodes(root) if (found := _misfit(node, table=table))), "")
 
 
-def _misfit(node: "Node", *, table: Mapping[str, Mapping[str, Part]]) -> str:
+def _misfit(node: "Node", *, table: Mapping[str, Mapping[str, NodeField]]) -> str:
     if not node.is_named:
         return "" if node.type in TOKENS else node.type
     if node.type in LEAVES and not node.named_child_count:

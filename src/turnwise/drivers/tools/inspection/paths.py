@@ -4,7 +4,7 @@ import os
 import stat
 from collections.abc import Iterable
 
-from turnwise.drivers.tools.inspection.globs import Glob
+from turnwise.drivers.tools.inspection.globs import SegmentGlob
 from turnwise.drivers.tools.inspection.readable import escaped, is_marked, marked
 from turnwise.drivers.tools.inspection.searches import Looked, Search
 from turnwise.drivers.tools.private_folders import private_folder_of
@@ -127,7 +127,7 @@ class Paths:
                         return name
         return ""
 
-    def matches(self, segment: Glob | str, *, place: str) -> list[str] | None:
+    def matches(self, segment: SegmentGlob | str, *, place: str) -> list[str] | None:
         """The names in `place` that one segment of a glob matches; None where there are too many to look at."""
         if isinstance(segment, str):
             return [segment] if os.path.lexists(os.path.join(place, segment)) else []  # noqa: PTH118
@@ -143,7 +143,7 @@ class Paths:
             return []
         return sorted(found)
 
-    def expand(self, segments: list[Glob | str], *, place: str) -> list[str] | None:
+    def expand(self, segments: list[SegmentGlob | str], *, place: str) -> list[str] | None:
         """All paths that a glob matches, relative to `place`, and the folders outside of the workspace that it looks into. None
         where there are too many to look at."""
         found = [""]
@@ -155,7 +155,7 @@ class Paths:
                 if names is None:
                     return None
                 longer += [f"{head}{name}/" if at < len(segments) - 1 else f"{head}{name}" for name in names]
-                if isinstance(segment, Glob) and head and not self._lies_inside(os.path.join(place, head)):  # noqa: PTH118
+                if isinstance(segment, SegmentGlob) and head and not self._lies_inside(os.path.join(place, head)):  # noqa: PTH118
                     outside.append(head)
             found = longer
             if len(found) > MAX_GLOB_MATCHES:

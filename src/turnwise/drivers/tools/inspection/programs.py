@@ -4,7 +4,7 @@ import msgspec
 
 from turnwise.drivers.tools.inspection.spelling import Spelled
 from turnwise.drivers.tools.inspection.wrappers import NO_NAMES, SHELLS
-from turnwise.drivers.tools.programs import Programs
+from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.rules.shell_words import IN_SHELL
 
 # They run what follows them in the shell itself, where its own commands come before programs.
@@ -15,7 +15,7 @@ _BUILT_IN = (
 )
 
 
-class Program(msgspec.Struct, frozen=True, kw_only=True):
+class ProgramDoubt(msgspec.Struct, frozen=True, kw_only=True):
     """`doubt`: the name leads to a file that commands can write. `opaque`: and it did not before. `names` are the names and
     files that the run has to keep to, where PATH has folders that commands can write in."""
 
@@ -24,23 +24,25 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[tuple[str, str], ...] = ()
 
 
-_NOTHING = Program()
+_NOTHING = ProgramDoubt()
 
 
 def program_of(
-    words: tuple[Spelled, ...], *, programs: Programs, within: tuple[str, ...], places: tuple[str, ...] | None
-) -> Program:
+    words: tuple[Spelled, ...], *, programs: ProgramSearch, within: tuple[str, ...], places: tuple[str, ...] | None
+) -> ProgramDoubt:
     """What the first of `words` leads to, where it is a name to be looked for."""
     name = words[0].text if words and words[0].literal and not words[0].is_glob else ""
     if not name or "/" in name or "\0" in name or (name in _BUILT_IN and _runs_in_shell(within)):
         return _NOTHING
     found = programs.find(name, places=places)
     if found.apart:
-        return Program(names=found.names if programs.are_mixed else ())
+        return ProgramDoubt(names=found.names if programs.are_mixed else ())
     if not found.path:
-        return Program(doubt=f"there is no `{name}`, and commands can make one") if programs.are_mixed else _NOTHING
+        return (
+            ProgramDoubt(doubt=f"there is no `{name}`, and commands can make one") if programs.are_mixed else _NOTHING
+        )
     doubt = f"`{name}` is `{found.path}`: commands can change what runs there"
-    return Program(doubt=doubt, opaque=f"{doubt}; it was another program before" if found.newly else "")
+    return ProgramDoubt(doubt=doubt, opaque=f"{doubt}; it was another program before" if found.newly else "")
 
 
 def _runs_in_shell(within: tuple[str, ...]) -> bool:

@@ -20,7 +20,7 @@ _NAMED_DESCRIPTOR = re.compile(r"(?:\{[A-Za-z_]\w*(?:\[[^]]*\])?\}|(?<![^ \t\n])
 _BEFORE_DESCRIPTOR = " \t\n;|&()<>"
 
 
-class Opened(msgspec.Struct, kw_only=True):
+class RedirectionFacts(msgspec.Struct, kw_only=True):
     """What redirections come to: files, the literal text of standard input, further arguments, what runs after the command."""
 
     paths: list[PathFact] = []

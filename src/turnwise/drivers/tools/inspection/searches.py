@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from turnwise.drivers.tools.inspection.wrappers import Words
+from turnwise.drivers.tools.inspection.wrappers import CommandWords
 
 # Of ripgrep: a line with `!` brings back what is passed over, hidden files too (its guide, Automatic filtering).
 _IGNORE_FILES = (".ignore", ".rgignore", ".gitignore", ".git/info/exclude")
@@ -22,7 +22,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     follows: bool = False
 
 
-def search_of(words: Words) -> Search | None:
+def search_of(words: CommandWords) -> Search | None:
     """The search that a command is; None where it is none."""
     name = words[0].text if words and words[0].literal else ""
     options = [word.text for word in words[1:] if word.text.startswith("-")]

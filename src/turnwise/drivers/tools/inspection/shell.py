@@ -18,7 +18,7 @@ from turnwise.drivers.tools.inspection.nodes import LEAVES, TRANSPARENT
 from turnwise.drivers.tools.inspection.paths import HARMLESS_DEVICES, Paths
 from turnwise.drivers.tools.inspection.private import filled_in
 from turnwise.drivers.tools.inspection.programs import program_of
-from turnwise.drivers.tools.inspection.redirects import Opened, read_redirect
+from turnwise.drivers.tools.inspection.redirects import RedirectionFacts, read_redirect
 from turnwise.drivers.tools.inspection.searches import Search, search_of
 from turnwise.drivers.tools.inspection.spelling import (
     Spelled,
@@ -28,7 +28,7 @@ from turnwise.drivers.tools.inspection.spelling import (
     spell_words,
     words_below,
 )
-from turnwise.drivers.tools.programs import Programs
+from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.rules.permission_facts import Access, Assignment, CommandFact, PathFact, ShellFacts, Word
 from turnwise.rules.shell_words import IN_SHELL, MOVING
 
@@ -47,7 +47,7 @@ def inspect_script(
     script: str,
     *,
     paths: Paths,
-    programs: Programs | None = None,
+    programs: ProgramSearch | None = None,
     environment: Collection[str] = (),
     git_doubt: str = "",
 ) -> ShellFacts:
@@ -58,7 +58,7 @@ def inspect_script(
         return ShellFacts(
             parsed=False, problem=f"it has {len(script):,} characters, more than {bounds.MAX_SCRIPT_CHARS:,}"
         )
-    programs = programs or Programs(os.environ.get("PATH"), workspace=paths.workspace)
+    programs = programs or ProgramSearch(os.environ.get("PATH"), workspace=paths.workspace)
     walk = _Walk(paths, programs=programs, environment=environment, git_doubt=git_doubt)
     try:
         walk.script(script, within=())
@@ -70,7 +70,7 @@ def inspect_script(
 
 
 class _Walk:
-    def __init__(self, paths: Paths, *, programs: Programs, environment: Collection[str], git_doubt: str) -> None:
+    def __init__(self, paths: Paths, *, programs: ProgramSearch, environment: Collection[str], git_doubt: str) -> None:
         self.paths = paths
         self.programs = programs
         self.cdpath = "CDPATH" in environment
@@ -304,7 +304,7 @@ class _Walk:
 
     def _run(
         self,
-        words: wrappers.Words,
+        words: wrappers.CommandWords,
         *,
         within: tuple[str, ...],
         text: str,
@@ -341,7 +341,7 @@ class _Walk:
         self._carried(carried, within=(*within, name), text=text)
         self._suppose(words, within=(*within, name), text=text)
 
-    def _carried(self, carried: wrappers.Carried, *, within: tuple[str, ...], text: str) -> None:
+    def _carried(self, carried: wrappers.WrappedCommands, *, within: tuple[str, ...], text: str) -> None:
         places = self.places
         if carried.moves:
             self.places = None
@@ -365,7 +365,7 @@ class _Walk:
         elif within[-1] not in MOVING and within[-1] not in ("eval", "command", "builtin"):
             self.places = places
 
-    def _suppose(self, words: wrappers.Words, *, within: tuple[str, ...], text: str) -> None:
+    def _suppose(self, words: wrappers.CommandWords, *, within: tuple[str, ...], text: str) -> None:
         """What a program that is not known may run. A text that is no script is none: it leaves no doubt and opens no file."""
         found = None if self.guessing and not self.supposing else may_run(words)
         if found is None or self.supposing > 1:
@@ -409,7 +409,7 @@ class _Walk:
 
     # folders
 
-    def _reached(self, name: str, *, words: wrappers.Words) -> Stand:
+    def _reached(self, name: str, *, words: wrappers.CommandWords) -> Stand:
         stand = Stand(self.places, linked=self.linked)
         if name not in MOVING:
             return stand
@@ -446,7 +446,7 @@ class _Walk:
         facts = [self._look_up(one, place=place) for one in texts if one for place in self.places or ()]
         return tuple(dict.fromkeys(facts))
 
-    def _keep_values(self, name: str, *, values: wrappers.Words) -> None:
+    def _keep_values(self, name: str, *, values: wrappers.CommandWords) -> None:
         """For `_substituted`. A name that was given something unknown as well still may hold what is known."""
         known = [value.text for value in values if value.literal and "\0" not in value.text]
         for value in values:
@@ -561,9 +561,9 @@ class _Walk:
             self.visit(node, within=within)
         self.unconditional = before
 
-    def _redirections(self, redirects: "Sequence[Node]", *, within: tuple[str, ...]) -> Opened:
+    def _redirections(self, redirects: "Sequence[Node]", *, within: tuple[str, ...]) -> RedirectionFacts:
         """In the order of the text: the last one that sets standard input counts."""
-        found = Opened()
+        found = RedirectionFacts()
         for redirect in redirects:
             read = read_redirect(redirect)
             if read is None or found.later:
@@ -594,7 +594,7 @@ class _Walk:
         self._children(redirect, within=within)
         return text
 
-    def _heredoc(self, redirect: "Node", *, found: Opened, within: tuple[str, ...]) -> str | None:
+    def _heredoc(self, redirect: "Node", *, found: RedirectionFacts, within: tuple[str, ...]) -> str | None:
         start = next((child for child in redirect.children if child.type == "heredoc_start"), None)
         delimiter = heredoc_delimiter(start) if start is not None else None
         body = heredoc_text(redirect)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from turnwise.drivers.tools.inspection.braces import expand_braces
-from turnwise.drivers.tools.inspection.globs import Glob, glob, is_wild
+from turnwise.drivers.tools.inspection.globs import SegmentGlob, glob, is_wild
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -36,7 +36,7 @@ class Spelled(msgspec.Struct, frozen=True, kw_only=True):
     def has_tilde(self) -> bool:
         return self.text.startswith("~") and self.marks.startswith("u")
 
-    def segments(self) -> list[Glob | str]:
+    def segments(self) -> list[SegmentGlob | str]:
         """A glob's segments: patterns where they have wildcards, else names."""
         return [glob(pairs) if is_wild(pairs) else "".join(char for char, _ in pairs) for pairs in self._segments()]
 

@@ -11,24 +11,24 @@ from turnwise.drivers.tools.inspection.spelling import Spelled, plain, unknown
 from turnwise.rules.git_commands import alias_of, read_git, setting_doubt
 from turnwise.rules.shell_words import FIND_RUNS, IN_SHELL, RESERVED, SETTING
 
-Words = tuple[Spelled, ...]
+CommandWords = tuple[Spelled, ...]
 
 
-class Carried(msgspec.Struct, frozen=True, kw_only=True):
+class WrappedCommands(msgspec.Struct, frozen=True, kw_only=True):
     """What a command runs. `commands` and `scripts` surely; `guesses` and `guessed_scripts` perhaps. `carries`: that is all that
     it does. `opaque` says why it cannot be known. `moves`: what it runs may run in another folder. `sets` are variables."""
 
-    commands: tuple[Words, ...] = ()
+    commands: tuple[CommandWords, ...] = ()
     scripts: tuple[str, ...] = ()
-    guesses: tuple[Words, ...] = ()
+    guesses: tuple[CommandWords, ...] = ()
     guessed_scripts: tuple[str, ...] = ()
     carries: bool = False
     opaque: str = ""
     moves: bool = False
-    sets: Words = ()
+    sets: CommandWords = ()
 
 
-NOTHING = Carried()
+NOTHING = WrappedCommands()
 
 
 class Prefix(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +119,7 @@ _RUNS_FROM = re.compile(
 )
 
 
-def unwrap(words: Words, *, stdin: str | None) -> Carried:
+def unwrap(words: CommandWords, *, stdin: str | None) -> WrappedCommands:
     """What `words` would run besides themselves. `stdin` is the literal text of a here-document or here-string, if known."""
     if not words or not words[0].literal:
         return NOTHING
@@ -137,7 +137,7 @@ def is_read_otherwise(script: str, *, within: Sequence[str]) -> bool:
     return not names.isdisjoint(_PLAIN_SHELLS) and _BASH_ONLY.search(script) is not None
 
 
-def _unwrap(name: str, *, words: Words, stdin: str | None) -> Carried:
+def _unwrap(name: str, *, words: CommandWords, stdin: str | None) -> WrappedCommands:
     rest = words[1:]
     if name in PREFIXES:
         return _prefix(name, rest=rest, prefix=PREFIXES[name])
@@ -156,24 +156,24 @@ def _unwrap(name: str, *, words: Words, stdin: str | None) -> Carried:
             return _git(rest)
         case "alias":
             scripts = tuple(word.text.partition("=")[2] for word in rest)
-            return Carried(guessed_scripts=scripts, opaque="an alias changes what runs")
+            return WrappedCommands(guessed_scripts=scripts, opaque="an alias changes what runs")
         case "hash" | "enable" if any(not word.literal or word.text[:2] in ("-p", "-f", "-n") for word in rest):
-            return Carried(opaque=f"`{name}` changes what runs")
+            return WrappedCommands(opaque=f"`{name}` changes what runs")
         case "shopt" if any(not word.literal or word.text[:2] not in ("-p", "-q") for word in rest[:1]):
-            return Carried(opaque="`shopt` changes how commands are read")
+            return WrappedCommands(opaque="`shopt` changes how commands are read")
         case "set" if not _sets_plainly(rest):
-            return Carried(opaque="`set` changes how commands are read")
+            return WrappedCommands(opaque="`set` changes how commands are read")
         case _ if name in EVALUATING:
             return evaluated(rest)
         case _ if name in NO_NAMES:
-            return Carried(guesses=_suffixes(rest), opaque=f"`{name}` where a command should stand")
+            return WrappedCommands(guesses=_suffixes(rest), opaque=f"`{name}` where a command should stand")
         case _ if name in LOOSE:
             return _loose(rest, stdin=stdin)
         case _:
             return NOTHING
 
 
-def _prefix(name: str, *, rest: Words, prefix: Prefix) -> Carried:
+def _prefix(name: str, *, rest: CommandWords, prefix: Prefix) -> WrappedCommands:
     at = _past_options(rest, prefix=prefix)
     if name == "command" and rest and rest[0].text in ("-v", "-V"):
         return NOTHING
@@ -191,20 +191,22 @@ def _prefix(name: str, *, rest: Words, prefix: Prefix) -> Carried:
     moves = name == "sudo" and any(word.text in ("-i", "--login", "-D", "--chdir") for word in rest[:at])
     if name == "exec" and any(word.text.startswith("-") and "a" in word.text for word in rest[:at]):
         # programs of many names in one file choose by it what they are (busybox)
-        return Carried(commands=(inner,) if inner else (), opaque="a program is run under another name")
+        return WrappedCommands(commands=(inner,) if inner else (), opaque="a program is run under another name")
     if not inner:
         # `exec` alone opens files; `env` alone shows the environment; `sudo -s` is a shell.
-        return Carried(sets=tuple(sets), carries=name == "exec" and not rest, opaque=_no_command(name, rest=rest))
+        return WrappedCommands(
+            sets=tuple(sets), carries=name == "exec" and not rest, opaque=_no_command(name, rest=rest)
+        )
     # behind `|` it is a program, which finds no builtins
     neutral = prefix.neutral and not (name == "time" and inner[0].text in _ONLY_IN_SHELL)
-    return Carried(commands=(inner,), sets=tuple(sets), carries=neutral, moves=moves)
+    return WrappedCommands(commands=(inner,), sets=tuple(sets), carries=neutral, moves=moves)
 
 
-def _no_command(name: str, *, rest: Words) -> str:
+def _no_command(name: str, *, rest: CommandWords) -> str:
     return f"`{name}` starts a shell" if name in ("sudo", "doas") and rest else ""
 
 
-def _past_options(rest: Words, *, prefix: Prefix) -> int | None:
+def _past_options(rest: CommandWords, *, prefix: Prefix) -> int | None:
     """Where the options end; None where one is not known, or a word that may be one is not literal."""
     at = 0
     while at < len(rest):
@@ -237,27 +239,27 @@ def _option_values(text: str, *, prefix: Prefix) -> int | None:
     return 0
 
 
-def _xargs(options: Words, *, inner: Words) -> Carried:
+def _xargs(options: CommandWords, *, inner: CommandWords) -> WrappedCommands:
     replaces = any(word.text.startswith(("-I", "--replace")) for word in options)
     if not inner:
-        return Carried(commands=((plain("echo"), unknown("(input)")),), carries=True)
+        return WrappedCommands(commands=((plain("echo"), unknown("(input)")),), carries=True)
     # A replaced word may stand anywhere in any word; which mark is replaced need not be known to say so.
     filled = tuple(unknown(word.text) for word in inner) if replaces and not _names_program(inner) else inner
     if replaces and _names_program(inner):
         filled = (inner[0], *(unknown(word.text) for word in inner[1:]))
-    return Carried(commands=((*filled, unknown("(input)")),), carries=True)
+    return WrappedCommands(commands=((*filled, unknown("(input)")),), carries=True)
 
 
-def _names_program(words: Words) -> bool:
+def _names_program(words: CommandWords) -> bool:
     return words[0].literal and re.fullmatch(r"[\w.+/-]+", words[0].text) is not None
 
 
-def _shell(rest: Words, *, stdin: str | None, carries: bool) -> Carried:
+def _shell(rest: CommandWords, *, stdin: str | None, carries: bool) -> WrappedCommands:
     at = 0
     while at < len(rest):
         word = rest[at]
         if not word.literal:
-            return Carried(opaque="what the shell runs is known only when it runs")
+            return WrappedCommands(opaque="what the shell runs is known only when it runs")
         if not word.text.startswith(("-", "+")) or word.text == "-":
             break
         at += 1
@@ -266,70 +268,72 @@ def _shell(rest: Words, *, stdin: str | None, carries: bool) -> Carried:
         if word.text == "--":
             break
         if word.text.startswith("--"):
-            return Carried(opaque=f"the shell's option `{word.text}` is not understood")
+            return WrappedCommands(opaque=f"the shell's option `{word.text}` is not understood")
         if "c" in word.text[1:]:
             return _shell_script(rest[at:], option=word.text, carries=carries)
         if word.text == "-s":
             return _stdin(stdin, carries=carries)
         if _SHELL_FLAGS.fullmatch(word.text) is None:
-            return Carried(opaque=f"the shell's option `{word.text}` is not understood")
+            return WrappedCommands(opaque=f"the shell's option `{word.text}` is not understood")
         if word.text.endswith("o"):
             if at < len(rest) and not (rest[at].literal and rest[at].text in _PLAIN_SETTINGS):
-                return Carried(opaque=f"the shell's option `{word.text} {rest[at].text}` is not understood")
+                return WrappedCommands(opaque=f"the shell's option `{word.text} {rest[at].text}` is not understood")
             at += 1
     if at >= len(rest) or (rest[at].literal and rest[at].text.startswith(_STDIN_FILES)):
         return _stdin(stdin, carries=carries)
     if not rest[at].literal:
-        return Carried(opaque="what the shell runs is known only when it runs")
+        return WrappedCommands(opaque="what the shell runs is known only when it runs")
     return NOTHING
 
 
-def _shell_script(rest: Words, *, option: str, carries: bool) -> Carried:
+def _shell_script(rest: CommandWords, *, option: str, carries: bool) -> WrappedCommands:
     """`bash -c SCRIPT`; options may stand between, and a login or interactive shell reads its start files first."""
     at = 0
     while at < len(rest) and rest[at].literal and rest[at].text.startswith(("-", "+")):
         if _SHELL_FLAGS.fullmatch(rest[at].text) is None or rest[at].text.endswith("o"):
-            return Carried(opaque=f"the shell's option `{rest[at].text}` is not understood")
+            return WrappedCommands(opaque=f"the shell's option `{rest[at].text}` is not understood")
         at += 1
     if at >= len(rest) or not rest[at].literal or rest[at].is_glob:
         scripts = tuple(word.text.strip("\"'") for word in rest[at : at + 1])
-        return Carried(opaque="what the shell runs is known only when it runs", guessed_scripts=scripts)
+        return WrappedCommands(opaque="what the shell runs is known only when it runs", guessed_scripts=scripts)
     ordinary = re.fullmatch(r"-[ceuxvnhCpl]+", option) is not None
     opaque = "" if ordinary else f"the shell's option `{option}` is not understood"
-    return Carried(scripts=(rest[at].text,), carries=carries and ordinary, opaque=opaque)
+    return WrappedCommands(scripts=(rest[at].text,), carries=carries and ordinary, opaque=opaque)
 
 
-def _stdin(stdin: str | None, *, carries: bool) -> Carried:
+def _stdin(stdin: str | None, *, carries: bool) -> WrappedCommands:
     if stdin is None:
-        return Carried(opaque="what the shell reads from its input is not known")
-    return Carried(scripts=(stdin,), carries=carries)
+        return WrappedCommands(opaque="what the shell reads from its input is not known")
+    return WrappedCommands(scripts=(stdin,), carries=carries)
 
 
-def _joined(rest: Words, *, carries: bool) -> Carried:
+def _joined(rest: CommandWords, *, carries: bool) -> WrappedCommands:
     script = " ".join(word.text for word in rest)
     if not all(word.literal and not word.is_glob for word in rest):
-        return Carried(opaque="what it evaluates is known only when it runs", guessed_scripts=(script,))
-    return Carried(scripts=(script,), carries=carries)
+        return WrappedCommands(opaque="what it evaluates is known only when it runs", guessed_scripts=(script,))
+    return WrappedCommands(scripts=(script,), carries=carries)
 
 
-def _trap(rest: Words) -> Carried:
+def _trap(rest: CommandWords) -> WrappedCommands:
     if rest and rest[0].text == "--":
         rest = rest[1:]
     if len(rest) < 2:
         return NOTHING
     if not rest[0].literal or rest[0].is_glob:
-        return Carried(opaque="what it evaluates is known only when it runs")
+        return WrappedCommands(opaque="what it evaluates is known only when it runs")
     carries = all(word.text.upper() != "DEBUG" for word in rest[1:])  # for that bash takes over the terminal
-    return Carried(scripts=(rest[0].text,) if rest[0].text not in ("-", "") else (), carries=carries, moves=True)
+    return WrappedCommands(
+        scripts=(rest[0].text,) if rest[0].text not in ("-", "") else (), carries=carries, moves=True
+    )
 
 
-def _source(rest: Words) -> Carried:
+def _source(rest: CommandWords) -> WrappedCommands:
     if not rest or not rest[0].literal or rest[0].text.startswith(_STDIN_FILES):
-        return Carried(opaque="what it reads in is known only when it runs")
+        return WrappedCommands(opaque="what it reads in is known only when it runs")
     return NOTHING
 
 
-def _sets_plainly(rest: Words) -> bool:
+def _sets_plainly(rest: CommandWords) -> bool:
     """`set -eu -o pipefail`, `set -- a b`; not what changes how later words are read (`-f`, `-k`, `-a`, `-o posix`)."""
     at = 0
     while at < len(rest) and rest[at].literal:
@@ -346,8 +350,8 @@ def _sets_plainly(rest: Words) -> bool:
     return at >= len(rest)
 
 
-def _find(rest: Words) -> Carried:
-    commands: list[Words] = []
+def _find(rest: CommandWords) -> WrappedCommands:
+    commands: list[CommandWords] = []
     moves = False
     at = 0
     while at < len(rest):
@@ -362,14 +366,14 @@ def _find(rest: Words) -> Carried:
             at += 1
         if inner:
             commands.append(tuple(inner))
-    return Carried(commands=tuple(commands), moves=moves)
+    return WrappedCommands(commands=tuple(commands), moves=moves)
 
 
-def _git(rest: Words) -> Carried:
+def _git(rest: CommandWords) -> WrappedCommands:
     """Aliases and settings of the command line, `git rebase --exec`, `git bisect run`, `git submodule foreach`."""
     line = read_git([word.text for word in rest])
     scripts = [setting.partition("=")[2] for setting in line.settings if setting_doubt(setting)]
-    guesses: list[Words] = []
+    guesses: list[CommandWords] = []
     for at, word in enumerate(rest):
         found = _RUNS_FROM.fullmatch(word.text)
         if "!" in word.text and "=" in word.text:
@@ -386,31 +390,31 @@ def _git(rest: Words) -> Carried:
         try:
             meaning = tuple(plain(text) for text in shlex.split(alias))
         except ValueError:
-            return Carried(opaque="what a git alias stands for is not known")
+            return WrappedCommands(opaque="what a git alias stands for is not known")
         guesses.append((plain("git"), *meaning, *rest[line.at + 1 :]))
     elif alias is not None:
         scripts.append(" ".join([alias[1:], *(word.text for word in rest[line.at + 1 :])]))
-    return Carried(
+    return WrappedCommands(
         guesses=tuple(guess for guess in guesses if guess),
         guessed_scripts=tuple(scripts[:MAX_GUESSES]),
         opaque=line.steered,
     )
 
 
-def _loose(rest: Words, *, stdin: str | None) -> Carried:
+def _loose(rest: CommandWords, *, stdin: str | None) -> WrappedCommands:
     scripts = [word.text for word in rest if any(char in word.text for char in " ;&|\n")]
     if stdin is not None:
         scripts.append(stdin)
-    return Carried(guesses=_suffixes(rest), guessed_scripts=tuple(scripts[:MAX_GUESSES]))
+    return WrappedCommands(guesses=_suffixes(rest), guessed_scripts=tuple(scripts[:MAX_GUESSES]))
 
 
-def evaluated(words: Words) -> Carried:
+def evaluated(words: CommandWords) -> WrappedCommands:
     """Substitutions within words that are evaluated a second time: `let 'a[$(ls)]=1'`."""
     scripts = tuple(word.text for word in words if word.literal and re.search(r"\$\(|`", word.text))
     callbacks = tuple(after.text for word, after in pairwise(words) if word.text in ("-C", "-x"))
-    return Carried(guessed_scripts=(*scripts, *callbacks)[:MAX_GUESSES])
+    return WrappedCommands(guessed_scripts=(*scripts, *callbacks)[:MAX_GUESSES])
 
 
-def _suffixes(words: Sequence[Spelled]) -> tuple[Words, ...]:
+def _suffixes(words: Sequence[Spelled]) -> tuple[CommandWords, ...]:
     starts = [at for at, word in enumerate(words) if word.literal and re.match(r"[\w./]", word.text)]
     return tuple(tuple(words[at:]) for at in starts[:MAX_GUESSES])

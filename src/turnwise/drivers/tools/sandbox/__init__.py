@@ -2,16 +2,16 @@
 
 from turnwise.drivers.tools.sandbox.choosing import Sandbox, find_sandbox
 from turnwise.drivers.tools.sandbox.environment import command_environment, is_secret
-from turnwise.drivers.tools.sandbox.git import CannotGuard, GitGuard, PutBack
-from turnwise.drivers.tools.sandbox.kinds import Kind, Wrapped
+from turnwise.drivers.tools.sandbox.git import CannotGuard, GitGuard, RestoredFiles
+from turnwise.drivers.tools.sandbox.kinds import SandboxKind, Wrapped
 from turnwise.drivers.tools.sandbox.scratch import Scratch
 
 __all__ = [
     "CannotGuard",
     "GitGuard",
-    "Kind",
-    "PutBack",
+    "RestoredFiles",
     "Sandbox",
+    "SandboxKind",
     "Scratch",
     "Wrapped",
     "command_environment",

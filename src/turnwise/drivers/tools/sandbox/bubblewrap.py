@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.drivers.tools.sandbox.git import guarded_paths
-from turnwise.drivers.tools.sandbox.kinds import Order, Wrapped
+from turnwise.drivers.tools.sandbox.kinds import SandboxOrder, Wrapped
 from turnwise.drivers.tools.sandbox.seccomp import can_filter, command_filter
 
 # Runtime folders hold the sockets of other programs; a few things in them are plain files that commands need.
@@ -37,7 +37,7 @@ class Mount(msgspec.Struct, frozen=True):
     source: Path | None = None
 
 
-def wrap_in_bubblewrap(order: Order, *, program: str) -> Wrapped:
+def wrap_in_bubblewrap(order: SandboxOrder, *, program: str) -> Wrapped:
     """The command line of bubblewrap for it. Where the machine's system calls can be filtered, they are."""
     options = [*_NAMESPACES, *([] if order.network else ["--unshare-net"]), *_MANNERS]
     mounts = plan_mounts(order)
@@ -63,7 +63,7 @@ def _filter_file() -> int:
     return descriptor
 
 
-def plan_mounts(order: Order) -> list[Mount]:
+def plan_mounts(order: SandboxOrder) -> list[Mount]:
     """Every mount, outer before inner: a later one covers what it lies on. One a path; what may be written wins."""
     planned: dict[Path, Mount] = {}
 

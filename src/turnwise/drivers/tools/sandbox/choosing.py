@@ -10,10 +10,10 @@ from typing import assert_never
 
 import msgspec
 
-from turnwise.drivers.tools.programs import Programs
+from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.tools.sandbox.bubblewrap import TEMPORARY, wrap_in_bubblewrap
 from turnwise.drivers.tools.sandbox.environment import command_environment
-from turnwise.drivers.tools.sandbox.kinds import Kind, Order, Wrapped
+from turnwise.drivers.tools.sandbox.kinds import SandboxKind, SandboxOrder, Wrapped
 from turnwise.drivers.tools.sandbox.landlock import SCOPES_ABI, keeper_command, landlock_version, wrap_in_landlock
 from turnwise.drivers.tools.sandbox.scratch import Scratch
 from turnwise.drivers.tools.sandbox.seccomp import can_filter
@@ -31,7 +31,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     times of files outside. `leaves_none`: all that it started ends with it, also what left its session.
     """
 
-    kind: Kind
+    kind: SandboxKind
     files: bool
     secrets: bool
     network: bool
@@ -65,7 +65,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         """
         outer = os.environ if outer_env is None else outer_env
         temporary = next(iter(self.private_folders), scratch.temporary)
-        order = Order(
+        order = SandboxOrder(
             argv=tuple(argv),
             env=command_environment(
                 outer, temporary=None if self.kind == "none" else temporary, also=also_env, hidden=hidden_env
@@ -115,13 +115,13 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         return f"commands run in {name}: they can write in {workspace} only, {reach}{note}"
 
 
-def find_sandbox(*, wanted: Kind | None = None, workspace: Path | None = None) -> Sandbox:
+def find_sandbox(*, wanted: SandboxKind | None = None, workspace: Path | None = None) -> Sandbox:
     """The best one that works here, found once; or the `wanted` kind. Raises CallerError where that one does not work.
 
     A bubblewrap in the `workspace` (the current folder by default) is passed over: a command could have put it there.
     """
     folder = os.path.realpath(workspace or Path.cwd())
-    bubblewrap = Programs(os.environ.get("PATH"), workspace=folder).first_apart("bwrap")
+    bubblewrap = ProgramSearch(os.environ.get("PATH"), workspace=folder).first_apart("bwrap")
     if wanted is None:
         return _best(bubblewrap)
     found = _found(wanted, bubblewrap=bubblewrap)
@@ -138,7 +138,7 @@ def _best(bubblewrap: str) -> Sandbox:
     return _bubblewrap(bubblewrap) or _landlock() or none
 
 
-def _found(kind: Kind, *, bubblewrap: str) -> Sandbox | None:
+def _found(kind: SandboxKind, *, bubblewrap: str) -> Sandbox | None:
     match kind:
         case "bubblewrap":
             return _bubblewrap(bubblewrap)

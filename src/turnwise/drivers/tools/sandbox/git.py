@@ -55,7 +55,7 @@ class _Entry(msgspec.Struct, frozen=True):
     content: bytes
 
 
-class PutBack(msgspec.Struct, frozen=True):
+class RestoredFiles(msgspec.Struct, frozen=True):
     """`changed` are paths relative to the root that are as before again; `told` says what else was done, or could not be."""
 
     changed: tuple[str, ...] = ()
@@ -84,12 +84,12 @@ class GitGuard:
                 raise CannotGuard(_refusal(at, root=root))
         self._before = {at: entries for at, entries in kept.items() if entries is not None}
 
-    def put_back(self) -> PutBack:
+    def put_back(self) -> RestoredFiles:
         """What had changed. `.git` is again the folder, link or file that it was, wherever `told` does not say otherwise."""
         try:
             told = tuple([f"{self._named}{one}" for one in self._return_git()])
         except OSError as error:
-            return PutBack(
+            return RestoredFiles(
                 told=(f"{self._named}.git: it was replaced, and could not be put back ({error.strerror}). {_LOOK}",)
             )
         changed: list[str] = []
@@ -102,7 +102,7 @@ class GitGuard:
                     changed.append(shown)
                 else:
                     told += (f"{shown}: it was changed, and could not be put back ({error.strerror}). {_LOOK}",)
-        return PutBack(tuple(changed), told)
+        return RestoredFiles(tuple(changed), told)
 
     def _executed(self) -> Iterator[Path]:
         """Where git looks for what it executes: in `.git`, or in the folders of the workspace to which it leads."""

@@ -5,10 +5,10 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal["bubblewrap", "landlock", "none"]
+SandboxKind = Literal["bubblewrap", "landlock", "none"]
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxOrder(msgspec.Struct, frozen=True, kw_only=True):
     """A command and what it may do. All paths are absolute and have no link in them.
 
     It may write in `workspace`, in `writable` and in the temporary folder; `hidden` paths it may not even read.

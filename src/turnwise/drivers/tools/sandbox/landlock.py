@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from turnwise.drivers.tools.programs import HELPER
-from turnwise.drivers.tools.sandbox.kinds import Order, Wrapped
+from turnwise.drivers.tools.sandbox.kinds import SandboxOrder, Wrapped
 from turnwise.drivers.tools.sandbox.seccomp import can_filter, command_filter
 
 KEEPER = Path(__file__).with_name("keeper.py")
@@ -54,7 +54,7 @@ def landlock_version() -> int:
     return max(0, _kernel().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION_FLAG)))
 
 
-def wrap_in_landlock(order: Order, *, version: int) -> Wrapped:
+def wrap_in_landlock(order: SandboxOrder, *, version: int) -> Wrapped:
     """The keeper with a ruleset for it. Raises OSError where the kernel does not take the rules."""
     program = "-"
     if can_filter():
@@ -77,7 +77,7 @@ def keeper_command(
     return (*HELPER, str(KEEPER), rules, program, "asked" if asked else "-", str(MORE_PROCESSES), *argv)
 
 
-def make_ruleset(order: Order, *, version: int) -> int:
+def make_ruleset(order: SandboxOrder, *, version: int) -> int:
     """A descriptor of the rules: read what is not hidden, write where it may, and no TCP without network."""
     handled = (1 << _KNOWN_RIGHTS.get(version, _NEWEST_RIGHTS)) - 1
     fields = [handled]
@@ -98,7 +98,7 @@ def make_ruleset(order: Order, *, version: int) -> int:
     return ruleset
 
 
-def _allowances(order: Order) -> Iterator[tuple[Path, int]]:
+def _allowances(order: SandboxOrder) -> Iterator[tuple[Path, int]]:
     yield Path("/"), _READ_DIR  # names are no secret, and `ls ~` is in many a script
     for path in _around(Path("/"), hidden=frozenset({*_NOT_SEEN, *order.hidden})):
         yield path, _READ

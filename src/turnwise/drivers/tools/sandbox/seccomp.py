@@ -40,7 +40,7 @@ _CHANGING_BY_IOCTL = (
 )  # fmt: skip
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class RefusedSystemCall(msgspec.Struct, frozen=True, kw_only=True):
     """One call refused with `error`: always, or by what an argument's masked low 32 bits are.
 
     Refused where they are one of `values`; with `unless`, where they are none of them; with `any_bit`, where one is set.
@@ -57,23 +57,24 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     asks: bool = False
 
 
-def _refuse(error: int, calls: str) -> tuple[Refusal, ...]:
-    return tuple(Refusal(call=call, error=error) for call in calls.split())
+def _refuse(error: int, calls: str) -> tuple[RefusedSystemCall, ...]:
+    return tuple(RefusedSystemCall(call=call, error=error) for call in calls.split())
 
 
-def _own_only(argument: int, calls: str) -> tuple[Refusal, ...]:
+def _own_only(argument: int, calls: str) -> tuple[RefusedSystemCall, ...]:
     """The argument names a process; 0 is the one that calls."""
     return tuple(
-        Refusal(call=call, error=errno.EPERM, argument=argument, values=(0,), unless=True) for call in calls.split()
+        RefusedSystemCall(call=call, error=errno.EPERM, argument=argument, values=(0,), unless=True)
+        for call in calls.split()
     )
 
 
 _ALWAYS = (
-    Refusal(call="socketpair", error=errno.EACCES, argument=0, values=(_UNIX,), unless=True),
-    Refusal(call="socketpair", error=errno.EACCES, argument=1, mask=_TYPE_BITS, values=(1, 5), unless=True),
+    RefusedSystemCall(call="socketpair", error=errno.EACCES, argument=0, values=(_UNIX,), unless=True),
+    RefusedSystemCall(call="socketpair", error=errno.EACCES, argument=1, mask=_TYPE_BITS, values=(1, 5), unless=True),
     # A user namespace of its own would give it every capability there, and the mounts of the sandbox to change.
-    Refusal(call="clone", error=errno.EPERM, argument=0, values=(_NEW_NAMESPACES,), any_bit=True),
-    Refusal(call="unshare", error=errno.EPERM, argument=0, values=(_NEW_NAMESPACES,), any_bit=True),
+    RefusedSystemCall(call="clone", error=errno.EPERM, argument=0, values=(_NEW_NAMESPACES,), any_bit=True),
+    RefusedSystemCall(call="unshare", error=errno.EPERM, argument=0, values=(_NEW_NAMESPACES,), any_bit=True),
     *_refuse(errno.EPERM, "setns"),
     # io_uring: its rings make and connect sockets unseen by a filter. clone3: its flags lie in memory; C libraries fall back
     # to clone.
@@ -82,9 +83,9 @@ _ALWAYS = (
     *_refuse(errno.EPERM, "add_key request_key keyctl syslog"),
     # Programs in the kernel, counters of the whole machine, faults of memory handled by hand: nothing that a build needs.
     *_refuse(errno.EPERM, "bpf perf_event_open userfaultfd"),
-    Refusal(call="ioctl", error=errno.EPERM, argument=1, values=(_TIOCSTI, _TIOCLINUX)),
+    RefusedSystemCall(call="ioctl", error=errno.EPERM, argument=1, values=(_TIOCSTI, _TIOCLINUX)),
     # A lease on a file holds up everybody who opens it for writing (fcntl(2), /proc/sys/fs/lease-break-time).
-    Refusal(call="fcntl", error=errno.EPERM, argument=1, values=(_F_SETLEASE,)),
+    RefusedSystemCall(call="fcntl", error=errno.EPERM, argument=1, values=(_F_SETLEASE,)),
 )
 # What namespaces keep apart in bubblewrap and Landlock does not know: what acts on something outside that is no file, or on a
 # file in a way that is no writing.
@@ -94,8 +95,8 @@ _NOT_APART = (
         0, "prlimit64 sched_setaffinity sched_setscheduler sched_setparam sched_setattr move_pages migrate_pages"
     ),
     *_own_only(1, "setpriority ioprio_set"),
-    Refusal(call="setpriority", error=errno.EPERM, argument=0, values=(_PRIO_USER,)),
-    Refusal(call="ioprio_set", error=errno.EPERM, argument=0, values=(_IOPRIO_WHO_USER,)),
+    RefusedSystemCall(call="setpriority", error=errno.EPERM, argument=0, values=(_PRIO_USER,)),
+    RefusedSystemCall(call="ioprio_set", error=errno.EPERM, argument=0, values=(_IOPRIO_WHO_USER,)),
     *_refuse(errno.ENOSYS, "shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl"),
     *_refuse(errno.ENOSYS, "mq_open mq_unlink"),
     # Programs that copy attributes go on without where the file system has none.
@@ -103,23 +104,26 @@ _NOT_APART = (
         errno.EOPNOTSUPP, "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat"
     ),
     *_refuse(errno.EOPNOTSUPP, "file_setattr"),
-    Refusal(call="ioctl", error=errno.EOPNOTSUPP, argument=1, values=_CHANGING_BY_IOCTL),
+    RefusedSystemCall(call="ioctl", error=errno.EOPNOTSUPP, argument=1, values=_CHANGING_BY_IOCTL),
 )
 # Where the sandbox does not judge signals, the keeper does: each of these names a process.
 _SIGNALS = (
-    *[Refusal(call=call, asks=True) for call in ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")],
+    *[
+        RefusedSystemCall(call=call, asks=True)
+        for call in ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
+    ],
     *_refuse(errno.ENOSYS, "pidfd_send_signal"),
     # Who gets the signal that a file or socket is ready.
-    Refusal(call="fcntl", error=errno.EPERM, argument=1, values=(_F_SETOWN, _F_SETOWN_EX)),
-    Refusal(call="ioctl", error=errno.EPERM, argument=1, values=(_FIOSETOWN, _SIOCSPGRP)),
+    RefusedSystemCall(call="fcntl", error=errno.EPERM, argument=1, values=(_F_SETOWN, _F_SETOWN_EX)),
+    RefusedSystemCall(call="ioctl", error=errno.EPERM, argument=1, values=(_FIOSETOWN, _SIOCSPGRP)),
 )
 # Landlock judges truncation from its third version on. Opening with O_TRUNC but not for writing truncates as well.
 _TRUNCATING = (_O_TRUNC, _O_TRUNC | _ACCESS_MODE)
 _TRUNCATION = (
-    Refusal(call="truncate", error=errno.EACCES),
-    Refusal(call="open", error=errno.EACCES, argument=1, mask=_ACCESS_MODE | _O_TRUNC, values=_TRUNCATING),
-    Refusal(call="openat", error=errno.EACCES, argument=2, mask=_ACCESS_MODE | _O_TRUNC, values=_TRUNCATING),
-    Refusal(call="openat2", error=errno.ENOSYS),
+    RefusedSystemCall(call="truncate", error=errno.EACCES),
+    RefusedSystemCall(call="open", error=errno.EACCES, argument=1, mask=_ACCESS_MODE | _O_TRUNC, values=_TRUNCATING),
+    RefusedSystemCall(call="openat", error=errno.EACCES, argument=2, mask=_ACCESS_MODE | _O_TRUNC, values=_TRUNCATING),
+    RefusedSystemCall(call="openat2", error=errno.ENOSYS),
 )
 
 
@@ -143,7 +147,7 @@ def command_filter(
     `can_filter`.
     """
     refusals = (
-        Refusal(call="socket", error=errno.EACCES, argument=0, values=_IP if ip_sockets else (), unless=True),
+        RefusedSystemCall(call="socket", error=errno.EACCES, argument=0, values=_IP if ip_sockets else (), unless=True),
         *_ALWAYS,
         *(() if truncation else _TRUNCATION),
         *(() if apart else _NOT_APART),
@@ -152,7 +156,7 @@ def command_filter(
     return _program(refusals, machine=machine)
 
 
-def _program(refusals: tuple[Refusal, ...], *, machine: str) -> bytes:
+def _program(refusals: tuple[RefusedSystemCall, ...], *, machine: str) -> bytes:
     calls = NUMBERS[machine]
     load_number = (_LOAD, 0, 0, 0)
     steps = [
@@ -173,7 +177,7 @@ def _program(refusals: tuple[Refusal, ...], *, machine: str) -> bytes:
     return b"".join([struct.pack("=HBBI", *step) for step in steps])
 
 
-def _judge(refusal: Refusal) -> list[tuple[int, int, int, int]]:
+def _judge(refusal: RefusedSystemCall) -> list[tuple[int, int, int, int]]:
     """The steps for the call in question. Jumps count the steps to pass over; past the last one it is not refused."""
     refuse = (_RETURN, 0, 0, _ASK if refusal.asks else _REFUSE | refusal.error)
     if refusal.argument is None:

@@ -15,7 +15,7 @@ from turnwise.drivers.tools.grants import turn_at_work
 from turnwise.drivers.tools.private_folders import make_private_folder
 from turnwise.drivers.tools.workspace.disk import Disk
 from turnwise.drivers.tools.workspace.kept import KeptChange, KeptFile, Note, drop_temporaries, kept_changes
-from turnwise.drivers.tools.workspace.staging import Change, digest
+from turnwise.drivers.tools.workspace.staging import FileChange, digest
 from turnwise.drivers.tools.workspace.undoing import Undoing, Undone, carry_out, plan_undoing
 
 KEPT_BYTES = 64 * 1024 * 1024  # of old contents; the oldest give way
@@ -43,14 +43,14 @@ class FileChanges:
         self._group = group
 
     def open(
-        self, changes: Sequence[Change], *, temporaries: Sequence[str], made: Sequence[Path], disk: Disk
+        self, changes: Sequence[FileChange], *, temporaries: Sequence[str], made: Sequence[Path], disk: Disk
     ) -> KeptChange:
         """The old contents and a note of what is about to happen, on the disk. Raises OSError."""
         return self.note(changes, temporaries=temporaries, made=made, disk=disk, takes_back=False)
 
     def note(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[FileChange],
         *,
         temporaries: Sequence[str],
         made: Sequence[Path],
@@ -156,12 +156,12 @@ class _TakingBack(msgspec.Struct, frozen=True):
     changes: FileChanges
 
     def open(
-        self, changes: Sequence[Change], *, temporaries: Sequence[str], made: Sequence[Path], disk: Disk
+        self, changes: Sequence[FileChange], *, temporaries: Sequence[str], made: Sequence[Path], disk: Disk
     ) -> KeptChange:
         return self.changes.note(changes, temporaries=temporaries, made=made, disk=disk, takes_back=True)
 
 
-def _keep(change: Change, *, number: int, temporary: str, folder: int, disk: Disk, keeps: bool) -> KeptFile:
+def _keep(change: FileChange, *, number: int, temporary: str, folder: int, disk: Disk, keeps: bool) -> KeptFile:
     backup = f"{number}.before" if change.before is not None and keeps else ""
     if backup:
         disk.create(backup, folder=folder, content=change.before or b"", like=None, mode=0o600, durable=False)

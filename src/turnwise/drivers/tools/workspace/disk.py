@@ -21,7 +21,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
 Stamp = tuple[int, int, int, int]
 
 
-class Attributes(msgspec.Struct, frozen=True, kw_only=True):
+class FileAttributes(msgspec.Struct, frozen=True, kw_only=True):
     """What a file keeps when its content is replaced."""
 
     mode: int  # permission bits
@@ -66,7 +66,7 @@ class Disk:
             os.close(descriptor)
 
     def create(
-        self, name: str, *, folder: int, content: bytes, like: Attributes | None, mode: int, durable: bool = True
+        self, name: str, *, folder: int, content: bytes, like: FileAttributes | None, mode: int, durable: bool = True
     ) -> None:
         """A new file, on the disk when this returns where `durable`; with the attributes of `like` as far as we may set them,
         else `mode`."""
@@ -130,13 +130,13 @@ def stamp_of(status: os.stat_result) -> Stamp:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def attributes_of(descriptor: int, *, status: os.stat_result) -> Attributes:
+def attributes_of(descriptor: int, *, status: os.stat_result) -> FileAttributes:
     extended: list[tuple[str, bytes]] = []
     if hasattr(os, "listxattr"):
         with contextlib.suppress(OSError):
             extended = [(name, os.getxattr(descriptor, name)) for name in os.listxattr(descriptor)]
     mode = stat.S_IMODE(status.st_mode)
-    return Attributes(mode=mode, user=status.st_uid, group=status.st_gid, extended=tuple(extended))
+    return FileAttributes(mode=mode, user=status.st_uid, group=status.st_gid, extended=tuple(extended))
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
@@ -145,7 +145,7 @@ def _write_all(descriptor: int, content: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _take_over(descriptor: int, like: Attributes) -> None:
+def _take_over(descriptor: int, like: FileAttributes) -> None:
     """As far as we may: only root gives files away, and only some file systems keep further attributes."""
     status = os.fstat(descriptor)
     if (status.st_uid, status.st_gid) != (like.user, like.group):

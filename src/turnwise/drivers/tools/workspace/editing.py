@@ -9,7 +9,7 @@ from msgspec import Meta
 from turnwise.drivers.tools.workspace.content import with_line_ends
 from turnwise.drivers.tools.workspace.near import near_misses
 from turnwise.drivers.tools.workspace.paths import Workspace
-from turnwise.drivers.tools.workspace.plans import Plan, carry_out, find_text, replacing
+from turnwise.drivers.tools.workspace.plans import ChangePlan, carry_out, find_text, replacing
 from turnwise.errors import ToolFault
 
 DESCRIPTION = """Replace text in a file. `old` must stand there exactly once, character by character (without the line \
@@ -55,16 +55,16 @@ def multi_edit(workspace: Workspace, given: MultiEditArguments) -> str:
         return carry_out(workspace, plan_multi_edit(workspace, given))
 
 
-def plan_edit(workspace: Workspace, given: EditArguments) -> Plan:
+def plan_edit(workspace: Workspace, given: EditArguments) -> ChangePlan:
     found, text = find_text(workspace, given.path)
     one = OneEdit(old=given.old, new=given.new, replace_all=given.replace_all)
     edited, lines = replaced(text.text, one, name=given.path)
     count = len(lines)
     said = f"edited `{given.path}`: {count} replacement{'s' if count > 1 else ''}, the first in line {lines[0]}"
-    return Plan(changes=(replacing(workspace, found, after=text.with_text(edited)),), said=said)
+    return ChangePlan(changes=(replacing(workspace, found, after=text.with_text(edited)),), said=said)
 
 
-def plan_multi_edit(workspace: Workspace, given: MultiEditArguments) -> Plan:
+def plan_multi_edit(workspace: Workspace, given: MultiEditArguments) -> ChangePlan:
     found, text = find_text(workspace, given.path)
     edited, places = text.text, list[str]()
     for number, one in enumerate(given.edits, start=1):
@@ -74,7 +74,7 @@ def plan_multi_edit(workspace: Workspace, given: MultiEditArguments) -> Plan:
             raise ToolFault(f"edit {number} of {len(given.edits)}: {fault}\nNone of the edits was made.") from None
         places.append(str(lines[0]) + (f" and {len(lines) - 1} more" if len(lines) > 1 else ""))
     said = f"edited `{given.path}`: {len(given.edits)} edits, in lines {', '.join(places)}"
-    return Plan(changes=(replacing(workspace, found, after=text.with_text(edited)),), said=said)
+    return ChangePlan(changes=(replacing(workspace, found, after=text.with_text(edited)),), said=said)
 
 
 def replaced(text: str, given: OneEdit, *, name: str) -> tuple[str, list[int]]:

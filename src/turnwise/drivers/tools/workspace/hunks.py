@@ -14,7 +14,7 @@ MAX_COMPARED = 20_000_000  # lines, a few seconds: thousands of hunks that fit e
 # What models write for another: typographic dashes, quotes and spaces (codex-rs/apply-patch/src/seek_sequence.rs has such too).
 _PLAIN = str.maketrans("‐‑‒–—―−‘’‚‛“”„‟\u00a0\u2002\u2003\u2009\u202f\u3000", "-------''''\"\"\"\"      ")
 
-Reading = Callable[[str], str]
+LineReading = Callable[[str], str]
 
 
 class Patched(msgspec.Struct, frozen=True):
@@ -67,11 +67,11 @@ class _Lines:
     def __init__(self, bare: list[str], *, hunks: tuple[Hunk, ...]) -> None:
         self.bare = bare
         self._sought = [line for hunk in hunks for line in (*hunk.old, *hunk.anchors)]
-        self._read: dict[Reading, list[str]] = {_same: bare}
-        self._places: dict[Reading, dict[str, list[int]]] = {}
+        self._read: dict[LineReading, list[str]] = {_same: bare}
+        self._places: dict[LineReading, dict[str, list[int]]] = {}
         self._compared = 0
 
-    def places(self, line: str, *, plain: Reading) -> list[int]:
+    def places(self, line: str, *, plain: LineReading) -> list[int]:
         """Where a line that reads like this one, of a hunk, stands, from the top."""
         if plain not in self._places:
             found: dict[str, list[int]] = {plain(one): [] for one in self._sought}
@@ -81,7 +81,7 @@ class _Lines:
             self._places[plain] = found
         return self._places[plain][line]
 
-    def matches(self, old: Sequence[str], *, plain: Reading, start: int, where: str) -> list[int]:
+    def matches(self, old: Sequence[str], *, plain: LineReading, start: int, where: str) -> list[int]:
         """Where all of the lines stand, by that line of them that is rarest. Raises ToolFault where looking takes too long."""
         lines, sought = self._read_by(plain), [plain(line) for line in old]
         known = [self.places(line, plain=plain) for line in sought]
@@ -93,7 +93,7 @@ class _Lines:
             self.spend(len(sought), where=where)
         return found
 
-    def _read_by(self, plain: Reading) -> list[str]:
+    def _read_by(self, plain: LineReading) -> list[str]:
         if plain not in self._read:
             self._read[plain] = [plain(line) for line in self.bare]
         return self._read[plain]

@@ -25,7 +25,7 @@ MAX_AT_ONCE = 8  # beside one result: each may take a process; others follow wit
 IGNORED_S = 5.0
 
 
-class Told:
+class ToldInstructions:
     """What of them a session has been told: the files, and how many bytes may follow."""
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
@@ -34,13 +34,13 @@ class Told:
         self.left_bytes = MAX_TOGETHER_BYTES - sum(len(note.text.encode()) for note in notes)
 
 
-_told: ContextVar[Told | None] = ContextVar("turnwise_told_instructions", default=None)
+_told: ContextVar[ToldInstructions | None] = ContextVar("turnwise_told_instructions", default=None)
 
 
 def begin_telling(messages: Iterable[Message]) -> None:
     """From here on, in this task and what is begun in it, the tool `read` tells them. `messages` are those that the session
     carries on: what they hold is not told again."""
-    _told.set(Told(messages))
+    _told.set(ToldInstructions(messages))
 
 
 def instructions_for(workspace: Workspace, path: Path) -> list[Path]:

@@ -9,12 +9,12 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.drivers.tools.workspace.disk import Attributes, Disk, Stamp, open_file, stamp_at
+from turnwise.drivers.tools.workspace.disk import Disk, FileAttributes, Stamp, open_file, stamp_at
 from turnwise.drivers.tools.workspace.staging import remove_made
 
 NOTE = "note.json"
 
-State = Literal["staging", "staged", "done", "undone"]
+ChangeState = Literal["staging", "staged", "done", "undone"]
 
 
 class KeptFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -28,7 +28,7 @@ class KeptFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     before: str | None
     after: str | None
     backup: str = ""
-    like: Attributes | None = None
+    like: FileAttributes | None = None
 
     @property
     def place(self) -> Path:
@@ -45,7 +45,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     owner: str
     group: str
-    state: State
+    state: ChangeState
     files: tuple[KeptFile, ...]
     made: tuple[bytes, ...] = ()
     takes_back: bool = False  # itself an undoing, kept for finishing it only
@@ -73,7 +73,7 @@ class KeptChange:
             return sum(file.stat().st_size for file in self.place.iterdir() if file.name != NOTE)
         return 0
 
-    def become(self, state: State) -> None:
+    def become(self, state: ChangeState) -> None:
         """The note says so, on the disk. Raises OSError."""
         self._write(msgspec.structs.replace(self.note, state=state))
 

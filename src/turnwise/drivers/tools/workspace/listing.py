@@ -32,7 +32,7 @@ class ListArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     glob: Annotated[str, Meta(description="Only files whose name or path matches this pattern")] = ""
 
 
-class Listed(msgspec.Struct, frozen=True):
+class FolderListing(msgspec.Struct, frozen=True):
     """The worker's answer: path below the start, kind and size (-1: unknown) of each entry."""
 
     entries: list[tuple[str, str, int]]
@@ -48,7 +48,7 @@ async def list_folder(workspace: Workspace, given: ListArguments, *, timeout_s: 
         "depth": MAX_DEPTH if given.glob else given.depth,
         "max_entries": MAX_ENTRIES,
     }
-    found = await ask_worker(workspace, start, order=order, takes=Listed, timeout_s=timeout_s)
+    found = await ask_worker(workspace, start, order=order, takes=FolderListing, timeout_s=timeout_s)
     lines = [_KINDS.get(kind, f"{{}} ({size:,})").format(path) for path, kind, size in found.entries[:MAX_ENTRIES]]
     if len(found.entries) > MAX_ENTRIES:
         lines.append(f"[more than {MAX_ENTRIES} entries: list a subfolder, or give a `glob`]")

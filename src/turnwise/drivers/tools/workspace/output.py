@@ -6,7 +6,7 @@ from collections import deque
 from pathlib import Path
 
 from turnwise.drivers.tools.private_folders import private_folder_of
-from turnwise.drivers.tools.progress import Tell
+from turnwise.drivers.tools.progress import OutputSink
 from turnwise.rules.permission_paths import is_inside
 
 OUTPUTS = "outputs"  # where `Scratch` keeps them
@@ -33,7 +33,7 @@ class Tape:
         kept_bytes: int,
         spill: Path | None = None,
         spilled_bytes: int = MAX_FILE_BYTES,
-        tell: Tell | None = None,
+        tell: OutputSink | None = None,
     ) -> None:
         self._kept = kept_bytes
         self._head = bytearray()

@@ -9,16 +9,16 @@ from msgspec import Meta
 from turnwise.drivers.tools.workspace.content import FileText, kind_of, text_of
 from turnwise.drivers.tools.workspace.hunks import apply_hunks
 from turnwise.drivers.tools.workspace.patches import FilePatch, Hunk, parse_patch
-from turnwise.drivers.tools.workspace.paths import Found, Workspace
+from turnwise.drivers.tools.workspace.paths import FoundFile, Workspace
 from turnwise.drivers.tools.workspace.plans import (
-    Plan,
+    ChangePlan,
     carry_out,
     making,
     refuse_special,
     refuse_write_protected,
     replacing,
 )
-from turnwise.drivers.tools.workspace.staging import Change
+from turnwise.drivers.tools.workspace.staging import FileChange
 from turnwise.errors import ToolFault
 
 MAX_PATCHED_BYTES = 128 * 1024 * 1024  # over all sections, a few seconds: each goes through its whole file
@@ -45,9 +45,9 @@ class PatchArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class _Draft(msgspec.Struct):
     """A file while the sections are gone through: as it is on the disk, and as it will be (None: not there)."""
 
-    found: Found | None
+    found: FoundFile | None
     content: bytes | None
-    like: Found | None = None
+    like: FoundFile | None = None
 
 
 def apply_patch(workspace: Workspace, given: PatchArguments) -> str:
@@ -55,7 +55,7 @@ def apply_patch(workspace: Workspace, given: PatchArguments) -> str:
         return carry_out(workspace, plan_patch(workspace, given))
 
 
-def plan_patch(workspace: Workspace, given: PatchArguments) -> Plan:
+def plan_patch(workspace: Workspace, given: PatchArguments) -> ChangePlan:
     drafts: dict[Path, _Draft] = {}
     said: list[str] = []
     gone_through = 0
@@ -80,10 +80,10 @@ def plan_patch(workspace: Workspace, given: PatchArguments) -> Plan:
     told = frozenset(
         [path for path, draft in drafts.items() if draft.found is None and _is_known(workspace, draft.like)]
     )
-    return Plan(changes=tuple(changes), said="applied the patch:\n" + "\n".join(said), told=told)
+    return ChangePlan(changes=tuple(changes), said="applied the patch:\n" + "\n".join(said), told=told)
 
 
-def _is_known(workspace: Workspace, source: Found | None) -> bool:
+def _is_known(workspace: Workspace, source: FoundFile | None) -> bool:
     """Of a new file: all of it stands in the patch, or in a file that the model has read."""
     return source is None or not workspace.seen.doubt(source.path, source.content)
 
@@ -124,7 +124,7 @@ def _existing(workspace: Workspace, drafts: dict[Path, _Draft], *, given: str, l
 
 
 def _make(
-    workspace: Workspace, drafts: dict[Path, _Draft], *, given: str, content: bytes, like: Found | None = None
+    workspace: Workspace, drafts: dict[Path, _Draft], *, given: str, content: bytes, like: FoundFile | None = None
 ) -> None:
     path = workspace.resolve(given)
     refuse_special(path, name=given)
@@ -137,7 +137,7 @@ def _make(
         raise ToolFault(f"`{given}` exists already: update it, or delete it in an earlier section")
 
 
-def _change(workspace: Workspace, path: Path, draft: _Draft) -> Change | None:
+def _change(workspace: Workspace, path: Path, draft: _Draft) -> FileChange | None:
     if draft.found is not None:
         return None if draft.content == draft.found.content else replacing(workspace, draft.found, after=draft.content)
     return None if draft.content is None else making(workspace, path, after=draft.content, like=draft.like)

@@ -12,7 +12,7 @@ import msgspec
 
 from turnwise.drivers.tools.grants import was_judged
 from turnwise.drivers.tools.workspace.changes import FileChanges
-from turnwise.drivers.tools.workspace.disk import Attributes, Disk, Stamp, attributes_of, open_file, stamp_of
+from turnwise.drivers.tools.workspace.disk import Disk, FileAttributes, Stamp, attributes_of, open_file, stamp_of
 from turnwise.drivers.tools.workspace.output import is_gone_output
 from turnwise.drivers.tools.workspace.seen import Memory
 from turnwise.errors import CallerError, ToolFault
@@ -33,12 +33,12 @@ NAMES_COMPARED = 2000  # of a folder, for a near miss
 BUSY_S = 10.0  # a change that takes longer hangs on a dead network file system
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
     """A regular file as it was when it was opened. `names` counts its hard links."""
 
     path: Path
     content: bytes
-    attributes: Attributes
+    attributes: FileAttributes
     stamp: Stamp
     names: int
     writable: bool
@@ -135,14 +135,14 @@ class Workspace:
             raise ToolFault(f"`{shorten(text)}` does not exist{self._nearest(path)}")
         return path
 
-    def find(self, text: str, *, to_read: bool = False) -> Found:
+    def find(self, text: str, *, to_read: bool = False) -> FoundFile:
         """A regular file and its bytes. Raises ToolFault for a missing one, a folder, a device or pipe, one too large."""
         found = self.look_at(self.existing(text, to_read=to_read), name=text)
         if found is None:
             raise ToolFault(f"`{shorten(text)}` does not exist (it was removed meanwhile)")
         return found
 
-    def look_at(self, path: Path, *, name: str) -> Found | None:
+    def look_at(self, path: Path, *, name: str) -> FoundFile | None:
         """The regular file at a resolved path; None where there is nothing. Raises ToolFault naming it `name`."""
         name = shorten(name)
         if path == self.root or path.is_dir():
@@ -168,7 +168,7 @@ class Workspace:
                 content = file.read(MAX_READ_BYTES + 1)
             except OSError as error:
                 raise ToolFault(f"`{name}` cannot be read: {error.strerror}") from None
-            return Found(
+            return FoundFile(
                 path=path,
                 content=content,
                 attributes=attributes_of(descriptor, status=status),

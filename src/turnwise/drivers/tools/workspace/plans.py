@@ -7,21 +7,21 @@ from pathlib import Path
 import msgspec
 
 from turnwise.drivers.tools.workspace.content import FileText, kind_of, text_of
-from turnwise.drivers.tools.workspace.paths import Found, Workspace
-from turnwise.drivers.tools.workspace.staging import Change, apply
+from turnwise.drivers.tools.workspace.paths import FoundFile, Workspace
+from turnwise.drivers.tools.workspace.staging import FileChange, apply
 from turnwise.errors import ToolFault
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ChangePlan(msgspec.Struct, frozen=True, kw_only=True):
     """`said` is the result that the model reads when it has happened. `told` are files whose new content the model knows,
     whatever it knew of the old one; of the others it knows as much as before."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
     said: str
     told: frozenset[Path] = frozenset()
 
 
-def carry_out(workspace: Workspace, plan: Plan) -> str:
+def carry_out(workspace: Workspace, plan: ChangePlan) -> str:
     """All of it or nothing. Raises ToolFault."""
     known = plan.told | {
         change.path
@@ -40,9 +40,9 @@ def carry_out(workspace: Workspace, plan: Plan) -> str:
     )
 
 
-def replacing(workspace: Workspace, found: Found, *, after: bytes | None) -> Change:
+def replacing(workspace: Workspace, found: FoundFile, *, after: bytes | None) -> FileChange:
     """A change of a file that is there."""
-    return Change(
+    return FileChange(
         path=found.path,
         base=workspace.base_of(found.path),
         shown=workspace.show(found.path),
@@ -54,9 +54,9 @@ def replacing(workspace: Workspace, found: Found, *, after: bytes | None) -> Cha
     )
 
 
-def making(workspace: Workspace, path: Path, *, after: bytes, like: Found | None = None) -> Change:
+def making(workspace: Workspace, path: Path, *, after: bytes, like: FoundFile | None = None) -> FileChange:
     """A new file, with the attributes of another one where it was moved."""
-    return Change(
+    return FileChange(
         path=path,
         base=workspace.base_of(path),
         shown=workspace.show(path),
@@ -66,7 +66,7 @@ def making(workspace: Workspace, path: Path, *, after: bytes, like: Found | None
     )
 
 
-def find_text(workspace: Workspace, given: str) -> tuple[Found, FileText]:
+def find_text(workspace: Workspace, given: str) -> tuple[FoundFile, FileText]:
     """A text file to change. Raises ToolFault where it is missing, no text, or write-protected."""
     found = workspace.find(given)
     refuse_write_protected(found, name=given)
@@ -77,7 +77,7 @@ def find_text(workspace: Workspace, given: str) -> tuple[Found, FileText]:
     return found, text
 
 
-def refuse_write_protected(found: Found, *, name: str) -> None:
+def refuse_write_protected(found: FoundFile, *, name: str) -> None:
     """Moving over it would get round its protection."""
     if not found.writable:
         raise ToolFault(f"`{name}` is write-protected")

@@ -10,8 +10,8 @@ from turnwise.drivers.tools.workspace.editing import EditArguments, MultiEditArg
 from turnwise.drivers.tools.workspace.patches import patched_paths
 from turnwise.drivers.tools.workspace.patching import PatchArguments, plan_patch
 from turnwise.drivers.tools.workspace.paths import Workspace
-from turnwise.drivers.tools.workspace.plans import Plan
-from turnwise.drivers.tools.workspace.staging import Change
+from turnwise.drivers.tools.workspace.plans import ChangePlan
+from turnwise.drivers.tools.workspace.staging import FileChange
 from turnwise.drivers.tools.workspace.writing import WriteArguments, plan_write
 from turnwise.errors import ToolFault
 from turnwise.vocab.hidden_characters import visible, visible_line
@@ -21,26 +21,26 @@ MAX_LINE_CHARACTERS = 300
 COMPARED_LINES = 3000  # what differs between the first and the last changed line; comparing is quadratic in it
 CONTEXT_LINES = 3
 
-Arguments = Mapping[str, object]
+PreviewArguments = Mapping[str, object]
 
 
-def _write(workspace: Workspace, arguments: Arguments) -> Plan:
+def _write(workspace: Workspace, arguments: PreviewArguments) -> ChangePlan:
     return plan_write(workspace, msgspec.convert(arguments, WriteArguments, strict=False))
 
 
-def _edit(workspace: Workspace, arguments: Arguments) -> Plan:
+def _edit(workspace: Workspace, arguments: PreviewArguments) -> ChangePlan:
     return plan_edit(workspace, msgspec.convert(arguments, EditArguments, strict=False))
 
 
-def _multi_edit(workspace: Workspace, arguments: Arguments) -> Plan:
+def _multi_edit(workspace: Workspace, arguments: PreviewArguments) -> ChangePlan:
     return plan_multi_edit(workspace, msgspec.convert(arguments, MultiEditArguments, strict=False))
 
 
-def _apply_patch(workspace: Workspace, arguments: Arguments) -> Plan:
+def _apply_patch(workspace: Workspace, arguments: PreviewArguments) -> ChangePlan:
     return plan_patch(workspace, msgspec.convert(arguments, PatchArguments, strict=False))
 
 
-_PLANS: dict[str, Callable[[Workspace, Arguments], Plan]] = {
+_PLANS: dict[str, Callable[[Workspace, PreviewArguments], ChangePlan]] = {
     "write": _write,
     "edit": _edit,
     "multi_edit": _multi_edit,
@@ -49,13 +49,13 @@ _PLANS: dict[str, Callable[[Workspace, Arguments], Plan]] = {
 CHANGING = frozenset(_PLANS)  # the tools that change files by themselves
 
 
-def preview(workspace: Workspace, tool: str, arguments: Arguments) -> str:
+def preview(workspace: Workspace, tool: str, arguments: PreviewArguments) -> str:
     """A unified diff of what the call would change now, at most 200 lines and safe to print at a terminal; a sentence where
     it would fail; empty for a tool that changes no file by itself. Changes nothing and remembers nothing."""
     return "\n".join(shortly(whole_preview(workspace, tool, arguments)))
 
 
-def whole_preview(workspace: Workspace, tool: str, arguments: Arguments) -> list[str]:
+def whole_preview(workspace: Workspace, tool: str, arguments: PreviewArguments) -> list[str]:
     """The same, every line of it, whole: what a person approves, they can see."""
     plan_of = _PLANS.get(tool)
     if plan_of is None:
@@ -75,7 +75,7 @@ def shortly(lines: list[str]) -> list[str]:
     return shown
 
 
-def paths_of_call(tool: str, arguments: Arguments) -> tuple[str, ...]:
+def paths_of_call(tool: str, arguments: PreviewArguments) -> tuple[str, ...]:
     """The paths that a call of one of the file tools names, as it names them."""
     patch, path = arguments.get("patch"), arguments.get("path")
     if tool == "apply_patch":
@@ -85,7 +85,7 @@ def paths_of_call(tool: str, arguments: Arguments) -> tuple[str, ...]:
     return (path,) if isinstance(path, str) and tool in {"read", "list", "search", *_PLANS} else ()
 
 
-def diff_of(change: Change) -> list[str]:
+def diff_of(change: FileChange) -> list[str]:
     """A unified diff, every line of it; nothing in it is made visible."""
     before, after = _lines(change.before), _lines(change.after)
     head = [

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from turnwise.drivers.tools.workspace.content import FileText, image_type, kind_of, printable, text_of
 from turnwise.drivers.tools.workspace.paths import Workspace
-from turnwise.drivers.tools.workspace.seen import Span
+from turnwise.drivers.tools.workspace.seen import LineSpan
 from turnwise.errors import ToolFault
 from turnwise.vocab import File, Text
 
@@ -62,7 +62,7 @@ def _image(path: str, content: bytes, *, media_type: str) -> list[Text | File]:
     ]
 
 
-def _numbered(text: FileText, *, lines: list[str], given: ReadArguments) -> tuple[str, list[Span]]:
+def _numbered(text: FileText, *, lines: list[str], given: ReadArguments) -> tuple[str, list[LineSpan]]:
     """What is told, and which lines are whole in it."""
     if not lines:
         return f"`{given.path}` is empty", []

@@ -25,16 +25,16 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Verdict(Protocol):
+class IgnoreVerdict(Protocol):
     @property
     def include(self) -> bool | None: ...
 
 
 class Spec(Protocol):
-    def check_file(self, file: str) -> Verdict: ...
+    def check_file(self, file: str) -> IgnoreVerdict: ...
 
 
-class Order(NamedTuple):
+class SearchOrder(NamedTuple):
     """What is to be done. `above` are the folders above whose `.gitignore` holds here; `single` is the one file to search, its
     name's bytes as Latin-1; `prefix` goes before a path where `glob` looks at it; `rg` is where ripgrep is, or empty. `names` is
     the file with the table of secret names; they are looked for in `place` and a path, for the user of the folder `home`."""
@@ -69,7 +69,7 @@ class Rules(NamedTuple):
     below: str = ""  # "lib/": it stands in our `lib`
 
 
-class Entry(NamedTuple):
+class FolderEntry(NamedTuple):
     path: str
     kind: str  # file, folder, link, skipped, ignored, other
     folder: int
@@ -77,7 +77,7 @@ class Entry(NamedTuple):
 
 
 def main() -> None:
-    order = Order(**json.load(sys.stdin))
+    order = SearchOrder(**json.load(sys.stdin))
     # Nobody ends us if turnwise was killed. The signal's default is to end the process, also in the middle of a match.
     signal.setitimer(signal.ITIMER_REAL, order.alarm_s)
     if order.task == "list":
@@ -103,7 +103,7 @@ def fault_of(pattern: str) -> str:
 class Walker:
     """The entries below the working folder, in the order of their names' bytes. Links are not followed."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: SearchOrder) -> None:
         self._skipped = frozenset(order.skipped)
         self._library = order.library
         self.above = [rules for rules in map(self._rules_above, order.above) if rules]
@@ -111,7 +111,7 @@ class Walker:
         if self.is_ignored:
             self.above = []  # it was named: then what is in it is meant
 
-    def entries(self, *, depth: int = MAX_DEPTH) -> Iterator[Entry]:
+    def entries(self, *, depth: int = MAX_DEPTH) -> Iterator[FolderEntry]:
         folder = os.open(".", FOLDER)
         try:
             yield from self._walk(folder, prefix="", rules=self.above, depth=depth)
@@ -160,7 +160,7 @@ class Walker:
                 os.close(inner)
         return True
 
-    def _walk(self, folder: int, *, prefix: str, rules: list[Rules], depth: int) -> Iterator[Entry]:
+    def _walk(self, folder: int, *, prefix: str, rules: list[Rules], depth: int) -> Iterator[FolderEntry]:
         with os.scandir(folder) as scan:
             found = sorted(scan, key=lambda entry: os.fsencode(entry.name))
         names = {entry.name for entry in found}
@@ -171,21 +171,21 @@ class Walker:
         for entry in found:
             path = prefix + entry.name
             if entry.is_symlink():
-                yield Entry(path, "link", folder, entry.name)
+                yield FolderEntry(path, "link", folder, entry.name)
             elif entry.is_dir(follow_symlinks=False):
                 if entry.name in self._skipped:
-                    yield Entry(path, "skipped", folder, entry.name)
+                    yield FolderEntry(path, "skipped", folder, entry.name)
                 elif is_ignored(path + "/", rules):
-                    yield Entry(path, "ignored", folder, entry.name)
+                    yield FolderEntry(path, "ignored", folder, entry.name)
                 else:
-                    yield Entry(path, "folder", folder, entry.name)
+                    yield FolderEntry(path, "folder", folder, entry.name)
                     if depth > 1:
                         yield from self._enter(folder, entry.name, prefix=f"{path}/", rules=rules, depth=depth - 1)
             elif not is_ignored(path, rules):
                 kind = "file" if entry.is_file(follow_symlinks=False) else "other"
-                yield Entry(path, kind, folder, entry.name)
+                yield FolderEntry(path, kind, folder, entry.name)
 
-    def _enter(self, folder: int, name: str, *, prefix: str, rules: list[Rules], depth: int) -> Iterator[Entry]:
+    def _enter(self, folder: int, name: str, *, prefix: str, rules: list[Rules], depth: int) -> Iterator[FolderEntry]:
         try:
             inner = os.open(name, FOLDER, dir_fd=folder)
         except OSError:
@@ -243,7 +243,7 @@ def is_ignored(path: str, rules: list[Rules]) -> bool:
     return False
 
 
-def listed(walker: Walker, order: Order) -> list[tuple[str, str, int]]:
+def listed(walker: Walker, order: SearchOrder) -> list[tuple[str, str, int]]:
     """Path, kind and size (-1: unknown) of each entry, one more than may be shown at the most."""
     found: list[tuple[str, str, int]] = []
     glob, most, depth = order.glob, order.max_entries, order.depth
@@ -267,7 +267,7 @@ def is_passed_over(walker: Walker, name: str) -> bool:
     return walker.is_ignored or all(entry.name != name for entry in walker.entries(depth=1))
 
 
-def matches_of(walker: Walker, order: Order) -> list[tuple[str, int]]:
+def matches_of(walker: Walker, order: SearchOrder) -> list[tuple[str, int]]:
     """File (its name's bytes as Latin-1) and line number of each match, one more than may be shown at the most."""
     most, glob = order.max_matches, order.glob
     if order.single is not None:
@@ -300,7 +300,7 @@ def matches_of(walker: Walker, order: Order) -> list[tuple[str, int]]:
     return result
 
 
-def secrets_by(order: Order) -> Callable[[str], bool]:
+def secrets_by(order: SearchOrder) -> Callable[[str], bool]:
     """Whether a path below our folder is secret, by the one table, which is a file of the pure rooms: they are not here."""
     spec = importlib.util.spec_from_file_location("guarded_names", order.names)
     assert spec is not None and spec.loader is not None
@@ -309,7 +309,7 @@ def secrets_by(order: Order) -> Callable[[str], bool]:
     return lambda path: table.is_secret(f"{order.place}/{path}", home=order.home)
 
 
-def lines_in(files: Iterable[tuple[str, int, str]], order: Order) -> Iterator[tuple[str, int]]:
+def lines_in(files: Iterable[tuple[str, int, str]], order: SearchOrder) -> Iterator[tuple[str, int]]:
     pattern = re.compile(order.pattern, re.IGNORECASE if order.ignore_case else 0)
     for path, folder, name in files:
         content = read_file(folder, name, max_bytes=order.max_bytes)
@@ -329,7 +329,7 @@ def lines_of(content: bytes) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def from_ripgrep(walker: Walker, order: Order, *, wanted: Callable[[str], bool]) -> list[tuple[str, int]] | None:
+def from_ripgrep(walker: Walker, order: SearchOrder, *, wanted: Callable[[str], bool]) -> list[tuple[str, int]] | None:
     """The same by ripgrep; None where it cannot answer (a pattern of another dialect, another version)."""
     command = [order.rg, "--json", "--no-config", "--no-messages", "--hidden", "--crlf", "--sort=path"]
     command += ["--no-ignore-global", "--no-ignore-exclude", "--no-ignore-dot", f"--max-filesize={order.max_bytes}"]

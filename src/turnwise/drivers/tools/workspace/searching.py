@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from turnwise.drivers.tools.programs import Programs
+from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.tools.workspace.content import printable, text_of
 from turnwise.drivers.tools.workspace.paths import MAX_READ_BYTES, Workspace
 from turnwise.drivers.tools.workspace.walking import ask_worker
@@ -95,7 +95,7 @@ def _ripgrep(workspace: Workspace, pattern: str) -> str:
     can write there could have put it there."""
     if re.fullmatch(_COMMON, pattern, re.VERBOSE | re.ASCII) is None:
         return ""
-    return Programs(os.environ.get("PATH"), workspace=str(workspace.root)).first_apart("rg")
+    return ProgramSearch(os.environ.get("PATH"), workspace=str(workspace.root)).first_apart("rg")
 
 
 def _shown(workspace: Workspace, folder: Path, matches: list[tuple[str, int]]) -> list[str]:

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import msgspec
 
-Span = tuple[int, int]
+LineSpan = tuple[int, int]
 """The first and the last of some lines; lines count from 1."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SeenContent(msgspec.Struct, frozen=True):
     """A content by its digest, and the lines of it that were not shown whole."""
 
     digest: bytes
-    unread: tuple[Span, ...] = ()
+    unread: tuple[LineSpan, ...] = ()
 
 
 class Memory:
@@ -23,14 +23,14 @@ class Memory:
     or when the model wrote that content itself."""
 
     def __init__(self) -> None:
-        self._files: dict[Path, Seen] = {}
+        self._files: dict[Path, SeenContent] = {}
         self._lock = threading.Lock()  # calls that read run beside each other
 
     def keep(self, path: Path, content: bytes) -> None:
         """The model knows all of it."""
-        self._files[path] = Seen(_digest(content))
+        self._files[path] = SeenContent(_digest(content))
 
-    def keep_lines(self, path: Path, content: bytes, *, shown: Iterable[Span], total: int) -> None:
+    def keep_lines(self, path: Path, content: bytes, *, shown: Iterable[LineSpan], total: int) -> None:
         """The model was shown these lines of `total`."""
         digest = _digest(content)
         with self._lock:
@@ -38,7 +38,7 @@ class Memory:
             unread = before.unread if before is not None and before.digest == digest else ((1, total),)
             for span in shown:
                 unread = tuple([rest for each in unread for rest in _without(each, span=span)])
-            self._files[path] = Seen(digest, unread if total else ())
+            self._files[path] = SeenContent(digest, unread if total else ())
 
     def drop(self, path: Path) -> None:
         self._files.pop(path, None)
@@ -59,7 +59,7 @@ class Memory:
         return ""
 
 
-def _without(each: Span, *, span: Span) -> list[Span]:
+def _without(each: LineSpan, *, span: LineSpan) -> list[LineSpan]:
     """What is left of some lines without others."""
     before, after = (each[0], min(each[1], span[0] - 1)), (max(each[0], span[1] + 1), each[1])
     return [rest for rest in dict.fromkeys((before, after)) if rest[0] <= rest[1]]

@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Meta
 
 from turnwise.drivers.tools.grants import TURNS_TIME, programs_at_hand, seconds_of
-from turnwise.drivers.tools.programs import Programs, is_program
+from turnwise.drivers.tools.programs import ProgramSearch, is_program
 from turnwise.drivers.tools.progress import teller
-from turnwise.drivers.tools.sandbox import CannotGuard, GitGuard, PutBack, Sandbox, Scratch, find_sandbox
+from turnwise.drivers.tools.sandbox import CannotGuard, GitGuard, RestoredFiles, Sandbox, Scratch, find_sandbox
 from turnwise.drivers.tools.sandbox.private import PrivateFolder
 from turnwise.drivers.tools.workspace.output import MAX_FILES, Tape
 from turnwise.drivers.tools.workspace.processes import run_group
@@ -61,7 +61,7 @@ class Shell:
         self.network = network
         self._writable = tuple(writable)
         folders = [str(path) for path in (*self._writable, *self.sandbox.private_folders)]
-        self.programs = Programs(os.environ.get("PATH"), workspace=str(root.resolve()), writable=folders)
+        self.programs = ProgramSearch(os.environ.get("PATH"), workspace=str(root.resolve()), writable=folders)
         self._also_env = also_env
         self._hidden_env = hidden_env
         self._private = tuple(private)
@@ -117,7 +117,7 @@ class Shell:
             raise ToolFault("a command must not hold a NUL character")
         tape = Tape(kept_bytes=KEPT_BYTES, spill=self._next_output(), tell=teller())
         guards = self._git_guards()
-        git: list[PutBack] = []
+        git: list[RestoredFiles] = []
         notes: list[str] = []
         timeout_s, is_turns = seconds_of(given.timeout_s)
         try:

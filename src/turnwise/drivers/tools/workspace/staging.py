@@ -15,13 +15,13 @@ from typing import Protocol
 
 import msgspec
 
-from turnwise.drivers.tools.workspace.disk import Attributes, Disk, Stamp, stamp_at
+from turnwise.drivers.tools.workspace.disk import Disk, FileAttributes, Stamp, stamp_at
 from turnwise.errors import ToolFault
 
 TEMPORARY = ".turnwise-"
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class FileChange(msgspec.Struct, frozen=True, kw_only=True):
     """One file: its resolved `path` below `base`, and what it holds before and after (None: it is not there).
 
     `stamp` tells the file that was read from what may stand there by now. `like` are the attributes that the new content
@@ -34,11 +34,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     before: bytes | None
     after: bytes | None
     stamp: Stamp | None = None
-    like: Attributes | None = None
+    like: FileAttributes | None = None
     linked: bool = False  # it has further names, which go on to hold the old content
 
 
-class Entry(Protocol):
+class StoreEntry(Protocol):
     """What a store keeps of one set of changes, while it is made and afterwards."""
 
     def staged(self) -> None: ...
@@ -50,11 +50,11 @@ class Store(Protocol):
     """Where old contents are kept. `open` raises OSError."""
 
     def open(
-        self, changes: Sequence[Change], *, temporaries: Sequence[str], made: Sequence[Path], disk: Disk
-    ) -> Entry: ...
+        self, changes: Sequence[FileChange], *, temporaries: Sequence[str], made: Sequence[Path], disk: Disk
+    ) -> StoreEntry: ...
 
 
-def apply(changes: Sequence[Change], *, disk: Disk, store: Store) -> None:
+def apply(changes: Sequence[FileChange], *, disk: Disk, store: Store) -> None:
     """All of them, or none. Raises ToolFault where it is none, or where one could not be moved back, which is said."""
     temporaries = [f"{TEMPORARY}{secrets.token_hex(8)}.tmp" for _ in changes]
     made = missing_folders(changes)
@@ -98,7 +98,7 @@ def remove_made(made: Sequence[Path], *, bases: Mapping[Path, Path], disk: Disk)
             disk.remove_folder(path.name, folder=folder)
 
 
-def missing_folders(changes: Sequence[Change]) -> list[Path]:
+def missing_folders(changes: Sequence[FileChange]) -> list[Path]:
     """The folders that have to be made, parents first."""
     missing: dict[Path, None] = {}
     for change in changes:
@@ -113,13 +113,13 @@ def digest(content: bytes) -> str:
 
 
 def _move_all(
-    changes: Sequence[Change],
+    changes: Sequence[FileChange],
     *,
     temporaries: Sequence[str],
     folders: Sequence[int],
     made: Sequence[Path],
     disk: Disk,
-    entry: Entry,
+    entry: StoreEntry,
 ) -> None:
     moved = 0
     try:
@@ -145,7 +145,7 @@ def _move_all(
         ) from None
 
 
-def _move_back(changes: Sequence[Change], *, folders: Sequence[int], disk: Disk) -> list[str]:
+def _move_back(changes: Sequence[FileChange], *, folders: Sequence[int], disk: Disk) -> list[str]:
     """The names of those that could not be."""
     stuck: list[str] = []
     for change, folder in reversed(list(zip(changes, folders, strict=True))):
@@ -164,7 +164,12 @@ def _move_back(changes: Sequence[Change], *, folders: Sequence[int], disk: Disk)
 
 
 def _forget(
-    disk: Disk, *, changes: Sequence[Change], temporaries: Sequence[str], folders: Sequence[int], made: Sequence[Path]
+    disk: Disk,
+    *,
+    changes: Sequence[FileChange],
+    temporaries: Sequence[str],
+    folders: Sequence[int],
+    made: Sequence[Path],
 ) -> None:
     """Nothing that was made on the way stays, as far as it can be removed."""
     for temporary, folder in zip(temporaries, folders, strict=False):
@@ -174,7 +179,7 @@ def _forget(
     remove_made(made, bases=bases, disk=disk)
 
 
-def _refuse_if_changed(change: Change, *, folder: int) -> None:
+def _refuse_if_changed(change: FileChange, *, folder: int) -> None:
     stamp = stamp_at(change.path.name, folder=folder)
     if stamp != change.stamp:
         happened = "was made" if change.stamp is None else "was removed" if stamp is None else "was changed"

@@ -12,11 +12,11 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.drivers.tools.workspace.disk import Attributes, Disk, Stamp, attributes_of, open_file, stamp_of
+from turnwise.drivers.tools.workspace.disk import Disk, FileAttributes, Stamp, attributes_of, open_file, stamp_of
 from turnwise.drivers.tools.workspace.kept import KeptChange, KeptFile, content_at, drop_folders
-from turnwise.drivers.tools.workspace.staging import Change, Store, apply, digest
+from turnwise.drivers.tools.workspace.staging import FileChange, Store, apply, digest
 
-Outcome = Literal["restored", "recreated", "removed", "unchanged", "kept"]
+UndoOutcome = Literal["restored", "recreated", "removed", "unchanged", "kept"]
 
 
 class Undone(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class Undone(msgspec.Struct, frozen=True, kw_only=True):
     the copy of its old content)."""
 
     path: Path
-    outcome: Outcome
+    outcome: UndoOutcome
     why: str = ""
     saved: Path | None = None
 
@@ -36,7 +36,7 @@ class Undoing(msgspec.Struct, frozen=True, kw_only=True):
 
     taken: tuple[KeptChange, ...]
     files: tuple[Undone, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
 
 
 def plan_undoing(taken: Sequence[KeptChange]) -> Undoing:
@@ -81,7 +81,7 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
     digest: str | None
     content: bytes | None = None
     stamp: Stamp | None = None
-    attributes: Attributes | None = None
+    attributes: FileAttributes | None = None
 
 
 class _Unusable(Exception):
@@ -97,7 +97,7 @@ def _links(taken: Sequence[KeptChange]) -> list[list[_Link]]:
     return list(found.values())
 
 
-def _plan_file(links: Sequence[_Link]) -> tuple[Undone, Change | None]:
+def _plan_file(links: Sequence[_Link]) -> tuple[Undone, FileChange | None]:
     first, last = links[0], links[-1]
     path, before, after = first.file.place, first.file.before, last.file.after
     try:
@@ -121,7 +121,7 @@ def _plan_file(links: Sequence[_Link]) -> tuple[Undone, Change | None]:
             return Undone(path=path, outcome="kept", why=str(reason)), None
         if now.digest is None and not first.file.root.is_dir():
             return _left(first, "the folder that it was in is gone"), None
-    change = Change(
+    change = FileChange(
         path=path,
         base=first.file.root,
         shown=first.file.shown,
@@ -133,7 +133,7 @@ def _plan_file(links: Sequence[_Link]) -> tuple[Undone, Change | None]:
     return Undone(path=path, outcome=_outcome(old, now=now)), change
 
 
-def _outcome(old: bytes | None, *, now: _Seen) -> Outcome:
+def _outcome(old: bytes | None, *, now: _Seen) -> UndoOutcome:
     if old is None:
         return "removed"
     return "recreated" if now.digest is None else "restored"
@@ -151,7 +151,7 @@ def _left(first: _Link, why: str) -> Undone:
     return Undone(path=first.file.place, outcome="kept", why=why, saved=saved)
 
 
-def _attributes(first: KeptFile, *, last: KeptFile, now: Attributes | None) -> Attributes | None:
+def _attributes(first: KeptFile, *, last: KeptFile, now: FileAttributes | None) -> FileAttributes | None:
     """Mode and owner as before; of a file whose mode or owner somebody changed since, as they are now."""
     is_touched = now is not None and last.like is not None and now != last.like
     return now if is_touched else first.like

@@ -7,9 +7,9 @@ import msgspec
 from msgspec import Meta
 
 from turnwise.drivers.tools.workspace.content import FileText, kind_of, text_of, with_line_ends
-from turnwise.drivers.tools.workspace.paths import Found, Workspace
+from turnwise.drivers.tools.workspace.paths import FoundFile, Workspace
 from turnwise.drivers.tools.workspace.plans import (
-    Plan,
+    ChangePlan,
     carry_out,
     making,
     refuse_special,
@@ -35,7 +35,7 @@ def write(workspace: Workspace, given: WriteArguments) -> str:
         return carry_out(workspace, plan_write(workspace, given))
 
 
-def plan_write(workspace: Workspace, given: WriteArguments) -> Plan:
+def plan_write(workspace: Workspace, given: WriteArguments) -> ChangePlan:
     path = workspace.resolve(given.path)
     refuse_special(path, name=given.path)
     found = workspace.look_at(path, name=given.path)
@@ -43,7 +43,7 @@ def plan_write(workspace: Workspace, given: WriteArguments) -> Plan:
     if found is None:
         content = FileText(text="").with_text(given.content)
         said = f"wrote `{given.path}` ({len(content):,} bytes, {lines} lines)"
-        return Plan(changes=(making(workspace, path, after=content),), said=said, told=frozenset({path}))
+        return ChangePlan(changes=(making(workspace, path, after=content),), said=said, told=frozenset({path}))
     refuse_write_protected(found, name=given.path)
     text = text_of(found.content)
     if given.append:
@@ -58,10 +58,10 @@ def plan_write(workspace: Workspace, given: WriteArguments) -> Plan:
         told = frozenset({path})
         content = _replaced(text or FileText(text=""), given.content)
         said = f"replaced `{given.path}` ({len(content):,} bytes, {lines} lines{_kept(text, given.content)})"
-    return Plan(changes=(replacing(workspace, found, after=content),), said=said, told=told)
+    return ChangePlan(changes=(replacing(workspace, found, after=content),), said=said, told=told)
 
 
-def _refuse_unseen(workspace: Workspace, found: Found, *, given: WriteArguments) -> None:
+def _refuse_unseen(workspace: Workspace, found: FoundFile, *, given: WriteArguments) -> None:
     why = workspace.seen.doubt(found.path, found.content) if found.content and not given.overwrite else ""
     if why:
         raise ToolFault(

@@ -24,10 +24,10 @@ def command(as_json: bool) -> None:
 
 
 async def play_all(*, as_json: bool) -> int:
-    from turnwise.faces.cli.demo.incidents import INCIDENTS, Row, play
+    from turnwise.faces.cli.demo.incidents import INCIDENTS, IncidentRow, play
     from turnwise.faces.cli.demo.table import show_rows
 
-    rows: list[Row] = []
+    rows: list[IncidentRow] = []
     for incident in INCIDENTS:
         row = await play(incident)
         rows.append(row)

@@ -24,14 +24,14 @@ CAP = 8
 REPORT_BYTES = 40_000
 
 
-class Told(msgspec.Struct, frozen=True):
+class IncidentReport(msgspec.Struct, frozen=True):
     """What turnwise did, from the facts at hand, and what of it is not as promised."""
 
     said: str
     wrong: str | None
 
 
-Tell = Callable[[RunResult, Path], Told]
+IncidentTeller = Callable[[RunResult, Path], IncidentReport]
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,36 +43,38 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     naive: NaiveLoop
     requests: int
-    tell: Tell
+    tell: IncidentTeller
     tools: tuple[str, ...]
     max_steps: int = 20
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class IncidentOutcome(msgspec.Struct, frozen=True, kw_only=True):
     said: str
     requests: int
     tokens: int
     wrong: str | None = None
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class IncidentRow(msgspec.Struct, frozen=True, kw_only=True):
     title: str
-    naive: Outcome
-    turnwise: Outcome
+    naive: IncidentOutcome
+    turnwise: IncidentOutcome
 
 
-def _one_read(result: RunResult, folder: Path) -> Told:
+def _one_read(result: RunResult, folder: Path) -> IncidentReport:
     calls = [call for message in result.new_messages for call in calls_of(message)]
     said = f"{many(len(calls), 'call')} seen, with name and whole arguments; the file was read: '{result.text}'"
-    return Told(said, None if len(calls) == 1 and result.complete else "it should be one call and an answer")
+    return IncidentReport(said, None if len(calls) == 1 and result.complete else "it should be one call and an answer")
 
 
-def _both_results(result: RunResult, folder: Path) -> Told:
+def _both_results(result: RunResult, folder: Path) -> IncidentReport:
     right = result.text == "12 apples and 30 pears: all there."
-    return Told(f"one follow-up with both results: '{result.text}'", None if right else "the answer lacks a result")
+    return IncidentReport(
+        f"one follow-up with both results: '{result.text}'", None if right else "the answer lacks a result"
+    )
 
 
-def _whole_file(result: RunResult, folder: Path) -> Told:
+def _whole_file(result: RunResult, folder: Path) -> IncidentReport:
     path = folder / "report.txt"
     size = path.stat().st_size if path.is_file() else 0
     calls = [call for message in result.new_messages for call in calls_of(message)]
@@ -82,19 +84,19 @@ def _whole_file(result: RunResult, folder: Path) -> Told:
         f"run {'once' if len(calls) == 1 else many(len(calls), 'time')}: the file has {size:,} of {REPORT_BYTES:,} bytes"
     )
     right = size == REPORT_BYTES and len(calls) == 1 and result.complete
-    return Told(said, None if right else "the file is not whole, or it took more than one call")
+    return IncidentReport(said, None if right else "the file is not whole, or it took more than one call")
 
 
-def _synthesis(result: RunResult, folder: Path) -> Told:
+def _synthesis(result: RunResult, folder: Path) -> IncidentReport:
     said = f"step {result.steps} of {CAP} had to answer ({result.stop_reason}, complete: {result.complete}): '{result.text}'"
     right = result.stop_reason is StopReason.STEP_LIMIT and not result.complete and result.text.strip()
-    return Told(said, None if right else "it should end by its step limit with a text")
+    return IncidentReport(said, None if right else "it should end by its step limit with a text")
 
 
-def _edited(result: RunResult, folder: Path) -> Told:
+def _edited(result: RunResult, folder: Path) -> IncidentReport:
     text = (folder / "notes.txt").read_text().strip()
     said = f"{many(result.steps, 'step')}, {many(result.requests, 'request')} reported; notes.txt says '{text}'"
-    return Told(said, None if text == "status: done" else "the file was not edited")
+    return IncidentReport(said, None if text == "status: done" else "the file was not edited")
 
 
 INCIDENTS = (
@@ -152,7 +154,7 @@ INCIDENTS = (
 )
 
 
-async def play(incident: Incident) -> Row:
+async def play(incident: Incident) -> IncidentRow:
     """Both loops, each in a folder of its own."""
     async with Lab(load_scripts(SCRIPTS).values()) as lab:
         with new_folder() as name:
@@ -160,16 +162,16 @@ async def play(incident: Incident) -> Row:
         lab.reset()
         with new_folder() as name:
             well = await _play_turnwise(incident, lab=lab, folder=Path(name))
-    return Row(title=incident.title, naive=naively, turnwise=well)
+    return IncidentRow(title=incident.title, naive=naively, turnwise=well)
 
 
-async def _play_naive(incident: Incident, *, lab: Lab, folder: Path) -> Outcome:
+async def _play_naive(incident: Incident, *, lab: Lab, folder: Path) -> IncidentOutcome:
     async with aiohttp.ClientSession() as session:
         said = await incident.naive(naive.Client(session, base_url=f"{lab.url}/v1"), folder, incident.prompt)
-    return Outcome(said=said, requests=lab.count(), tokens=tokens_received(lab))
+    return IncidentOutcome(said=said, requests=lab.count(), tokens=tokens_received(lab))
 
 
-async def _play_turnwise(incident: Incident, *, lab: Lab, folder: Path) -> Outcome:
+async def _play_turnwise(incident: Incident, *, lab: Lab, folder: Path) -> IncidentOutcome:
     agent = agent_for(
         f"{incident.family}:{incident.model}",
         lab=lab,
@@ -184,7 +186,7 @@ async def _play_turnwise(incident: Incident, *, lab: Lab, folder: Path) -> Outco
     tokens = result.usage.input_tokens + result.usage.output_tokens
     if wrong is None and tokens != tokens_received(lab):
         wrong = f"{tokens} tokens reported, {tokens_received(lab)} sent"
-    return Outcome(said=said, requests=lab.count(), tokens=tokens_received(lab), wrong=wrong)
+    return IncidentOutcome(said=said, requests=lab.count(), tokens=tokens_received(lab), wrong=wrong)
 
 
 def agent_for(

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from turnwise.faces.cli.demo.incidents import Outcome, Row
+from turnwise.faces.cli.demo.incidents import IncidentOutcome, IncidentRow
 
 
-def show_rows(rows: Sequence[Row]) -> None:
+def show_rows(rows: Sequence[IncidentRow]) -> None:
     """One block an incident: what happened, requests, tokens; naive first."""
     table = Table(
         title="Five incidents, each with a naive loop and with turnwise (same scripted provider, real HTTP, real files)",
@@ -35,7 +35,7 @@ def show_rows(rows: Sequence[Row]) -> None:
     (console if console.is_terminal else Console(width=shutil.get_terminal_size((120, 24)).columns)).print(table)
 
 
-def _add(table: Table, loop: str, outcome: Outcome, *, style: str) -> None:
+def _add(table: Table, loop: str, outcome: IncidentOutcome, *, style: str) -> None:
     mark = "✗" if style == "red" else "✓"
     said = outcome.said if outcome.wrong is None else f"{outcome.said}; BUT {outcome.wrong}"
     table.add_row(Text(f"{mark} {loop}", style=style), Text(said), str(outcome.requests), f"{outcome.tokens:,}")

@@ -25,12 +25,12 @@ from turnwise.faces.cli.endpoint_check.estimating import estimate, estimate_said
 from turnwise.faces.cli.endpoint_check.judging import Judgement, judge
 from turnwise.faces.cli.endpoint_check.probes import MAX_OUTPUT_TOKENS, PROBES, Probe, SoFar
 from turnwise.faces.cli.endpoint_check.profile_rows import profile_with, write_row
-from turnwise.faces.cli.endpoint_check.running import Check, Course
-from turnwise.faces.cli.endpoint_check.showing import Shown, show, write_json
+from turnwise.faces.cli.endpoint_check.running import Course, EndpointCheck
+from turnwise.faces.cli.endpoint_check.showing import CheckReport, show, write_json
 from turnwise.faces.cli.exit_codes import CHECK_CODES
 from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.main import CANCELLED
-from turnwise.faces.cli.terminal import Left, Stopped, Terminal
+from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
 from turnwise.faces.cli.text import clean
 from turnwise.faces.models import ON_THE_COMMAND_LINE, ModelName, open_endpoint, read_model
 from turnwise.rules.pricing import Priced, PriceRow, price_of, sum_of
@@ -41,7 +41,7 @@ NEEDS_MODEL = "no model: name it as `turnwise check PROVIDER:NAME` (for example 
 NEEDS_YES = "nothing was sent, as nobody can be asked here: add --yes"
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for on the command line."""
 
     model: str | None
@@ -54,7 +54,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     as_json: bool = False
 
 
-def check(wanted: Wanted, *, folder: Path) -> int:
+def check(wanted: CheckRequest, *, folder: Path) -> int:
     """The exit code. Raises CallerError where nothing could be sent."""
     clock = SystemClock()
     layers = read_layers(folder, env=os.environ)
@@ -118,7 +118,7 @@ async def _is_confirmed(terminal: Terminal) -> bool:
     try:
         with cancelling():
             said = await terminal.line(lambda: "send them? [y/N] ", fresh=True)
-    except (Stopped, Left, asyncio.CancelledError):
+    except (PromptStopped, PromptLeft, asyncio.CancelledError):
         return False
     return said.strip().lower() in {"y", "yes"}
 
@@ -126,7 +126,7 @@ async def _is_confirmed(terminal: Terminal) -> bool:
 async def _run(endpoint: Endpoint, *, so_far: SoFar, probes: Sequence[Probe], clock: Clock, timeout_s: float) -> Course:
     with cancelling(), _Progress(len(probes)) as progress:
         async with AiohttpTransport() as transport:
-            checking = Check(
+            checking = EndpointCheck(
                 endpoint,
                 so_far=so_far,
                 transport=transport,
@@ -164,7 +164,7 @@ class _Progress:
 
 def shown_of(
     course: Course, *, named: ModelName, probes: Sequence[Probe], row: PriceRow | None, api_key_env: str | None
-) -> Shown:
+) -> CheckReport:
     """All that is told of a check."""
     judgement = judge(
         course.observations,
@@ -185,7 +185,7 @@ def shown_of(
     usages = [observed.response.usage for observed in course.observations if observed.response is not None]
     # What a request used that nobody waited for, nobody knows.
     prices = [price_of(usage, row=row) for usage in [*usages, *[None for _ in judgement.unanswered]]]
-    return Shown(
+    return CheckReport(
         model=f"{named.profile.name}:{named.name}",
         url=shown_url(course.endpoint),
         judgement=judgement,

@@ -9,7 +9,7 @@ import msgspec
 
 from turnwise.assembly.calls_in_text.syntaxes import MARKERS
 from turnwise.faces.cli.endpoint_check.meanings import ORDER, Weight, meaning_of
-from turnwise.faces.cli.endpoint_check.observed import Learned, Observed
+from turnwise.faces.cli.endpoint_check.observed import LearnedField, Observed
 from turnwise.faces.cli.endpoint_check.probes import NAMES
 from turnwise.faces.cli.endpoint_check.shapes import OF_THE_WAY, shapes_of
 from turnwise.rules.output import Misfits, judge_output
@@ -28,7 +28,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.profiles import Profile
 
-Outcome = Literal["fine", "faults", "no_server", "stopped"]
+CheckOutcome = Literal["fine", "faults", "no_server", "stopped"]
 REFUSED = ("wrong-model", "wrong-key")
 """The probes that a good server refuses."""
 CHARACTERS_A_TOKEN = 10  # more than any tokenizer makes of words: so much text is past its limit
@@ -36,7 +36,7 @@ _FENCE = re.compile(r"\A```[A-Za-z0-9]*\s*(.*?)(?:```)?\Z", re.DOTALL)
 FIRST_EVENT_MARGIN = 3.0  # a server is slower on another day
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class ProbeVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """One probe: the worst of what it showed, and the words for `found` where there is more to say than that."""
 
     probe: str
@@ -46,7 +46,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class ProfileChange(msgspec.Struct, frozen=True, kw_only=True):
     """A field of the profile that should have another value, and what showed it."""
 
     field: str
@@ -58,10 +58,10 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """`seen` names each thing once, with the probes that showed it, the gravest first. `unasked` are the probes that were
     not sent, `unanswered` the one that was sent when the check was stopped."""
 
-    outcome: Outcome
-    verdicts: tuple[Verdict, ...]
+    outcome: CheckOutcome
+    verdicts: tuple[ProbeVerdict, ...]
     seen: Mapping[str, tuple[str, ...]]
-    changes: tuple[Change, ...]
+    changes: tuple[ProfileChange, ...]
     unasked: tuple[str, ...]
     unanswered: tuple[str, ...] = ()
 
@@ -70,7 +70,7 @@ def judge(
     observations: Sequence[Observed],
     *,
     profile: Profile,
-    learned: Sequence[Learned] = (),
+    learned: Sequence[LearnedField] = (),
     asked: Sequence[str] = NAMES,
     stopped: bool = False,
     pending: str | None = None,
@@ -109,7 +109,7 @@ def _is_refused(observed: Observed) -> bool:
     return observed.fault is not None and observed.fault.kind not in OF_THE_WAY and observed.marks.look == "json"
 
 
-def _outcome(observations: Sequence[Observed], *, verdicts: Sequence[Verdict], stopped: bool) -> Outcome:
+def _outcome(observations: Sequence[Observed], *, verdicts: Sequence[ProbeVerdict], stopped: bool) -> CheckOutcome:
     if stopped:
         return "stopped"
     if not has_answered(observations):
@@ -117,7 +117,7 @@ def _outcome(observations: Sequence[Observed], *, verdicts: Sequence[Verdict], s
     return "faults" if any(verdict.weight == "broken" for verdict in verdicts) else "fine"
 
 
-def _verdict(observed: Observed, *, others: Mapping[str, Observed], family: str) -> Verdict:
+def _verdict(observed: Observed, *, others: Mapping[str, Observed], family: str) -> ProbeVerdict:
     if observed.probe in REFUSED:
         seen = [] if observed.answered else list(_odd(observed, family=family))
     else:
@@ -130,7 +130,7 @@ def _verdict(observed: Observed, *, others: Mapping[str, Observed], family: str)
     if observed.waited:
         seen.append("asked_to_wait")
     seen = list(dict.fromkeys(seen))
-    return Verdict(
+    return ProbeVerdict(
         probe=observed.probe,
         weight=_gravest(seen),
         seen=tuple(seen),
@@ -300,27 +300,29 @@ def _changes(
     *,
     seen: Mapping[str, tuple[str, ...]],
     profile: Profile,
-    learned: Sequence[Learned],
-) -> Iterator[Change]:
+    learned: Sequence[LearnedField],
+) -> Iterator[ProfileChange]:
     """What the profile should say: only what an answer showed."""
     for one in learned:
-        yield Change(field=one.field, value=one.value, why=f"it refused the other way: {one.why}")
+        yield ProfileChange(field=one.field, value=one.value, why=f"it refused the other way: {one.why}")
     said = {one.field for one in learned}
     if "disobeyed" in seen and profile.tool_choice_none == "send":
-        yield Change(field="tool_choice_none", value="drop_tools", why="it calls tools although they are forbidden")
+        yield ProfileChange(
+            field="tool_choice_none", value="drop_tools", why="it calls tools although they are forbidden"
+        )
     if _ignores_schema(by_name.get("output")) and profile.output != "none" and "output" not in said:
-        yield Change(field="output", value="none", why="it was sent a schema, and its answer is no JSON")
+        yield ProfileChange(field="output", value="none", why="it was sent a schema, and its answer is no JSON")
     if "call_in_text" in seen and not profile.calls_in_text:
-        yield Change(field="calls_in_text", value=True, why="its answers hold calls that are written as text")
+        yield ProfileChange(field="calls_in_text", value=True, why="its answers hold calls that are written as text")
     key = by_name.get("wrong-key")
     if key is not None and key.answered and profile.key_required:
-        yield Change(field="key_required", value=False, why="it answers without a key that holds")
+        yield ProfileChange(field="key_required", value=False, why="it answers without a key that holds")
     if key is not None and key.fault is not None and key.fault.kind is FaultKind.AUTH and not profile.key_required:
-        yield Change(field="key_required", value=True, why="it refuses a key that does not hold")
+        yield ProfileChange(field="key_required", value=True, why="it refuses a key that does not hold")
     slowest = max([observed.first_event_s or 0.0 for observed in by_name.values()], default=0.0)
     if slowest * FIRST_EVENT_MARGIN > profile.first_event_s:
         seconds = float(round(slowest * FIRST_EVENT_MARGIN))
-        yield Change(field="first_event_s", value=seconds, why=f"its first piece came after {slowest:.0f} s")
+        yield ProfileChange(field="first_event_s", value=seconds, why=f"its first piece came after {slowest:.0f} s")
 
 
 def _ignores_schema(observed: Observed | None) -> bool:

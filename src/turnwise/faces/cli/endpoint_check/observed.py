@@ -45,7 +45,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     other_api: str = ""
 
 
-class Learned(msgspec.Struct, frozen=True, kw_only=True):
+class LearnedField(msgspec.Struct, frozen=True, kw_only=True):
     """The endpoint refused a request (`why`, in its own words) and took it with another value of the profile."""
 
     field: str

@@ -8,11 +8,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from turnwise.faces.cli.endpoint_check.judging import Change
+from turnwise.faces.cli.endpoint_check.judging import ProfileChange
 from turnwise.wire.profiles import Profile
 
 
-def profile_with(profile: Profile, *, changes: Sequence[Change], base_url: str, api_key_env: str | None) -> Profile:
+def profile_with(
+    profile: Profile, *, changes: Sequence[ProfileChange], base_url: str, api_key_env: str | None
+) -> Profile:
     """The profile with what was seen. At an address of its own it gets a name of its own; the query of the address, which may
     hold a key, is left out."""
     address = base_url.partition("?")[0]

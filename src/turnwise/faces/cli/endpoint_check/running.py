@@ -10,7 +10,7 @@ from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.endpoints.transport import Transport
 from turnwise.faces.cli.endpoint_check.estimating import MAX_WAITS, is_counted
 from turnwise.faces.cli.endpoint_check.judging import REFUSED, has_answered
-from turnwise.faces.cli.endpoint_check.observed import Learned, Observed
+from turnwise.faces.cli.endpoint_check.observed import LearnedField, Observed
 from turnwise.faces.cli.endpoint_check.observing import observe
 from turnwise.faces.cli.endpoint_check.probes import INVENTED, OTHER_WAYS, PROBES, Probe, SoFar
 from turnwise.vocab import ArgumentsState, Fault, FaultKind, Message, Request, ToolCall, calls_of
@@ -33,14 +33,14 @@ class Course(msgspec.Struct, kw_only=True):
     endpoint: Endpoint
     so_far: SoFar
     observations: list[Observed]
-    learned: list[Learned]
+    learned: list[LearnedField]
     requests: int = 0
     waits: int = 0
     stopped: bool = False
     pending: str | None = None
 
 
-class Check:
+class EndpointCheck:
     """Runs the probes. `tell` is called with each probe before it is sent, `refresh` before each request: it closes what the one
     before has left open. Some servers close a connection behind a stream without a word, and a request that comes in that moment
     would be lost by no fault of what is checked."""
@@ -95,7 +95,7 @@ class Check:
             self.course.endpoint = other
             again = await self._ask_patiently(probe)
             if again.answered:
-                self.course.learned.append(Learned(field=field, value=value, why=fault.message))
+                self.course.learned.append(LearnedField(field=field, value=value, why=fault.message))
                 return again
             self.course.endpoint = before
         return observed

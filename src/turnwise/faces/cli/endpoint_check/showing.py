@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from turnwise._version import __version__
-from turnwise.faces.cli.endpoint_check.judging import Judgement, Outcome, Verdict
+from turnwise.faces.cli.endpoint_check.judging import CheckOutcome, Judgement, ProbeVerdict
 from turnwise.faces.cli.endpoint_check.meanings import WEIGHTS, Weight, meaning_of
 from turnwise.faces.cli.endpoint_check.probes import PROBES
 from turnwise.faces.cli.text import clean, shortened, style
@@ -23,7 +23,7 @@ MARKS: Mapping[Weight, tuple[str, str]] = {
     "lacks": ("!", "yellow"),
     "broken": ("✗", "red"),
 }
-ENDS: Mapping[Outcome, tuple[str, str]] = {
+ENDS: Mapping[CheckOutcome, tuple[str, str]] = {
     "fine": ("turnwise can work with this endpoint", "green"),
     "faults": ("something does not work", "red"),
     "no_server": ("no answer of this API came", "red"),
@@ -31,7 +31,7 @@ ENDS: Mapping[Outcome, tuple[str, str]] = {
 }
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     """All that is told. `url` is the address without its query, `row` the TOML for the profile, `settings` that of the
     user's `turnwise.toml`; both are empty where no answer came."""
 
@@ -47,7 +47,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
 
 
-def lines_of(shown: Shown) -> Iterator[str]:
+def lines_of(shown: CheckReport) -> Iterator[str]:
     titles = {probe.name: probe.title for probe in PROBES}
     judgement = shown.judgement
     width = max([len(titles[verdict.probe]) for verdict in judgement.verdicts], default=0)
@@ -73,7 +73,7 @@ def lines_of(shown: Shown) -> Iterator[str]:
     yield style(end, colour, "bold")
 
 
-def _told_of(verdict: Verdict) -> str:
+def _told_of(verdict: ProbeVerdict) -> str:
     return verdict.found or "no answer"
 
 
@@ -89,7 +89,7 @@ def _seen_lines(judgement: Judgement) -> Iterator[str]:
         yield f"{style(mark, colour)} {meaning.words} ({', '.join(probes)})"
 
 
-def _spent(shown: Shown) -> str:
+def _spent(shown: CheckReport) -> str:
     usage, cost = shown.usage, shown.cost
     if cost.is_unknown or not cost.requests:
         money = "cost unknown"
@@ -98,12 +98,12 @@ def _spent(shown: Shown) -> str:
     return f"{many(shown.requests, 'request')}, {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out, {money}"
 
 
-def show(shown: Shown) -> None:
+def show(shown: CheckReport) -> None:
     for line in lines_of(shown):
         click.echo(line)
 
 
-def write_json(shown: Shown) -> None:
+def write_json(shown: CheckReport) -> None:
     """In ASCII: a server's words may hold what drives a terminal, and stay whole this way."""
     judgement, usd = shown.judgement, shown.cost.exact_usd
     told: dict[str, object] = {
