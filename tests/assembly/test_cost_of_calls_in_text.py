@@ -30,7 +30,7 @@ IN_A_VALUE = "<tool_call>\n<function=read>\n<parameter=path>\n"
 OTHERS = (IN_A_VALUE, '{"a":', "[[", "[read(", "(", '"', '\\"', "<think>", "</think>", "<pre>", "<q>", "```", "`")
 WHOLE = tuple([write([("read", {"path": "a"})]) for write in WRITERS.values()])
 SHAPES = tuple(dict.fromkeys([*OPENERS, *CLOSERS, *OTHERS, *WHOLE, *sorted(BY_MARK)]))
-MOST_CALLS = 16  # of functions, for each further character
+MOST_CALLS = 20  # of functions, for each further character
 
 
 def calls_of_functions(text: str, *, size: int, earlier: Sequence[Message] = ()) -> int:

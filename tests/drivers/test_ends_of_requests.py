@@ -112,7 +112,7 @@ async def test_an_error_in_a_stream_that_is_left_open_is_taken_after_five_second
         await asyncio.sleep(0)
     assert AFTER_FINISH_S in clock.delays
     await clock.advance(AFTER_FINISH_S)
-    event, _ = await asyncio.wait_for(running, 30)
+    event, _ = await asyncio.wait_for(running, HANG_S)
     fault = event.fault if isinstance(event, RequestFailed) else event.response.fault
     assert fault is not None and fault.message == "no x"
     assert isinstance(event, ResponseReceived) == begun

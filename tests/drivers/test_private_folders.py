@@ -214,7 +214,7 @@ def test_new_contents_of_a_killed_change_go_with_its_store(place: Path, tmp_path
 import os, signal
 from pathlib import Path
 from turnwise.drivers.tools.workspace.disk import Disk
-from turnwise.drivers.tools.workspace.staging import Change, apply
+from turnwise.drivers.tools.workspace.staging import FileChange, apply
 
 class Killed(Disk):
     def rename(self, old, new, *, folder):
@@ -224,7 +224,7 @@ class Killed(Disk):
         super().rename(old, new, folder=folder)
 
 place = Path({str(work)!r})
-change = Change(path=place / "a.txt", base=place, shown="a.txt", before=None, after=b"new")
+change = FileChange(path=place / "a.txt", base=place, shown="a.txt", before=None, after=b"new")
 apply([change], disk=Killed(), store=changes)
 """
     with living(code) as (process, made):

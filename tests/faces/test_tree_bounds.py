@@ -215,7 +215,8 @@ async def test_a_journal_gives_back_the_same_places() -> None:
         again, _ = restore(journal.events(turn.id))
     assert again.result is not None and again.result.children == result.children
     assert sorted([one.requests for one in result.children]) == [6, 7, 7]
-    assert again.used.subagents == 3 and again.used.requests == 20
+    used = again.known.spending.used
+    assert used.subagents == 3 and used.requests == 20
 
 
 # --- the calls of one response

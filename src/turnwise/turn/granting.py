@@ -39,7 +39,7 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
 
 
-class Placed(msgspec.Struct, frozen=True, kw_only=True):
+class CallPlaces(msgspec.Struct, frozen=True, kw_only=True):
     """The calls that have a place under the limits, those `beyond` it, and the places as they are counted."""
 
     planned: tuple[PlannedCall, ...]
@@ -58,13 +58,13 @@ def begin_calls(known: Known) -> Pacing:
     return pacing.begin_calls(None if total_s is None else max(total_s - pacing.at_s, 0.0))
 
 
-def place(known: Known, *, planned: tuple[PlannedCall, ...]) -> Placed | None:
+def place(known: Known, *, planned: tuple[PlannedCall, ...]) -> CallPlaces | None:
     """The first calls, as many as the limits leave room for; None where no limit counts calls."""
     if not counts_tool_calls(known.config.limits):
         return None
     left = calls_left(known)
     kept = planned[:left]
-    return Placed(planned=kept, beyond=planned[len(kept) :], changes=(CallsCounted(len(kept)),))
+    return CallPlaces(planned=kept, beyond=planned[len(kept) :], changes=(CallsCounted(len(kept)),))
 
 
 def calls_left(known: Known) -> int | None:
