@@ -263,8 +263,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     # its outcomes
 
-    def _accept(self, response: Response, *, gave_up: str = "") -> Move:
-        return self._over(Accepted(response=response, gave_up=gave_up))
+    def _accept(self, response: Response) -> Move:
+        return self._over(Accepted(response=response))
 
     def _give_up(self, known: Known, *, why: str) -> Move:
         return self._over(self._outcome(why))

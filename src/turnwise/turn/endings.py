@@ -92,15 +92,6 @@ NOT_RECORDED = "not_recorded"
 HAD_ARRIVED = "\n\nWhat had arrived: "  # of an answer that was filtered
 
 
-class Checking(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer whose `json` fits the schema, while the type behind it looks at it."""
-
-    text: str
-    json: str
-    finish: FinishReason
-    partial: bool
-
-
 def answer_text(message: Message) -> str:
     """The text, or what came in its place."""
     text = text_of(message)
