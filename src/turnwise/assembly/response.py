@@ -175,7 +175,7 @@ class Assembler:
                     parts.append(whole)
                     if block in suspects and judge.may_hide_cut(block, call, judged[call]):
                         hiding.append(whole.id)
-        calls = [part for part in parts if isinstance(part, ToolCall)]
+        calls = [part for part in parts if type(part) is ToolCall]
         return Response(
             message=Message("assistant", tuple(parts)),
             finish=self._own_reason(reason, calls),

@@ -48,9 +48,9 @@ def adopt(
     calls: list[ToolCall] = []
     parts: list[Part] = []
     for part in response.message.parts:
-        if isinstance(part, ToolResult):
+        if type(part) is ToolResult:
             continue
-        if not isinstance(part, ToolCall):
+        if type(part) is not ToolCall:
             parts.append(part)
             continue
         if part.name not in on_offer:

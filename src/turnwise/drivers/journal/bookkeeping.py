@@ -151,8 +151,10 @@ class Bookkeeper:
 
     def saw(self, event: Event) -> None:
         """Count the calls that a program has made, with the request that brought it."""
-        if not isinstance(event, ScriptCalled | ScriptFinished):
-            return
+        if type(event) is ScriptCalled or type(event) is ScriptFinished:
+            self._count_program(event)
+
+    def _count_program(self, event: ScriptCalled | ScriptFinished) -> None:
         programs, self._program = int(event.call_id != self._program), event.call_id
         calls = len(event.calls) if isinstance(event, ScriptCalled) else 0
         entry = self.ledger.get(self._config.turn_id, self._number)

@@ -253,7 +253,7 @@ def ended_entry(
         ended=ended,
         received_bytes=received.received_bytes,
         outcome=CANCELLED if received.cancelled else OK if fault is None else str(fault.kind),
-        calls=0 if response is None else sum([isinstance(part, ToolCall) for part in response.message.parts]),
+        calls=0 if response is None else sum([type(part) is ToolCall for part in response.message.parts]),
         usage=None if usage is None else _only_told(usage),
         plan=None if row is None else row.plan,
         usd=None if known is None else known.usd,

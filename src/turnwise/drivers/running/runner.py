@@ -69,6 +69,7 @@ from turnwise.turn.machine import Turn
 from turnwise.vocab import Message, StopReason, Text, ToolCall, ToolResult
 
 Doable = PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask | RunTools | RunScript | Wait
+STRANGE = frozenset({RunHooks, Ask, CheckOutput})  # the user's own code does them
 InterruptKind = Literal["cancel", "deadline"]
 EndKind = Literal["cancel", "deadline", "journal"]
 
@@ -276,7 +277,7 @@ class _Running:
     async def _work(self, turn: Turn) -> None:
         """Do what the turn orders; once it is stopping, no more than the command at hand."""
         while not (isinstance(command := self._command, FinishTurn) or self._must_stop()):
-            if self._journal is not None and not isinstance(command, SendRequest | RunTools):
+            if self._journal is not None and type(command) is not SendRequest and type(command) is not RunTools:
                 self._journal.write()  # these two write what led to them with their own beginning
             event = await (self._do_apart(command) if self._is_strange(command) else self._do(command))
             if self._watchers.are_there:
@@ -304,9 +305,9 @@ class _Running:
 
     def _is_strange(self, command: Doable) -> bool:
         """Whether the user's own code does it."""
-        if isinstance(command, PrepareStep):
+        if type(command) is PrepareStep:
             return self._means.prepare_step is not None
-        return isinstance(command, RunHooks | Ask | CheckOutput)
+        return type(command) in STRANGE
 
     async def _do_apart(self, command: Doable) -> Event:
         """In a task of its own: what it sets in context variables ends with it."""
@@ -361,18 +362,18 @@ class _Running:
                 return Interrupted(kind=kind)
 
     def _stamp(self, event: Event) -> Event:
-        if isinstance(event, TurnStarted | Interrupted):
+        if type(event) is TurnStarted or type(event) is Interrupted:
             return event
         return msgspec.structs.replace(event, at_s=round(self._time.now_s(), 3))
 
     async def _do(self, command: Doable) -> Event:
         match command:
-            case PrepareStep():
-                return await self._prepare(command)
             case SendRequest():
                 return await self._sender.send(command)
             case RunTools():
                 return await self._run_tools(command)
+            case PrepareStep():
+                return await self._prepare(command)
             case RunScript():
                 return await self._run_script(command)
             case Wait(seconds=seconds):
@@ -504,7 +505,7 @@ class _Running:
 
     def _tell_discarded(self, event: Event, *, command: Command) -> None:
         """A failed request that is to be sent again is given up, with whatever of it was shown."""
-        given_up = isinstance(command, Wait) or (isinstance(command, SendRequest) and command.retry_of is not None)
+        given_up = type(command) is Wait or (type(command) is SendRequest and command.retry_of is not None)
         if given_up and isinstance(event, ResponseReceived | RequestFailed) and self._sender.was_told:
             self.books.discard(event.number)
             seconds = command.seconds if isinstance(command, Wait) else 0.0
@@ -518,9 +519,9 @@ class _Running:
         told, self._told = self._told, len(turn.added)
         for message in turn.added[told:]:
             for part in message.parts:
-                if isinstance(part, ToolCall):
+                if type(part) is ToolCall:
                     self._unanswered[part.id] = part
-                elif isinstance(part, ToolResult) and (call := self._unanswered.pop(part.call_id, None)):
+                elif type(part) is ToolResult and (call := self._unanswered.pop(part.call_id, None)):
                     self._tell_of_event(CallAnswered(call, part))
 
     def _tell_of_event(self, seen: WatcherEvent) -> None:
