@@ -22,7 +22,7 @@ from turnwise.assembly.heal import size_if_whole
 from turnwise.assembly.response_size import ResponseSize
 from turnwise.vocab import Frame, ReasoningDelta, TextDelta, ToolCallDelta
 
-FEW = 8  # frames of several kinds among which it does not pay to look for runs
+FEW = 8  # frames among which it does not pay to look for runs
 MAX_OPENERS = 4  # frames of a run that are taken alone at most, before the rest is taken together
 
 
@@ -30,8 +30,6 @@ def runs_of(frames: list[Frame]) -> Iterable[list[Frame]]:
     """The frames in order; those of one kind that follow each other stand together where it pays."""
     if len(set(map(type, frames))) == 1:
         return (frames,)
-    if len(frames) <= FEW:
-        return [[frame] for frame in frames]
     return [list(run) for _, run in groupby(frames, key=type)]
 
 

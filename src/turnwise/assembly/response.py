@@ -14,7 +14,7 @@ from turnwise.assembly.blocks import TEXT_KINDS, BlockKind, OpenBlock, size_of
 from turnwise.assembly.calls_under_way import CallAtHand, WrittenCalls
 from turnwise.assembly.counted import as_counted
 from turnwise.assembly.ends import ENDED_BY_ITSELF, GRAVITY, is_closed
-from turnwise.assembly.fast import MAX_OPENERS, FastRuns, runs_of
+from turnwise.assembly.fast import FEW, MAX_OPENERS, FastRuns, runs_of
 from turnwise.assembly.heal import (
     byte_length,
     join_halves,
@@ -116,15 +116,17 @@ class Assembler:
         self._losses = Losses()
         self._judge = CallJudge(self._table, losses=self._losses)
         self._showing = Showing(self._table, judge=self._judge)
-        self._fast = None
-        if self._fast_ways is not None:
-            self._fast = self._fast_ways(
-                self._blocks,
-                at_hand=self._at_hand,
-                written=self._written,
-                size=self._size,
-                call_bytes=self._call_bytes,
-            )
+        self._fast: FastRuns | None = None  # made when many frames come together for the first time
+
+    def _begin_fast(self, ways: type[FastRuns]) -> FastRuns:
+        self._fast = ways(
+            self._blocks,
+            at_hand=self._at_hand,
+            written=self._written,
+            size=self._size,
+            call_bytes=self._call_bytes,
+        )
+        return self._fast
 
     def receive(self, frame: Frame) -> Sequence[Frame]:
         """Take one frame; return the healed frames for whoever watches. Every ToolCallDelta among them has its `block`."""
@@ -132,23 +134,29 @@ class Assembler:
 
     def receive_all(self, frames: list[Frame]) -> list[Frame]:
         """`receive` for each."""
-        if len(frames) < 2:
-            return list(self._TAKE[type(frames[0])](self, frames[0])) if frames else []
         healed: list[Frame] = []
-        for run in (frames,) if self._fast is None else runs_of(frames):
-            self._receive_run(run, healed)
+        if len(frames) <= FEW or self._fast_ways is None:
+            for frame in frames:
+                healed += self._TAKE[type(frame)](self, frame)
+            return healed
+        fast = self._fast or self._begin_fast(self._fast_ways)
+        for run in runs_of(frames):
+            self._receive_run(run, healed, fast=fast)
         return healed
 
     def receive_words(self, frames: list[TextDelta], *, text: str) -> list[Frame]:
         """`receive_all`, for what is known to be more of one text, and to say this together."""
-        together = None if self._fast is None else self._fast.take_words(frames, text=text)
+        fast = self._fast
+        if fast is None and self._fast_ways is not None:
+            fast = self._begin_fast(self._fast_ways)
+        together = None if fast is None else fast.take_words(frames, text=text)
         return self.receive_all([*frames]) if together is None else [*together]
 
-    def _receive_run(self, run: list[Frame], healed: list[Frame]) -> None:
+    def _receive_run(self, run: list[Frame], healed: list[Frame], *, fast: FastRuns) -> None:
         """The first ones may have to open what the others go on with; the last one alone is no run."""
-        openers = 0 if self._fast is None else min(MAX_OPENERS, len(run) - 1)
+        openers = min(MAX_OPENERS, len(run) - 1)
         for at, frame in enumerate(run):
-            if at < openers and self._fast is not None and (together := self._fast.take(run[at:])) is not None:
+            if at < openers and (together := fast.take(run[at:])) is not None:
                 healed += together
                 return
             healed += self._TAKE[type(frame)](self, frame)
