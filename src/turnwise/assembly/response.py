@@ -139,9 +139,8 @@ class Assembler:
             for frame in frames:
                 healed += self._TAKE[type(frame)](self, frame)
             return healed
-        fast = self._fast or self._begin_fast(self._fast_ways)
-        for run in runs_of(frames):
-            self._receive_run(run, healed, fast=fast)
+        for run in runs_of(frames):  # one of them may begin the response anew
+            self._receive_run(run, healed, fast=self._fast or self._begin_fast(self._fast_ways))
         return healed
 
     def receive_words(self, frames: list[TextDelta], *, text: str) -> list[Frame]:
