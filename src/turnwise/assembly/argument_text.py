@@ -117,7 +117,7 @@ class ArgumentText:
         return not self._careful and self._first not in text
 
     def next_to_suspect(self, texts: list[str], *, start: int) -> int:
-        """Where the first text from `start` on stands that `add` would not take as it is; their number if there is none."""
+        """The place of the first text from `start` on that `add` would change; the number of texts if it would change none."""
         if self._careful:
             return start
         first = self._first

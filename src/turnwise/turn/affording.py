@@ -1,4 +1,4 @@
-"""What the limits of a turn say of its next request: of what is known, never of a phase."""
+"""The limits' word on the next request. These functions read `Known`, never a phase."""
 
 import msgspec
 

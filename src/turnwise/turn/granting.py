@@ -48,8 +48,7 @@ class CallPlaces(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begin_calls(known: Known) -> Pacing:
-    """The pace of a turn whose calls begin: of its time they have what is left if nothing else holds a limit back once the answer
-    is asked for."""
+    """The pace of a turn whose calls begin: they have the time that is left once the answer's share is kept."""
     config, pacing = known.config, known.spending.pacing
     if config.limits is None:
         return pacing.begin_calls(None)

@@ -1,5 +1,5 @@
-"""A response that the limit cut, before the step takes it in: the rules are asked about its calls, then it is gone on with, asked
-for once more, or settled as it is. The core is `rules/recovery.py`; here are the requests, and what the limits allow of them.
+"""A response that the limit cut, before the step takes it in: the rules judge its calls, then the model continues it, is asked
+for it once more, or it is settled as it is. The core is `rules/recovery.py`; here are the requests, and what the limits allow.
 
 Nothing of it is in the journal but the replies themselves: joining them is pure.
 """
@@ -47,7 +47,7 @@ from turnwise.vocab import Request, Response, calls_of, reasoning_of
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """`posed` is what the `request` of the cut response allowed, `asking` the same under the limit that it is judged by;
-    `retried`: it was asked for once more already. `found` is what is being gone on with."""
+    `retried`: it was asked for once more already. `found` is the part that the model continues."""
 
     response: Response
     request: Request

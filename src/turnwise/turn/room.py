@@ -81,7 +81,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, unproven=self.unproven or limits, refusals=self.refusals + 1)
 
     def learned(self, *, is_overflow: bool, unsaid: Fault | None, must_shrink: bool, is_news: bool) -> "Room":
-        """An error told of room: the next request is another one. `unsaid` are words that nobody knows, taken for an overflow."""
+        """An error told of room: the next request is another one. `unsaid` are unknown words, taken for an overflow."""
         return replace(
             self,
             unanswered=self.planned,
@@ -171,7 +171,7 @@ def make_room(room: Room, *, history: History, prepared: StepPrepared, config: T
 
 
 def summarised(room: Room, *, planned: Summarise, response: Response | None) -> RoomMade:
-    """The summary in the place of what it stands for; where there is none of use, a word that it is missing."""
+    """Put the summary where the messages stood that it sums up; without a usable one, a note that it is missing."""
     said = None
     if response is not None and response.fault is None:
         said = judge_summary(text_of(response.message), finish=response.finish, planned=planned, lost=response.lost)

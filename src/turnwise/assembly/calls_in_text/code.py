@@ -93,7 +93,7 @@ class CodeTracker:
         return not any(one.is_inside_otherwise for one in self._readings)
 
     def is_open(self) -> bool:
-        """Whether code stays open if the text ends here: a fence may end with it, and a quotation is none."""
+        """Whether code stays open if the text ends here: a fence may end with it, and a quotation is not code."""
         self.is_in_code()
         return self._is_lost or any(one.is_open for one in self._readings)
 

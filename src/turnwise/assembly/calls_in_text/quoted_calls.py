@@ -171,7 +171,7 @@ def _forms(values: list[tuple[str, str]]) -> Iterator[tuple[int, frozenset[tuple
 
 
 def _words_of(values: list[tuple[str, str]]) -> tuple[int, frozenset[tuple[str, str]]]:
-    """What two calls have in common if they differ only in marks, of which nobody knows whether they are the tool's."""
+    """Equal for two calls that differ only in marks: those may be the tool's."""
     return 2, frozenset([("".join(tokens_of(_plain(key))), "".join(tokens_of(_plain(value)))) for key, value in values])
 
 

@@ -1,7 +1,7 @@
 """A call as a tool shows it, with something of the tool's own between its lines, read as it was written.
 
-What stands between two marks of the syntax itself, where the syntax has nothing but a line's end, is the tool's. The same is left
-out between all lines. Where any line is shown otherwise, nobody knows what is the tool's, and the call is not read.
+Text between two marks of the syntax itself, where the syntax has only a line's end, is the tool's. The same text is left out
+between all lines. If any line is shown otherwise, the tool's part cannot be told, and the call is not read.
 """
 
 import re

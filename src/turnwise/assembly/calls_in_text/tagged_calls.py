@@ -57,8 +57,8 @@ class Tags:
         return not tag.endswith(">") and rest.startswith(tag) and len(rest) <= _MOST_OF_TAG and "\n" not in rest
 
     def is_closed_within(self, value: str) -> bool:
-        """Whether the value holds a closing tag without its opening one: a parameter was closed there, and what follows is none
-        of it."""
+        """Whether the value holds a closing tag without its opening one: a parameter was closed there, and the rest
+        does not belong to it."""
         depth = 0
         for step in self._steps.finditer(value):
             if step.group("open"):

@@ -29,7 +29,7 @@ def is_all(found: BlockReading | None, text: str) -> bool:
 
 
 def is_cut(found: BlockReading | None, text: str, *, by_itself: bool) -> bool:
-    """Whether the text ends within calls. JSON may be an answer, unless the limit cut it; a list of Python calls is none."""
+    """Whether the text ends within calls. JSON may be an answer, unless the limit cut it; a list of Python calls is not."""
     if found is None or found.state != "open":
         return False
     if by_itself:

@@ -1,4 +1,4 @@
-"""What endpoints do not take of what turnwise asks of their caches, learned from their errors, once for each model."""
+"""Cache settings that an endpoint refuses, learned from its errors, once for each model."""
 
 import re
 from typing import Literal

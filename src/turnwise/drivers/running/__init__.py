@@ -1,1 +1,1 @@
-"""Running a turn: the loop, its requests, sub-agents, hooks, asks, programs, and those who watch."""
+"""Running a turn: the loop, its requests, sub-agents, hooks, asks, programs and watchers."""
