@@ -20,11 +20,12 @@ MAY_IMPORT = {
     "assembly": {"assembly", "vocab", "errors"},
     "rules": {"rules", "vocab", "errors"},
     "turn": {"turn", "rules", "vocab", "errors"},
+    "relay": {"relay", "rules", "assembly", "wire", "vocab", "errors"},
     "drivers": {"drivers", "turn", "rules", "assembly", "wire", "vocab", "errors", "_version"},
     "testing": {"testing", "drivers", "turn", "rules", "assembly", "wire", "vocab", "errors", "_version"},
     "lab": {"lab", "testing", "drivers", "turn", "rules", "assembly", "wire", "vocab", "errors", "_version"},
 }
-PURE = {"vocab", "errors", "wire", "assembly", "rules", "turn"}
+PURE = {"vocab", "errors", "wire", "assembly", "rules", "turn", "relay"}
 # What a pure room may take from outside: values, parsing, collections. No clock, socket, randomness or logging.
 PURE_LIBRARIES = set(
     """__future__ base64 binascii bisect codecs collections copy dataclasses decimal difflib email enum fractions functools

@@ -1,6 +1,7 @@
 """Where the version belongs in an address: people give base URLs with it and without."""
 
 import re
+import urllib.parse
 
 from turnwise.wire.profiles import FamilyName
 
@@ -38,3 +39,11 @@ def path_below(base_url: str, path: str, *, family: FamilyName) -> str:
             return GEMINI_VERSION + path
         case _:
             return path
+
+
+def read_path_part(encoded: str) -> str | None:
+    """The text of a part of a path without its percent-encoding; None where it stands for no UTF-8."""
+    try:
+        return urllib.parse.unquote(encoded, errors="strict")
+    except UnicodeError:
+        return None
