@@ -21,9 +21,9 @@ MAY_IMPORT = {
     "rules": {"rules", "vocab", "errors"},
     "turn": {"turn", "rules", "vocab", "errors"},
     "relay": {"relay", "rules", "assembly", "wire", "vocab", "errors"},
-    "drivers": {"drivers", "turn", "rules", "assembly", "wire", "vocab", "errors", "_version"},
-    "testing": {"testing", "drivers", "turn", "rules", "assembly", "wire", "vocab", "errors", "_version"},
-    "lab": {"lab", "testing", "drivers", "turn", "rules", "assembly", "wire", "vocab", "errors", "_version"},
+    "drivers": {"relay", "drivers", "turn", "rules", "assembly", "wire", "vocab", "errors", "_version"},
+    "testing": {"relay", "testing", "drivers", "turn", "rules", "assembly", "wire", "vocab", "errors", "_version"},
+    "lab": {"relay", "lab", "testing", "drivers", "turn", "rules", "assembly", "wire", "vocab", "errors", "_version"},
 }
 PURE = {"vocab", "errors", "wire", "assembly", "rules", "turn", "relay"}
 # What a pure room may take from outside: values, parsing, collections. No clock, socket, randomness or logging.

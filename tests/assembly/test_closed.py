@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from turnwise.assembly.response import Assembler
-from turnwise.drivers.endpoints.decoding import ResponseReader
+from turnwise.relay.response_reading import ResponseReader
 from turnwise.vocab import (
     BlockData,
     BlockEnded,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnwise.drivers.endpoints.decoding import ResponseReader, read_body
+from turnwise.relay.response_reading import ResponseReader, read_body
 from turnwise.testing import byte_by_byte
 from turnwise.vocab import FaultKind, FinishReason, Message, Text, TextDelta
 from turnwise.wire.limits import Limits

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from text_calls import TOOLS, WRITERS
 from turnwise.assembly.calls_in_text.frames import CallFinder
 from turnwise.assembly.response import Assembler
-from turnwise.drivers.endpoints.decoding import ResponseReader
+from turnwise.relay.response_reading import ResponseReader
 from turnwise.vocab import (
     BlockEnded,
     CallForming,

@@ -27,7 +27,7 @@ from peak_memory import (
     taken,
     text_event,
 )
-from turnwise.drivers.endpoints.decoding import ResponseReader
+from turnwise.relay.response_reading import ResponseReader
 from turnwise.vocab import FaultKind, Text
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import builtin_profiles

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from peak_memory import FAMILIES, READ_BYTES, START_BYTES, TIMES, MiB, end_events, taken
-from turnwise.drivers.endpoints.decoding import read_body
+from turnwise.relay.response_reading import read_body
 from turnwise.vocab import calls_of, reasoning_of, text_of
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from turnwise import Agent, Text, Tool, ToolFault
-from turnwise.drivers.endpoints.decoding import read_body
 from turnwise.lab import Lab
 from turnwise.lab.replay import NOT_COMPARED, UNREPLAYABLE, Recording, load_recording
+from turnwise.relay.response_reading import read_body
 from turnwise.turn.config import ToolOffer
 from turnwise.vocab import Request, ToolResult, text_of
 from turnwise.wire import registry

@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnwise.drivers.endpoints.decoding import read_body
+from turnwise.relay.response_reading import read_body
 from turnwise.vocab import (
     ArgumentsState,
     BlockEnded,

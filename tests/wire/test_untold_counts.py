@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.drivers.endpoints.decoding import read_body
+from turnwise.relay.response_reading import read_body
 from turnwise.rules.apart import billed_apart
 from turnwise.rules.pricing import OwnCost, Priced, PriceRow, TokenPrices, Unknown, price_of
 from turnwise.vocab import Response, Usage

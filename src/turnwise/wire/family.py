@@ -69,6 +69,10 @@ class StreamEncoder(Protocol):
 
     def encode(self, frame: Frame) -> bytes: ...
 
+    def close_ended(self) -> bytes:
+        """End what wraps blocks that have all ended, though a further block could still join it."""
+        ...
+
     def finish(self) -> bytes:
         """What the API sends last (`[DONE]`, terminal event); closes blocks that are still open."""
         ...

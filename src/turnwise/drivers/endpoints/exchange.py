@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from turnwise.drivers.clock import Clock, Overdue, Timer, Watchdog, wait_for_task
-from turnwise.drivers.endpoints.decoding import ResponseReader, read_body
 from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.endpoints.hiding import WordsHider, hide_in, hide_in_frames, hide_in_response
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
 from turnwise.drivers.tools.grants import TURNS_TIME
 from turnwise.errors import ProviderFault
+from turnwise.relay.response_reading import ResponseReader, StreamReader, read_body
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.events import RequestFailed, ResponseReceived
 from turnwise.vocab import Fault, FaultKind, Frame, Mended, Repair, Response
@@ -70,7 +70,7 @@ class Silence:
     It looks at the clock now and then, and at the response after a silence only: reading costs no more for it.
     """
 
-    def __init__(self, reader: ResponseReader, *, dog: Watchdog, clock: Clock, within_s: float) -> None:
+    def __init__(self, reader: StreamReader, *, dog: Watchdog, clock: Clock, within_s: float) -> None:
         self._reader = reader
         self._dog = dog
         self._clock = clock
@@ -115,7 +115,11 @@ class Exchange:
         clock: Clock,
         on_frames: Callable[[Sequence[Frame]], None] | None,
         limits: Limits = DEFAULT_LIMITS,
+        open_reader: Callable[[], StreamReader] | None = None,
+        on_body: Callable[[bytes], None] | None = None,
     ) -> None:
+        """`on_frames` is told the frames as they come, `on_body` the bytes of a reply that is no stream. `open_reader` makes what
+        reads one, where it is not our usual reader."""
         self._order = order
         self._endpoint = endpoint
         self._scrub = endpoint.scrub
@@ -124,9 +128,11 @@ class Exchange:
         self._transport = transport
         self._clock = clock
         self._end_s = math.inf if order.most_s is None else clock.monotonic() + order.most_s
-        self._on_frames = on_frames  # called with what each read brought
+        self._on_frames = on_frames
+        self._on_body = on_body
+        self._open_reader = open_reader or self._usual_reader
         self._limits = limits
-        self._reader: ResponseReader | None = None
+        self._reader: StreamReader | None = None
         self._silence: Silence | None = None
         self._first = FirstEvent()
         self._sending: object = None  # the request, once the transport has it
@@ -220,6 +226,8 @@ class Exchange:
             await self._collect_body(chunks, into=self._body, limit_bytes=limit_bytes)
             body = b"".join(self._body)[:limit_bytes]
             self._body_bytes = sum(map(len, self._body))
+            if self._on_body is not None:
+                self._on_body(body)
             is_damaged = _is_damaged(body)
             self._body[:] = [body]
             del body
@@ -283,7 +291,7 @@ class Exchange:
             self._arrived = hide_in_response(self._reader.finish(), scrub=self._scrub, forms=self._forms)
         return self._arrived
 
-    def _feed(self, reader: ResponseReader, chunk: bytes, dog: Watchdog) -> None:
+    def _feed(self, reader: StreamReader, chunk: bytes, dog: Watchdog) -> None:
         if not self._first.ended:
             self._first.feed(chunk)
         self._streamed_bytes += len(chunk)
@@ -315,7 +323,7 @@ class Exchange:
         return min(AFTER_FINISH_S, self._order.deadlines.idle_s)
 
     def _end(
-        self, reader: ResponseReader, *, in_order: bool, is_left_open: bool = False
+        self, reader: StreamReader, *, in_order: bool, is_left_open: bool = False
     ) -> ResponseReceived | RequestFailed:
         """Take what has come. `in_order`: nothing suggests that more was to come. `is_left_open`: nor that it was all."""
         self._tell(reader.flush())
@@ -400,7 +408,7 @@ class Exchange:
             fault = msgspec.structs.replace(fault, message=f"{fault.message} ({asked})".lstrip())
         return self._failed(fault)
 
-    def _open_reader(self) -> ResponseReader:
+    def _usual_reader(self) -> ResponseReader:
         return ResponseReader(
             self._endpoint.family,
             profile=self._endpoint.profile,

@@ -10,11 +10,11 @@ import click
 import msgspec
 
 from turnwise.assembly.calls_in_text.frames import CallFinder
-from turnwise.drivers.endpoints.decoding import ResponseReader, read_body
 from turnwise.errors import NotARecording
 from turnwise.faces.cli.failures import FAILED, as_one_line, complain
 from turnwise.faces.cli.text import clean, clean_answer, style
 from turnwise.faces.models import find_profile
+from turnwise.relay.response_reading import ResponseReader, read_body
 from turnwise.vocab import (
     ArgumentsState,
     Fault,

@@ -98,6 +98,9 @@ class MessagesStreamEncoder:
                 self._route(frame, out)
         return b"".join(out)
 
+    def close_ended(self) -> bytes:
+        return b""  # nothing wraps blocks here
+
     def finish(self) -> bytes:
         """Without a Finished the stream was cut, and is cut here too: the API would not say why it ended either."""
         if self._faulted:

@@ -88,6 +88,7 @@ class GeminiStreamEncoder:
         self._model = request.model
         self._written = 0  # chunks
         self._calls: dict[str, _HeldCall] = {}
+        self._said: set[str] = set()  # blocks of calls that have been written: they cannot be written again
         self._thinking: dict[str, bool] = {}  # block of a text or reasoning that was begun -> whether it is reasoning
         self._citations: list[Citation] = []
         self._usage: Usage | None = None
@@ -125,6 +126,9 @@ class GeminiStreamEncoder:
                 pass
         return b""
 
+    def close_ended(self) -> bytes:
+        return b""  # nothing wraps blocks here
+
     def finish(self) -> bytes:
         """Calls that have not ended, then the finish reason with the usage in one chunk, as the API does."""
         calls = self._flush()
@@ -142,7 +146,8 @@ class GeminiStreamEncoder:
             begins = self._open_call is None or bool(delta.id) or bool(delta.name)
             block = f"call-{len(self._calls)}" if begins or self._open_call is None else self._open_call
         self._open_call = block
-        self._calls.setdefault(block, _HeldCall()).take(delta)
+        if block not in self._said:
+            self._calls.setdefault(block, _HeldCall()).take(delta)
 
     def _late(self, block: str, opaque: Opaque) -> bytes:
         """Opaque data of a block. Of a text that is on its way it can only follow, with an empty text, as the API does."""
@@ -154,6 +159,8 @@ class GeminiStreamEncoder:
 
     def _done(self, block: str, part: Part) -> bytes:
         match part:
+            case ToolCall() if block in self._said:
+                return b""
             case ToolCall():
                 self._calls.setdefault(block, _HeldCall()).replace(part)
                 return self._write_ended()
@@ -180,6 +187,7 @@ class GeminiStreamEncoder:
             if not held.ended:
                 break
             del self._calls[block]
+            self._said.add(block)
             written.append(self._call(held))
         return b"".join(written)
 

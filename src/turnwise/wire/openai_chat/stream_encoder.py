@@ -95,6 +95,9 @@ class ChatStreamEncoder:
                 pass
         return b""
 
+    def close_ended(self) -> bytes:
+        return b""  # nothing wraps blocks here
+
     def finish(self) -> bytes:
         found = [self._held_lists()]
         finished = self._finished

@@ -134,6 +134,10 @@ class ResponsesStreamEncoder:
                 pass
         return self._take()
 
+    def close_ended(self) -> bytes:
+        self._end_waiting()
+        return self._take()
+
     def finish(self) -> bytes:
         if self._id is None:
             self._start(Started())

@@ -10,12 +10,12 @@ from types import TracebackType
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.endpoints.decoding import read_body
 from turnwise.drivers.endpoints.endpoints import Endpoint, Secret, build_http_request
 from turnwise.drivers.endpoints.exchange import Exchange
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
 from turnwise.faces.cli.endpoint_check.observed import BodyLook, Marks, Observed
 from turnwise.faces.cli.endpoint_check.probes import NO_KEY, Probe
+from turnwise.relay.response_reading import read_body
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import ResponseReceived

@@ -1,11 +1,11 @@
 """Bytes of one response -> healed frames -> the whole `Response`: wire and assembly put together, no IO.
 
-The runner feeds it from the network, `turnwise decode` from files, tests from recordings.
+The runner and the gateway feed it from the network, `turnwise decode` from files, tests from recordings.
 """
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
@@ -77,6 +77,30 @@ _SAYS: dict[type[Frame], Callable[..., object]] = {
 """Whether a response went on with a frame. Events without content can be repeated for ever: they are no sign of life."""
 
 
+class StreamReader(Protocol):
+    """What reads the bytes of one streamed response, as `ResponseReader` does."""
+
+    @property
+    def finished(self) -> bool: ...
+
+    @property
+    def failed(self) -> bool: ...
+
+    @property
+    def faulted(self) -> bool: ...
+
+    @property
+    def heard(self) -> int: ...
+
+    def feed(self, chunk: bytes, /) -> list[Frame]: ...
+
+    def flush(self) -> list[Frame]: ...
+
+    def finish(self) -> Response: ...
+
+    def is_closed(self) -> bool: ...
+
+
 class ResponseReader:
     """Feed the bytes of a streamed response as they come; `finish()` is the whole.
 
@@ -110,13 +134,21 @@ class ResponseReader:
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """Take the next bytes; return the healed frames that they completed."""
+        frames = self.decode(chunk)
+        return self._receive(frames) if frames else frames
+
+    def decode(self, chunk: bytes) -> list[Frame]:
+        """Take the next bytes; return the frames as they stood on the wire. Each of them is to be given to `heal`."""
         if self.faulted:
             return []
         self._bytes_left -= len(chunk)
         if self._bytes_left < 0:
-            return self._receive([_too_large(self._limit_bytes)])
-        frames = self._decoder.feed(chunk)
-        return self._receive(frames) if frames else frames
+            return [_too_large(self._limit_bytes)]
+        return self._decoder.feed(chunk)
+
+    def heal(self, frames: list[Frame]) -> list[Frame]:
+        """The healed frames of these, which `decode` gave."""
+        return self._receive(frames)
 
     def flush(self) -> list[Frame]:
         """No more bytes will come: the frames that were still held."""

@@ -1,0 +1,75 @@
+"""What the doors and the service behind them say to each other: a call that passed, and the way out for its answer."""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from turnwise.wire.profiles import FamilyName
+
+PassedKind = Literal["generate", "count", "passed"]
+
+
+class ClientGone(Exception):
+    """The client has left: there is nobody to answer."""
+
+
+class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One request of a client that passed the doors. Neither repr nor str shows its body or a key.
+
+    `path` is as the client wrote it, percent-encoding included; `query` and `headers` (names in lower case) hold the listed
+    fields alone, and no key. `model` and `streams` are what the path says of them (Gemini). `client` is the name of the
+    client's key, empty if the gateway has no keys; `client_key` is the key to send upstream, filled only with
+    `--forward-key`.
+    """
+
+    id: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes
+    family: FamilyName
+    kind: PassedKind
+    model: str | None = None
+    streams: bool = False
+    client: str = ""
+    client_key: str = ""
+
+    def __repr__(self) -> str:
+        return f"ClientCall({self.id} {self.kind} {self.family} {self.path}, {len(self.body)} bytes)"
+
+    __str__ = __repr__
+
+
+class Outlet(Protocol):
+    """Where the answer goes. One answer: `start` once, then `send` as often as there is something."""
+
+    async def start(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
+        """The status and the headers. Request id and CORS headers are added. Raises ClientGone."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """Waits while the client does not read. Raises ClientGone."""
+        ...
+
+    async def gone(self) -> None:
+        """Returns when the client has left; to be waited for beside the upstream."""
+        ...
+
+
+class GatewayService(Protocol):
+    """What stands behind the doors."""
+
+    async def answer(self, call: ClientCall, outlet: Outlet) -> None:
+        """Write the whole answer, errors included, into the outlet. Its return ends the answer."""
+        ...
+
+    async def models(self, family: FamilyName) -> bytes:
+        """The body of the family's list of models."""
+        ...
+
+    def is_ready(self) -> bool: ...
+
+    def metrics(self) -> bytes:
+        """All counts in Prometheus' text format."""
+        ...

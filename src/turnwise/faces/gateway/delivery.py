@@ -1,0 +1,183 @@
+"""Delivers the answer to one client: sends what the relay says, and hands its bytes on as fast as the client reads."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+
+import msgspec
+
+from turnwise.drivers.clock import Clock, sleep
+from turnwise.drivers.endpoints.endpoints import Endpoint, build_http_request
+from turnwise.drivers.endpoints.exchange import Exchange
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
+from turnwise.faces.gateway.calls import Outlet
+from turnwise.relay.relaying import EventReader, Relay, RelayEnd, Send
+from turnwise.relay.response_reading import StreamReader
+from turnwise.turn.commands import Purpose, SendRequest
+from turnwise.turn.config import Deadlines
+from turnwise.turn.events import ResponseReceived
+from turnwise.vocab import Fault, Repair, Response
+from turnwise.wire.family import Family
+from turnwise.wire.limits import Limits
+
+JSON = "application/json"
+EVENTS = "text/event-stream; charset=utf-8"
+KEEP_ALIVE = b": keep-alive\n\n"
+PURPOSES: dict[str, Purpose] = {"main": "step", "retry": "retry", "continue": "continue"}
+
+
+class DeliveryMeans(msgspec.Struct, frozen=True, kw_only=True):
+    """What requests are sent with. `jitter` gives numbers of [0, 1); `quiet_s`: so long without a byte for a client that reads a
+    stream, and it gets a comment."""
+
+    endpoint: Endpoint
+    transport: Transport
+    clock: Clock
+    deadlines: Deadlines
+    limits: Limits
+    jitter: Callable[[], float]
+    quiet_s: float = 15.0
+
+
+class Delivery:
+    """`run` it once. `started` tells whether the client has been given a status."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        *,
+        means: DeliveryMeans,
+        outlet: Outlet,
+        family: Family,
+        streams: bool,
+        headers: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        self._relay = relay
+        self._means = means
+        self._outlet = outlet
+        self._family = family
+        self._streams = streams
+        self._headers = headers
+        self._reader: EventReader | None = None
+        self._failed_s: float | None = None  # when the first failure was
+        self.started = False
+
+    async def run(self) -> RelayEnd:
+        """Raises ClientGone."""
+        following: Send | RelayEnd = self._relay.first()
+        number = 0
+        while isinstance(following, Send):
+            if following.wait_s > 0:
+                await sleep(self._means.clock, seconds=following.wait_s)
+            number += 1
+            response, fault = await self._exchange(following, number=number)
+            if fault is not None and self._failed_s is None:
+                self._failed_s = self._means.clock.monotonic()
+            waited_s = 0.0 if self._failed_s is None else self._means.clock.monotonic() - self._failed_s
+            early = b"" if self._reader is None else self._reader.take_out()
+            step = self._relay.ended(response, fault, waited_s=waited_s, jitter=self._means.jitter())
+            following = step.next
+            await self._send(early + step.out, over=following if isinstance(following, RelayEnd) else None)
+        await self._end(following)
+        return following
+
+    async def _exchange(self, send: Send, *, number: int) -> tuple[Response | None, Fault | None]:
+        means = self._means
+        order = SendRequest(
+            number=number, step=1, purpose=PURPOSES[send.purpose], request=send.request, deadlines=means.deadlines
+        )
+        exchange = Exchange(
+            order,
+            endpoint=means.endpoint,
+            transport=_Paced(means.transport, between=self._flush),
+            clock=means.clock,
+            on_frames=None,
+            limits=means.limits,
+            open_reader=self._open_reader,
+            on_body=self._relay.saw_body,
+        )
+        event = await exchange.run(build_http_request(means.endpoint, send.call, connect_s=means.deadlines.connect_s))
+        if isinstance(event, ResponseReceived):
+            return event.response, event.response.fault
+        return event.partial, event.fault
+
+    def _open_reader(self) -> StreamReader:
+        reader = self._relay.reader()
+        self._reader = reader if isinstance(reader, EventReader) else None
+        return reader
+
+    async def _flush(self) -> None:
+        if self._reader is not None and (out := self._reader.take_out()):
+            await self._send(out)
+
+    async def _send(self, out: bytes, *, over: RelayEnd | None = None) -> None:
+        if not out:
+            return
+        if not self.started:
+            self.started = True
+            headers = [("content-type", EVENTS if self._streams else JSON), *self._headers]
+            if self._streams:
+                headers.append(("cache-control", "no-cache"))
+            elif over is not None and over.repairs:
+                headers.append(("turnwise-repairs", repairs_header(over.repairs)))
+            await self._outlet.start(200, headers)
+        await self._outlet.send(out)
+
+    async def _end(self, end: RelayEnd) -> None:
+        if end.fault is None:
+            return
+        if self.started:
+            await self._outlet.send(self._relay.error(end.fault))
+            return
+        self.started = True
+        status, body = self._family.encode_fault(end.fault)
+        headers = [("content-type", JSON), *self._headers]
+        if end.fault.retry_after_s is not None:
+            headers.append(("retry-after", str(int(end.fault.retry_after_s + 0.999))))
+        await self._outlet.start(status, headers)
+        await self._outlet.send(body)
+
+
+def repairs_header(repairs: tuple[Repair, ...]) -> str:
+    """The kinds of what was mended, each once, with how often."""
+    counts: dict[str, int] = {}
+    for repair in repairs:
+        counts[repair.kind] = counts.get(repair.kind, 0) + 1
+    return ", ".join([kind if number == 1 else f"{kind};n={number}" for kind, number in counts.items()])
+
+
+class _Paced:
+    """A transport that asks for more bytes only after `between` has handed the last ones on."""
+
+    def __init__(self, transport: Transport, *, between: Callable[[], Awaitable[None]]) -> None:
+        self._transport = transport
+        self._between = between
+
+    def send(self, request: HttpRequest, /) -> "_PacedSending":
+        return _PacedSending(self._transport.send(request), between=self._between)
+
+
+class _PacedSending:
+    def __init__(
+        self, sending: AbstractAsyncContextManager[HttpReply], *, between: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._sending = sending
+        self._between = between
+
+    @property
+    def has_left(self) -> object:
+        return getattr(self._sending, "has_left", None)
+
+    async def __aenter__(self) -> HttpReply:
+        reply = await self._sending.__aenter__()
+        return msgspec.structs.replace(reply, chunks=self._paced(reply.chunks))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> bool | None:
+        return await self._sending.__aexit__(kind, error, where)
+
+    async def _paced(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+        async for chunk in chunks:
+            yield chunk
+            await self._between()

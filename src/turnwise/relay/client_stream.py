@@ -1,0 +1,308 @@
+"""The stream that a client reads: healthy events of its own family as they came, everything else written anew.
+
+What can still turn out otherwise waits. A finish reason waits for the end of the stream: only then is known whether that word is
+true. The end of a text or call, and a call that comes as a whole, wait for the next word: if the output limit fell there, the
+rest of it may be on its way (`relaying`), and a block that has ended cannot grow. The encoder sees every frame that goes out,
+also those whose event passes as it came, so that it can take over at any event.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from turnwise.relay.agreement import NOISE, Agreement
+from turnwise.relay.shown import Conflict, Shown
+from turnwise.rules.schema import is_whole_json
+from turnwise.rules.truncation import hands_out_objects
+from turnwise.vocab import (
+    ArgumentsState,
+    BlockEnded,
+    CallForming,
+    Fault,
+    Faulted,
+    FaultKind,
+    Finished,
+    FinishReason,
+    Frame,
+    Mended,
+    Part,
+    PartDone,
+    Request,
+    Response,
+    Restated,
+    Started,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+    UsageReported,
+    calls_of,
+)
+from turnwise.wire.family import Family
+
+# Of original events that wait for what the assembler holds of one call, while others go on.
+MOST_SILENT_BYTES = 4096
+# What each family's stream ends with, where the event with the finish reason is not the last one.
+_LAST_EVENTS = {
+    "openai_chat": (b"[DONE]", b"data: [DONE]\n\n"),
+    "anthropic_messages": (b"message_stop", b'event: message_stop\ndata: {"type":"message_stop"}\n\n'),
+}
+
+# Families whose clients know a call without arguments as one with `{}`.
+_EMPTY_IS_OBJECT = frozenset({"anthropic_messages", "gemini"})
+
+# Families whose clients take the final form of a text or call, whatever they were told of it before.
+_FINAL_WINS = frozenset({"openai_responses"})
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """One event that waits: its bytes, and its frames."""
+
+    raw: bytes
+    frames: tuple[Frame, ...]
+    healed: tuple[Frame, ...]
+
+
+class ClientStream:
+    """Give it each event's bytes with its frames (`take`), then the end (`settle` or `fail`); it returns the client's bytes.
+
+    `passes`: the upstream speaks the client's family, so that a healthy event goes on in its original bytes. `counts`: the client
+    has asked for the usage, or its family always tells it.
+    """
+
+    def __init__(self, family: Family, *, request: Request, passes: bool, counts: bool) -> None:
+        self._family = family
+        self._request = request
+        self._encoder = family.stream_encoder(request)
+        self._passes = passes
+        self._hides_empty = not passes or family.name in _EMPTY_IS_OBJECT
+        self._counts = counts
+        final_wins = family.name in _FINAL_WINS
+        self._shown = Shown(final_wins=final_wins)
+        self._agreement = Agreement(
+            empty_is_object=family.name in _EMPTY_IS_OBJECT,
+            final_wins=final_wins,
+            takes_objects=hands_out_objects(family.name, streamed=True),
+        )
+        self._silent: list[
+            tuple[bytes, bytes]
+        ] = []  # events that have said nothing so far: as they came, and written anew
+        self._early_ends: list[BlockEnded] = []
+        self._held: list[_Held] = []
+        self._has_finished = False  # the finish reason has come: all that follows waits for the end
+        self._has_begun = False
+        self._is_over = False
+        self.fault: Fault | None = None  # with which it ended
+
+    @property
+    def has_content(self) -> bool:
+        """Whether the client has been told a word or a call."""
+        return self._shown.is_anything
+
+    def take(self, raw: bytes, frames: Sequence[Frame], healed: Sequence[Frame]) -> bytes:
+        """One event: its `raw` bytes, the frames that stood in it, and the healed ones."""
+        self._has_finished = self._has_finished or Finished in map(type, healed)
+        if self._has_finished or _may_be_last(healed) or (self._held and not frames):
+            self._held.append(_Held(raw, tuple(frames), tuple(healed)))
+            return b""
+        if not self._held:
+            return self._take_now(raw, frames, healed)
+        held, self._held = self._held, []
+        out = [self._take_now(one.raw, one.frames, one.healed) for one in held]
+        return b"".join([*out, self._take_now(raw, frames, healed)])
+
+    def _take_now(self, raw: bytes, frames: Sequence[Frame], healed: Sequence[Frame]) -> bytes:
+        if not healed and not frames:
+            return self._take_silent(raw)
+        if all(map(_is_noise, frames)) and all(map(_is_noise, healed)):
+            return b""
+        if Started in map(type, healed):
+            self._begin()
+        self._passes = self._passes and self._agreement.read(frames, healed)
+        written = self._write(healed)
+        if self._passes:
+            self._encoder.close_ended()  # the original says so itself
+        self._silent.append((raw, written))
+        if self._passes and self._agreement.is_ahead:
+            if sum([len(one) for one, _ in self._silent]) <= MOST_SILENT_BYTES:
+                return b""
+            self._passes = False  # the client should not wait for more than the assembler still holds
+        # Before the first word it can still be asked for once more, and the client is none the wiser.
+        return self._flush() if self._shown.is_anything else b""
+
+    def _begin(self) -> None:
+        """A response begins. A second one discards the first: that is possible as long as the client knows nothing of it."""
+        if self._shown.is_anything:
+            self._shown.contradict("the provider began its response anew")
+        elif self._has_begun:
+            self._encoder = self._family.stream_encoder(self._request)
+            self._silent.clear()
+            self._passes = False
+        self._has_begun = True
+
+    def _take_silent(self, raw: bytes) -> bytes:
+        """An event without a frame: a comment goes on at once, anything else with the next event, as it may belong to it."""
+        if not self._passes:
+            return b""
+        if self.has_content and not self._silent and raw.lstrip().startswith(b":"):
+            return raw
+        self._silent.append((raw, b""))
+        return b""
+
+    def _flush(self) -> bytes:
+        """What waited: as it came, or, where something of it was not healthy, written anew."""
+        silent, self._silent = self._silent, []
+        return b"".join([raw if self._passes else written for raw, written in silent])
+
+    def settle(self, response: Response, *, is_altered: bool) -> bytes:
+        """The end of a whole `response`. `is_altered`: more than its own events belongs to it."""
+        if self._is_over:
+            return b""
+        held, self._held = self._held, []
+        whole = without_hidden_cuts(response, empty_too=self._hides_empty)
+        if self._passes and not is_altered and whole is response and self._ends_as_it_came(held, response):
+            self._is_over = True
+            return self._pass_end(held)
+        self._passes = False
+        left_out = {call.id for call in calls_of(response.message)} - {call.id for call in calls_of(whole.message)}
+        out = [self._flush(), self._write(_still_true(held, left_out=left_out, is_altered=is_altered))]
+        missing = self._shown.missing(whole.message)
+        if isinstance(missing, Conflict):
+            conflict = f"{missing.why}, and what was sent cannot be taken back: ask again"
+            return b"".join([*out, self.fail(Fault(kind=FaultKind.SERVER, message=conflict, status=502))])
+        self._is_over = True
+        out += [self._write(missing.frames), *map(self._encoder.encode, self._early_ends)]
+        last: list[Frame] = []
+        if response.usage is not None:
+            last.append(UsageReported(response.usage))
+        last.append(_finished(response, held))
+        return b"".join([*out, self._write(last), self._encoder.finish()])
+
+    def fail(self, fault: Fault) -> bytes:
+        """The end with an error of the client's own family."""
+        if self._is_over:
+            return b""
+        self._is_over = True
+        self.fault = fault
+        told = self._flush() + self._encoder.encode(Faulted(fault))
+        last = _LAST_EVENTS["openai_chat"][1] if self._family.name == "openai_chat" else self._encoder.finish()
+        return told + last
+
+    # -- originals ---------------------------------------------------------------------------------------------------
+
+    def _ends_as_it_came(self, held: Sequence[_Held], response: Response) -> bool:
+        """Whether what was held is a true end in the client's own family."""
+        said = [frame for one in held for frame in one.healed]
+        finished = {frame.reason for frame in said if isinstance(frame, Finished)}
+        if finished != {response.finish}:
+            return False
+        for one in held:
+            self._agreement.read(one.frames, one.healed)
+        return self._agreement.tells(response.message)
+
+    def _pass_end(self, held: Sequence[_Held]) -> bytes:
+        out = [self._flush()]
+        out += [one.raw for one in held if self._counts or not _only_counts(one.healed)]
+        mark, last = _LAST_EVENTS.get(self._family.name, (b"", b""))
+        if mark not in held[-1].raw:
+            out.append(last)
+        return b"".join(out)
+
+    # -- written anew ------------------------------------------------------------------------------------------------
+
+    def _write(self, frames: Sequence[Frame]) -> bytes:
+        out: list[bytes] = []
+        for frame in frames:
+            if isinstance(frame, BlockEnded) and not self._shown.knows(frame.block):
+                self._early_ends.append(frame)  # of a call that the assembler still holds, or of data without a word
+            elif self._shown.note(frame):
+                out.append(self._encoder.encode(frame))
+        return b"".join(out)
+
+
+_ENDINGS = frozenset([BlockEnded, PartDone, Restated])
+
+
+def _may_be_last(healed: Sequence[Frame]) -> bool:
+    """Whether an event ends with the end of a part, or with a call as a whole."""
+    for frame in reversed(healed):
+        if type(frame) is not UsageReported:
+            return type(frame) in _ENDINGS or (isinstance(frame, ToolCallDelta) and frame.whole)
+    return False
+
+
+def without_hidden_cuts(response: Response, *, empty_too: bool) -> Response:
+    """The response without cut calls that came as objects: nothing in them shows that they were cut. Nor does it in one whose
+    arguments had not begun, where the client's family takes that for `{}`."""
+    parts = tuple([part for part in response.message.parts if not _hides_cut(part, empty_too=empty_too)])
+    if len(parts) == len(response.message.parts):
+        return response
+    return msgspec.structs.replace(response, message=msgspec.structs.replace(response.message, parts=parts))
+
+
+def _hides_cut(part: Part, *, empty_too: bool) -> bool:
+    if not isinstance(part, ToolCall) or part.state is not ArgumentsState.TRUNCATED:
+        return False
+    return is_whole_json(part.arguments) if part.arguments.strip() else empty_too
+
+
+def _still_true(held: Sequence[_Held], *, left_out: set[str], is_altered: bool) -> list[Frame]:
+    """What waited, without the calls that are left out, and without the ends of parts if one of them has grown since."""
+    gone: set[str | None] = set()
+    found: list[Frame] = []
+    for frame in [frame for one in held for frame in one.healed]:
+        id = frame.id if isinstance(frame, ToolCallDelta) else _call_id(frame)
+        if id in left_out and isinstance(frame, ToolCallDelta | PartDone):
+            gone.add(frame.block)
+        if type(frame) in (Finished, UsageReported, Faulted) or getattr(frame, "block", "") in gone:
+            continue
+        if is_altered and type(frame) in (BlockEnded, PartDone):
+            continue
+        found.append(frame)
+    return found
+
+
+def _call_id(frame: Frame) -> str | None:
+    return frame.part.id if isinstance(frame, PartDone) and isinstance(frame.part, ToolCall) else None
+
+
+def untrue_end(response: Response) -> Fault | None:
+    """The error in place of an end that would look whole and is not."""
+    if response.fault is not None:
+        return response.fault
+    lost = any(call.state is ArgumentsState.LOST for call in calls_of(response.message))
+    if response.lost or lost:
+        return Fault(
+            kind=FaultKind.SERVER, message="a piece of the provider's response was lost on the way", status=502
+        )
+    if response.finish is FinishReason.CUT:
+        return Fault(kind=FaultKind.SERVER, message="the provider's response broke off before its end", status=502)
+    return None
+
+
+def summed(usage: Usage | None, more: Usage | None) -> Usage | None:
+    """The usage of a response that took another request: the prompt of the first one, the output of both."""
+    if usage is None or more is None:
+        return usage
+    return msgspec.structs.replace(
+        usage,
+        output_tokens=usage.output_tokens + more.output_tokens,
+        reasoning_tokens=usage.reasoning_tokens + more.reasoning_tokens,
+        provider="",
+    )
+
+
+def _finished(response: Response, held: Sequence[_Held]) -> Finished:
+    """The provider's own word stands where it means the same."""
+    for one in held:
+        for frame in one.healed:
+            if isinstance(frame, Finished) and frame.reason is response.finish and not frame.limit_reached:
+                return frame
+    return Finished(response.finish, explanation=response.explanation)
+
+
+def _is_noise(frame: Frame) -> bool:
+    return isinstance(frame, CallForming) or (isinstance(frame, Mended) and frame.repair.kind == NOISE)
+
+
+def _only_counts(healed: Sequence[Frame]) -> bool:
+    return bool(healed) and all(isinstance(frame, UsageReported) for frame in healed)

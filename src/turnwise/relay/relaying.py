@@ -1,0 +1,354 @@
+"""One client request, from the first upstream request to the end of the client's answer.
+
+Feed and ask: the driver sends what `Send` says, feeds `reader()` with the bytes of the reply, and tells with `ended` what became
+of it. Bytes for the client come back from both. Nothing here waits, looks at a clock or draws a number: those come in as data.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from turnwise.relay.client_stream import ClientStream, summed, untrue_end
+from turnwise.relay.event_splitting import EventSplitter
+from turnwise.relay.response_reading import ResponseReader, StreamReader
+from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
+from turnwise.rules.recovery import Continuing, Means, Settled, begin, continue_request, give_up, take_reply
+from turnwise.rules.retries import RetryPolicy, WaitThenRetry, judge_retry
+from turnwise.rules.truncation import Cut, as_ended, find_cut, hands_out_objects, limit_hit
+from turnwise.vocab import ArgumentsState, Fault, FaultKind, FinishReason, Frame, Repair, Request, Response, calls_of
+from turnwise.wire.family import Family, HttpCall
+from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+from turnwise.wire.profiles import Profile
+
+LOST = Fault(kind=FaultKind.DISCONNECTED, message="a piece of the provider's response was lost on the way", status=502)
+BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the provider's response broke off before its end", status=502)
+# A file of a hundred pages under a cap of 8,000 tokens.
+MOST_CONTINUATIONS = 8
+
+Continues = Literal["off", "calls", "all"]
+"""Which cut responses are continued upstream. `calls`: those in which a call was cut, and texts, unless the limit that the client
+asked for itself has cut them; `all`: these, too."""
+
+
+class RelayRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a route allows. `retries` counts the first attempt; `limits` are the model's, as far as they are known."""
+
+    continues: Continues = "calls"
+    most_continuations: int = MOST_CONTINUATIONS
+    retries: RetryPolicy = RetryPolicy()
+    limits: ModelLimits = UNKNOWN_LIMITS
+    bounds: Limits = DEFAULT_LIMITS
+
+
+class UpstreamSide(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of the upstream: the request in our words, and as it is sent."""
+
+    request: Request
+    call: HttpCall
+    family: Family
+    profile: Profile
+
+
+class ClientSide(msgspec.Struct, frozen=True, kw_only=True):
+    """Who reads the answer. `request` is theirs as it was read, `counts`: they are told the usage in a stream."""
+
+    request: Request
+    family: Family
+    counts: bool = True
+
+
+RelayPurpose = Literal["main", "retry", "continue"]
+
+
+class Send(msgspec.Struct, frozen=True, kw_only=True):
+    """Send this, after a wait of so many seconds."""
+
+    request: Request
+    call: HttpCall
+    purpose: RelayPurpose
+    wait_s: float = 0.0
+
+
+class RelayEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """It is over. `fault` is what the client was told in place of a whole answer."""
+
+    response: Response | None = None
+    fault: Fault | None = None
+    repairs: tuple[Repair, ...] = ()
+
+
+class RelayStep(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes for the client, then what comes next."""
+
+    out: bytes
+    next: Send | RelayEnd
+
+
+class EventReader:
+    """A `StreamReader` that keeps each event's bytes beside its frames, and writes them for the client as they come."""
+
+    def __init__(self, reader: ResponseReader, *, client: ClientStream, bounds: Limits) -> None:
+        self._reader = reader
+        self._client = client
+        self._splitter = EventSplitter(bounds)
+        self._out: list[bytes] = []
+
+    @property
+    def finished(self) -> bool:
+        return self._reader.finished
+
+    @property
+    def failed(self) -> bool:
+        return self._reader.failed
+
+    @property
+    def faulted(self) -> bool:
+        return self._reader.faulted
+
+    @property
+    def heard(self) -> int:
+        return self._reader.heard
+
+    def is_closed(self) -> bool:
+        return self._reader.is_closed()
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """The healed frames of the events that the chunk completed."""
+        found: list[Frame] = []
+        for event in self._splitter.feed(chunk):
+            found += self._take(event)
+        return found
+
+    def flush(self) -> list[Frame]:
+        rest = self._splitter.rest()
+        found = self._take(rest) if rest else []
+        last = self._reader.flush()
+        if last:
+            self._out.append(self._client.take(b"", (), last))
+        return [*found, *last]
+
+    def finish(self) -> Response:
+        self.flush()
+        return self._reader.finish()
+
+    def take_out(self) -> bytes:
+        """The bytes that wait for the client."""
+        out = b"".join(self._out)
+        self._out.clear()
+        return out
+
+    def _take(self, event: bytes) -> list[Frame]:
+        frames = self._reader.decode(event)
+        healed = self._reader.heal(frames) if frames else frames
+        out = self._client.take(event, frames, healed)
+        if out:
+            self._out.append(out)
+        return healed
+
+
+class Relay:
+    """See the module. `tool_names` are those on offer, `taken_ids` the ids of calls that the request's history holds."""
+
+    def __init__(self, *, upstream: UpstreamSide, client: ClientSide, rules: RelayRules) -> None:
+        self._upstream = upstream
+        self._client = client
+        self._rules = rules
+        self._attempt = 1
+        self._found: Continuing | None = None  # what is being continued
+        self._asked: Request = upstream.request  # what was sent last
+        self._continuations = 0
+        self._repairs: list[Repair] = []
+        self._body: bytes | None = None
+        self._stream = self._new_stream()
+        self._broke: Fault | None = None  # what ended the main response before its end
+
+    @property
+    def is_same_family(self) -> bool:
+        return self._upstream.family.name == self._client.family.name
+
+    @property
+    def has_content(self) -> bool:
+        """Whether the client has been told a word or a call."""
+        return self._stream.has_content
+
+    def first(self) -> Send:
+        return Send(request=self._upstream.request, call=self._upstream.call, purpose="main")
+
+    def reader(self) -> StreamReader:
+        """What reads the reply to the request at hand, if that is a stream. The reply to a continuation is no client's."""
+        names = frozenset([tool.name for tool in self._asked.tools])
+        taken = frozenset([call.id for message in self._asked.messages for call in calls_of(message)])
+        plain = ResponseReader(
+            self._upstream.family,
+            profile=self._upstream.profile,
+            limits=self._rules.bounds,
+            tool_names=names,
+            taken_ids=taken,
+        )
+        if self._found is not None:
+            return plain
+        return EventReader(plain, client=self._stream, bounds=self._rules.bounds)
+
+    def saw_body(self, body: bytes) -> None:
+        """The reply was no stream: its bytes, which go on as they came if nothing has to be mended."""
+        self._body = body if self._found is None else None
+
+    def ended(self, reply: Response | None, fault: Fault | None, *, waited_s: float, jitter: float) -> RelayStep:
+        """The request at hand is over. `reply` is what arrived of it; `fault` the failure of it, if it failed. `waited_s` are the
+        seconds since the first failure, `jitter` a number of [0, 1)."""
+        if self._found is not None:
+            return self._took_rest(self._found, reply, fault)
+        if fault is None and reply is not None:
+            fault = reply.fault or (LOST if reply.lost else None)
+        if fault is None and reply is not None and _is_nothing(reply):
+            fault = BROKE_OFF
+        if fault is not None and not self.has_content:
+            return self._again(fault, waited_s=waited_s, jitter=jitter)
+        if reply is None:
+            assert fault is not None
+            return self._fail(fault)
+        self._repairs += reply.repairs
+        self._broke = fault
+        if fault is not None:
+            if reply.lost:
+                return self._fail(fault)
+            reply = msgspec.structs.replace(reply, fault=None, finish=FinishReason.CUT, is_closed=False)
+        return self._judge(reply, fault=fault)
+
+    def error(self, fault: Fault) -> bytes:
+        """The end of a stream that has begun, though nothing of the answer was in it yet."""
+        return self._stream.fail(fault)
+
+    # -- what came of the main request -------------------------------------------------------------------------------
+
+    def _again(self, fault: Fault, *, waited_s: float, jitter: float) -> RelayStep:
+        verdict = judge_retry(
+            fault, policy=self._rules.retries, attempt=self._attempt, waited_s=waited_s, jitter=jitter
+        )
+        if not isinstance(verdict, WaitThenRetry):
+            return self._fail(fault)
+        self._attempt += 1
+        self._repairs.append(Repair("asked_again", "request", f"{verdict.why}: {fault.kind}"))
+        self._stream, self._body = self._new_stream(), None
+        again = msgspec.structs.replace(self.first(), purpose="retry", wait_s=verdict.seconds)
+        return RelayStep(out=b"", next=again)
+
+    def _judge(self, reply: Response, *, fault: Fault | None) -> RelayStep:
+        limit = self._upstream.request.settings.max_output_tokens
+        family = self._upstream.family.name
+        cut = find_cut(
+            reply,
+            limit_tokens=limit,
+            hands_out_objects=hands_out_objects(family, streamed=self._upstream.request.stream),
+            request=self._upstream.request,
+        )
+        if cut is None:
+            return self._fail(fault) if fault is not None else self._settle(as_ended(reply), is_altered=False)
+        if not self._is_to_continue(cut, reply):
+            settled = Settled(response=reply)
+        else:
+            found = begin(reply, cut=cut, request=self._upstream.request, means=self._means())
+            if isinstance(found, Continuing):
+                return self._continue(found)
+            settled = found
+        self._repairs += settled.repairs
+        if fault is not None:
+            return self._fail(fault)
+        return self._settle(_honest(settled.response), is_altered=False)
+
+    def _is_to_continue(self, cut: Cut, reply: Response) -> bool:
+        match self._rules.continues:
+            case "off":
+                return False
+            case "all":
+                return True
+            case "calls":
+                asked = self._client.request.settings.max_output_tokens
+                is_own_limit = cut.limited and asked is not None and limit_hit(reply, limit_tokens=asked) == asked
+                return bool(cut.calls) or not is_own_limit
+
+    def _means(self) -> Means:
+        request, profile = self._upstream.request, self._upstream.profile
+        return Means(
+            recover="continue",
+            callable=[tool.name for tool in request.tools],
+            limits=self._rules.limits,
+            ceiling_tokens=request.settings.max_output_tokens,
+            prefill=profile.accepts_prefill,
+            tool_choice_none=profile.tool_choice_none,
+            family=self._upstream.family.name,
+        )
+
+    # -- continuing --------------------------------------------------------------------------------------------------
+
+    def _continue(self, found: Continuing | Settled) -> RelayStep:
+        while isinstance(found, Continuing):
+            if self._continuations < self._rules.most_continuations:
+                self._continuations += 1
+                self._found = found
+                request = continue_request(found, means=self._means())
+                self._asked = request
+                call = self._upstream.family.encode_request(request, self._upstream.profile)
+                return RelayStep(out=b"", next=Send(request=request, call=call, purpose="continue"))
+            found = give_up(found, why=f"{self._continuations} continuations are the most")
+        self._found = None
+        self._repairs += found.repairs
+        if self._broke is not None and _is_unfinished(found.response):
+            return self._fail(self._broke)
+        return self._settle(_honest(found.response), is_altered=True)
+
+    def _took_rest(self, found: Continuing, reply: Response | None, fault: Fault | None) -> RelayStep:
+        if reply is None or fault is not None:
+            why = "it was lost" if fault is None else f"the request failed: {fault.kind}"
+            return self._continue(give_up(found, why=why))
+        self._repairs += reply.repairs
+        usage = summed(found.response.usage, reply.usage)
+        found = msgspec.structs.replace(found, response=msgspec.structs.replace(found.response, usage=usage))
+        limit = self._asked.settings.max_output_tokens
+        return self._continue(take_reply(found, reply=reply, limit_tokens=limit))
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _settle(self, response: Response, *, is_altered: bool) -> RelayStep:
+        if (fault := untrue_end(response)) is not None:
+            return self._fail(fault)
+        repairs = tuple(self._repairs)
+        if self._client.request.stream:
+            out = self._stream.settle(response, is_altered=is_altered)
+            return RelayStep(out=out, next=RelayEnd(response=response, fault=self._stream.fault, repairs=repairs))
+        is_as_it_came = self.is_same_family and not is_altered and not response.repairs
+        if is_as_it_came and self._body is not None and response.provider_finish is not None:
+            out = self._body
+        else:
+            out = self._client.family.encode_body(response, self._client.request)
+        return RelayStep(out=out, next=RelayEnd(response=response, repairs=repairs))
+
+    def _fail(self, fault: Fault) -> RelayStep:
+        """A stream that has begun ends with the error; before that the driver answers with its status."""
+        out = self._stream.fail(fault) if self.has_content else b""
+        return RelayStep(out=out, next=RelayEnd(fault=fault, repairs=tuple(self._repairs)))
+
+    def _new_stream(self) -> ClientStream:
+        client = self._client
+        return ClientStream(client.family, request=client.request, passes=self.is_same_family, counts=client.counts)
+
+
+def _is_nothing(reply: Response) -> bool:
+    """Whether it broke off before it said a word."""
+    return reply.finish is FinishReason.CUT and not reply.message.parts and not reply.is_closed
+
+
+def _honest(response: Response) -> Response:
+    """A call that stops in its middle met a limit, whatever the provider's word for the end was."""
+    if response.finish in (FinishReason.LENGTH, FinishReason.CUT) or not _has_cut_call(response):
+        return response
+    return msgspec.structs.replace(response, finish=FinishReason.LENGTH)
+
+
+def _has_cut_call(response: Response) -> bool:
+    return any(call.state is ArgumentsState.TRUNCATED for call in calls_of(response.message))
+
+
+def _is_unfinished(response: Response) -> bool:
+    """Whether a response that broke off has still no end after it was continued."""
+    return response.finish in (FinishReason.LENGTH, FinishReason.CUT) or _has_cut_call(response)

@@ -1,0 +1,209 @@
+"""What a client has been told of a response by now: what was sent cannot be taken back, so the rest has to go on from it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from turnwise.vocab import (
+    Frame,
+    Message,
+    PartDone,
+    Reasoning,
+    ReasoningDelta,
+    Refusal,
+    RefusalDelta,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+)
+
+WordsKind = Literal["text", "reasoning", "refusal"]
+_DELTAS: dict[type[Frame], WordsKind] = {TextDelta: "text", ReasoningDelta: "reasoning", RefusalDelta: "refusal"}
+_WORDS: dict[WordsKind, type[Reasoning | Refusal | Text]] = {"reasoning": Reasoning, "refusal": Refusal, "text": Text}
+
+
+class ShownCall:
+    """A call of which the client knows this much."""
+
+    __slots__ = ("id", "name", "pieces")
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.pieces: list[str] = []
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.pieces)
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """What was sent and what is true cannot both stand; `why` is a sentence for the client."""
+
+    why: str
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """The frames that say the rest."""
+
+    frames: tuple[Frame, ...]
+
+
+class Shown:
+    """Fed with every frame that goes to the client, in order. `conflict` is set once one contradicts an earlier one.
+    `final_wins`: the client takes the final form of a part, whatever it was told of it before."""
+
+    def __init__(self, *, final_wins: bool) -> None:
+        self._final_wins = final_wins
+        self.conflict: Conflict | None = None
+        self._words: dict[str, tuple[WordsKind, list[str]]] = {}  # by block
+        self._calls: dict[str, ShownCall] = {}  # by block
+        self._others: set[str] = set()  # blocks of whole parts that are neither
+
+    @property
+    def is_anything(self) -> bool:
+        """Whether the client has been told a word, a call or another part."""
+        return bool(self._calls) or bool(self._others) or any(any(pieces) for _, pieces in self._words.values())
+
+    def knows(self, block: str) -> bool:
+        """Whether the client has been told something of the block."""
+        return block in self._words or block in self._calls or block in self._others
+
+    def contradict(self, why: str) -> None:
+        """What has been sent is not true any more."""
+        self.conflict = self.conflict or Conflict(why)
+
+    def words(self, block: str) -> str:
+        """What the client has been told of a text or a call's arguments."""
+        if (call := self._calls.get(block)) is not None:
+            return call.arguments
+        return "".join(self._words[block][1]) if block in self._words else ""
+
+    def length(self, block: str) -> int:
+        """Of that, in characters."""
+        if (call := self._calls.get(block)) is not None:
+            return sum(map(len, call.pieces))
+        return sum(map(len, self._words[block][1])) if block in self._words else 0
+
+    def note(self, frame: Frame) -> bool:
+        """Whether the frame may go to the client."""
+        kind = type(frame)
+        if (words := _DELTAS.get(kind)) is not None:
+            assert isinstance(frame, TextDelta | ReasoningDelta | RefusalDelta)
+            found = self._words.get(frame.block)
+            if found is None:
+                self._words[frame.block] = (words, [frame.text])
+            else:
+                found[1].append(frame.text)
+            return True
+        if kind is ToolCallDelta:
+            assert isinstance(frame, ToolCallDelta)
+            return self._note_call(frame)
+        if kind is PartDone:
+            assert isinstance(frame, PartDone)
+            return self._note_part(frame)
+        return True
+
+    def _note_call(self, frame: ToolCallDelta) -> bool:
+        call = self._calls.setdefault(frame.block or "", ShownCall())
+        call.id, call.name = call.id or frame.id or "", call.name or frame.name or ""
+        if frame.arguments:
+            if frame.whole and call.pieces:
+                self.contradict(f"the arguments of the call `{call.name}` came twice")
+                return False
+            call.pieces.append(frame.arguments)
+        return True
+
+    def _note_part(self, frame: PartDone) -> bool:
+        part = frame.part
+        if isinstance(part, ToolCall):
+            call = self._calls.setdefault(frame.block, ShownCall())
+            why = _misnamed(call, part) if self._final_wins else _contradiction(call, part)
+            if why:
+                self.contradict(why)
+                return False
+            call.id, call.name, call.pieces = part.id, part.name, [part.arguments]
+            return True
+        if isinstance(part, Text | Reasoning | Refusal):
+            kind: WordsKind = (
+                "text" if isinstance(part, Text) else "reasoning" if isinstance(part, Reasoning) else "refusal"
+            )
+            sent = self.words(frame.block)
+            if not self._final_wins and not part.text.startswith(sent):
+                self.contradict(f"the {kind} was sent in another form before")
+                return False
+            self._words[frame.block] = (kind, [part.text])
+            return True
+        self._others.add(frame.block)
+        return True
+
+    def missing(self, message: Message) -> Missing | Conflict:
+        """The frames by which the client gets to know the whole `message`."""
+        if self.conflict is not None:
+            return self.conflict
+        frames: list[Frame] = []
+        for kind in _WORDS:
+            said = "".join([part.text for part in message.parts if isinstance(part, _WORDS[kind])])
+            found = self._rest_of_words(said, kind=kind)
+            if isinstance(found, Conflict):
+                return found
+            frames += found
+        left = dict(self._calls)
+        for number, part in enumerate(message.parts):
+            if not isinstance(part, ToolCall):
+                continue
+            block = _find(left, part)
+            if block is None:
+                frames.append(PartDone(f"relay:{number}", part))
+                continue
+            call = left.pop(block)
+            if why := _contradiction(call, part):
+                return Conflict(why)
+            if rest := part.arguments[len(call.arguments) :]:
+                frames.append(ToolCallDelta(block=block, arguments=rest))
+        if left:
+            names = ", ".join([f"`{call.name}`" for call in left.values()])
+            return Conflict(f"calls were sent that are no part of the response: {names}")
+        return Missing(tuple(frames))
+
+    def _rest_of_words(self, said: str, *, kind: WordsKind) -> Sequence[Frame] | Conflict:
+        blocks = [block for block, (one, _) in self._words.items() if one == kind]
+        sent = "".join(map(self.words, blocks))
+        if not said.startswith(sent):
+            return Conflict(f"the {kind} was sent in another form before")
+        rest = said[len(sent) :]
+        if not rest:
+            return ()
+        block = blocks[-1] if blocks else f"relay:{kind}"
+        match kind:
+            case "text":
+                return (TextDelta(rest, block),)
+            case "reasoning":
+                return (ReasoningDelta(rest, block),)
+            case "refusal":
+                return (RefusalDelta(rest, block),)
+
+
+def _find(calls: Mapping[str, ShownCall], part: ToolCall) -> str | None:
+    """The block of the call that was sent as this one; a family may have no ids (Gemini), then it is the first of its name."""
+    by_id = next((block for block, call in calls.items() if call.id == part.id), None)
+    if by_id is not None:
+        return by_id
+    return next((block for block, call in calls.items() if not call.id and call.name == part.name), None)
+
+
+def _contradiction(call: ShownCall, part: ToolCall) -> str:
+    """Why the call that was sent so far is not the beginning of this one; empty where it is."""
+    if why := _misnamed(call, part):
+        return why
+    if not part.arguments.startswith(call.arguments):
+        return f"the arguments of the call `{call.name}` were sent in another form before"
+    return ""
+
+
+def _misnamed(call: ShownCall, part: ToolCall) -> str:
+    if (call.id and call.id != part.id) or (call.name and call.name != part.name):
+        return f"the call `{call.name}` was sent under another id or name before"
+    return ""

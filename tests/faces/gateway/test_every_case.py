@@ -1,0 +1,93 @@
+"""Every malformed case of the lab, in each pair of families, arrives as a client of that family expects it.
+
+Two judges read each answer: our strict decoder, which tells of everything that it had to mend, and a naive one that believes
+every event. What is expected comes from the same stream without the gateway, by the assembler.
+"""
+
+import asyncio
+import json
+from functools import cache
+
+import pytest
+
+from faces.gateway.relayed import FAMILIES, TOOLS, ask, naively, profile_of, relayed, said, strictly
+from turnwise.drivers.endpoints.transport import HttpRequest
+from turnwise.lab import Lab, builtin_scripts
+from turnwise.vocab import FinishReason, Response, ToolCall, refusal_of, text_of
+from turnwise.wire.registry import family
+from whole_streams import read_stream
+
+SCRIPTS = builtin_scripts()
+# The response is whole, though the stream is not as the API sends it. Those whose upstream fails stand in test_failures.py.
+MALFORMED = [
+    name
+    for name, script in SCRIPTS.items()
+    if not script.healthy and not name.startswith(("fault-", "cut-", "loop-", "writer-", "retry-"))
+]
+HEALTHY = ["plain-answer", "parallel-calls", "reasoning-and-calls", "read-edit-answer", "refusal"]
+
+
+@cache
+def expected(name: str, *, upstream: str) -> Response:
+    """What the upstream's stream means."""
+
+    async def bytes_of() -> bytes:
+        async with Lab() as lab:
+            there, profile = family(upstream), profile_of(upstream)
+            call = there.encode_request(ask(name), profile)
+            sent = HttpRequest(url=f"http://lab.invalid{call.path}", headers=(), body=call.body)
+            async with lab.transport().send(sent) as reply:
+                return b"".join([chunk async for chunk in reply.chunks])
+
+    names = frozenset([tool.name for tool in TOOLS])
+    return read_stream(
+        [asyncio.run(bytes_of())], family=family(upstream), profile=profile_of(upstream), tool_names=names
+    )
+
+
+@pytest.mark.promise("heal:every-case")
+@pytest.mark.parametrize("client", FAMILIES)
+@pytest.mark.parametrize("upstream", FAMILIES)
+@pytest.mark.parametrize("name", [*MALFORMED, *HEALTHY])
+def test_both_judges_understand_every_case(name: str, upstream: str, client: str) -> None:
+    """The right calls and text, a finish reason that is true, nothing to mend, and one request."""
+    if not SCRIPTS[name].speaks(upstream):
+        pytest.skip(f"the lab's {name} does not speak {upstream}")
+    want = expected(name, upstream=upstream)
+    answer = relayed(ask(name), upstream=upstream, client=client)
+    assert (answer.status, answer.requests, answer.end.fault) == (200, 1, None)
+    got = strictly(answer, client=client)
+    assert isinstance(got, Response)
+    assert (got.repairs, got.fault, got.lost) == ((), None, False)
+    assert [call[1:] for call in said(got)] == [call[1:] for call in said(want)]
+    assert len({call[0] for call in said(got)}) == len(said(want)), "each call has an id of its own"
+    # A family without a word for refusals says them as text.
+    assert text_of(got.message) + refusal_of(got.message) == text_of(want.message) + refusal_of(want.message)
+    calls = [part for part in got.message.parts if isinstance(part, ToolCall)]
+    true_ends = (
+        {FinishReason.TOOL_CALLS}
+        if calls
+        else {want.finish, FinishReason.STOP, FinishReason.REFUSAL, FinishReason.CONTENT_FILTER}
+    )
+    assert got.finish in true_ends
+    naive = naively(answer.body, client=client)
+    assert naive.ended
+    assert [(name, json.loads(arguments)) for _, name, arguments in naive.calls] == [call[1:] for call in said(want)]
+
+
+@pytest.mark.promise("heal:transparent")
+@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize("both", FAMILIES)
+def test_a_healthy_stream_passes_in_its_own_bytes(name: str, both: str) -> None:
+    """Between equal families nothing of a healthy stream changes."""
+
+    async def straight() -> bytes:
+        async with Lab() as lab:
+            call = family(both).encode_request(ask(name), profile_of(both))
+            sent = HttpRequest(url=f"http://lab.invalid{call.path}", headers=(), body=call.body)
+            async with lab.transport().send(sent) as reply:
+                return b"".join([chunk async for chunk in reply.chunks])
+
+    if not SCRIPTS[name].speaks(both):
+        pytest.skip(f"the lab's {name} does not speak {both}")
+    assert relayed(ask(name), upstream=both, client=both).body == asyncio.run(straight())
