@@ -13,7 +13,7 @@ def with_near_field(error: Exception, *, rows: Iterable[type[msgspec.Struct]]) -
     """What the error says; of an unknown field also which one of these rows is near."""
     said = str(error)
     found = _UNKNOWN.search(said)
-    fields = [field for row in rows for field in row.__struct_fields__]
+    fields = [field for row in rows for field in row.__struct_encode_fields__]
     near = difflib.get_close_matches(found[1], fields, n=1) if found else []
     if found is None or not near:
         return said

@@ -1,0 +1,325 @@
+"""The gateway as a bare ASGI application: the doors, the bounds, and the way to the service and back."""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import urllib.parse
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import msgspec
+
+from turnwise.errors import CallerError
+from turnwise.faces.gateway import doors
+from turnwise.faces.gateway.bounds import Bounds
+from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService
+from turnwise.faces.gateway.keys import ClientKey, KeyRing, find_client, is_client
+from turnwise.faces.gateway.nesting import is_deeper
+from turnwise.faces.gateway.refusals import JSON, Refusal, encode_refusal, family_of
+from turnwise.relay.paths import AskedPath, asked_path
+from turnwise.wire.profiles import FamilyName
+
+_log = logging.getLogger("turnwise")
+
+# ASGI's own types, as servers have them.
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+METRICS_TYPE = ("content-type", "text/plain; version=0.0.4; charset=utf-8")  # Prometheus, "Exposition formats"
+MOST_FIELDS = 64  # of a query
+RETRY_AFTER_S = 1
+LINGER_S = (
+    2.0  # what is still being sent is read for so long, or the client's system throws the answer away (RFC 9112, 9.6)
+)
+PATH_CHARACTERS = 200  # of a path in a message
+
+
+class DoorRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What the configuration says about who is let in and what for. `passes` are further paths, without query."""
+
+    hosts: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+    passes: frozenset[str] = frozenset()
+    forward_key: bool = False
+    bounds: Bounds = Bounds()
+
+
+class Visit:
+    """One request as it stands at the door: its head, and what of it was read so far."""
+
+    def __init__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        self.receive = receive
+        self._send = send
+        self.method: str = scope["method"]
+        self.path: str = scope["raw_path"].decode("latin-1")
+        self.raw_query: bytes = scope["query_string"]
+        self.headers = tuple([(key.decode("latin-1"), value.decode("latin-1")) for key, value in scope["headers"]])
+        self.own = doors.OwnAddress(*scope["server"])
+        self.query: tuple[tuple[str, str], ...] = ()
+        self.family: FamilyName = family_of(self.path)
+        self.id = doors.harmless_id(doors.values_of(self.headers, "x-request-id")) or f"tw-{secrets.token_hex(12)}"
+        self.origin: str | None = None  # once it is found to be listed
+        self.is_unread = doors.has_body(self.headers)
+        self.has_started = False
+        self.left = asyncio.Event()  # set once the client has gone
+
+    async def start(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
+        """Raises ClientGone."""
+        if self.left.is_set():
+            raise ClientGone
+        every = (*headers, ("x-request-id", self.id), *doors.cors_headers(self.origin))
+        if self.is_unread:
+            every = (*every, ("connection", "close"))
+        encoded = [(key.encode("latin-1"), value.encode("latin-1")) for key, value in every]
+        await self._send({"type": "http.response.start", "status": status, "headers": encoded})
+        self.has_started = True
+
+    async def send(self, data: bytes) -> None:
+        """Raises ClientGone."""
+        if self.left.is_set():
+            raise ClientGone
+        if data:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def gone(self) -> None:
+        await self.left.wait()
+
+    async def finish(self) -> None:
+        """The answer is whole."""
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def reply(self, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> None:
+        """A whole answer. A body that is still on its way is read for a moment, and thrown away."""
+        await self.start(status, headers)
+        await self.send(body)
+        if self.is_unread:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LINGER_S):
+                    while (await self.receive()).get("more_body"):
+                        pass
+        await self.finish()
+
+    async def refuse(self, refusal: Refusal) -> None:
+        shown = self.path[:PATH_CHARACTERS] if self.path.isprintable() else "(a path that cannot be shown)"
+        _log.warning("gateway: %d for %s %s [%s]: %s", refusal.status, self.method, shown, self.id, refusal.message)
+        headers, body = encode_refusal(refusal, family=self.family)
+        await self.reply(refusal.status, headers, body)
+
+    async def watch(self) -> None:
+        """Until the client has gone. The body has been read before."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+        self.left.set()
+
+
+class GatewayApp:
+    """`await app(scope, receive, send)` answers one request, whatever it is."""
+
+    def __init__(self, service: GatewayService, *, rules: DoorRules, keys: KeyRing) -> None:
+        self._service = service
+        self._rules = rules
+        self._keys = keys
+        self._open = 0
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        visit = Visit(scope, receive, send)
+        try:
+            await self._receive_visit(visit)
+        except ClientGone:
+            return
+        except Exception as error:  # noqa: BLE001 (one request's bug must not end the others)
+            # Its text may hold what the client sent: the log gets the place alone. What was begun stays without its end, so
+            # the server closes the connection and no client takes it for whole.
+            _log.error("gateway: bug at [%s]: %s", visit.id, _place_of(error))
+            if not visit.has_started:
+                with contextlib.suppress(ClientGone):
+                    await visit.refuse(Refusal(status=500, message="the gateway failed; its log names the place"))
+
+    async def _receive_visit(self, visit: Visit) -> None:
+        asked = asked_path(visit.method, visit.path, header_names={key for key, _ in visit.headers})
+        if asked is not None:
+            visit.family = asked.family
+        if (refusal := self._refuse_head(visit)) is not None:
+            await visit.refuse(refusal)
+            return
+        if visit.method == "OPTIONS" and visit.origin is not None:
+            await visit.reply(204, doors.preflight_headers(visit.headers), b"")
+            return
+        if visit.method == "GET" and visit.path in ("/healthz", "/readyz"):
+            is_good = visit.path == "/healthz" or self._service.is_ready()
+            await _reply_json(
+                visit, b'{"status":"ok"}' if is_good else b'{"status":"not ready"}', status=200 if is_good else 503
+            )
+            return
+        client = self._let_in(visit)
+        if isinstance(client, Refusal):
+            await visit.refuse(client)
+            return
+        await self._serve(visit, asked, client=client)
+
+    def _refuse_head(self, visit: Visit) -> Refusal | None:
+        """Who asks, from where, and whether the query can be read."""
+        rules = self._rules
+        found = doors.refuse_host(doors.values_of(visit.headers, "host"), own=visit.own, listed=rules.hosts)
+        if found is not None:
+            return found
+        origins = doors.values_of(visit.headers, "origin")
+        if (found := doors.refuse_origin(origins, listed=rules.origins)) is not None:
+            return found
+        visit.origin = origins[0] if origins else None
+        if len(visit.raw_query) > rules.bounds.query_bytes:
+            return Refusal(
+                status=414, message=f"the query has more than {rules.bounds.query_bytes:,} bytes", code="uri_too_long"
+            )
+        try:
+            query = urllib.parse.parse_qsl(
+                visit.raw_query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
+            )
+        except ValueError:
+            return Refusal(status=400, message="the query of the URL cannot be read", code="bad_query")
+        visit.query = tuple(query)
+        return None
+
+    def _let_in(self, visit: Visit) -> ClientKey | Refusal | None:
+        """Whose key the client shows; None if the gateway asks for none."""
+        try:
+            keys = self._keys.current()
+        except CallerError as error:
+            _log.error("gateway: nobody is let in: %s", error)
+            return Refusal(status=503, message="the gateway cannot read its keys; its log says why")
+        if keys is None:
+            return None
+        found = find_client(doors.keys_in(visit.headers, visit.query), keys=keys)
+        return found or Refusal(
+            status=401, message="this gateway asks for a key of its own, and the request has none that is known here"
+        )
+
+    async def _serve(self, visit: Visit, asked: AskedPath | None, *, client: ClientKey | None) -> None:
+        if (visit.method, visit.path) == ("GET", "/metrics"):
+            if client is not None and not client.admin:
+                await visit.refuse(
+                    Refusal(status=403, message="`/metrics` asks for an admin key", code="admin_key_required")
+                )
+                return
+            await visit.reply(200, _sized(METRICS_TYPE, body := self._service.metrics()), body)
+        elif asked is None and not (visit.method == "POST" and visit.path in self._rules.passes):
+            await visit.refuse(_nothing_there(visit))
+        elif asked is not None and asked.kind == "models":
+            await _reply_json(visit, await self._service.models(asked.family))
+        else:
+            await self._generate(visit, asked, client=client)
+
+    async def _generate(self, visit: Visit, asked: AskedPath | None, *, client: ClientKey | None) -> None:
+        bounds = self._rules.bounds
+        refusal = doors.refuse_content(visit.headers) or doors.refuse_length(visit.headers, most=bounds.body_bytes)
+        if refusal is None and self._open >= bounds.streams:
+            refusal = Refusal(
+                status=503,
+                message=f"the gateway serves {bounds.streams:,} requests already; try again",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        if refusal is not None:
+            await visit.refuse(refusal)
+            return
+        self._open += 1
+        try:
+            body = await _read_body(visit, bounds=bounds)
+            if isinstance(body, Refusal):
+                await visit.refuse(body)
+                return
+            await self._answer(visit, self._call_of(visit, asked, body=body, client=client))
+        finally:
+            self._open -= 1
+
+    def _call_of(self, visit: Visit, asked: AskedPath | None, *, body: bytes, client: ClientKey | None) -> ClientCall:
+        return ClientCall(
+            id=visit.id,
+            path=visit.path,
+            query=doors.listed_query(visit.query),
+            headers=doors.listed_headers(visit.headers),
+            body=body,
+            family=visit.family,
+            kind="passed" if asked is None or asked.kind == "models" else asked.kind,
+            model=asked and asked.model,
+            streams=asked is not None and asked.streams,
+            client="" if client is None else client.name,
+            client_key=self._key_to_forward(visit) if self._rules.forward_key else "",
+        )
+
+    def _key_to_forward(self, visit: Visit) -> str:
+        """The first key that is not one of the gateway's own."""
+        keys = self._keys.current() or ()
+        shown = doors.keys_in(visit.headers, visit.query)
+        return next((key for key in shown if not is_client(key, keys=keys)), "")
+
+    async def _answer(self, visit: Visit, call: ClientCall) -> None:
+        watching = asyncio.create_task(visit.watch())
+        try:
+            await self._service.answer(call, visit)
+            if not visit.has_started:
+                raise RuntimeError("the service gave no answer")
+            await visit.finish()
+        finally:
+            watching.cancel()
+
+
+async def _read_body(visit: Visit, *, bounds: Bounds) -> bytes | Refusal:
+    """Raises ClientGone."""
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(bounds.body_s):
+            while True:
+                message = await visit.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                pieces.append(message["body"])
+                size += len(message["body"])
+                if size > bounds.body_bytes:
+                    return doors.too_long(bounds.body_bytes)
+                if not message.get("more_body"):
+                    break
+    except TimeoutError:
+        return Refusal(
+            status=408, message=f"the body did not arrive within {bounds.body_s:g} s", code="request_timeout"
+        )
+    visit.is_unread = False
+    body = b"".join(pieces)
+    if is_deeper(body, most=bounds.depth):
+        return Refusal(status=400, message=f"the body is nested more than {bounds.depth} levels deep", code="too_deep")
+    return body
+
+
+def _nothing_there(visit: Visit) -> Refusal:
+    other: Collection[str] = [
+        method for method in ("GET", "POST") if method != visit.method and asked_path(method, visit.path) is not None
+    ]
+    if other:
+        return Refusal(status=405, message=f"this path takes {' or '.join(other)}", code="method_not_allowed")
+    return Refusal(
+        status=404,
+        message="the gateway has no such path. It serves `/v1/chat/completions`, `/v1/responses`, `/v1/messages`, "
+        "`/v1/messages/count_tokens`, `/v1/models` and Gemini's `/v1beta/models`; a path to pass on as it is belongs into "
+        "`pass` of its route in gateway.toml",
+        code="unknown_path",
+    )
+
+
+async def _reply_json(visit: Visit, body: bytes, *, status: int = 200) -> None:
+    await visit.reply(status, _sized(JSON, body), body)
+
+
+def _sized(kind: tuple[str, str], body: bytes) -> tuple[tuple[str, str], ...]:
+    return (kind, ("content-length", str(len(body))))
+
+
+def _place_of(error: Exception) -> str:
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = "" if place is None else f" at {place.tb_frame.f_code.co_qualname}:{place.tb_lineno}"
+    return type(error).__name__ + where

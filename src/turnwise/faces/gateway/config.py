@@ -1,0 +1,237 @@
+"""`gateway.toml`, and the same for one upstream from the command line.
+
+| field | default | meaning |
+|---|---|---|
+| `host`, `port` | 127.0.0.1, 8484 | where to listen; port 0 takes a free one |
+| `hosts` | none | further names for `Host`, with a port or for any |
+| `origins` | none | pages that a browser may ask for (`https://chat.example.org`) |
+| `[bounds]` | see `bounds.py` | what one client may take up |
+| `[[route]]` | at least one | the first whose `models` or `aliases` have the name serves it |
+
+Of a route:
+
+| field | default | meaning |
+|---|---|---|
+| `models` | `["*"]` | patterns of model names; `*` and `?` stand for any characters and any one |
+| `aliases` | none | a client's name for a model = the upstream's |
+| `upstream` | | `"openai:gpt-5"`, `"openai:*"` (the client's model), a URL, or `{ url, family, key_env, model }` |
+| `fallbacks` | none | further upstreams, in this order |
+| `heal`, `continue` | true | mend broken streams; continue cut responses |
+| `retry` | 3 | further attempts at a request that failed for a moment |
+| `calls_in_text` | "auto" | calls that the model wrote into its text: "auto", "on", "off" |
+| `one_call_at_a_time` | false | give the client one tool call a response |
+| `max_output_tokens` | none | a cap on what a client may ask for |
+| `pass` | none | further paths that go on as they are (POST) |
+| `one_client` | false | true or the name of a client's key: what is stored at the provider may be used |
+"""
+
+import fnmatch
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from turnwise.drivers.settings.settings import MAX_FILE_BYTES, user_folder
+from turnwise.drivers.settings.unknown_fields import with_near_field
+from turnwise.drivers.unasked_files import LeftOut, read_of_user
+from turnwise.errors import CallerError
+from turnwise.faces.gateway.app import DoorRules
+from turnwise.faces.gateway.bounds import Bounds
+from turnwise.faces.gateway.doors import is_host, is_origin
+from turnwise.faces.models import find_profile, read_model
+from turnwise.relay.paths import asked_path
+from turnwise.rules.retries import RetryPolicy
+from turnwise.turn.config import CallsInText
+from turnwise.wire.profiles import FamilyName, Profile, profile_at
+
+FILE = "gateway.toml"
+LOOPBACK, PORT = "127.0.0.1", 8484
+RETRIES = RetryPolicy().attempts - 1  # as of a run
+
+# Segments of paths that read or change what is stored at a provider. Sources: the API references of OpenAI, Anthropic and Google.
+STORED = frozenset(
+    """assistants batches batchgeneratecontent cachedcontents containers conversations corpora deployments endpoints evals files
+    filesearchstores fine_tuning fine-tuning fine_tunes generatedfiles interactions models operations organization organizations
+    projects responses sessions skills threads tunedmodels uploads usage vector_stores videos""".split()
+)
+
+_PATH = re.compile(r"(?:/[A-Za-z0-9_.:-]+)+", re.ASCII)
+_Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+_Attempts = Annotated[int, msgspec.Meta(ge=0, le=10)]
+_Tokens = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class UpstreamAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An upstream by its URL. `family` is needed where the URL is not a provider's own and speaks something else than Chat
+    Completions; without `model` the client's name for it goes up."""
+
+    url: str
+    family: FamilyName | None = None
+    key_env: str | None = None
+    model: str | None = None
+
+
+class Upstream(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a route leads. `model` is None if the client's choice goes up; `base_url` None if it is the profile's own."""
+
+    profile: Profile
+    model: str | None = None
+    base_url: str | None = None
+    key_env: str | None = None
+
+
+class Route(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    rename={"continues": "continue", "passes": "pass"},
+):
+    """Where requests for some models go, and what is done to their answers."""
+
+    upstream: str | UpstreamAddress
+    models: tuple[str, ...] = ("*",)
+    aliases: dict[str, str] = {}
+    fallbacks: tuple[str | UpstreamAddress, ...] = ()
+    heal: bool = True
+    continues: bool = True
+    retry: _Attempts = RETRIES
+    calls_in_text: CallsInText = "auto"
+    one_call_at_a_time: bool = False
+    max_output_tokens: _Tokens | None = None
+    passes: tuple[str, ...] = ()
+    one_client: bool | str = False
+
+    def __post_init__(self) -> None:
+        """Raises ValueError, which msgspec tells with the place in the file."""
+        for given in (self.upstream, *self.fallbacks):
+            try:
+                upstream_of(given)
+            except CallerError as error:
+                raise ValueError(str(error)) from None
+        for path in self.passes:
+            if why := _why_not_passed(path):
+                raise ValueError(f"`pass` cannot have `{path}`: {why}")
+
+
+class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"routes": "route"}):
+    """All that a gateway is told. The table in the module's docstring says what each field means."""
+
+    routes: Annotated[tuple[Route, ...], msgspec.Meta(min_length=1)]
+    host: str = LOOPBACK
+    port: _Port = PORT
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    bounds: Bounds = Bounds()
+
+    def __post_init__(self) -> None:
+        for host in self.hosts:
+            if not is_host(host):
+                raise ValueError(f"`hosts` cannot have `{host}`: write a name or an address, with a port or for any")
+        for origin in self.origins:
+            if not is_origin(origin):
+                raise ValueError(
+                    f"`origins` cannot have `{origin}`: write the scheme and the host of each page in lower case, "
+                    "`https://chat.example.org`, without a path"
+                )
+
+    def rules(self, *, forward_key: bool) -> DoorRules:
+        return DoorRules(
+            hosts=frozenset([host.lower() for host in self.hosts]),
+            origins=frozenset(self.origins),
+            passes=frozenset([path for route in self.routes for path in route.passes]),
+            forward_key=forward_key,
+            bounds=self.bounds,
+        )
+
+
+class ChosenRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """The route that serves a model, and the model's name there unless an upstream has one of its own."""
+
+    route: Route
+    model: str
+
+    def name_at(self, upstream: Upstream) -> str:
+        return self.model if upstream.model is None else upstream.model
+
+
+def choose_route(routes: Sequence[Route], model: str, *, client: str = "") -> ChosenRoute | None:
+    """The first route that has the name among its aliases or fits one of its patterns, letter case included. The route of one
+    client is not there for another."""
+    for route in routes:
+        if isinstance(route.one_client, str) and route.one_client != client:
+            continue
+        if (name := route.aliases.get(model)) is not None:
+            return ChosenRoute(route=route, model=name)
+        if any(fnmatch.fnmatchcase(model, pattern) for pattern in route.models):
+            return ChosenRoute(route=route, model=model)
+    return None
+
+
+@functools.cache
+def upstream_of(given: str | UpstreamAddress) -> Upstream:
+    """`openai:gpt-5`, `openai:*`, a URL or a table of one. Raises CallerError."""
+    if isinstance(given, str) and not given.startswith(("http://", "https://")):
+        named = read_model(given)
+        if named.profile.base_url is None:
+            raise CallerError(f"`{named.profile.name}` has no address of its own: write {{ url = ..., family = ... }}")
+        return Upstream(profile=named.profile, model=None if named.name == "*" else named.name)
+    address = UpstreamAddress(url=given) if isinstance(given, str) else given
+    if not address.url.startswith(("http://", "https://")):
+        raise CallerError(f"the URL `{address.url}` must begin with http:// or https://")
+    known = profile_at(address.url)
+    if known is None or address.family not in (None, known.family):
+        known = find_profile(address.family or "openai_chat")
+    return Upstream(profile=known, model=address.model, base_url=address.url, key_env=address.key_env)
+
+
+def read_config(path: Path) -> GatewayConfig:
+    """Raises CallerError in one line, with the file and the place in it."""
+    match read_of_user(path, max_bytes=MAX_FILE_BYTES):
+        case None:
+            raise CallerError(f"`{path}` does not exist: create it, or give --upstream")
+        case LeftOut(why=why):
+            raise CallerError(f"`{path}` {why}")
+        case bytes() as content:
+            pass
+    import tomllib
+
+    try:
+        table = tomllib.loads(content.decode())
+    except UnicodeDecodeError as error:
+        raise CallerError(f"`{path}` is not UTF-8 (byte {error.start}): save it as UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise CallerError(f"`{path}`: {error}; correct it there") from None
+    try:
+        return msgspec.convert(table, GatewayConfig)
+    except msgspec.ValidationError as error:
+        said = with_near_field(error, rows=(GatewayConfig, Route, UpstreamAddress, Bounds))
+        raise CallerError(f"`{path}`: {said}; correct it there") from None
+
+
+def config_of(upstream: str) -> GatewayConfig:
+    """One route for every model. Raises CallerError."""
+    upstream_of(upstream)
+    return GatewayConfig(routes=(Route(upstream=upstream),))
+
+
+def config_file(env: Mapping[str, str]) -> Path:
+    """The user's own file, whether it is there or not."""
+    return user_folder(env) / FILE
+
+
+def _why_not_passed(path: str) -> str:
+    """Empty if it may."""
+    if not _PATH.fullmatch(path) or any(segment in (".", "..") for segment in path.split("/")):
+        return "write a plain path, `/v1/embeddings`, without a query"
+    if asked_path("POST", path) is not None:
+        return "the gateway serves it already"
+    segments = [part for segment in path.lower().split("/") for part in segment.split(":")]
+    if found := next((part for part in segments if part in STORED), ""):
+        is_verb_of_model = found == "models" and re.fullmatch(r"/v1(?:beta)?/models/[^/:]+:\w*[eE]mbed\w*", path)
+        if not is_verb_of_model:
+            return f"`{found}` is stored at the provider, and the gateway's key would open it to every client"
+    return ""
