@@ -176,7 +176,7 @@ def upstream_of(given: str | UpstreamAddress) -> Upstream:
     """`openai:gpt-5`, `openai:*`, a URL or a table of one. Raises CallerError."""
     if isinstance(given, str) and not given.startswith(("http://", "https://")):
         named = read_model(given)
-        if named.profile.base_url is None:
+        if named.profile.base_url is None or "{" in named.profile.base_url:
             raise CallerError(f"`{named.profile.name}` has no address of its own: write {{ url = ..., family = ... }}")
         return Upstream(profile=named.profile, model=None if named.name == "*" else named.name)
     address = UpstreamAddress(url=given) if isinstance(given, str) else given

@@ -103,6 +103,8 @@ class GatewayProtocol(HttpToolsProtocol):
         size = len(self.url) + sum([len(name) + len(value) for name, value in self.headers])
         if size > self.bounds.head_bytes:
             self._refuse_head()
+        elif self.parser.get_http_version() not in ("1.0", "1.1"):
+            self._refuse(Refusal(status=400, message="the gateway speaks HTTP 1.1 and 1.0", code="bad_http"))
         elif not self.url.startswith(b"/"):
             # An address in the request line would be another host than the one that the doors judge.
             self._refuse(
@@ -126,7 +128,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP: two lengths, a length beside chunks, a line break within a header ..."""
-        self._refuse(Refusal(status=400, message="this is no valid HTTP/1.1 request", code="bad_http"))
+        self._refuse(Refusal(status=400, message="this is no valid HTTP request", code="bad_http"))
 
     def pause_writing(self) -> None:
         super().pause_writing()
