@@ -11,7 +11,7 @@ import msgspec
 from turnwise.faces.gateway.app import DoorRules, GatewayApp
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, Outlet
 from turnwise.faces.gateway.keys import KeyRing
-from turnwise.faces.gateway.serve import Listening, serve
+from turnwise.faces.gateway.serve import BoundSocket, serve
 from waits import HANG_S
 
 CHAT = "/v1/chat/completions"
@@ -95,7 +95,7 @@ def seen(call: ClientCall) -> dict[str, Any]:
 
 
 class Gateway:
-    def __init__(self, listening: Listening, service: Echo) -> None:
+    def __init__(self, listening: BoundSocket, service: Echo) -> None:
         self.service = service
         self.url = listening.url
         self.port = listening.own.port
@@ -131,7 +131,7 @@ class Gateway:
 async def gateway(rules: DoorRules | None = None, *, keys: Path | None = None) -> AsyncIterator[Gateway]:
     """Served until the end of the block. Without `keys` it asks for none."""
     service = Echo()
-    listening = Listening("127.0.0.1", 0)
+    listening = BoundSocket("127.0.0.1", 0)
     chosen = rules or DoorRules()
     app = GatewayApp(service, rules=chosen, keys=KeyRing(keys or Path("/nonexistent/keys.json")))
     ready = asyncio.Event()

@@ -11,7 +11,7 @@ from turnwise.errors import CallerError, UnknownModel
 from turnwise.faces.gateway.bounds import Bounds
 from turnwise.faces.gateway.config import (
     GatewayConfig,
-    Route,
+    GatewayRoute,
     Upstream,
     UpstreamAddress,
     choose_route,
@@ -66,7 +66,7 @@ def test_every_field_of_the_file_is_read(tmp_path: Path) -> None:
         origins=("https://chat.example",),
         bounds=Bounds(body_bytes=1000, head_s=2.0),
         routes=(
-            Route(
+            GatewayRoute(
                 models=("gpt-*", "o?"),
                 aliases={"fast": "gpt-5-mini"},
                 upstream="openai:*",
@@ -83,7 +83,7 @@ def test_every_field_of_the_file_is_read(tmp_path: Path) -> None:
                 passes=("/v1/embeddings",),
                 one_client="alice",
             ),
-            Route(
+            GatewayRoute(
                 upstream=UpstreamAddress(
                     url="https://api.example/anthropic", family="anthropic_messages", key_env="EXAMPLE_KEY"
                 )
@@ -171,7 +171,7 @@ def test_a_file_that_is_not_there_or_no_text_is_told(tmp_path: Path) -> None:
 def test_paths_of_what_is_stored_are_never_passed(path: str) -> None:
     """Issue 19: what one client stored would be open to all that share the key. Nor what the gateway has, or is no path."""
     with pytest.raises(ValueError, match="`pass` cannot have"):
-        Route(upstream="openai:gpt-5", passes=(path,))
+        GatewayRoute(upstream="openai:gpt-5", passes=(path,))
 
 
 @pytest.mark.parametrize(
@@ -179,13 +179,13 @@ def test_paths_of_what_is_stored_are_never_passed(path: str) -> None:
 )
 def test_paths_that_store_nothing_may_be_passed(path: str) -> None:
     """They take JSON and give it back."""
-    assert Route(upstream="openai:gpt-5", passes=(path,)).passes == (path,)
+    assert GatewayRoute(upstream="openai:gpt-5", passes=(path,)).passes == (path,)
 
 
 ROUTES = (
-    Route(upstream="openai:gpt-5", models=("gpt-5*",), aliases={"fast": "gpt-5-mini", "*": "star"}),
-    Route(upstream="openai:*", models=("[a]", "o?"), one_client="alice"),
-    Route(upstream="anthropic:*", models=("claude-*", "gpt-5"), aliases={"claude-3": "claude-sonnet-4-5"}),
+    GatewayRoute(upstream="openai:gpt-5", models=("gpt-5*",), aliases={"fast": "gpt-5-mini", "*": "star"}),
+    GatewayRoute(upstream="openai:*", models=("[a]", "o?"), one_client="alice"),
+    GatewayRoute(upstream="anthropic:*", models=("claude-*", "gpt-5"), aliases={"claude-3": "claude-sonnet-4-5"}),
 )
 
 
@@ -265,9 +265,9 @@ def test_the_table_of_fields_is_whole() -> None:
 
     rows = [line for line in (config.__doc__ or "").splitlines() if line.startswith("| `")]
     named = "".join([row.split("|")[1] for row in rows])
-    fields = [*Route.__struct_encode_fields__, *GatewayConfig.__struct_encode_fields__]
+    fields = [*GatewayRoute.__struct_encode_fields__, *GatewayConfig.__struct_encode_fields__]
     assert [field for field in fields if f"`{field}`" not in named and f"[{field}]" not in named] == []
-    defaults = msgspec.to_builtins(Route(upstream="openai:gpt-5"))
+    defaults = msgspec.to_builtins(GatewayRoute(upstream="openai:gpt-5"))
     said = {row.split("`")[1]: row.split("|")[2].strip(" `") for row in rows}
     for field in ("retry", "calls_in_text", "one_call_at_a_time", "one_client", "models"):
         assert said[field] == msgspec.json.encode(defaults[field]).decode(), field

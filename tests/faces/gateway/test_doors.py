@@ -4,7 +4,7 @@ import pytest
 
 from turnwise.faces.gateway import doors
 from turnwise.faces.gateway.doors import OwnAddress
-from turnwise.faces.gateway.refusals import Refusal, encode_refusal, family_of
+from turnwise.faces.gateway.refusals import DoorRefusal, encode_refusal, family_of
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import MODULES, family
 
@@ -179,7 +179,7 @@ def test_a_preflight_allows_the_headers_that_were_asked_for() -> None:
 def test_a_refusal_is_an_error_of_the_clients_family(name: FamilyName, status: int) -> None:
     """The family's own decoder reads the message and the wait back from status, headers and body."""
     wait_s = 1 if status == 503 else None
-    headers, body = encode_refusal(Refusal(status=status, message="Not here.", retry_after_s=wait_s), family=name)
+    headers, body = encode_refusal(DoorRefusal(status=status, message="Not here.", retry_after_s=wait_s), family=name)
     fault = family(name).decode_fault(status, dict(headers), body)
     assert (fault.message, fault.status, fault.retry_after_s) == ("Not here.", status, wait_s)
     assert dict(headers)["content-length"] == str(len(body))

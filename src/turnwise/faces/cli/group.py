@@ -28,6 +28,7 @@ COMMANDS = {
     "compare": ("turnwise.faces.cli.compare", "Give a prompt to several models, side by side."),
     "doctor": ("turnwise.faces.cli.doctor", "Check what a run needs, and say what to do."),
     "check": ("turnwise.faces.cli.check", "Ask an endpoint a dozen small things: what works, what turnwise heals."),
+    "gateway": ("turnwise.faces.cli.gateway", "Serve your models to any client; broken streams arrive whole."),
     "lab": ("turnwise.faces.cli.lab", "Serve a scripted provider on this machine."),
     "completion": ("turnwise.faces.cli.completion", "Print what a shell needs to complete turnwise's words by Tab."),
     "demo": ("turnwise.faces.cli.demo", "Show the five incidents turnwise comes from, without any key."),

@@ -16,16 +16,16 @@ from turnwise.faces.gateway.bounds import Bounds
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService
 from turnwise.faces.gateway.keys import ClientKey, KeyRing, find_client, is_client
 from turnwise.faces.gateway.nesting import is_deeper
-from turnwise.faces.gateway.refusals import JSON, Refusal, encode_refusal, family_of
+from turnwise.faces.gateway.refusals import JSON, DoorRefusal, encode_refusal, family_of
 from turnwise.relay.paths import AskedPath, asked_path
 from turnwise.wire.profiles import FamilyName
 
 _log = logging.getLogger("turnwise")
 
 # ASGI's own types, as servers have them.
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+AsgiMessage = MutableMapping[str, Any]
+AsgiReceive = Callable[[], Awaitable[AsgiMessage]]
+AsgiSend = Callable[[AsgiMessage], Awaitable[None]]
 
 METRICS_TYPE = ("content-type", "text/plain; version=0.0.4; charset=utf-8")  # Prometheus, "Exposition formats"
 MOST_FIELDS = 64  # of a query
@@ -49,7 +49,7 @@ class DoorRules(msgspec.Struct, frozen=True, kw_only=True):
 class Visit:
     """One request as it stands at the door: its head, and what of it was read so far."""
 
-    def __init__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Mapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
         self.receive = receive
         self._send = send
         self.method: str = scope["method"]
@@ -101,7 +101,7 @@ class Visit:
                         pass
         await self.finish()
 
-    async def refuse(self, refusal: Refusal) -> None:
+    async def refuse(self, refusal: DoorRefusal) -> None:
         shown = self.path[:PATH_CHARACTERS] if self.path.isprintable() else "(a path that cannot be shown)"
         _log.warning("gateway: %d for %s %s [%s]: %s", refusal.status, self.method, shown, self.id, refusal.message)
         headers, body = encode_refusal(refusal, family=self.family)
@@ -123,7 +123,7 @@ class GatewayApp:
         self._keys = keys
         self._open = 0
 
-    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Mapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
         if scope["type"] != "http":
             return
         visit = Visit(scope, receive, send)
@@ -137,7 +137,7 @@ class GatewayApp:
             _log.error("gateway: bug at [%s]: %s", visit.id, _place_of(error))
             if not visit.has_started:
                 with contextlib.suppress(ClientGone):
-                    await visit.refuse(Refusal(status=500, message="the gateway failed; its log names the place"))
+                    await visit.refuse(DoorRefusal(status=500, message="the gateway failed; its log names the place"))
 
     async def _receive_visit(self, visit: Visit) -> None:
         asked = asked_path(visit.method, visit.path, header_names={key for key, _ in visit.headers})
@@ -156,12 +156,12 @@ class GatewayApp:
             )
             return
         client = self._let_in(visit)
-        if isinstance(client, Refusal):
+        if isinstance(client, DoorRefusal):
             await visit.refuse(client)
             return
         await self._serve(visit, asked, client=client)
 
-    def _refuse_head(self, visit: Visit) -> Refusal | None:
+    def _refuse_head(self, visit: Visit) -> DoorRefusal | None:
         """Who asks, from where, and whether the query can be read."""
         rules = self._rules
         found = doors.refuse_host(doors.values_of(visit.headers, "host"), own=visit.own, listed=rules.hosts)
@@ -172,7 +172,7 @@ class GatewayApp:
             return found
         visit.origin = origins[0] if origins else None
         if len(visit.raw_query) > rules.bounds.query_bytes:
-            return Refusal(
+            return DoorRefusal(
                 status=414, message=f"the query has more than {rules.bounds.query_bytes:,} bytes", code="uri_too_long"
             )
         try:
@@ -180,21 +180,21 @@ class GatewayApp:
                 visit.raw_query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
             )
         except ValueError:
-            return Refusal(status=400, message="the query of the URL cannot be read", code="bad_query")
+            return DoorRefusal(status=400, message="the query of the URL cannot be read", code="bad_query")
         visit.query = tuple(query)
         return None
 
-    def _let_in(self, visit: Visit) -> ClientKey | Refusal | None:
+    def _let_in(self, visit: Visit) -> ClientKey | DoorRefusal | None:
         """Whose key the client shows; None if the gateway asks for none."""
         try:
             keys = self._keys.current()
         except CallerError as error:
             _log.error("gateway: nobody is let in: %s", error)
-            return Refusal(status=503, message="the gateway cannot read its keys; its log says why")
+            return DoorRefusal(status=503, message="the gateway cannot read its keys; its log says why")
         if keys is None:
             return None
         found = find_client(doors.keys_in(visit.headers, visit.query), keys=keys)
-        return found or Refusal(
+        return found or DoorRefusal(
             status=401, message="this gateway asks for a key of its own, and the request has none that is known here"
         )
 
@@ -202,7 +202,7 @@ class GatewayApp:
         if (visit.method, visit.path) == ("GET", "/metrics"):
             if client is not None and not client.admin:
                 await visit.refuse(
-                    Refusal(status=403, message="`/metrics` asks for an admin key", code="admin_key_required")
+                    DoorRefusal(status=403, message="`/metrics` asks for an admin key", code="admin_key_required")
                 )
                 return
             await visit.reply(200, _sized(METRICS_TYPE, body := self._service.metrics()), body)
@@ -217,7 +217,7 @@ class GatewayApp:
         bounds = self._rules.bounds
         refusal = doors.refuse_content(visit.headers) or doors.refuse_length(visit.headers, most=bounds.body_bytes)
         if refusal is None and self._open >= bounds.streams:
-            refusal = Refusal(
+            refusal = DoorRefusal(
                 status=503,
                 message=f"the gateway serves {bounds.streams:,} requests already; try again",
                 retry_after_s=RETRY_AFTER_S,
@@ -228,7 +228,7 @@ class GatewayApp:
         self._open += 1
         try:
             body = await _read_body(visit, bounds=bounds)
-            if isinstance(body, Refusal):
+            if isinstance(body, DoorRefusal):
                 await visit.refuse(body)
                 return
             await self._answer(visit, self._call_of(visit, asked, body=body, client=client))
@@ -267,7 +267,7 @@ class GatewayApp:
             watching.cancel()
 
 
-async def _read_body(visit: Visit, *, bounds: Bounds) -> bytes | Refusal:
+async def _read_body(visit: Visit, *, bounds: Bounds) -> bytes | DoorRefusal:
     """Raises ClientGone."""
     pieces: list[bytes] = []
     size = 0
@@ -284,23 +284,25 @@ async def _read_body(visit: Visit, *, bounds: Bounds) -> bytes | Refusal:
                 if not message.get("more_body"):
                     break
     except TimeoutError:
-        return Refusal(
+        return DoorRefusal(
             status=408, message=f"the body did not arrive within {bounds.body_s:g} s", code="request_timeout"
         )
     visit.is_unread = False
     body = b"".join(pieces)
     if is_deeper(body, most=bounds.depth):
-        return Refusal(status=400, message=f"the body is nested more than {bounds.depth} levels deep", code="too_deep")
+        return DoorRefusal(
+            status=400, message=f"the body is nested more than {bounds.depth} levels deep", code="too_deep"
+        )
     return body
 
 
-def _nothing_there(visit: Visit) -> Refusal:
+def _nothing_there(visit: Visit) -> DoorRefusal:
     other: Collection[str] = [
         method for method in ("GET", "POST") if method != visit.method and asked_path(method, visit.path) is not None
     ]
     if other:
-        return Refusal(status=405, message=f"this path takes {' or '.join(other)}", code="method_not_allowed")
-    return Refusal(
+        return DoorRefusal(status=405, message=f"this path takes {' or '.join(other)}", code="method_not_allowed")
+    return DoorRefusal(
         status=404,
         message="the gateway has no such path. It serves `/v1/chat/completions`, `/v1/responses`, `/v1/messages`, "
         "`/v1/messages/count_tokens`, `/v1/models` and Gemini's `/v1beta/models`; a path to pass on as it is belongs into "

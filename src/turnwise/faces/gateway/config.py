@@ -83,7 +83,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
     key_env: str | None = None
 
 
-class Route(
+class GatewayRoute(
     msgspec.Struct,
     frozen=True,
     kw_only=True,
@@ -120,7 +120,7 @@ class Route(
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"routes": "route"}):
     """All that a gateway is told. The table in the module's docstring says what each field means."""
 
-    routes: Annotated[tuple[Route, ...], msgspec.Meta(min_length=1)]
+    routes: Annotated[tuple[GatewayRoute, ...], msgspec.Meta(min_length=1)]
     host: str = LOOPBACK
     port: _Port = PORT
     hosts: tuple[str, ...] = ()
@@ -151,14 +151,14 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class ChosenRoute(msgspec.Struct, frozen=True, kw_only=True):
     """The route that serves a model, and the model's name there unless an upstream has one of its own."""
 
-    route: Route
+    route: GatewayRoute
     model: str
 
     def name_at(self, upstream: Upstream) -> str:
         return self.model if upstream.model is None else upstream.model
 
 
-def choose_route(routes: Sequence[Route], model: str, *, client: str = "") -> ChosenRoute | None:
+def choose_route(routes: Sequence[GatewayRoute], model: str, *, client: str = "") -> ChosenRoute | None:
     """The first route that has the name among its aliases or fits one of its patterns, letter case included. The route of one
     client is not there for another."""
     for route in routes:
@@ -208,14 +208,14 @@ def read_config(path: Path) -> GatewayConfig:
     try:
         return msgspec.convert(table, GatewayConfig)
     except msgspec.ValidationError as error:
-        said = with_near_field(error, rows=(GatewayConfig, Route, UpstreamAddress, Bounds))
+        said = with_near_field(error, rows=(GatewayConfig, GatewayRoute, UpstreamAddress, Bounds))
         raise CallerError(f"`{path}`: {said}; correct it there") from None
 
 
 def config_of(upstream: str) -> GatewayConfig:
     """One route for every model. Raises CallerError."""
     upstream_of(upstream)
-    return GatewayConfig(routes=(Route(upstream=upstream),))
+    return GatewayConfig(routes=(GatewayRoute(upstream=upstream),))
 
 
 def config_file(env: Mapping[str, str]) -> Path:

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from turnwise.faces.gateway.refusals import Refusal
+from turnwise.faces.gateway.refusals import DoorRefusal
 
-Fields = Sequence[tuple[str, str]]  # names in lower case
+HeaderFields = Sequence[tuple[str, str]]  # names in lower case
 
 HEADERS_UP = frozenset({"anthropic-beta", "anthropic-version", "openai-beta"})
 """What goes upstream. What names an account (`openai-organization`, `openai-project`) does not: the key is the gateway's."""
@@ -38,7 +38,7 @@ class OwnAddress(msgspec.Struct, frozen=True):
     port: int
 
 
-def values_of(headers: Fields, name: str) -> list[str]:
+def values_of(headers: HeaderFields, name: str) -> list[str]:
     return [value for key, value in headers if key == name]
 
 
@@ -66,10 +66,10 @@ def _plain(ip: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return mapped or address
 
 
-def refuse_host(given: Sequence[str], *, own: OwnAddress, listed: Collection[str]) -> Refusal | None:
+def refuse_host(given: Sequence[str], *, own: OwnAddress, listed: Collection[str]) -> DoorRefusal | None:
     """A page whose name leads to this machine (DNS rebinding) sends its own name as `Host`; that one is refused."""
     if len(given) != 1:
-        return Refusal(
+        return DoorRefusal(
             status=400, message=f"a request has one `Host` header; this one has {len(given)}", code="bad_host"
         )
     found = _HOST.fullmatch(given[0].lower())
@@ -80,7 +80,7 @@ def refuse_host(given: Sequence[str], *, own: OwnAddress, listed: Collection[str
             return None
         if _is_own(name, own=own) and int(port or 80) == own.port:
             return None
-    return Refusal(
+    return DoorRefusal(
         status=403,
         message="the `Host` of this request is not an address of this gateway: list its name in `hosts` of gateway.toml",
         code="host_refused",
@@ -96,48 +96,48 @@ def _is_own(name: str, *, own: OwnAddress) -> bool:
         return False
 
 
-def refuse_origin(given: Sequence[str], *, listed: Collection[str]) -> Refusal | None:
+def refuse_origin(given: Sequence[str], *, listed: Collection[str]) -> DoorRefusal | None:
     """A browser sends `Origin` with whatever a page asks for in another's name; programs send none."""
     if not given or (len(given) == 1 and given[0] in listed):
         return None
-    return Refusal(
+    return DoorRefusal(
         status=403,
         message="this gateway does not serve pages of this `Origin`: list it in `origins` of gateway.toml",
         code="origin_refused",
     )
 
 
-def refuse_content(headers: Fields) -> Refusal | None:
+def refuse_content(headers: HeaderFields) -> DoorRefusal | None:
     """JSON alone, and not compressed. A page of any site may send other types without asking the browser's leave, and a
     compressed body may be a thousand times as long as it says."""
     types = values_of(headers, "content-type")
     kind, _, parameter = (types[0] if len(types) == 1 else "").lower().partition(";")
     charset = parameter.strip().replace('"', "")
     if kind.strip() != "application/json" or charset not in ("", "charset=utf-8", "charset=utf8"):
-        return Refusal(
+        return DoorRefusal(
             status=415, message="the `Content-Type` must be `application/json`, in UTF-8", code="unsupported_media_type"
         )
     if any(value.strip().lower() not in ("", "identity") for value in values_of(headers, "content-encoding")):
-        return Refusal(
+        return DoorRefusal(
             status=415, message="the body must not have a `Content-Encoding`", code="unsupported_content_encoding"
         )
     return None
 
 
-def refuse_length(headers: Fields, *, most: int) -> Refusal | None:
+def refuse_length(headers: HeaderFields, *, most: int) -> DoorRefusal | None:
     """A body that says itself that it is too long is not read."""
     return next((too_long(most) for value in values_of(headers, "content-length") if int(value) > most), None)
 
 
-def too_long(most: int) -> Refusal:
-    return Refusal(
+def too_long(most: int) -> DoorRefusal:
+    return DoorRefusal(
         status=413,
         message=f"the body has more than {most:,} bytes, the bound of this gateway",
         code="request_too_large",
     )
 
 
-def keys_in(headers: Fields, query: Fields) -> tuple[str, ...]:
+def keys_in(headers: HeaderFields, query: HeaderFields) -> tuple[str, ...]:
     """Every key that the client shows, in each place that a client of the four families uses."""
     found = [value.strip() for key, value in headers if key in KEY_HEADERS]
     for value in values_of(headers, "authorization"):
@@ -147,11 +147,11 @@ def keys_in(headers: Fields, query: Fields) -> tuple[str, ...]:
     return tuple(dict.fromkeys([key for key in found if 0 < len(key) <= LONGEST_KEY]))
 
 
-def listed_headers(headers: Fields) -> tuple[tuple[str, str], ...]:
+def listed_headers(headers: HeaderFields) -> tuple[tuple[str, str], ...]:
     return tuple([(key, value) for key, value in headers if key in HEADERS_UP])
 
 
-def listed_query(query: Fields) -> tuple[tuple[str, str], ...]:
+def listed_query(query: HeaderFields) -> tuple[tuple[str, str], ...]:
     return tuple([(key, value) for key, value in query if key in QUERY_UP])
 
 
@@ -167,7 +167,7 @@ def cors_headers(origin: str | None) -> tuple[tuple[str, str], ...]:
     return (("access-control-allow-origin", origin), ("access-control-expose-headers", EXPOSED), ("vary", "origin"))
 
 
-def preflight_headers(headers: Fields) -> tuple[tuple[str, str], ...]:
+def preflight_headers(headers: HeaderFields) -> tuple[tuple[str, str], ...]:
     """What a browser is told that asks before a page of a listed origin may send. The clients' SDKs send many headers of their
     own (`x-stainless-*`): all that are asked for may come, and stay here."""
     asked = next((value for value in values_of(headers, "access-control-request-headers")), "")

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from turnwise.faces.gateway.bounds import Bounds
-from turnwise.faces.gateway.refusals import Refusal, encode_refusal, family_of
+from turnwise.faces.gateway.refusals import DoorRefusal, encode_refusal, family_of
 
 MOST_PIPELINED = 16  # requests behind the one at hand; clients of these APIs send none
 LINGER_S = 2.0  # as in the application
@@ -46,7 +46,7 @@ class GatewayProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         if len(self.connections) > self.bounds.connections:
             self._refuse(
-                Refusal(status=503, message="the gateway has too many connections; try again", retry_after_s=1)
+                DoorRefusal(status=503, message="the gateway has too many connections; try again", retry_after_s=1)
             )
             return
         self._await_head()
@@ -70,7 +70,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self._refuse_head()
         elif not self._in_head and self._bytes_without_content > SMALL_PIECE:
             self._refuse(
-                Refusal(status=400, message="the body's chunks have too much beside their content", code="bad_body")
+                DoorRefusal(status=400, message="the body's chunks have too much beside their content", code="bad_body")
             )
         elif self._in_head and self._head_deadline is None and (self.cycle is None or self.cycle.response_complete):  # pyright: ignore[reportUnnecessaryComparison]
             self._await_head()  # blank lines alone
@@ -100,18 +100,19 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._head_deadline is not None:
             self._head_deadline.cancel()
             self._head_deadline = None
+        assert self.parser is not None  # it is parsing
         size = len(self.url) + sum([len(name) + len(value) for name, value in self.headers])
         if size > self.bounds.head_bytes:
             self._refuse_head()
         elif self.parser.get_http_version() not in ("1.0", "1.1"):
-            self._refuse(Refusal(status=400, message="the gateway speaks HTTP 1.1 and 1.0", code="bad_http"))
+            self._refuse(DoorRefusal(status=400, message="the gateway speaks HTTP 1.1 and 1.0", code="bad_http"))
         elif not self.url.startswith(b"/"):
             # An address in the request line would be another host than the one that the doors judge.
             self._refuse(
-                Refusal(status=400, message="the request line must have a path, not an address", code="bad_target")
+                DoorRefusal(status=400, message="the request line must have a path, not an address", code="bad_target")
             )
         elif len(self.pipeline) >= MOST_PIPELINED:
-            self._refuse(Refusal(status=400, message="too many requests before the first answer", code="pipelined"))
+            self._refuse(DoorRefusal(status=400, message="too many requests before the first answer", code="pipelined"))
         else:
             super().on_headers_complete()
 
@@ -128,7 +129,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP: two lengths, a length beside chunks, a line break within a header ..."""
-        self._refuse(Refusal(status=400, message="this is no valid HTTP request", code="bad_http"))
+        self._refuse(DoorRefusal(status=400, message="this is no valid HTTP request", code="bad_http"))
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -148,13 +149,13 @@ class GatewayProtocol(HttpToolsProtocol):
             self.transport.close()
             return
         message = f"the headers did not arrive within {self.bounds.head_s:g} s"
-        self._refuse(Refusal(status=408, message=message, code="request_timeout"))
+        self._refuse(DoorRefusal(status=408, message=message, code="request_timeout"))
 
     def _refuse_head(self) -> None:
         message = f"the headers have more than {self.bounds.head_bytes:,} bytes"
-        self._refuse(Refusal(status=431, message=message, code="headers_too_large"))
+        self._refuse(DoorRefusal(status=431, message=message, code="headers_too_large"))
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: DoorRefusal) -> None:
         """Answer, unless an answer is under way: into that nothing may be written, so the connection breaks off."""
         if self._is_refused:
             return

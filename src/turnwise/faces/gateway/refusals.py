@@ -21,7 +21,7 @@ _KINDS: Mapping[int, FaultKind] = {
 }
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class DoorRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """Why a request goes no further. `message` quotes nothing that may be a secret."""
 
     status: int
@@ -39,7 +39,7 @@ def family_of(path: str) -> FamilyName:
     return "anthropic_messages" if path.startswith("/v1/messages") else "openai_chat"
 
 
-def encode_refusal(refusal: Refusal, *, family: FamilyName) -> tuple[tuple[tuple[str, str], ...], bytes]:
+def encode_refusal(refusal: DoorRefusal, *, family: FamilyName) -> tuple[tuple[tuple[str, str], ...], bytes]:
     """The headers and the body. The status is the refusal's own, in the body as well (Gemini repeats it there)."""
     fault = Fault(
         kind=_KINDS.get(refusal.status, FaultKind.BAD_REQUEST),

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 from collections.abc import Callable, Generator
@@ -16,28 +17,41 @@ from turnwise.faces.gateway.doors import OwnAddress, is_loopback
 from turnwise.faces.gateway.protocol import bounded_protocol
 
 BACKLOG = 2048  # as uvicorn's
+SETTLE_S = 2.0  # for answers that were dropped to write down what they cost
 
 
-class Ending(msgspec.Struct, frozen=True):
+class GatewayEnd(msgspec.Struct, frozen=True):
     """How the server ended. `at_once` after a second Ctrl-C, which leaves streams unfinished."""
 
     at_once: bool
 
 
-class Listening:
-    """A bound socket, and whether it can be reached from this machine alone."""
+class BoundSocket:
+    """A bound socket, which takes connections once it is served, and whether other machines can reach it."""
 
     def __init__(self, host: str, port: int) -> None:
         """Raises CallerError."""
         try:
-            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
-                0
-            ]
-            self.socket = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            # Of a name with both (`localhost`) the address that every client tries.
+            family, kind, protocol, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+            self.socket = socket.socket(family, kind, protocol)
         except (OSError, UnicodeError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise CallerError(f"cannot listen on `{host}`, port {port}: {why}") from None
+            raise self._failure(host, port, error) from None
+        try:
+            if os.name == "posix":  # elsewhere another program could take the same port
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            self.socket.bind(address)
+        except OSError as error:
+            self.socket.close()
+            raise self._failure(host, port, error) from None
         self.own = OwnAddress(*self.socket.getsockname()[:2])
+
+    def _failure(self, host: str, port: int, error: Exception) -> CallerError:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return CallerError(f"cannot listen on `{host}`, port {port}: {why}")
 
     @property
     def is_loopback(self) -> bool:
@@ -93,7 +107,7 @@ class _GatewayServer(Server):
             task.cancel()
 
 
-def check_reach(listening: Listening, *, has_keys: bool) -> None:
+def check_reach(listening: BoundSocket, *, has_keys: bool) -> None:
     """Raises CallerError for an address that others can reach while anybody would be let in."""
     if not listening.is_loopback and not has_keys:
         raise CallerError(
@@ -103,8 +117,8 @@ def check_reach(listening: Listening, *, has_keys: bool) -> None:
 
 
 async def serve(
-    app: GatewayApp, listening: Listening, *, bounds: Bounds, grace_s: float, ready: Callable[[], None]
-) -> Ending:
+    app: GatewayApp, listening: BoundSocket, *, bounds: Bounds, grace_s: float, ready: Callable[[], None]
+) -> GatewayEnd:
     """Serve until SIGTERM or Ctrl-C; then no new request is taken, and open streams have `grace_s` to end. `ready` is called
     once connections are taken."""
     config = Config(
@@ -116,6 +130,7 @@ async def serve(
         log_config=None,
         log_level="critical",
         access_log=False,
+        backlog=BACKLOG,
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=round(bounds.idle_s) or 1,
@@ -124,9 +139,10 @@ async def serve(
     server = _GatewayServer(config, ready=ready)
     try:
         await server.serve(sockets=[listening.socket])
-    except asyncio.CancelledError:
-        server.drop_all()
-        raise
     finally:
+        server.drop_all()
         listening.close()
-    return Ending(at_once=server.force_exit)
+        # What was dropped may have something to write down, and the service is closed behind us.
+        if tasks := list(server.server_state.tasks):
+            await asyncio.wait(tasks, timeout=SETTLE_S)
+    return GatewayEnd(at_once=server.force_exit)

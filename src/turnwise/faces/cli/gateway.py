@@ -1,0 +1,207 @@
+"""`turnwise gateway`: the server between other programs and their models, and the keys of its clients."""
+
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from turnwise._version import __version__
+from turnwise.faces.cli.failures import Failure, as_one_line
+from turnwise.faces.cli.lines import say
+from turnwise.faces.cli.main import CANCELLED
+from turnwise.faces.cli.numbers import FiniteRange
+from turnwise.faces.cli.text import style
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from turnwise.faces.gateway.calls import GatewayService
+    from turnwise.faces.gateway.config import GatewayConfig
+    from turnwise.faces.gateway.serve import BoundSocket
+
+SERVICE = "turnwise.faces.gateway.service"
+EXTRA = ("uvicorn", "httptools")
+INSTALL = "the gateway needs an extra: pip install 'turnwise[gateway]'"
+LONGEST_GRACE_S = 3600.0
+
+EPILOG = """\b
+Examples:
+  turnwise gateway --upstream openai:gpt-5
+  turnwise gateway --upstream 'ollama:*' --port 8484
+  turnwise gateway --upstream http://127.0.0.1:8080/v1
+  turnwise gateway --config gateway.toml --json
+  turnwise gateway keys add laptop
+
+\b
+Then give your client its base URL:
+  OpenAI      http://127.0.0.1:8484/v1
+  Anthropic   http://127.0.0.1:8484
+  Gemini      http://127.0.0.1:8484
+
+SIGTERM and Ctrl-C let open answers end; a second Ctrl-C ends at once. Exit codes: 0 ended; 2 wrong use, a bad file, no key, the
+extra is missing; 130 after a second Ctrl-C."""
+
+KEYS_EPILOG = """\b
+Examples:
+  turnwise gateway keys add laptop
+  turnwise gateway keys add --admin prometheus
+  turnwise gateway keys list
+  turnwise gateway keys revoke laptop
+
+A change counts at once, also for a gateway that runs. Keys lie hashed in gateway-keys.json beside your turnwise.toml. Once that
+file exists, every client needs a key."""
+
+
+@click.group(invoke_without_command=True, epilog=EPILOG)
+@click.option(
+    "--upstream", metavar="MODEL-or-URL", help="One upstream for every model: `openai:gpt-5`, `openai:*`, or a URL."
+)
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Routes, bounds and doors. [default: gateway.toml beside your turnwise.toml]",
+)
+@click.option("--host", metavar="ADDRESS", help="Where to listen. Other than loopback needs keys. [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65_535), help="0 takes a free one. [default: 8484]")
+@click.option("--json", "as_json", is_flag=True, help="Print the address that was taken as one JSON line.")
+@click.option("--forward-key", is_flag=True, help="Send the client's own key upstream instead of yours.")
+@click.option(
+    "--grace",
+    "grace_s",
+    type=FiniteRange(0, LONGEST_GRACE_S),
+    default=30.0,
+    metavar="S",
+    help="Seconds that open answers have after SIGTERM. [default: 30]",
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    upstream: str | None,
+    config_path: Path | None,
+    host: str | None,
+    port: int | None,
+    as_json: bool,
+    forward_key: bool,
+    grace_s: float,
+) -> None:
+    """Serve your models to any client of the four API families; broken streams arrive whole."""
+    if ctx.invoked_subcommand is not None:
+        return
+    if any(importlib.util.find_spec(name) is None for name in EXTRA):
+        raise Failure(INSTALL)
+    with as_one_line():
+        from turnwise.faces.gateway.keys import key_file
+        from turnwise.faces.gateway.program import GatewayMeans, run_gateway
+
+        config = _config(upstream, config_path, host=host, port=port)
+        means = GatewayMeans(
+            config=config,
+            opens=lambda chosen: _open_service(chosen, forward_key=forward_key),
+            tells=lambda listening: _tell(listening, as_json=as_json),
+            keys=key_file(os.environ),
+            forward_key=forward_key,
+            grace_s=grace_s,
+        )
+        ending = run_gateway(means)
+    sys.exit(CANCELLED if ending.at_once else 0)
+
+
+def _open_service(config: "GatewayConfig", *, forward_key: bool) -> "AbstractAsyncContextManager[GatewayService]":
+    """Imported last: a mistake in a file is told before the transport and the codecs of four families are loaded."""
+    opened: AbstractAsyncContextManager[GatewayService] = importlib.import_module(SERVICE).open_service(
+        config, env=os.environ, forward_key=forward_key
+    )
+    return opened
+
+
+def _config(upstream: str | None, path: Path | None, *, host: str | None, port: int | None) -> "GatewayConfig":
+    """The file or the one upstream; what the command line says of host and port counts more. Raises CallerError."""
+    from turnwise.faces.gateway.config import config_file, config_of, read_config
+
+    if upstream is not None and path is not None:
+        raise Failure("give --upstream or --config: the routes of the file have upstreams of their own")
+    if upstream is not None:
+        config = config_of(upstream)
+    else:
+        own = path or config_file(os.environ)
+        if path is None and not own.exists():
+            raise Failure(f"give --upstream MODEL-or-URL, or write routes into `{own}`")
+        config = read_config(own)
+    return msgspec.structs.replace(
+        config, host=config.host if host is None else host, port=config.port if port is None else port
+    )
+
+
+def _tell(listening: "BoundSocket", *, as_json: bool) -> None:
+    own, url = listening.own, listening.url
+    if as_json:
+        line = msgspec.json.encode({"turnwise": __version__, "url": url, "host": own.ip, "port": own.port}).decode()
+        say(line, stream=sys.stdout, as_it_is=True)
+    else:
+        say(f"turnwise gateway on {url}   (OpenAI: {url}/v1, Anthropic and Gemini: {url})", stream=sys.stdout)
+
+
+@command.group("keys", epilog=KEYS_EPILOG)
+def keys_group() -> None:
+    """Add, revoke and list the keys of clients."""
+
+
+@keys_group.command("add")
+@click.option("--admin", is_flag=True, help="The key opens /metrics, too.")
+@click.argument("name")
+def add(name: str, admin: bool) -> None:
+    """Make a key and print it, this once."""
+    from turnwise.faces.gateway.keys import add_key, key_file
+
+    with as_one_line():
+        from datetime import UTC, datetime
+
+        from turnwise.drivers.clock import SystemClock
+
+        today = datetime.fromtimestamp(SystemClock().now(), UTC).date().isoformat()
+        key = add_key(key_file(os.environ), name, admin=admin, today=today)
+    say(key, stream=sys.stdout, as_it_is=True)
+    say("this key is shown only now; the gateway keeps its hash")
+
+
+@keys_group.command("revoke")
+@click.argument("name")
+def revoke(name: str) -> None:
+    """Make a key open nothing any more."""
+    from turnwise.faces.gateway.keys import key_file, read_keys, revoke_key
+
+    with as_one_line():
+        path = key_file(os.environ)
+        revoke_key(path, name)
+        is_last = not read_keys(path)
+    say(f"`{name}` is revoked")
+    if is_last:
+        say(f"no key is left, so no client is let in; add one, or remove `{path}` to ask for none")
+
+
+@keys_group.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a key, on one line each.")
+def list_keys(as_json: bool) -> None:
+    """List names and dates. No key can be shown again."""
+    from turnwise.faces.gateway.keys import key_file, read_keys
+
+    with as_one_line():
+        keys = read_keys(key_file(os.environ)) or ()
+        if as_json:
+            for key in keys:
+                row = {"name": key.name, "admin": key.admin, "added": key.added}
+                say(msgspec.json.encode(row).decode(), stream=sys.stdout, as_it_is=True)
+            return
+        if not keys:
+            say("no keys: `turnwise gateway keys add NAME` makes one")
+        widest = max([len(key.name) for key in keys], default=0)
+        for key in keys:
+            line = f"{style(key.name.ljust(widest), 'bold')}  {key.added}{'  admin' if key.admin else ''}"
+            say(line, stream=sys.stdout)
