@@ -11,7 +11,7 @@ from turnwise.faces.gateway.app import GatewayApp
 from turnwise.faces.gateway.calls import GatewayService
 from turnwise.faces.gateway.config import GatewayConfig
 from turnwise.faces.gateway.keys import KeyRing
-from turnwise.faces.gateway.serve import GatewayEnd, BoundSocket, check_reach, serve
+from turnwise.faces.gateway.serve import BoundSocket, GatewayEnd, check_reach, serve
 
 
 class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
