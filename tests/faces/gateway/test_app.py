@@ -223,11 +223,13 @@ async def test_a_key_goes_up_only_if_it_is_to_be_forwarded(tmp_path: Path) -> No
     """With the gateway's own keys a client shows two: the one for the gateway stays here."""
     path = tmp_path / "keys.json"
     own = add_key(path, "plain", admin=False, today="2026-11-23")
-    both = {"authorization": f"Bearer {own}", "x-api-key": "sk-theirs"}
+    old = add_key(path, "old", admin=False, today="2026-11-23")
+    revoke_key(path, "old")
+    shown = [{"x-api-key": "sk-theirs"}, {}, {"x-api-key": old, "x-goog-api-key": "AIza-theirs"}, {"x-api-key": own}]
     async with gateway(DoorRules(forward_key=True), keys=path) as there:
-        for headers in (both, {"authorization": f"Bearer {own}"}):
-            assert (await ask(there, "/v1/messages", headers=headers))[0] == 200
-        assert [call.client_key for call in there.service.calls] == ["sk-theirs", ""]
+        for headers in shown:
+            assert (await ask(there, "/v1/messages", headers={**headers, "authorization": f"Bearer {own}"}))[0] == 200
+        assert [call.client_key for call in there.service.calls] == ["sk-theirs", "", "AIza-theirs", ""]
 
 
 def test_a_call_shows_neither_its_body_nor_a_key() -> None:

@@ -271,3 +271,23 @@ def test_the_table_of_fields_is_whole() -> None:
     said = {row.split("`")[1]: row.split("|")[2].strip(" `") for row in rows}
     for field in ("retry", "calls_in_text", "one_call_at_a_time", "one_client", "models"):
         assert said[field] == msgspec.json.encode(defaults[field]).decode(), field
+
+
+def test_the_page_names_every_field_and_bound_with_its_default() -> None:
+    """docs/gateway.md is what a user reads."""
+    page = (Path(__file__).parents[3] / "docs" / "gateway.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    named = {name.strip("`[]"): cells for cells in rows for name in cells[0].split(", ")}
+    bounds = {name: named[name][1].replace(",", "") for name in Bounds.__struct_fields__}
+    assert bounds == {
+        name: f"{getattr(Bounds(), name):g}" if name.endswith("_s") else str(getattr(Bounds(), name)) for name in bounds
+    }
+    fields = (
+        *GatewayRoute.__struct_encode_fields__,
+        *GatewayConfig.__struct_encode_fields__,
+        *UpstreamAddress.__struct_fields__,
+    )
+    assert [field for field in fields if field not in named] == []
+    route = GatewayRoute(upstream="openai:gpt-5")
+    assert (named["retry"][1], named["calls_in_text"][1].strip("`")) == (str(route.retry), f'"{route.calls_in_text}"')
+    assert named["host"][1] == f"`{GatewayConfig(routes=(route,)).host}`, {GatewayConfig(routes=(route,)).port}"

@@ -14,7 +14,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.gateway import doors
 from turnwise.faces.gateway.bounds import Bounds
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService
-from turnwise.faces.gateway.keys import ClientKey, KeyRing, find_client, is_client
+from turnwise.faces.gateway.keys import PREFIX, ClientKey, KeyRing, find_client
 from turnwise.faces.gateway.nesting import is_deeper
 from turnwise.faces.gateway.refusals import JSON, DoorRefusal, encode_refusal, family_of
 from turnwise.relay.paths import AskedPath, asked_path
@@ -247,14 +247,8 @@ class GatewayApp:
             model=asked and asked.model,
             streams=asked is not None and asked.streams,
             client="" if client is None else client.name,
-            client_key=self._key_to_forward(visit) if self._rules.forward_key else "",
+            client_key=_key_to_forward(visit) if self._rules.forward_key else "",
         )
-
-    def _key_to_forward(self, visit: Visit) -> str:
-        """The first key that is not one of the gateway's own."""
-        keys = self._keys.current() or ()
-        shown = doors.keys_in(visit.headers, visit.query)
-        return next((key for key in shown if not is_client(key, keys=keys)), "")
 
     async def _answer(self, visit: Visit, call: ClientCall) -> None:
         watching = asyncio.create_task(visit.watch())
@@ -294,6 +288,12 @@ async def _read_body(visit: Visit, *, bounds: Bounds) -> bytes | DoorRefusal:
             status=400, message=f"the body is nested more than {bounds.depth} levels deep", code="too_deep"
         )
     return body
+
+
+def _key_to_forward(visit: Visit) -> str:
+    """The first key that was not made for a gateway: one that was stays here, also if it is revoked by now."""
+    shown = doors.keys_in(visit.headers, visit.query)
+    return next((key for key in shown if not key.startswith(PREFIX)), "")
 
 
 def _nothing_there(visit: Visit) -> DoorRefusal:

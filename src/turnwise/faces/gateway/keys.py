@@ -103,10 +103,6 @@ def find_client(shown: Iterable[str], *, keys: Sequence[ClientKey]) -> ClientKey
     return found
 
 
-def is_client(key: str, *, keys: Sequence[ClientKey]) -> bool:
-    return find_client([key], keys=keys) is not None
-
-
 class KeyRing:
     """The keys as the file has them now. A change counts from the next request on."""
 
