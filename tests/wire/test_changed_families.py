@@ -57,6 +57,13 @@ def test_a_turn_that_began_without_thinking_goes_on_without(first: tuple[Part, .
     assert ("thinking" in anthropic(*messages, reasoning_tokens=2000)) is thinks
 
 
+@pytest.mark.parametrize(("first", "thinks"), [((SIGNED, CALL), True), ((CALL,), False)])
+def test_a_word_behind_results_begins_no_turn(first: tuple[Part, ...], thinks: bool) -> None:
+    """It goes in one message with them: "final assistant message must start with a thinking block"."""
+    messages = [USER, Message("assistant", first), RESULT, USER]
+    assert ("thinking" in anthropic(*messages, reasoning_tokens=2000)) is thinks
+
+
 def test_calls_of_past_turns_do_not_keep_a_turn_from_thinking() -> None:
     past = (USER, Message("assistant", (CALL,)), RESULT, Message("assistant", (Text("1"),)))
     assert "thinking" in anthropic(*past, USER, reasoning_tokens=2000)

@@ -49,8 +49,10 @@ def may_think_by_budget(messages: Sequence[Message]) -> bool:
     thinking was off. The API answers 400 then ("Expected `thinking` or `redacted_thinking`, but found `tool_use` ... To avoid
     this requirement, disable `thinking`"). With adaptive thinking it asks for none (API docs, "Adaptive thinking")."""
     answer: list[Message] = []
-    for message in reversed(messages):
-        if message.role == "user":
+    for at in range(len(messages) - 1, -1, -1):
+        message = messages[at]
+        # What a user says behind results goes in one message with them, and the turn goes on.
+        if message.role == "user" and (at == 0 or messages[at - 1].role != "tool"):
             break
         if message.role == "assistant":
             answer.append(message)
