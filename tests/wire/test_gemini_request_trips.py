@@ -189,6 +189,7 @@ def test_gemini_schemas_become_json_schema() -> None:
         "propertyOrdering": ["type"],
         "properties": {
             "type": {"type": "STRING", "enum": ["A"], "nullable": True},
+            "number": {"type": 3},
             "list": {"type": "ARRAY", "minItems": "2", "items": {"any_of": [{"type": "NUMBER"}], "nullable": True}},
         },
         "required": ["type"],
@@ -199,6 +200,7 @@ def test_gemini_schemas_become_json_schema() -> None:
         "type": "object",
         "properties": {
             "type": {"type": ["string", "null"], "enum": ["A", None]},
+            "number": {"type": "integer"},
             "list": {"type": "array", "minItems": 2, "items": {"anyOf": [{"type": "number"}, {"type": "null"}]}},
         },
         "required": ["type"],

@@ -12,7 +12,8 @@ from turnwise.wire.json_fields import text_of_raw
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
-_TYPES = {"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"}
+_TYPES = ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL")
+"""In the order of the enum, whose numbers ProtoJSON takes too: from 1 on."""
 # 64-bit integers, which ProtoJSON writes as strings.
 _COUNTS = {"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"}
 _ONE = {"items", "additionalProperties"}
@@ -43,6 +44,8 @@ def _convert(schema: Json) -> Json:
             found[key] = int(value)
         elif key == "type" and isinstance(value, str) and value in _TYPES:
             found[key] = value.lower()
+        elif key == "type" and type(value) is int and 0 < value <= len(_TYPES):
+            found[key] = _TYPES[value - 1].lower()
         elif key not in ("nullable", "propertyOrdering") and value != "TYPE_UNSPECIFIED":
             found[key] = value
     return _nullable(found) if schema.get("nullable") is True else found
