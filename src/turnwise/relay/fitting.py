@@ -1,0 +1,179 @@
+"""What an API insists on where another family's is content with less, so that a request that was right stays right."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import cast
+
+import msgspec
+from msgspec.structs import replace
+
+from turnwise.relay.refusals import RequestRefused
+from turnwise.relay.terms import not_carried
+from turnwise.vocab import Message, OutputSchema, Part, Repair, Request, Settings, Text, ToolCall, ToolResult, ToolSpec
+from turnwise.wire.json_fields import UNREADABLE, read_fields, write_object
+from turnwise.wire.profiles import FamilyName
+
+TITLES: Mapping[FamilyName, str] = {
+    "openai_chat": "Chat Completions",
+    "openai_responses": "the Responses API",
+    "anthropic_messages": "Anthropic's Messages API",
+    "gemini": "the Gemini API",
+}
+
+OPENAI: frozenset[FamilyName] = frozenset({"openai_chat", "openai_responses"})
+
+# Sources: the API references; Anthropic's names no figure for stop sequences.
+MOST_STOPS: Mapping[FamilyName, int] = {"openai_chat": 4, "openai_responses": 0, "gemini": 5}
+MOST_TEMPERATURE: Mapping[FamilyName, float] = {"anthropic_messages": 1.0}  # the others take up to 2
+LEAST_OUTPUT: Mapping[FamilyName, int] = {
+    "openai_responses": 16
+}  # Claude Code asks whether it may ask with a limit of 1
+LEAST_BUDGET: Mapping[FamilyName, int] = {"anthropic_messages": 1024}
+
+OBJECT = msgspec.Raw(b'"object"')
+
+
+def fit_settings(settings: Settings, *, names: Mapping[str, str], target: FamilyName) -> tuple[Settings, list[Repair]]:
+    """Within what the target takes; `names` are the client's. Raises RequestRefused for more stop sequences than it takes:
+    without one of them the answer would go on."""
+    title = TITLES[target]
+    most = MOST_STOPS.get(target)
+    if most is not None and len(settings.stop) > most:
+        takes = f"takes {most} stop sequences at the most" if most else "takes no stop sequences"
+        raise RequestRefused(f"`{names['stop']}` cannot be carried: {title} {takes}", field=names["stop"])
+    told: list[Repair] = []
+    warmest = MOST_TEMPERATURE.get(target, 2.0)
+    if settings.temperature is not None and settings.temperature > warmest:
+        settings = replace(settings, temperature=warmest)
+        told.append(not_carried(names["temperature"], because=f"{title} takes {warmest:g} at the most"))
+    least = LEAST_OUTPUT.get(target, 0)
+    if settings.max_output_tokens is not None and settings.max_output_tokens < least:
+        settings = replace(settings, max_output_tokens=least)
+        told.append(not_carried(names["limit"], because=f"{title} takes {least} at the least"))
+    least = LEAST_BUDGET.get(target, 0)
+    if settings.reasoning_tokens is not None and 0 < settings.reasoning_tokens < least:
+        settings = replace(settings, reasoning_tokens=least)
+        told.append(not_carried(names["reasoning"], because=f"{title} takes a budget of {least} at the least"))
+    return settings, told
+
+
+def fit_tool(tool: ToolSpec, *, source: FamilyName, target: FamilyName) -> tuple[ToolSpec, bool]:
+    """The tool with parameters that the target takes, and whether it lost its strictness by that. Gemini alone takes a schema
+    without a type; OpenAI refuses a strict tool whose schema leaves anything open."""
+    parameters = tool.parameters
+    if source == "gemini":
+        parameters = with_object_type(parameters)
+        tool = tool if parameters is tool.parameters else replace(tool, parameters=parameters)
+    if tool.strict and target in OPENAI and not is_strict(parameters):
+        return replace(tool, strict=False), True
+    return tool, False
+
+
+def fit_output(
+    output: OutputSchema | None, *, field: str, target: FamilyName
+) -> tuple[OutputSchema | None, list[Repair]]:
+    """The schema without strictness where OpenAI would refuse it: it leaves something open that strict mode wants closed."""
+    if output is None or not output.strict or target not in OPENAI or is_strict(output.schema):
+        return output, []
+    because = "strict mode wants each property required and no others allowed; the schema goes without it"
+    return replace(output, strict=False), [not_carried(field, because=because)]
+
+
+def with_object_type(schema: str) -> str:
+    """The schema of a tool's parameters with the type that it has to have."""
+    try:
+        fields = read_fields(schema)
+    except UNREADABLE:
+        return schema
+    if "type" in fields or "$ref" in fields:
+        return schema
+    return write_object({"type": OBJECT, **fields}).decode()
+
+
+def is_strict(schema: str) -> bool:
+    """Whether OpenAI's strict mode takes it (OpenAI docs, "Structured outputs", supported schemas)."""
+    try:
+        return _is_closed(msgspec.json.decode(schema))
+    except UNREADABLE:
+        return False
+
+
+def _is_closed(schema: object) -> bool:
+    if isinstance(schema, list):
+        return all(_is_closed(one) for one in cast("list[object]", schema))
+    if not isinstance(schema, dict):
+        return True
+    fields = cast("dict[str, object]", schema)
+    properties = fields.get("properties")
+    named = list(cast("dict[str, object]", properties)) if isinstance(properties, dict) else []
+    if fields.get("type") == "object" or named:
+        required = fields.get("required")
+        listed = cast("list[object]", required) if isinstance(required, list) else []
+        if fields.get("additionalProperties") is not False or any(name not in listed for name in named):
+            return False
+    below = [fields.get(key) for key in ("properties", "$defs", "definitions")]
+    inner = [one for found in below if isinstance(found, dict) for one in cast("dict[str, object]", found).values()]
+    return all(_is_closed(one) for one in (*inner, fields.get("items"), fields.get("anyOf")))
+
+
+# --- the history
+
+ASSISTANT_FIRST = Text("[The conversation begins with the assistant.]")
+
+
+def fit_beginning(request: Request, *, field: str, target: FamilyName) -> tuple[Request, list[Repair]]:
+    """The request with somebody to begin. Instructions alone are a whole request in Chat Completions, and an assistant may have
+    the first word there; Anthropic's API and Gemini's want a user's."""
+    messages = request.messages
+    if target == "openai_chat" or (not messages and not request.system):
+        return request, []
+    if target == "openai_responses":  # its `instructions` are no input, but its input takes system messages
+        alone = () if messages else (Message("system", request.system),)
+        return (replace(request, messages=alone, system=()) if alone else request), []
+    if not messages:
+        told = not_carried(f"{field}.role", because="a system message that stands alone goes as the user's")
+        return replace(request, messages=(Message("user", request.system),), system=()), [told]
+    if messages[0].role in ("user", "system"):
+        return request, []
+    told = not_carried(f"{field}[0]", because="a line of text stands before it, as the API wants the user to begin")
+    return replace(request, messages=(Message("user", (ASSISTANT_FIRST,)), *messages)), [told]
+
+
+MOST_ID: Mapping[FamilyName, int] = {"openai_chat": 40, "openai_responses": 64}
+"""Characters of a call's id (reported: opencode#12653, fastllm#45)."""
+
+
+def fit_calls(request: Request, *, target: FamilyName) -> Request:
+    """The request with call ids as short as the target wants them, alike in a call and its result; and for Anthropic's API with
+    the tools that its history calls: it refuses calls of tools that are not there."""
+    most = MOST_ID.get(target)
+    if most is not None and any(len(id_of(part)) > most for message in request.messages for part in message.parts):
+        request = replace(request, messages=tuple([_with_short_ids(message, most) for message in request.messages]))
+    if target != "anthropic_messages" or request.tools:
+        return request
+    parts = [part for message in request.messages for part in message.parts]
+    names = dict.fromkeys([part.name for part in parts if isinstance(part, ToolCall | ToolResult) and part.name])
+    if not names:
+        return request
+    return replace(request, tools=tuple([ToolSpec(name=name) for name in names]), tool_choice="none")
+
+
+def id_of(part: Part) -> str:
+    return part.id if type(part) is ToolCall else part.call_id if type(part) is ToolResult else ""
+
+
+def _with_short_ids(message: Message, most: int) -> Message:
+    return Message(message.role, tuple([_with_short_id(part, most) for part in message.parts]))
+
+
+def _with_short_id(part: Part, most: int) -> Part:
+    if len(id_of(part)) <= most:
+        return part
+    short = f"call_{hashlib.blake2b(id_of(part).encode(errors='surrogatepass'), digest_size=16).hexdigest()}"
+    match part:
+        case ToolCall():
+            return replace(part, id=short)
+        case ToolResult():
+            return replace(part, call_id=short)
+        case _:
+            return part

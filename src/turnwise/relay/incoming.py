@@ -1,0 +1,141 @@
+"""What a client asked: its body read, and refused by name where it wants what the gateway does not do for it."""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from turnwise.relay.body_size import check_size
+from turnwise.relay.paths import AskedPath
+from turnwise.relay.refusals import RequestRefused
+from turnwise.vocab import ProviderItem, Request
+from turnwise.wire.family import BadRequest
+from turnwise.wire.gemini.fields import camel
+from turnwise.wire.json_fields import UNREADABLE, Fields, is_null, read_fields, write_object
+from turnwise.wire.registry import family
+
+FALSE = msgspec.Raw(b"false")
+
+GEMINI_PATHS = {False: "/models/model:generateContent", True: "/models/model:streamGenerateContent"}
+"""What the decoder is given: it takes no name with a slash or a colon, and the model is known already."""
+
+
+class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that the gateway serves. `body` is as it came, `fields` are its own with their values as text, and `request` is
+    the same in the shared vocabulary. `keeps_nothing`: the body left open whether the provider stores the response, so `fields`
+    and `request` say `store: false`. `one_client`: what is stored at the provider belongs to this client."""
+
+    asked: AskedPath
+    body: bytes
+    fields: Fields
+    request: Request
+    keeps_nothing: bool = False
+    one_client: bool = False
+
+    @property
+    def streams(self) -> bool:
+        return self.request.stream
+
+
+def read_client_request(asked: AskedPath, body: bytes, *, one_client: bool = False) -> ClientRequest:
+    """The request of a `generate` path. Raises RequestRefused, and nothing else."""
+    fields = read_body(body)
+    if not one_client:
+        refuse_stored(asked, fields)
+    keeps_nothing = asked.family == "openai_responses" and is_null(fields.get("store"))
+    if keeps_nothing:
+        fields["store"] = FALSE
+    request = decode(asked, write_object(fields) if keeps_nothing else body)
+    if not one_client:
+        _refuse_references(request)
+    return ClientRequest(
+        asked=asked,
+        body=body,
+        fields=fields,
+        request=request,
+        keeps_nothing=keeps_nothing,
+        one_client=one_client,
+    )
+
+
+def read_body(body: bytes) -> Fields:
+    """The fields of a body that is worth reading. Raises RequestRefused."""
+    check_size(body)
+    try:
+        body.decode()
+        return read_fields(body)
+    except UNREADABLE as error:
+        raise RequestRefused(f"the body is no JSON object: {error}") from None
+
+
+def decode(asked: AskedPath, body: bytes) -> Request:
+    """The body in the shared vocabulary. Raises RequestRefused."""
+    path = GEMINI_PATHS[asked.streams] if asked.family == "gemini" else ""
+    try:
+        request = family(asked.family).decode_request(body, path)
+    except BadRequest as error:
+        raise RequestRefused(str(error)) from None
+    except UNREADABLE as error:
+        raise RequestRefused(f"the body cannot be read: {error}") from None
+    return request if asked.model is None else replace(request, model=asked.model)
+
+
+# --- what is stored at the provider
+
+STORED = "with the gateway's key it could be another client's; the route has to belong to one client (`one_client`)"
+STORES = (
+    "what a provider stores can be read with the gateway's key; the route has to belong to one client (`one_client`)"
+)
+
+FieldTest = Callable[[msgspec.Raw], bool]
+
+
+def _is_said(raw: msgspec.Raw) -> bool:
+    return not is_null(raw)
+
+
+def _is_on(raw: msgspec.Raw) -> bool:
+    return not is_null(raw) and raw != FALSE
+
+
+def _names_container(raw: msgspec.Raw) -> bool:
+    """A container that exists. One without an id is made for this request: it only says which skills it has."""
+    try:
+        return not is_null(read_fields(raw).get("id"))
+    except UNREADABLE:
+        return not is_null(raw)
+
+
+STORED_FIELDS: Mapping[str, Mapping[str, tuple[FieldTest, str]]] = {
+    "openai_chat": {"store": (_is_on, STORES)},
+    "openai_responses": {
+        "previous_response_id": (_is_said, STORED),
+        "conversation": (_is_said, STORED),
+        "store": (_is_on, STORES),
+        "background": (_is_on, STORES),
+    },
+    "anthropic_messages": {"container": (_names_container, STORED), "thread": (_is_said, STORES)},
+    "gemini": {
+        "cachedContent": (_is_said, STORED),
+        "continuationToken": (_is_said, STORED),
+        "store": (_is_on, STORES),
+    },
+}
+"""Fields that name or make what stays at the provider: when they do, and why that is refused."""
+
+
+def refuse_stored(asked: AskedPath, fields: Fields) -> None:
+    """Raises RequestRefused for what only a route of one client may ask."""
+    is_gemini = asked.family == "gemini"
+    found = STORED_FIELDS[asked.family]
+    for given, raw in fields.items():
+        says, why = found.get(camel(given) if is_gemini else given, (None, ""))
+        if says is not None and says(raw):
+            raise RequestRefused(f"`{given}` is not served here: {why}", field=given)
+
+
+def _refuse_references(request: Request) -> None:
+    for message in request.messages:
+        for part in message.parts:
+            if type(part) is ProviderItem and part.kind == "item_reference":
+                raise RequestRefused(f"`item_reference` in `input` is not served here: {STORED}", field="input")

@@ -1,0 +1,35 @@
+"""What a route asks of the requests that go through it, and what one of them is on its way up."""
+
+import msgspec
+
+from turnwise.vocab import Repair, Request
+from turnwise.wire.family import HttpCall
+
+NOT_CARRIED = "not_carried"
+"""The kind of repair that says what of a request did not reach the upstream as the client said it."""
+
+
+class RouteTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """`model` is the upstream's own name, None: as the client says it. `max_output_tokens` lowers what clients ask for, and never
+    raises it. `one_call_at_a_time`: the route's clients cannot take parallel calls."""
+
+    model: str | None = None
+    max_output_tokens: int | None = None
+    one_call_at_a_time: bool = False
+
+
+class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request as it goes up. `request` says the same in the vocabulary, for the upstream's family: with more messages it asks
+    to go on. `told` is what of the client's request did not get there. `keeps_bytes`: both sides speak one family, so what the
+    upstream says can pass as it came. `adds_usage`: the gateway asked for usage in the stream and the client did not, so the
+    event that brings nothing else is the gateway's alone."""
+
+    call: HttpCall
+    request: Request
+    told: tuple[Repair, ...] = ()
+    keeps_bytes: bool = False
+    adds_usage: bool = False
+
+
+def not_carried(field: str, *, because: str) -> Repair:
+    return Repair(NOT_CARRIED, f"`{field}`", because)

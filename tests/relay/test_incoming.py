@@ -1,0 +1,149 @@
+"""What clients send is read, or refused by name in their own family's words."""
+
+import json
+from typing import Any
+
+import pytest
+
+from relay.asking_relay import FAMILIES, PLAIN, ask, body_of, path_of, plain, refusal, send
+from turnwise.relay.body_size import MAX_DEPTH, MAX_VALUES, check_size
+from turnwise.relay.incoming import read_client_request
+from turnwise.relay.refusals import RequestRefused, refusal_answer
+from turnwise.vocab import Message, Text
+
+STORED: list[tuple[str, dict[str, Any], str]] = [
+    ("openai_chat", {"store": True}, "store"),
+    ("openai_responses", {"store": True}, "store"),
+    ("openai_responses", {"background": True}, "background"),
+    ("openai_responses", {"previous_response_id": "resp_1"}, "previous_response_id"),
+    ("openai_responses", {"conversation": "conv_1"}, "conversation"),
+    ("openai_responses", {"conversation": {"id": "conv_1"}}, "conversation"),
+    ("openai_responses", {"input": [{"type": "item_reference", "id": "rs_1"}]}, "input"),
+    ("openai_responses", {"input": [{"id": "rs_1"}]}, "input"),
+    ("anthropic_messages", {"container": "container_1"}, "container"),
+    ("anthropic_messages", {"container": {"id": "container_1"}}, "container"),
+    ("anthropic_messages", {"thread": {"type": "create"}}, "thread"),
+    ("gemini", {"cachedContent": "cachedContents/1"}, "cachedContent"),
+    ("gemini", {"cached_content": "cachedContents/1"}, "cached_content"),
+    ("gemini", {"store": True}, "store"),
+]
+
+
+@pytest.mark.parametrize(("family", "fields", "field"), STORED)
+def test_what_is_stored_at_the_provider_is_refused_by_name(family: str, fields: dict[str, Any], field: str) -> None:
+    """With the gateway's key it could be another client's; a route that belongs to one client sends it as it came."""
+    assert refusal(family, plain(family, **fields)) == field
+    sent = body_of(send(family, plain(family, **fields), to=family, one_client=True))
+    assert {key: sent[key] for key in fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("family", "fields"),
+    [
+        ("openai_chat", {"store": False}),
+        ("openai_chat", {"store": None}),
+        ("openai_responses", {"store": False, "background": False, "previous_response_id": None, "conversation": None}),
+        ("anthropic_messages", {"container": None}),
+        ("anthropic_messages", {"container": {"skills": []}}),
+        ("gemini", {"store": False, "cachedContent": None}),
+    ],
+)
+def test_fields_that_store_nothing_are_served(family: str, fields: dict[str, Any]) -> None:
+    """The same fields may say that nothing is stored."""
+    assert refusal(family, plain(family, **fields)) == ""
+
+
+def test_a_body_that_does_not_mention_store_is_served_without_storing() -> None:
+    """OpenAI's default is to store; what the client sent stays beside it."""
+    asked = ask("openai_responses", plain("openai_responses"))
+    assert json.loads(asked.body) == PLAIN["openai_responses"]
+    sent = body_of(send("openai_responses", plain("openai_responses"), to="openai_responses"))
+    assert sent == {"model": "gpt-5", "input": "hi", "store": False, "include": ["reasoning.encrypted_content"]}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_plain_request_is_read_into_the_vocabulary(family: str) -> None:
+    """Each family's smallest request says the same."""
+    asked = ask(family, plain(family))
+    assert asked.request.messages == (Message("user", (Text("hi"),)),)
+    assert asked.request.model == PLAIN[family].get("model", "gemini-2.5-pro")
+    assert not asked.streams
+
+
+def test_a_stream_is_asked_for_by_path_or_body() -> None:
+    """Gemini's path says it, the others' bodies do."""
+    assert ask("gemini", plain("gemini"), stream=True).streams
+    for family in ("openai_chat", "openai_responses", "anthropic_messages"):
+        assert ask(family, plain(family, stream=True)).streams
+
+
+def test_the_refusal_is_an_error_of_the_clients_own_api() -> None:
+    """OpenAI's clients show `param`, Anthropic's the type, Google's the status."""
+    refused = RequestRefused("`n` cannot be carried", field="n")
+    assert {
+        family: (status, json.loads(body)) for family in FAMILIES for status, body in [answer(refused, family)]
+    } == {
+        "openai_chat": (400, openai_error("n")),
+        "openai_responses": (400, openai_error("n")),
+        "anthropic_messages": (
+            400,
+            {"type": "error", "error": {"type": "invalid_request_error", "message": "`n` cannot be carried"}},
+        ),
+        "gemini": (
+            400,
+            {"error": {"code": 400, "message": "`n` cannot be carried", "status": "INVALID_ARGUMENT"}},
+        ),
+    }
+
+
+def answer(refused: RequestRefused, family: Any) -> tuple[int, bytes]:
+    return refusal_answer(refused, client=family)
+
+
+def openai_error(field: str) -> dict[str, Any]:
+    message = "`n` cannot be carried"
+    return {"error": {"message": message, "type": "invalid_request_error", "param": field, "code": None}}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b'"x"', b"\xff", b'{"a": "\xff"}', b'{"a": 1} x', b"{} {}", b'{"a": NaN}']
+)
+def test_a_body_that_is_no_json_object_is_refused(family: str, body: bytes) -> None:
+    """A clear refusal, whatever came in place of a body."""
+    with pytest.raises(RequestRefused):
+        read_client_request(path_of(family), body)
+
+
+NESTED = [
+    b"[" * 100_000,
+    b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+    b'{"tools":' + b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1) + b"}",
+    b'{"messages":[' + b"1," * MAX_VALUES + b"1]}",
+    b'{"messages":[' + b"{}," * MAX_VALUES + b"{}]}",
+]
+
+
+@pytest.mark.parametrize("body", NESTED, ids=range(len(NESTED)))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_depth_and_number_of_values_are_bounded(family: str, body: bytes) -> None:
+    """A body of a megabyte may hold a million values or levels: it is refused before one of them is built."""
+    with pytest.raises(RequestRefused, match=r"values|deeper"):
+        read_client_request(path_of(family), body)
+
+
+def test_brackets_and_commas_inside_of_strings_do_not_count() -> None:
+    """A long text full of code is one value."""
+    check_size(json.dumps({"a": '[{"x", \\' * 300_000, "b": [[1]]}).encode())
+
+
+def test_a_string_that_never_ends_costs_no_more_than_its_length() -> None:
+    """Each byte is looked at once: an open string full of escaped quotes is not tried again from each of them."""
+    check_size(b'{"a":' + b"[]" * MAX_DEPTH + b'"' + b'\\"' * 2_000_000)
+
+
+def test_the_deepest_body_that_is_served_has_the_bound() -> None:
+    """One level more is refused."""
+    check_size(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
+    with pytest.raises(RequestRefused):
+        check_size(b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1))
