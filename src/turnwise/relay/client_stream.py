@@ -1,9 +1,10 @@
 """The stream that a client reads: healthy events of its own family as they came, everything else written anew.
 
 What can still turn out otherwise waits. A finish reason waits for the end of the stream: only then is known whether that word is
-true. The end of a text or call, and a call that comes as a whole, wait for the next word: if the output limit fell there, the
-rest of it may be on its way (`relaying`), and a block that has ended cannot grow. The encoder sees every frame that goes out,
-also those whose event passes as it came, so that it can take over at any event.
+true. So does what follows a lost piece: it may come again, or the next response may go on from before it. The end of a text or
+call, and a call that comes as a whole, wait for the next word: if the output limit fell there, the rest of it may be on its way
+(`relaying`), and a block that has ended cannot grow. The encoder sees every frame that goes out, also those whose event passes as
+it came, so that it can take over at any event.
 """
 
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from turnwise.vocab import (
     Finished,
     FinishReason,
     Frame,
+    Lost,
     Mended,
     Part,
     PartDone,
@@ -66,14 +68,15 @@ class ClientStream:
     """Give it each event's bytes with its frames (`take`), then the end (`settle` or `fail`); it returns the client's bytes.
 
     `passes`: the upstream speaks the client's family, so that a healthy event goes on in its original bytes. `counts`: the client
-    has asked for the usage, or its family always tells it.
+    has asked for the usage, or its family always tells it. Unless it `heals`, every event goes on as it came.
     """
 
-    def __init__(self, family: Family, *, request: Request, passes: bool, counts: bool) -> None:
+    def __init__(self, family: Family, *, request: Request, passes: bool, counts: bool, heals: bool = True) -> None:
         self._family = family
         self._request = request
         self._encoder = family.stream_encoder(request)
         self._passes = passes
+        self._heals = heals
         self._hides_empty = not passes or family.name in _EMPTY_IS_OBJECT
         self._counts = counts
         final_wins = family.name in _FINAL_WINS
@@ -88,7 +91,7 @@ class ClientStream:
         ] = []  # events that have said nothing so far: as they came, and written anew
         self._early_ends: list[BlockEnded] = []
         self._held: list[_Held] = []
-        self._has_finished = False  # the finish reason has come: all that follows waits for the end
+        self._waits = False  # all that follows waits for the end
         self._has_begun = False
         self._is_over = False
         self.fault: Fault | None = None  # with which it ended
@@ -100,8 +103,12 @@ class ClientStream:
 
     def take(self, raw: bytes, frames: Sequence[Frame], healed: Sequence[Frame]) -> bytes:
         """One event: its `raw` bytes, the frames that stood in it, and the healed ones."""
-        self._has_finished = self._has_finished or Finished in map(type, healed)
-        if self._has_finished or _may_be_last(healed) or (self._held and not frames):
+        if not self._heals:
+            for frame in healed:
+                self._shown.note(frame)
+            return raw
+        self._waits = self._waits or not _LAST_WORDS.isdisjoint(map(type, healed))
+        if self._waits or _may_be_last(healed) or (self._held and not frames):
             self._held.append(_Held(raw, tuple(frames), tuple(healed)))
             return b""
         if not self._held:
@@ -153,9 +160,22 @@ class ClientStream:
         silent, self._silent = self._silent, []
         return b"".join([raw if self._passes else written for raw, written in silent])
 
+    def forget_held(self) -> None:
+        """What waited belongs to a response that is given up."""
+        self._held.clear()
+        self._waits = self._passes = False
+
+    def as_known(self, response: Response) -> Response | None:
+        """Another response that begins with what the client knows, its calls under the ids that they have there; None where it
+        does not."""
+        message = self._shown.with_known_ids(response.message)
+        if isinstance(self._shown.missing(message), Conflict):
+            return None
+        return msgspec.structs.replace(response, message=message)
+
     def settle(self, response: Response, *, is_altered: bool) -> bytes:
         """The end of a whole `response`. `is_altered`: more than its own events belongs to it."""
-        if self._is_over:
+        if self._is_over or not self._heals:
             return b""
         held, self._held = self._held, []
         whole = without_hidden_cuts(response, empty_too=self._hides_empty)
@@ -219,6 +239,7 @@ class ClientStream:
         return b"".join(out)
 
 
+_LAST_WORDS = frozenset([Finished, Lost])
 _ENDINGS = frozenset([BlockEnded, PartDone, Restated])
 
 
@@ -250,6 +271,8 @@ def _still_true(held: Sequence[_Held], *, left_out: set[str], is_altered: bool) 
     gone: set[str | None] = set()
     found: list[Frame] = []
     for frame in [frame for one in held for frame in one.healed]:
+        if type(frame) is Lost:
+            break  # what follows has a hole before it: the whole response says it
         id = frame.id if isinstance(frame, ToolCallDelta) else _call_id(frame)
         if id in left_out and isinstance(frame, ToolCallDelta | PartDone):
             gone.add(frame.block)

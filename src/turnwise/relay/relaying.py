@@ -4,7 +4,8 @@ Feed and ask: the driver sends what `Send` says, feeds `reader()` with the bytes
 of it. Bytes for the client come back from both. Nothing here waits, looks at a clock or draws a number: those come in as data.
 """
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -13,12 +14,29 @@ from turnwise.relay.event_splitting import EventSplitter
 from turnwise.relay.response_reading import ResponseReader, StreamReader
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.recovery import Continuing, Means, Settled, begin, continue_request, give_up, take_reply
-from turnwise.rules.retries import RetryPolicy, WaitThenRetry, judge_retry
+from turnwise.rules.retries import RetryPolicy, WaitThenRetry, is_worth_a_retry, judge_retry
 from turnwise.rules.truncation import Cut, as_ended, find_cut, hands_out_objects, limit_hit
-from turnwise.vocab import ArgumentsState, Fault, FaultKind, FinishReason, Frame, Repair, Request, Response, calls_of
+from turnwise.vocab import (
+    ArgumentsState,
+    Fault,
+    FaultKind,
+    FinishReason,
+    Frame,
+    PartDone,
+    Repair,
+    Request,
+    Response,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+    calls_of,
+)
 from turnwise.wire.family import Family, HttpCall
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from turnwise.wire.profiles import Profile
+
+if TYPE_CHECKING:
+    from turnwise.assembly.calls_in_text.frames import CallFinder
 
 LOST = Fault(kind=FaultKind.DISCONNECTED, message="a piece of the provider's response was lost on the way", status=502)
 BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the provider's response broke off before its end", status=502)
@@ -31,19 +49,30 @@ asked for itself has cut them; `all`: these, too."""
 
 
 class RelayRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a route allows. `retries` counts the first attempt; `limits` are the model's, as far as they are known."""
+    """What a route allows. `retries` counts the first attempt; `limits` are the model's, as far as they are known. `heals`: false
+    passes a stream of the client's own family on as it comes, whatever stands in it. `most_calls`: of those in one response, for
+    clients that cannot take parallel ones."""
 
+    heals: bool = True
     continues: Continues = "calls"
+    most_calls: int | None = None
     most_continuations: int = MOST_CONTINUATIONS
     retries: RetryPolicy = RetryPolicy()
     limits: ModelLimits = UNKNOWN_LIMITS
     bounds: Limits = DEFAULT_LIMITS
 
 
+class SoughtInText(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls that the model wrote into its text count. `unmarked`: also an answer that is only a fence or an object."""
+
+    unmarked: bool
+
+
 class UpstreamSide(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of the upstream: the request in our words, and as it is sent."""
+    """What is asked of the upstream: the request in our words, and as it is sent. `in_text`: calls are looked for in texts."""
 
     request: Request
+    in_text: SoughtInText | None = None
     call: HttpCall
     family: Family
     profile: Profile
@@ -87,8 +116,11 @@ class RelayStep(msgspec.Struct, frozen=True, kw_only=True):
 class EventReader:
     """A `StreamReader` that keeps each event's bytes beside its frames, and writes them for the client as they come."""
 
-    def __init__(self, reader: ResponseReader, *, client: ClientStream, bounds: Limits) -> None:
+    def __init__(
+        self, reader: ResponseReader, *, client: ClientStream, bounds: Limits, most_calls: int | None = None
+    ) -> None:
         self._reader = reader
+        self._surplus = None if most_calls is None else SurplusCalls(most_calls)
         self._client = client
         self._splitter = EventSplitter(bounds)
         self._out: list[bytes] = []
@@ -123,6 +155,8 @@ class EventReader:
         rest = self._splitter.rest()
         found = self._take(rest) if rest else []
         last = self._reader.flush()
+        if self._surplus is not None:
+            last = self._surplus.without(last)
         if last:
             self._out.append(self._client.take(b"", (), last))
         return [*found, *last]
@@ -130,6 +164,10 @@ class EventReader:
     def finish(self) -> Response:
         self.flush()
         return self._reader.finish()
+
+    @property
+    def has_out(self) -> bool:
+        return bool(self._out)
 
     def take_out(self) -> bytes:
         """The bytes that wait for the client."""
@@ -140,16 +178,42 @@ class EventReader:
     def _take(self, event: bytes) -> list[Frame]:
         frames = self._reader.decode(event)
         healed = self._reader.heal(frames) if frames else frames
+        if self._surplus is not None:
+            healed = self._surplus.without(healed)
         out = self._client.take(event, frames, healed)
         if out:
             self._out.append(out)
         return healed
 
 
-class Relay:
-    """See the module. `tool_names` are those on offer, `taken_ids` the ids of calls that the request's history holds."""
+class SurplusCalls:
+    """The calls of a response past the first ones."""
 
-    def __init__(self, *, upstream: UpstreamSide, client: ClientSide, rules: RelayRules) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: set[str] = set()
+
+    def without(self, healed: list[Frame]) -> list[Frame]:
+        """The frames without theirs."""
+        return [frame for frame in healed if not self._is_surplus(frame)]
+
+    def _is_surplus(self, frame: Frame) -> bool:
+        if not isinstance(frame, ToolCallDelta) and not (
+            isinstance(frame, PartDone) and isinstance(frame.part, ToolCall)
+        ):
+            return False
+        block = frame.block or ""
+        if block not in self._kept and len(self._kept) < self._most:
+            self._kept.add(block)
+        return block not in self._kept
+
+
+class Relay:
+    """See the module. `told` is what is known of the request before it leaves."""
+
+    def __init__(
+        self, *, upstream: UpstreamSide, client: ClientSide, rules: RelayRules, told: Sequence[Repair] = ()
+    ) -> None:
         self._upstream = upstream
         self._client = client
         self._rules = rules
@@ -157,10 +221,11 @@ class Relay:
         self._found: Continuing | None = None  # what is being continued
         self._asked: Request = upstream.request  # what was sent last
         self._continuations = 0
-        self._repairs: list[Repair] = []
+        self._repairs: list[Repair] = [*told]
         self._body: bytes | None = None
         self._stream = self._new_stream()
-        self._broke: Fault | None = None  # what ended the main response before its end
+        self._broke: Fault | None = None  # what ended a response that the client knows the beginning of
+        self._spent: Usage | None = None  # on that response
 
     @property
     def is_same_family(self) -> bool:
@@ -184,10 +249,22 @@ class Relay:
             limits=self._rules.bounds,
             tool_names=names,
             taken_ids=taken,
+            in_text=None if self._found is not None else self._call_finder(),
         )
-        if self._found is not None:
+        if self._found is not None or self._broke is not None:
             return plain
-        return EventReader(plain, client=self._stream, bounds=self._rules.bounds)
+        rules = self._rules
+        return EventReader(plain, client=self._stream, bounds=rules.bounds, most_calls=rules.most_calls)
+
+    def _call_finder(self) -> "CallFinder | None":
+        sought, request = self._upstream.in_text, self._upstream.request
+        if sought is None or not request.tools:
+            return None
+        from turnwise.assembly.calls_in_text.frames import CallFinder  # ten modules, for some endpoints only
+
+        return CallFinder(
+            tools=request.tools, earlier=request.messages, unmarked=sought.unmarked, leading=False, id_prefix="call"
+        )
 
     def saw_body(self, body: bytes) -> None:
         """The reply was no stream: its bytes, which go on as they came if nothing has to be mended."""
@@ -198,6 +275,8 @@ class Relay:
         seconds since the first failure, `jitter` a number of [0, 1)."""
         if self._found is not None:
             return self._took_rest(self._found, reply, fault)
+        if self._broke is not None:
+            return self._took_anew(self._broke, reply, fault)
         if fault is None and reply is not None:
             fault = reply.fault or (LOST if reply.lost else None)
         if fault is None and reply is not None and _is_nothing(reply):
@@ -208,10 +287,9 @@ class Relay:
             assert fault is not None
             return self._fail(fault)
         self._repairs += reply.repairs
-        self._broke = fault
         if fault is not None:
             if reply.lost:
-                return self._fail(fault)
+                return self._ask_anew(fault, reply=reply)
             reply = msgspec.structs.replace(reply, fault=None, finish=FinishReason.CUT, is_closed=False)
         return self._judge(reply, fault=fault)
 
@@ -243,17 +321,20 @@ class Relay:
             request=self._upstream.request,
         )
         if cut is None:
-            return self._fail(fault) if fault is not None else self._settle(as_ended(reply), is_altered=False)
+            if fault is not None:
+                return self._ask_anew(fault, reply=reply)
+            return self._settle(as_ended(reply), is_altered=False)
         if not self._is_to_continue(cut, reply):
             settled = Settled(response=reply)
         else:
             found = begin(reply, cut=cut, request=self._upstream.request, means=self._means())
             if isinstance(found, Continuing):
+                self._broke = fault
                 return self._continue(found)
             settled = found
         self._repairs += settled.repairs
         if fault is not None:
-            return self._fail(fault)
+            return self._ask_anew(fault, reply=reply)
         return self._settle(_honest(settled.response), is_altered=False)
 
     def _is_to_continue(self, cut: Cut, reply: Response) -> bool:
@@ -278,6 +359,40 @@ class Relay:
             tool_choice_none=profile.tool_choice_none,
             family=self._upstream.family.name,
         )
+
+    # -- once more, behind what the client knows -------------------------------------------------------------------
+
+    def _ask_anew(self, fault: Fault, *, reply: Response) -> RelayStep:
+        """Where nothing can be continued: the next response may begin with what the client has been told."""
+        if (
+            self._rules.continues == "off"
+            or self._attempt >= self._rules.retries.attempts
+            or not is_worth_a_retry(fault)
+        ):
+            return self._fail(fault)
+        self._attempt += 1
+        self._broke, self._spent = fault, reply.usage
+        self._repairs.append(Repair("asked_again", "request", f"{fault.kind}, in the middle of the answer"))
+        self._stream.forget_held()
+        return RelayStep(out=b"", next=msgspec.structs.replace(self.first(), purpose="retry"))
+
+    def _took_anew(self, broke: Fault, reply: Response | None, fault: Fault | None) -> RelayStep:
+        if reply is None or fault is not None or reply.fault is not None or reply.lost:
+            return self._fail(broke)
+        settings = self._upstream.request.settings
+        objects = hands_out_objects(self._upstream.family.name, streamed=self._upstream.request.stream)
+        cut = find_cut(
+            reply,
+            limit_tokens=settings.max_output_tokens,
+            hands_out_objects=objects,
+            request=self._upstream.request,
+        )
+        whole = None if cut is not None else self._stream.as_known(as_ended(reply))
+        if whole is None:
+            return self._fail(broke)
+        self._repairs += reply.repairs
+        usage = summed(whole.usage, self._spent)
+        return self._settle(msgspec.structs.replace(whole, usage=usage), is_altered=True)
 
     # -- continuing --------------------------------------------------------------------------------------------------
 
@@ -312,6 +427,8 @@ class Relay:
     def _settle(self, response: Response, *, is_altered: bool) -> RelayStep:
         if (fault := untrue_end(response)) is not None:
             return self._fail(fault)
+        if self._rules.most_calls is not None:
+            response = self._with_few_calls(response, most=self._rules.most_calls)
         repairs = tuple(self._repairs)
         if self._client.request.stream:
             out = self._stream.settle(response, is_altered=is_altered)
@@ -322,6 +439,15 @@ class Relay:
         else:
             out = self._client.family.encode_body(response, self._client.request)
         return RelayStep(out=out, next=RelayEnd(response=response, repairs=repairs))
+
+    def _with_few_calls(self, response: Response, *, most: int) -> Response:
+        surplus = {call.id for call in calls_of(response.message)[most:]}
+        if not surplus:
+            return response
+        self._repairs.append(Repair("calls_left_out", "response", f"the client takes {most} at a time"))
+        parts = [part for part in response.message.parts if not (isinstance(part, ToolCall) and part.id in surplus)]
+        self._body = None
+        return msgspec.structs.replace(response, message=msgspec.structs.replace(response.message, parts=tuple(parts)))
 
     def _fail(self, fault: Fault) -> RelayStep:
         """A stream that has begun ends with the error; before that the driver answers with its status."""

@@ -8,6 +8,7 @@ import msgspec
 from turnwise.vocab import (
     Frame,
     Message,
+    Part,
     PartDone,
     Reasoning,
     ReasoningDelta,
@@ -138,6 +139,17 @@ class Shown:
             return True
         self._others.add(frame.block)
         return True
+
+    def with_known_ids(self, message: Message) -> Message:
+        """The message with the ids under which the client knows its first calls."""
+        known = iter(self._calls.values())
+        parts: list[Part] = []
+        for part in message.parts:
+            call = next(known, None) if isinstance(part, ToolCall) else None
+            if isinstance(part, ToolCall) and call is not None and call.id:
+                part = msgspec.structs.replace(part, id=call.id)
+            parts.append(part)
+        return msgspec.structs.replace(message, parts=tuple(parts))
 
     def missing(self, message: Message) -> Missing | Conflict:
         """The frames by which the client gets to know the whole `message`."""

@@ -9,7 +9,7 @@ import msgspec
 
 from lab.failing import DEADLINES, settled
 from turnwise.drivers.endpoints.endpoints import Endpoint
-from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans
+from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, write_fault
 from turnwise.lab import Lab
 from turnwise.lab.script import Script
 from turnwise.relay.relaying import ClientSide, Relay, RelayEnd, RelayRules, UpstreamSide
@@ -105,6 +105,8 @@ def relayed(
             )
             delivery = Delivery(relay, means=means, outlet=outlet, family=here, streams=request.stream)
             end = await settled(delivery.run(), clock=clock)
+            if end.fault is not None and not delivery.started:
+                await write_fault(end.fault, family=here, outlet=outlet)
             return Answer(outlet.status, outlet.headers, b"".join(outlet.pieces), end, len(lab.requests))
 
     return asyncio.run(run())

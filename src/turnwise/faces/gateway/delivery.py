@@ -1,7 +1,9 @@
 """Delivers the answer to one client: sends what the relay says, and hands its bytes on as fast as the client reads."""
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from math import ceil
 from types import TracebackType
 
 import msgspec
@@ -50,20 +52,36 @@ class Delivery:
         outlet: Outlet,
         family: Family,
         streams: bool,
-        headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self._relay = relay
         self._means = means
         self._outlet = outlet
         self._family = family
         self._streams = streams
-        self._headers = headers
         self._reader: EventReader | None = None
         self._failed_s: float | None = None  # when the first failure was
+        self._sends = 0
         self.started = False
 
     async def run(self) -> RelayEnd:
         """Raises ClientGone."""
+        if not self._streams:
+            return await self._run()
+        waking = asyncio.ensure_future(self._keep_alive())
+        try:
+            return await self._run()
+        finally:
+            waking.cancel()
+
+    async def _keep_alive(self) -> None:
+        """A comment now and then while nothing else is sent, so that no proxy and no client takes the silence for an end."""
+        while True:
+            before = self._sends
+            await sleep(self._means.clock, seconds=self._means.quiet_s)
+            if self._sends == before:
+                await self._send(KEEP_ALIVE)
+
+    async def _run(self) -> RelayEnd:
         following: Send | RelayEnd = self._relay.first()
         number = 0
         while isinstance(following, Send):
@@ -113,9 +131,10 @@ class Delivery:
     async def _send(self, out: bytes, *, over: RelayEnd | None = None) -> None:
         if not out:
             return
+        self._sends += 1
         if not self.started:
             self.started = True
-            headers = [("content-type", EVENTS if self._streams else JSON), *self._headers]
+            headers = [("content-type", EVENTS if self._streams else JSON)]
             if self._streams:
                 headers.append(("cache-control", "no-cache"))
             elif over is not None and over.repairs:
@@ -124,18 +143,19 @@ class Delivery:
         await self._outlet.send(out)
 
     async def _end(self, end: RelayEnd) -> None:
-        if end.fault is None:
-            return
-        if self.started:
-            await self._outlet.send(self._relay.error(end.fault))
-            return
-        self.started = True
-        status, body = self._family.encode_fault(end.fault)
-        headers = [("content-type", JSON), *self._headers]
-        if end.fault.retry_after_s is not None:
-            headers.append(("retry-after", str(int(end.fault.retry_after_s + 0.999))))
-        await self._outlet.start(status, headers)
-        await self._outlet.send(body)
+        """Before the client has a status, whoever runs the delivery tells it of a fault."""
+        if end.fault is not None and self.started and (out := self._relay.error(end.fault)):
+            await self._outlet.send(out)
+
+
+async def write_fault(fault: Fault, *, family: Family, outlet: Outlet) -> None:
+    """The error as the client's API answers it. Raises ClientGone."""
+    status, body = family.encode_fault(fault)
+    headers = [("content-type", JSON), ("content-length", str(len(body)))]
+    if fault.retry_after_s is not None:
+        headers.append(("retry-after", str(ceil(fault.retry_after_s))))
+    await outlet.start(status, headers)
+    await outlet.send(body)
 
 
 def repairs_header(repairs: tuple[Repair, ...]) -> str:

@@ -1,0 +1,340 @@
+"""Behind the doors: from a client's request to the upstream that serves it, and back."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+
+import msgspec
+
+from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.drivers.endpoints.endpoints import Endpoint, Secret, build_http_request, find_key
+from turnwise.drivers.endpoints.model_lists import ask_for_models
+from turnwise.drivers.endpoints.transport import Transport
+from turnwise.drivers.settings.catalogue import find_limits
+from turnwise.errors import CallerError, ProviderFault
+from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService, Outlet
+from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute, Upstream, choose_route, upstream_of
+from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, write_fault
+from turnwise.relay.counting import read_count, read_count_request, translate_count, write_count
+from turnwise.relay.incoming import ClientRequest, read_body, read_client_request
+from turnwise.relay.paths import AskedPath
+from turnwise.relay.refusals import RequestRefused, refusal_answer
+from turnwise.relay.relaying import ClientSide, Relay, RelayRules, SoughtInText, UpstreamSide
+from turnwise.relay.terms import RouteTerms
+from turnwise.relay.translating import translate
+from turnwise.rules.budget import UNKNOWN_LIMITS
+from turnwise.rules.retries import RetryPolicy, is_worth_a_retry
+from turnwise.turn.config import Deadlines
+from turnwise.vocab import Fault, FaultKind, Request
+from turnwise.wire.family import HttpCall
+from turnwise.wire.json_fields import encode, string_of
+from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+from turnwise.wire.profiles import FamilyName
+from turnwise.wire.registry import family
+
+
+class OpenUpstream(msgspec.Struct, frozen=True, kw_only=True):
+    """An upstream of the configuration with its key at hand."""
+
+    upstream: Upstream
+    endpoint: Endpoint
+
+
+class ServiceMeans(msgspec.Struct, frozen=True, kw_only=True):
+    """What the service works with."""
+
+    transport: Transport
+    clock: Clock = msgspec.field(default_factory=SystemClock)
+    env: Mapping[str, str] = {}
+    deadlines: Deadlines = Deadlines()
+    limits: Limits = DEFAULT_LIMITS
+
+
+class RelayService:
+    """A `GatewayService` over the relay. Raises CallerError or MissingKey for an upstream that cannot be used."""
+
+    def __init__(self, config: GatewayConfig, *, means: ServiceMeans, forward_key: bool) -> None:
+        self._config = config
+        self._means = means
+        self._forward_key = forward_key
+        self._upstreams = {
+            given: self._open(upstream_of(given))
+            for route in config.routes
+            for given in (route.upstream, *route.fallbacks)
+        }
+
+    def is_ready(self) -> bool:
+        return True
+
+    def metrics(self) -> bytes:
+        return b""
+
+    async def answer(self, call: ClientCall, outlet: Outlet) -> None:
+        """Serve until the answer is whole or the client has left: then the upstream's request is broken off, too."""
+        serving = asyncio.ensure_future(self._serve(call, outlet))
+        leaving = asyncio.ensure_future(outlet.gone())
+        try:
+            await asyncio.wait([serving, leaving], return_when=asyncio.FIRST_COMPLETED)
+            if not serving.done():
+                serving.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await serving
+                raise ClientGone
+            await serving
+        finally:
+            leaving.cancel()
+            serving.cancel()
+
+    async def _serve(self, call: ClientCall, outlet: Outlet) -> None:
+        try:
+            if call.kind == "passed":
+                await self._pass_on(call, outlet)
+            elif call.kind == "count":
+                await self._count(call, outlet)
+            else:
+                await self._generate(call, outlet)
+        except RequestRefused as refused:
+            status, body = refusal_answer(refused, client=call.family)
+            await outlet.start(status, [("content-type", "application/json"), ("content-length", str(len(body)))])
+            await outlet.send(body)
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    async def _generate(self, call: ClientCall, outlet: Outlet) -> None:
+        route, model = self._route_of(call)
+        asked = read_client_request(_asked(call, model), call.body, one_client=bool(route.one_client))
+        givens = (route.upstream, *route.fallbacks)
+        for number, given in enumerate(givens):
+            opened = self._for_client(self._upstreams[given], call)
+            delivery = self._delivery(asked, route=route, opened=opened, model=model, call=call, outlet=outlet)
+            end = await delivery.run()
+            if end.fault is None or delivery.started:
+                return
+            if number + 1 == len(givens) or not _may_be_anothers(end.fault):
+                await write_fault(end.fault, family=family(call.family), outlet=outlet)
+                return
+
+    def _delivery(
+        self,
+        asked: ClientRequest,
+        *,
+        route: GatewayRoute,
+        opened: OpenUpstream,
+        model: str,
+        call: ClientCall,
+        outlet: Outlet,
+    ) -> Delivery:
+        upstream, endpoint, means = opened.upstream, opened.endpoint, self._means
+        terms = RouteTerms(
+            model=model if upstream.model is None else upstream.model,
+            max_output_tokens=route.max_output_tokens,
+            one_call_at_a_time=route.one_call_at_a_time,
+        )
+        sent = translate(asked, terms=terms, profile=endpoint.profile)
+        rules = RelayRules(
+            heals=route.heal,
+            continues="calls" if route.continues and route.heal else "off",
+            most_calls=1 if route.one_call_at_a_time else None,
+            retries=RetryPolicy(attempts=route.retry + 1),
+            limits=find_limits(terms.model or "", profile=endpoint.profile.name) or UNKNOWN_LIMITS,
+            bounds=means.limits,
+        )
+        relay = Relay(
+            upstream=UpstreamSide(
+                request=sent.request,
+                call=_with_client_headers(sent.call, call, same=sent.keeps_bytes),
+                family=endpoint.family,
+                profile=endpoint.profile,
+                in_text=_sought(route, endpoint=endpoint, request=sent.request),
+            ),
+            client=ClientSide(request=asked.request, family=family(call.family), counts=not sent.adds_usage),
+            rules=rules,
+            told=sent.told,
+        )
+        return Delivery(
+            relay,
+            means=DeliveryMeans(
+                endpoint=endpoint,
+                transport=means.transport,
+                clock=means.clock,
+                deadlines=means.deadlines,
+                limits=means.limits,
+                jitter=random.random,
+            ),
+            outlet=outlet,
+            family=family(call.family),
+            streams=asked.streams,
+        )
+
+    async def _count(self, call: ClientCall, outlet: Outlet) -> None:
+        """Asked of the upstream where it counts, else estimated, which a header says."""
+        route, model = self._route_of(call)
+        opened = self._for_client(self._upstreams[route.upstream], call)
+        name = model if opened.upstream.model is None else opened.upstream.model
+        asked = read_count_request(_asked(call, model), call.body, one_client=bool(route.one_client))
+        count = translate_count(asked, terms=RouteTerms(model=name), profile=opened.endpoint.profile)
+        tokens, is_counted = count.estimated_tokens, False
+        if count.call is not None:
+            found = await self._ask_upstream(opened.endpoint, count.call.path, count.call.body, count.call.headers)
+            if isinstance(found, Fault):
+                await write_fault(found, family=family(call.family), outlet=outlet)
+                return
+            if (read := read_count(found, upstream=opened.endpoint.profile.family)) is not None:
+                tokens, is_counted = read, True
+        body = write_count(tokens, client=call.family)
+        headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
+        await outlet.start(200, headers if is_counted else [*headers, ("turnwise-estimated", "true")])
+        await outlet.send(body)
+
+    async def _pass_on(self, call: ClientCall, outlet: Outlet) -> None:
+        """A path that a route lists: body and answer go on as they are."""
+        route = next(route for route in self._config.routes if call.path in route.passes)
+        opened = self._for_client(self._upstreams[route.upstream], call)
+        found = await self._ask_upstream(opened.endpoint, call.path, call.body, call.headers)
+        if isinstance(found, Fault):
+            await write_fault(found, family=family(call.family), outlet=outlet)
+            return
+        await outlet.start(200, [("content-type", "application/json"), ("content-length", str(len(found)))])
+        await outlet.send(found)
+
+    async def _ask_upstream(
+        self, endpoint: Endpoint, path: str, body: bytes, headers: Sequence[tuple[str, str]]
+    ) -> bytes | Fault:
+        """One request and its whole answer, bounded in time and size."""
+        request = build_http_request(
+            endpoint,
+            HttpCall(path=path, body=body, headers=tuple(headers)),
+            connect_s=self._means.deadlines.connect_s,
+        )
+        most = self._means.limits.response_bytes
+        try:
+            async with asyncio.timeout(self._means.deadlines.total_s), self._means.transport.send(request) as reply:
+                answer = await read_bounded(reply.chunks, most=most)
+        except TimeoutError:
+            return Fault(kind=FaultKind.TIMEOUT, message="the upstream did not answer in time", status=504)
+        except ProviderFault as error:
+            return error.fault
+        if len(answer) > most:
+            return Fault(kind=FaultKind.TOO_LARGE, message="the upstream's answer is too long", status=502)
+        if not 200 <= reply.status < 300:
+            said = endpoint.scrub(answer.decode("utf-8", "replace")).encode()
+            return endpoint.family.decode_fault(reply.status, reply.headers, said)
+        return answer
+
+    # -- models ------------------------------------------------------------------------------------------------------
+
+    async def models(self, family: FamilyName) -> bytes:
+        """Names that clients may use: those of the configuration, and what upstreams list that serve any name."""
+        names: dict[str, None] = {}
+        for route in self._config.routes:
+            names.update(dict.fromkeys(route.aliases))
+            plain = [pattern for pattern in route.models if not set(pattern) & set("*?[")]
+            names.update(dict.fromkeys(plain))
+            opened = self._upstreams[route.upstream]
+            if len(plain) < len(route.models) and opened.upstream.model is None and not self._forward_key:
+                names.update(dict.fromkeys(await self._listed(opened.endpoint, route=route)))
+            elif opened.upstream.model is not None and not plain and not route.aliases:
+                names[opened.upstream.model] = None
+        return write_models(list(names), family=family)
+
+    async def _listed(self, endpoint: Endpoint, *, route: GatewayRoute) -> list[str]:
+        try:
+            found = await ask_for_models(endpoint, transport=self._means.transport)
+        except (ProviderFault, CallerError):
+            return []  # without a list a client still can name a model
+        return [model.name for model in found if choose_route((route,), model.name) is not None]
+
+    # -- routes and upstreams ----------------------------------------------------------------------------------------
+
+    def _route_of(self, call: ClientCall) -> tuple[GatewayRoute, str]:
+        """Raises RequestRefused."""
+        model = call.model or string_of(read_body(call.body), "model") or ""
+        chosen = choose_route(self._config.routes, model, client=call.client)
+        if chosen is None:
+            raise RequestRefused(f"no route of this gateway serves the model `{model}`", field="model", status=404)
+        return chosen.route, chosen.model
+
+    def _open(self, upstream: Upstream) -> OpenUpstream:
+        profile = upstream.profile
+        key = None
+        if not self._forward_key:
+            key = find_key(profile, env=self._means.env, api_key_env=upstream.key_env, way="name it with `key_env`")
+        base_url = upstream.base_url or profile.base_url
+        assert base_url is not None, "the configuration has refused it"
+        return OpenUpstream(upstream=upstream, endpoint=Endpoint(profile=profile, base_url=base_url, key=key))
+
+    def _for_client(self, opened: OpenUpstream, call: ClientCall) -> OpenUpstream:
+        """With the client's own key, where that is what goes up."""
+        if not self._forward_key:
+            return opened
+        key = Secret(call.client_key) if call.client_key else None
+        return msgspec.structs.replace(opened, endpoint=msgspec.structs.replace(opened.endpoint, key=key))
+
+
+@contextlib.asynccontextmanager
+async def open_service(
+    config: GatewayConfig, *, env: Mapping[str, str], forward_key: bool
+) -> AsyncGenerator[GatewayService]:
+    """The service over connections of its own. Raises CallerError."""
+    async with AiohttpTransport(env=env) as transport:
+        yield RelayService(config, means=ServiceMeans(transport=transport, env=env), forward_key=forward_key)
+
+
+def write_models(names: Sequence[str], *, family: FamilyName) -> bytes:
+    """The list as the family's API gives it. Sources: the references of OpenAI, Anthropic and Google, "List models"."""
+    match family:
+        case "openai_chat" | "openai_responses":
+            rows = [{"id": name, "object": "model", "created": 0, "owned_by": "turnwise"} for name in names]
+            return encode({"object": "list", "data": rows})
+        case "anthropic_messages":
+            models = [
+                {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+                for name in names
+            ]
+            ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
+            return encode({"data": models, "has_more": False, **ends})
+        case "gemini":
+            methods = ["generateContent", "countTokens"]
+            return encode(
+                {"models": [{"name": f"models/{name}", "supportedGenerationMethods": methods} for name in names]}
+            )
+
+
+async def read_bounded(chunks: AsyncIterator[bytes], *, most: int) -> bytes:
+    """The body, not much further than `most`."""
+    found = bytearray()
+    async for chunk in chunks:
+        found += chunk
+        if len(found) > most:
+            break
+    return bytes(found)
+
+
+def _asked(call: ClientCall, model: str) -> AskedPath:
+    kind = "count" if call.kind == "count" else "generate"
+    return AskedPath(family=call.family, kind=kind, model=model if call.model else None, streams=call.streams)
+
+
+def _sought(route: GatewayRoute, *, endpoint: Endpoint, request: Request) -> SoughtInText | None:
+    """Whether calls are looked for in the answer's text. What has to be an object is an answer, not a call."""
+    if request.output is not None or request.tool_choice == "none" or not route.heal:
+        return None
+    if route.calls_in_text == "off" or (route.calls_in_text == "auto" and not endpoint.leaves_calls_in_text):
+        return None
+    return SoughtInText(unmarked=route.calls_in_text == "on")
+
+
+def _with_client_headers(sent: HttpCall, call: ClientCall, *, same: bool) -> HttpCall:
+    """The client's listed headers go up where the upstream speaks its family: other APIs do not know them."""
+    if not same or not call.headers:
+        return sent
+    own = {name.lower() for name, _ in call.headers}
+    kept = tuple([(name, value) for name, value in sent.headers if name.lower() not in own])
+    return msgspec.structs.replace(sent, headers=(*kept, *call.headers))
+
+
+def _may_be_anothers(fault: Fault) -> bool:
+    """Whether another upstream may answer: not where the request itself is at fault."""
+    return is_worth_a_retry(fault) or fault.kind in (FaultKind.QUOTA, FaultKind.AUTH, FaultKind.NOT_FOUND)
