@@ -188,7 +188,7 @@ async def test_a_page_cannot_send_without_asking_first(type: str) -> None:
 async def test_with_keys_every_request_needs_one_and_metrics_an_admins(tmp_path: Path) -> None:
     """In each place where a client of the four families puts it. A key that is revoked opens nothing from then on."""
     path = tmp_path / "keys.json"
-    async with gateway(keys=path) as there:
+    async with gateway(DoorRules(origins=frozenset({PAGE})), keys=path) as there:
         assert (await ask(there))[0] == 200
         plain, admin = [add_key(path, name, admin=name == "admin", today="2026-11-23") for name in ("plain", "admin")]
         shown = [
@@ -207,7 +207,10 @@ async def test_with_keys_every_request_needs_one_and_metrics_an_admins(tmp_path:
             {"authorization": f"Basic {plain}"},
         ]
         assert [(await ask(there, headers=headers))[0] for headers in wrong] == [401] * 4
-        assert (await ask(there, "/healthz", method="GET"))[0] == 200
+        assert [(await ask(there, path, method="GET"))[0] for path in ("/healthz", "/readyz")] == [200, 200]
+        assert (await ask(there, method="OPTIONS", headers={"origin": PAGE}))[0] == 204
+        assert (await ask(there, headers={"origin": PAGE}))[0] == 401
+        assert [(await ask(there, path, method="GET"))[0] for path in ("/v1/models", "/v1/none")] == [401, 401]
         asked = [await ask(there, "/metrics", method="GET", headers={"x-api-key": key}) for key in (plain, admin, "no")]
         assert [status for status, _, _ in asked] == [403, 200, 401]
         assert (asked[1][1]["content-type"], asked[1][2]) == (

@@ -106,8 +106,10 @@ async def test_a_trailer_is_no_header() -> None:
 async def test_headers_past_the_bound_are_refused(junk: bytes) -> None:
     """Before their end, however they are cut. The error is of the family that the path belongs to."""
     async with gateway() as there:
-        answer = await there.said(there.head("/v1/messages") + junk)
-        assert (status_of(answer), error_of(answer)["type"]) == (431, "invalid_request_error")
+        whole = there.post(path="/v1/messages", x_long="y" * 32_768)  # arrives in one piece
+        for request in (there.head("/v1/messages") + junk, whole):
+            answer = await there.said(request)
+            assert (status_of(answer), error_of(answer)["type"]) == (431, "invalid_request_error")
         assert await lives(there)
 
 
@@ -146,6 +148,15 @@ async def test_a_body_past_the_bound_is_refused() -> None:
         unsent = there.head(content_type="application/json", content_length="1" + "0" * 12) + b"\r\n"
         assert status_of(await there.said(unsent)) == 413
         assert (len(there.service.calls), await lives(there)) == (1, True)
+
+
+async def test_an_error_arrives_though_the_client_sends_on() -> None:
+    """A connection that is closed on what is still being sent takes its own answer away."""
+    async with gateway(bounded(body_bytes=100_000)) as there:
+        body = b" " * 8_000_000
+        answers = [await there.said(there.post(body)), await there.said(there.post(body, content_type="text/plain"))]
+        assert [status_of(answer) for answer in answers] == [413, 415]
+        assert await lives(there)
 
 
 async def test_a_compressed_body_is_refused() -> None:
