@@ -1,6 +1,5 @@
 """`turnwise gateway`: the server between other programs and their models, and the keys of its clients."""
 
-import importlib
 import importlib.util
 import os
 import sys
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from turnwise.faces.gateway.config import GatewayConfig
     from turnwise.faces.gateway.serve import BoundSocket
 
-SERVICE = "turnwise.faces.gateway.service"
 EXTRA = ("uvicorn", "httptools")
 INSTALL = "the gateway needs an extra: pip install 'turnwise[gateway]'"
 LONGEST_GRACE_S = 3600.0
@@ -115,10 +113,9 @@ def command(
 
 def _open_service(config: "GatewayConfig", *, forward_key: bool) -> "AbstractAsyncContextManager[GatewayService]":
     """Imported last: a mistake in a file is told before the transport and the codecs of four families are loaded."""
-    opened: AbstractAsyncContextManager[GatewayService] = importlib.import_module(SERVICE).open_service(
-        config, env=os.environ, forward_key=forward_key
-    )
-    return opened
+    from turnwise.faces.gateway.service import open_service
+
+    return open_service(config, env=os.environ, forward_key=forward_key)
 
 
 def _config(upstream: str | None, path: Path | None, *, host: str | None, port: int | None) -> "GatewayConfig":
