@@ -43,8 +43,8 @@ FIGURES = {
     "limits.md": [
         f"leaves the answer {budget.MIN_ANSWER_TOKENS:,} tokens at least",
         f"at most a {('', '', 'half', 'third')[budget.OUTPUT_SHARE]} of the window",
-        f"a window of {budget.UNKNOWN_WINDOW_TOKENS:,} tokens is assumed",
-        f"only a limit up to {budget.UNKNOWN_OUTPUT_TOKENS:,} tokens is said",
+        f"assumes a window of {budget.UNKNOWN_WINDOW_TOKENS:,} tokens",
+        f"names a limit only up to {budget.UNKNOWN_OUTPUT_TOKENS:,} tokens",
         f"if the prompt has {lessons.UNSAID_TOKENS:,} tokens or more",
         f"(HTTP {', '.join(str(one) for one in sorted(lessons.UNSAID_STATUSES))})",
         f"{('', '', '', '', '', '', 'six')[lessons.MAX_CORRECTIONS]} times at most without an answer in between",
