@@ -21,7 +21,7 @@ def lesson_of(known: Known, *, fault: Fault, answers: bool) -> tuple[Change, ...
     """What an error tells of the room that there is, if one request more can be afforded; where that has to be the answer's, only
     with `answers`. Nothing: it tells of nothing that can be changed."""
     pacing = known.spending.pacing
-    if not affords(known, answers=known.is_forced, within=True):
+    if not affords(known, answers=known.is_forced):
         pacing = known.judged()
         if not answers or pacing.pace != "answer":
             return ()
