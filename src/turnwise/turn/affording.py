@@ -30,10 +30,11 @@ def affords(known: Known, *, answers: bool, within: bool = False, after_s: float
     """Whether the limits allow one request more in this step, so many seconds from now: one that `answers`, or one before the
     answer, which may come `within` the step (after a summary), or in the next one; of the model at hand, or of another
     `model`."""
-    if known.config.limits is None:
+    limits = known.config.limits
+    if limits is None:
         return True
     return known.spending.pacing.affords(
-        known.config, coming=known.coming(model=model), answers=answers, within=within, after_s=after_s
+        limits, coming=known.coming(model=model), answers=answers, within=within, after_s=after_s
     )
 
 

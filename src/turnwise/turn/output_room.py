@@ -34,7 +34,7 @@ def budget(
     history: History,
     config: TurnConfig,
     trailing: Sequence[str],
-    is_last: bool = False,
+    is_last: bool,
 ) -> Budget:
     """What the next request may ask for.
 

@@ -153,20 +153,16 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         ahead = self._forecast(coming)
         return coming.spent + ahead.step + ahead.answer_after
 
-    def affords(
-        self, config: TurnConfig, *, coming: NextRequest, answers: bool, within: bool = False, after_s: float = 0.0
-    ) -> bool:
+    def affords(self, limits: Limit, *, coming: NextRequest, answers: bool, within: bool, after_s: float) -> bool:
         """Whether one request more within the step is possible, after so long a wait: one that `answers`, or one that leaves an
         answer, `within` the step or in the next one (after calls)."""
-        if config.limits is None:
-            return True
         ahead = self._forecast(coming)
         more = ahead.answer if answers else ahead.request + ahead.answer_after
         # It is part of the step at hand. The driver bounds the time of an answer; another request and the answer after it may
         # take as long as the longest so far, or that answer is cut off.
         elapsed_s = after_s + (0.0 if answers else 2 * self.longest_request_s)
         more = replace(more, steps=1 if answers or within else 2, elapsed_s=elapsed_s)
-        return not is_over(config.limits, spent=coming.spent + more)
+        return not is_over(limits, spent=coming.spent + more)
 
     def most_prompt_tokens(self, config: TurnConfig, *, coming: NextRequest) -> int | None:
         """The largest prompt, no larger than the coming one, with which the limits allow an answer and our own words in its

@@ -5,7 +5,6 @@ Nothing of it is in the journal but the replies themselves: joining them is pure
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -55,16 +54,13 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     posed: RequestTerms
     cut: Cut
     retried: bool = False
-    stage: Literal["begin", "weigh", "inspected", "go on"] = "begin"
     found: Continuing | None = None
     barred: tuple[Barred, ...] = ()
 
     def go(self, known: Known) -> Move:
-        if self.stage == "begin":
-            if known.config.recover != "off" and ate_all(self.response, cut=self.cut):
-                return self._reasoning_ate_all(known)
-            return self._weigh(known)
-        raise TurnwiseBug(f"nothing to go on with in the recovery that is at `{self.stage}`")
+        if known.config.recover != "off" and ate_all(self.response, cut=self.cut):
+            return self._reasoning_ate_all(known)
+        return self._weigh(known)
 
     def receive(self, event: Event, known: Known) -> Move:
         if not isinstance(event, CallsInspected):
@@ -113,7 +109,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         config, offers = known.config, known.offers
         calls = may_be_barred(self.cut, asking=self.asking, offers=offers, config=config)
         if plans := to_inspect(calls, offers=offers, config=config):
-            return Move(replace(self, stage="inspected"), (), InspectCalls(step=known.step, calls=plans))
+            return Move(self, (), InspectCalls(step=known.step, calls=plans))
         return self._weighed(known, facts=())
 
     def _weighed(self, known: Known, *, facts: Sequence[CallFacts]) -> Move:
@@ -127,7 +123,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         if barred:
             worth, _ = without(worth, barred=barred)
             _, cut = without(cut, barred=barred)
-        weighed = replace(self, stage="go on", barred=barred)
+        weighed = replace(self, barred=barred)
         means = self._means(known)
         found = begin(self.response, cut=worth, request=self.request, means=means)
         if isinstance(found, Settled) and not self.retried and plain and known.room.cap_tokens is None:

@@ -188,8 +188,7 @@ def _asks(message: Message) -> bool:
 
 
 def _last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    asking = next((message for message in reversed(messages) if message.role != "tool"), None)
-    return () if asking is None else tuple(calls_of(asking))
+    return tuple(calls_of(next(message for message in reversed(messages) if message.role != "tool")))
 
 
 def _results(message: Message) -> tuple[ToolResult, ...]:

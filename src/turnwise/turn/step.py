@@ -176,7 +176,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     def _send(self, composed: Composed) -> Move:
         wish, attempt = composed.wish, Attempt.of(composed, plain=self.stands is None)
-        sent = replace(self, request=composed.request, noted=wish.note, wish=PLAIN_WISH, gave_up="")
+        sent = replace(self, request=composed.request, noted=wish.note, wish=PLAIN_WISH)
         return Move(sent, (), Begin(attempt))
 
     # built anew
@@ -229,7 +229,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             return self._end(fails, (*changes, *self._left_standing(known)))
         now = replace(self, stands=None)
         if known.tally.eaten:
-            tallied = Tallied(known.tally.after("eaten for good"))
+            tallied = Tallied(known.tally.after("eaten"))
             beyond = BeyondCap(why=ATE_ONCE, wish=Wish(purpose="answer"))
             prepared = replace(known.spending.prepared, settings=None)
             return now._wants_beyond_cap(known, beyond, prepared=prepared, changes=(*changes, tallied))

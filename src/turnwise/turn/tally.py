@@ -12,7 +12,7 @@ from turnwise.vocab.hidden_characters import says_something
 # A gateway that broke the responses of two steps breaks the next one, too. Then what arrives has to do.
 LOSING_STEPS = 2
 
-Happened = Literal["called", "empty", "corrected", "eaten", "eaten for good", "asked beyond the cap", "ended silently"]
+Happened = Literal["called", "empty", "corrected", "eaten", "asked beyond the cap", "ended silently"]
 # Which of the counts what happens sets back.
 RESETS: dict[Happened, dict[str, int | bool]] = {
     "called": {"empties": 0, "eaten": 0, "correcting": False},
@@ -45,8 +45,6 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
                 return replace(set_back, corrections=self.corrections + 1, correcting=True)
             case "eaten":
                 return replace(set_back, eaten=self.eaten + 1)
-            case "eaten for good":
-                return replace(set_back, eaten=2)
             case "asked beyond the cap":
                 return replace(set_back, extra_used=True)
             case "ended silently":
