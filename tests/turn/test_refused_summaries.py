@@ -14,27 +14,36 @@ from turn.test_room import LONG, ROOMY, failed, large
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.compaction import LEFT_OUT, SUMMARY_HEAD
 from turnwise.rules.last_step import NOT_RUN_LAST_STEP, SYNTHESIS
-from turnwise.vocab import Effort, Message, Settings, StopReason, Text
+from turnwise.turn.events import RequestFailed
+from turnwise.vocab import Effort, Message, Response, Settings, StopReason, Text, calls_of
 
 
 @pytest.mark.promise("cut:budget", "step:every-call-answered")
-def test_a_summary_that_no_smaller_part_can_be_had_of_is_left_out_once() -> None:
-    """Proves: refused twice, a note stands in its place, and the answer is asked for. The call that comes in place of an answer
-    stays in the next request, with its result: what was left out is left out of the older messages alone."""
+@pytest.mark.parametrize(
+    "summaries",
+    [
+        (failed(1, OVERFLOW), failed(2, OVERFLOW)),
+        (failed(1, OVERFLOW), says("SUMMARY"), failed(3, OVERFLOW)),
+        (failed(1, OVERFLOW), says("SUMMARY"), failed(3, "prompt is too long: 2664 tokens > 2397 maximum")),
+    ],
+    ids=["at once", "of the second part", "of the second part, with figures"],
+)
+def test_a_summary_that_no_smaller_part_can_be_had_of_is_left_out_once(
+    summaries: tuple[Response | RequestFailed, ...],
+) -> None:
+    """Proves: a note stands in its place, and the answer is asked for. The call that comes in place of an answer stays in the
+    next request, with its result: what was left out is left out of the older messages alone."""
     limits = ModelLimits(context_window_tokens=8_000, max_output_tokens=4_000)
-    script = [failed(1, OVERFLOW), failed(2, OVERFLOW), says(call("a")), says("So.")]
+    script = [*summaries, says(call("a")), says("So.")]
     played = play(script, config=replace(UNKNOWN, model_limits=limits), earlier=PAIR * 3)
-    assert [(purpose, choice) for purpose, choice, _ in asked(played)] == [
-        ("compact", "none"),
-        ("compact", "none"),
-        ("step", "none"),
-        ("answer", "auto"),
-    ]
-    forced, again = [sent.request.messages for sent in played.requests[2:]]
+    asked_for = [(purpose, choice) for purpose, choice, _ in asked(played)]
+    assert asked_for == [("compact", "none")] * len(summaries) + [("step", "none"), ("answer", "auto")]
+    forced, again = [sent.request.messages for sent in played.requests[-2:]]
     note, words = Message("user", (Text(f"{SUMMARY_HEAD}\n{LEFT_OUT}"),)), Message("user", (Text(SYNTHESIS),))
     assert forced[-3:] == (note, ASK, words)
-    assert again[: len(forced) - 1] == forced[:-1] and again[-1] == words
-    assert results_in(again) == {"a": NOT_RUN_LAST_STEP} and len(again) == len(forced) + 2
+    assert note in again and ASK in again and again[-1] == words
+    assert [one.id for one in calls_of(again[-3])] == ["a"]
+    assert results_in(again[-2:-1]) == {"a": NOT_RUN_LAST_STEP}
     assert (played.result.text, played.result.stop_reason) == ("So.", StopReason.BUDGET)
 
 
