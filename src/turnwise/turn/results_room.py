@@ -28,7 +28,7 @@ def entered(
     results: Sequence[ToolResult], *, told: Sequence[ToolResult], config: TurnConfig, prompt: PromptSize
 ) -> Entered:
     """The results of bounded size, with the words that the guard added (`told`) whole."""
-    largest = max(map(part_bytes, results), default=0)
+    largest = max(map(part_bytes, results))
     if config.room != "compact" or largest <= MIN_RESULT_BYTES:
         return Entered(results=tuple(told))
     limit = result_limit(_capacity_by_guess(config, prompt=prompt), results=len(results))
