@@ -5,7 +5,16 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, READ, WRITE, call, play, says
-from turnwise.turn.asking import Sent, caching_of, is_aside, limit_of, prefix_changes, sent_as, tools_chosen
+from turnwise.turn.asking import (
+    PREFIX_EXCEPTIONS,
+    Sent,
+    caching_of,
+    is_aside,
+    limit_of,
+    prefix_changes,
+    sent_as,
+    tools_chosen,
+)
 from turnwise.turn.commands import Purpose
 from turnwise.turn.events import StepPrepared
 from turnwise.vocab import (
@@ -64,6 +73,20 @@ THINKS = replace(PLAIN, settings=Settings(reasoning_tokens=1_000))
 def test_each_cause_is_named_for_what_went_out(now: Request, plain: str, marked: str) -> None:
     """Proves: tool choice and thinking are causes at Anthropic's cache alone, and missing messages are one everywhere."""
     assert (causes(now), causes(now, marks=True)) == (plain, marked)
+
+
+def test_every_cause_is_explained() -> None:
+    """Proves: the table of exceptions to the stable prefix names what may be found, and nothing else."""
+    everything = replace(
+        THINKS, messages=(ASK, OTHER), model="n", tools=(READ.spec,), output=SCHEMA, tool_choice="none"
+    )
+    found = {
+        *causes(everything, marks=True).split(", "),
+        causes(SHORTER, compacted=True),
+        causes(replace(PLAIN, messages=(ASK, SAID)), own=1),
+    }
+    assert found == set(PREFIX_EXCEPTIONS)
+    assert all(PREFIX_EXCEPTIONS.values())
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def is_aside(request: Request, *, purpose: Purpose, before: Purpose | None, plai
 
 
 def prefix_changes(
-    before: Sent | None, *, now: Sent, compacted: bool, family: str, marks_cache: bool = False
+    before: Sent | None, *, now: Sent, compacted: bool, family: str, marks_cache: bool
 ) -> tuple[str, ...]:
     """Which of PREFIX_EXCEPTIONS hold between two requests: by what went out, not by what was meant to change. The first one is
     the cause of what is read anew: tool choice and thinking when they change, but what was kept before a summary is still

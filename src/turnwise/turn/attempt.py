@@ -146,7 +146,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             return self._try_again(response.fault, known)
         if response.lost:
             return self._ask_for_lost(response, known)
-        if _came_whole(response) or response.provider_finish is not None or has_end_mark(response):
+        if response.provider_finish is not None or has_end_mark(response):
             return self._accept(response)
         limit_tokens = self.asking.limit_tokens
         cut = find_cut(response, limit_tokens=limit_tokens, hands_out_objects=False)
@@ -273,8 +273,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         """What stands of the reply."""
         match self.reply:
             case ResponseReceived(response=response):
-                is_lost = response.lost and response.fault is None
-                return Accepted(response=response, gave_up="" if is_lost else gave_up)
+                return Accepted(response=response, gave_up=gave_up)
             case RequestFailed(fault=fault, partial=partial):
                 return Failed(fault=fault, partial=partial, gave_up=gave_up)
             case None:

@@ -168,8 +168,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             later = [Approval(call_id=id, verdict="later", by="default") for id in beyond]
             return replace(self, approved=(*self.approved, *later)), worth
         kept = tuple([plan for plan in self.planned if plan.call.id not in beyond])
-        sifted = self._sift(Sifted(planned=kept, results=beyond))
-        return replace(sifted, asks=tuple([ask for ask in self.asks if ask.call.id not in beyond])), worth
+        return self._sift(Sifted(planned=kept, results=beyond)), worth
 
     def _asked(self, known: Known, approvals: Sequence[Approval]) -> Move:
         answers = settled((*self.approved, *approvals))
@@ -185,14 +184,11 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             )
             changes += [] if now is policy else [Learned(replace(known.config, policy=now))]
         found = answered(self.planned, asks=self.asks, answers=answers)
-        later = {call.id for call in found.pending}
         asked_s = self.asked_s
         if self.asking_since_s is not None:
             asked_s += known.spending.pacing.at_s - self.asking_since_s
         then = replace(
             self._sift(found),
-            asks=tuple([ask for ask in self.asks if ask.call.id in later]),
-            asking_since_s=None,
             asked_s=asked_s,
         )
         return then._start_tools(known, changes=changes)
@@ -207,7 +203,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                 now = replace(now, due=due, planned=plain)
         elif self.pending and self.is_program:
             left = {call.id: error_result(call, text=LEFT_FOR_LATER) for call in self.pending}
-            now = replace(now, results=self.results | left, pending=(), asks=())
+            now = replace(now, results=self.results | left, pending=())
         if (placed := place(known, planned=now.planned)) is not None:
             now = replace(now, planned=placed.planned, beyond=placed.beyond)
             changes = (*changes, *placed.changes)
@@ -254,8 +250,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return Move(replace(self, results={**self.results, **reported}), changes, order)
 
     def _hooked_after(self, known: Known, outcomes: Sequence[HookOutcome]) -> Move:
-        results = [self.results[plan.call.id] for plan in self.planned if plan.call.id in self.results]
-        changed = changed_results(self.planned, results=results, outcomes=outcomes)
+        changed = changed_results(self.planned, outcomes=outcomes)
         return replace(self, results={**self.results, **changed})._after_tools(known, ())
 
     def _after_tools(self, known: Known, reported: Sequence[ToolResult], *, changes: Sequence[Change] = ()) -> Move:

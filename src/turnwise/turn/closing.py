@@ -25,8 +25,8 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
     results: dict[str, ToolResult]
     pending: tuple[ToolCall, ...]
     asks: tuple[OneAsk, ...]
-    approved: tuple[Approval, ...] = ()
-    due: tuple[PlannedCall, ...] = ()
+    approved: tuple[Approval, ...]
+    due: tuple[PlannedCall, ...]
 
     def with_ended(
         self, result: ToolResult, *, planned: Sequence[PlannedCall]

@@ -41,7 +41,7 @@ class History(msgspec.Struct, kw_only=True):
     sizes: list[int] = []
     sums: list[int] = []
     known_as: dict[str, str] = {}  # the ids that the session knows, of calls whose ids healing changed
-    originals: dict[str, ToolResult] = {}  # whole results that were shortened, by call id
+    originals: dict[str, ToolResult]  # whole results that were shortened, by call id
     gone: tuple[Message, ...] = ()  # messages that were summarised or shortened, as they were
     inbox: tuple[Message, ...] = ()  # words in mid-turn that no request carries yet
     paused: bool = False  # the last message is the provider's paused content

@@ -56,12 +56,10 @@ def after_hooks(
     return Sifted(planned=tuple(kept), results=results)
 
 
-def changed_results(
-    planned: Sequence[PlannedCall], *, results: Sequence[ToolResult], outcomes: Sequence[HookOutcome]
-) -> dict[str, ToolResult]:
-    """The results as the hooks after the tools left them, by call id."""
+def changed_results(planned: Sequence[PlannedCall], *, outcomes: Sequence[HookOutcome]) -> dict[str, ToolResult]:
+    """The results that the hooks after the tools put in place of those that the tools gave, by call id."""
     calls = {plan.call.id: plan.call for plan in planned}
-    changed = {result.call_id: result for result in results if result.call_id in calls}
+    changed: dict[str, ToolResult] = {}
     for outcome in outcomes:
         call = calls.get(outcome.call_id)
         if call is None:

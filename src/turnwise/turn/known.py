@@ -173,8 +173,6 @@ class Known(msgspec.Struct, kw_only=True):
         return True
 
     def _fit_limits(self, change: c.Fit) -> bool:
-        if self.config.limits is None:
-            return False
         pacing = self.spending.pacing
         most_tokens = pacing.most_prompt_tokens(self.config, coming=self.coming())
         if most_tokens is None or not self._fit_room(change.own, most_tokens=most_tokens):
