@@ -12,7 +12,7 @@ SECRETS = tuple(
     cert.pfx AuthKey_1.p8 release.keystore app.jks passwords.kdbx login.keychain-db user.keytab vpn.ovpn backup.gpg
     notes.age putty.ppk terraform.tfstate terraform.tfstate.backup prod.tfvars plan.tfplan kubeconfig
     prod.kubeconfig .vault-token vault_pass.txt .bash_history .psql_history .irb_history secrets/db.txt
-    k8s/secrets/deep/password .git/config sub/mirror.git/config .subversion/auth/x""".split()
+    k8s/secrets/deep/password proc/1/mem proc/self/environ .git/config sub/mirror.git/config .subversion/auth/x""".split()
 )
 IN_HOME = tuple(".claude/projects/x.jsonl .codex/sessions/x .gemini/tmp/x .psqlrc .terraform.d/x".split())
 LATER = tuple(

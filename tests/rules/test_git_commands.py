@@ -59,6 +59,32 @@ def test_git_takes_some_beginnings_for_the_option(subcommand: str, option: str, 
     assert "unknown option" not in git(subcommand, option[:-1])
 
 
+@pytest.mark.promise("safe:judged")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "send-pack --force origin main",
+        "send-pack --mirror origin",
+        "fetch-pack --prune",
+        "submodule deinit x",
+        "submodule update --force",
+        "notes remove HEAD",
+        "notes prune",
+        "notes add --force -m x",
+        "notes add -f -m x",
+        "refs delete x",
+        "worktree remove x",
+        "sparse-checkout set src",
+        "symbolic-ref --delete HEAD",
+        "maintenance run",
+        "switch -fC x",
+    ],
+)
+def test_less_usual_subcommands_destroy_as_well(line: str) -> None:
+    """Proves: what they destroy is not in any commit, or is in no commit any more."""
+    assert git_destroys(words(*line.split()))
+
+
 @pytest.mark.parametrize(
     ("line", "subcommand", "at"),
     [
@@ -116,6 +142,9 @@ def test_a_prohibition_of_an_option_holds_for_its_short_forms(line: str, pattern
         ("restore x", True),
         ("clean -n", False),
         ("clean -nd", False),
+        ("clean --dry-run", False),
+        ("clean --dry-run --quiet -d", False),
+        ("clean --quiet", True),
         ("clean -fd", True),
         ("clean -e -n -f", True),
         ("clean -en -f", True),

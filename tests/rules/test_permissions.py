@@ -221,6 +221,8 @@ def test_a_permission_is_matched_word_for_word(line: str, pattern: str, expected
         ("npm ?x", "npm publish", "ask"),
         ("?x publish", "npm publish", "ask"),
         ("npm test", "npm publish", "allow"),
+        ("npm --prefix x test publish", "npm publish", "allow"),
+        ("npm --prefix --quiet x publish", "npm publish", "deny"),
         ("yarn publish", "npm publish", "allow"),
     ],
 )
@@ -228,6 +230,21 @@ def test_a_prohibition_is_matched_widely(line: str, pattern: str, expected: Perm
     """What may be meant by it is at least asked about."""
     free = rule("allow", effect="execute")
     assert kind(running(line), free, rule("deny", "bash", command=pattern)) == expected
+
+
+@pytest.mark.promise("safe:named")
+@pytest.mark.parametrize(
+    ("pattern", "expected"), [("cat *", "ask"), ("cat .env", "allow"), ("cat * *", "ask"), ("* .env", "ask")]
+)
+def test_a_permission_for_a_command_is_one_for_a_guarded_path_if_it_spells_the_path_out(
+    pattern: str, expected: PermissionKind
+) -> None:
+    """The word at the place of a star may be anything, and nobody has thought of keys."""
+    path = PathFact(given=".env", resolved=f"{WORK}/.env", lexical=f"{WORK}/.env", inside=True, access="read")
+    words = (Word("cat"), Word(".env", paths=(path,)))
+    shell = ShellFacts(commands=(CommandFact(words=words, text="cat .env"),))
+    facts = CallFacts(call_id="1", tool="bash", effect="execute", shell=shell)
+    assert kind(facts, rule("allow", "bash", command=pattern)) == expected
 
 
 def test_always_for_this_session_allows_that_and_no_more() -> None:

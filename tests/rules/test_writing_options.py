@@ -58,6 +58,10 @@ ALLOWED = [
     ("awk -v x=1 '$3 > 5 || $1 >= 2 {print $1}' a.txt", "awk *"),
     ("ruff check src", "ruff check *"),
     ("unheard-of --output=x", "unheard-of *"),
+    ("sed -n -- 1,20p a.txt", "sed *"),
+    ("sed --quiet 1,20p a.txt", "sed *"),
+    ("pytest -kspeed -rapo -n2", "pytest *"),
+    ("wget -qO- -X a https://x", "wget *"),
 ]
 ASKED = [
     ("git log --output=x", "git log *"),
@@ -141,6 +145,11 @@ ASKED = [
     ("awk -f x a.txt", "awk *"),
     ("gawk -i inplace 1 a.txt", "gawk *"),
     ("ruff check --fix src", "ruff check *"),
+    ("ruff check --cache-dir x src", "ruff check *"),
+    ("sed -- 'w out' a.txt", "sed *"),
+    ("sed --line-length 5 'w out' a.txt", "sed *"),
+    ("docker run --env-file x y", "docker run *"),
+    ("docker build -f x .", "docker build *"),
     ("/usr/bin/sort -o x a.txt", "/usr/bin/sort *"),
 ]
 
