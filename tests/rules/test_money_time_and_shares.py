@@ -5,14 +5,15 @@ Mutants that no test noticed.
 
 from decimal import Decimal
 from itertools import product
+from typing import Literal
 
 import pytest
 from msgspec.structs import replace
 
 from turnwise.rules.apart import billed_apart, searches_asked
-from turnwise.rules.budget import message_bytes
+from turnwise.rules.budget import PromptSize, message_bytes
 from turnwise.rules.circuit import CLOSED, CircuitPolicy, after_response, let_through
-from turnwise.rules.compaction import Variant, shorten_results
+from turnwise.rules.compaction import Variant, shorten_results, tail_start
 from turnwise.rules.limits import (
     ANSWER_TOKENS,
     AllOf,
@@ -26,7 +27,7 @@ from turnwise.rules.limits import (
     MaxWallTime,
     Spent,
 )
-from turnwise.rules.pricing import ERRORS_UNSURE, PriceRow, price_of
+from turnwise.rules.pricing import ERRORS_UNSURE, Priced, PriceRow, TokenPrices, Unknown, price_of
 from turnwise.rules.retries import GiveUp, RetryPolicy, WaitThenRetry, judge_retry
 from turnwise.rules.shares import NOTHING_LEFT, shares_of
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Response, Text, ToolResult, Usage
@@ -131,6 +132,31 @@ def test_an_empty_answer_is_not_free_though_refused_requests_are() -> None:
     assert price_of(None, row=row, fate="empty") == ERRORS_UNSURE
     refused = price_of(None, row=row, fate="refused")
     assert refused != ERRORS_UNSURE
+
+
+@pytest.mark.promise("bill:plans")
+def test_tokens_of_reasoning_that_nobody_counted_make_a_price_unknown_if_they_have_their_own() -> None:
+    """Proves: as part of the output they cost what that costs, and with another price the sum is not known."""
+    usage = Usage(input_tokens=10, output_tokens=10, untold=("reasoning_tokens",))
+    same = TokenPrices(input=Decimal(1), output=Decimal(2))
+    dearer = replace(same, reasoning=Decimal(3))
+    known, unknown = [price_of(usage, row=PriceRow(plan="tokens", source="", tokens=(one,))) for one in (same, dearer)]
+    assert isinstance(known, Priced) and known.usd == Decimal("0.00003")
+    assert unknown == Unknown("the provider did not count the tokens of reasoning")
+
+
+def said(role: Literal["user", "assistant"], nth: int) -> Message:
+    return Message(role, (Text(f"{role} {nth}"),))
+
+
+@pytest.mark.promise("cut:budget")
+@pytest.mark.parametrize(("steps", "start"), [(1, 1), (2, 1), (3, 1), (4, 3), (6, 7)])
+def test_the_last_steps_stay_however_few_or_many_there_are(steps: int, start: int) -> None:
+    """Proves: three of them where there is room, the newest one counted, and never what stands before the first."""
+    messages = [said(role, nth) for nth in range(steps) for role in ("user", "assistant")]
+    sizes = [message_bytes(one) for one in messages]
+    prompt = PromptSize(added_bytes=sum(sizes))
+    assert tail_start(messages, sizes=sizes, prompt=prompt, capacity_tokens=100_000) == start
 
 
 @pytest.mark.promise("cut:budget")
