@@ -75,7 +75,7 @@ class ClientStream:
         self._family = family
         self._request = request
         self._encoder = family.stream_encoder(request)
-        self._passes = passes
+        self._passes = self._is_same_family = passes
         self._heals = heals
         self._hides_empty = not passes or family.name in _EMPTY_IS_OBJECT
         self._counts = counts
@@ -194,7 +194,7 @@ class ClientStream:
         last: list[Frame] = []
         if response.usage is not None:
             last.append(UsageReported(response.usage))
-        last.append(_finished(response, held))
+        last.append(_finished(response, held if self._is_same_family else ()))
         return b"".join([*out, self._write(last), self._encoder.finish()])
 
     def fail(self, fault: Fault) -> bytes:
