@@ -456,7 +456,13 @@ class Relay:
 
     def _new_stream(self) -> ClientStream:
         client = self._client
-        return ClientStream(client.family, request=client.request, passes=self.is_same_family, counts=client.counts)
+        return ClientStream(
+            client.family,
+            request=client.request,
+            passes=self.is_same_family,
+            counts=client.counts,
+            heals=self._rules.heals or not self.is_same_family,
+        )
 
 
 def _is_nothing(reply: Response) -> bool:
