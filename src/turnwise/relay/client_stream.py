@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.relay.agreement import NOISE, Agreement
+from turnwise.relay.originals import Originals, is_last, with_blank_line
 from turnwise.relay.shown import Conflict, Shown
 from turnwise.rules.schema import is_whole_json
 from turnwise.rules.truncation import hands_out_objects
@@ -77,6 +78,7 @@ class ClientStream:
         self._encoder = family.stream_encoder(request)
         self._passes = self._is_same_family = passes
         self._heals = heals
+        self._originals = Originals(family.name)
         self._hides_empty = not passes or family.name in _EMPTY_IS_OBJECT
         self._counts = counts
         final_wins = family.name in _FINAL_WINS
@@ -107,6 +109,10 @@ class ClientStream:
             for frame in healed:
                 self._shown.note(frame)
             return raw
+        if self._passes:
+            if not frames and not healed and self._originals.is_stray(raw):
+                return b""
+            self._passes = self._originals.read(raw)
         self._waits = self._waits or not _LAST_WORDS.isdisjoint(map(type, healed))
         if self._waits or _may_be_last(healed) or (self._held and not frames):
             self._held.append(_Held(raw, tuple(frames), tuple(healed)))
@@ -217,15 +223,16 @@ class ClientStream:
             return False
         for one in held:
             self._agreement.read(one.frames, one.healed)
+        if not all(self._originals.tells(one.raw, response.message) for one in held if is_last(one.raw)):
+            return False
         return self._agreement.tells(response.message)
 
     def _pass_end(self, held: Sequence[_Held]) -> bytes:
-        out = [self._flush()]
-        out += [one.raw for one in held if self._counts or not _only_counts(one.healed)]
         mark, last = _LAST_EVENTS.get(self._family.name, (b"", b""))
-        if mark not in held[-1].raw:
-            out.append(last)
-        return b"".join(out)
+        held = _until_end(held, mark=mark)
+        out = b"".join([one.raw for one in held if self._counts or not _only_counts(one.healed)])
+        out = self._flush() + with_blank_line(out)
+        return out if any(mark in one.raw for one in held) else out + last
 
     # -- written anew ------------------------------------------------------------------------------------------------
 
@@ -282,6 +289,21 @@ def _still_true(held: Sequence[_Held], *, left_out: set[str], is_altered: bool) 
             continue
         found.append(frame)
     return found
+
+
+def _until_end(held: Sequence[_Held], *, mark: bytes) -> list[_Held]:
+    """The events up to the end of the response. Behind it our decoders are deaf, and a client reads on: some servers send a
+    response twice."""
+    kept: list[_Held] = []
+    has_finished = False
+    for one in held:
+        if has_finished and not mark and not one.frames and b"[DONE]" not in one.raw:
+            continue
+        kept.append(one)
+        has_finished = has_finished or Finished in map(type, one.frames)
+        if has_finished and mark and mark in one.raw:
+            break
+    return kept
 
 
 def _call_id(frame: Frame) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from turnwise.relay.client_stream import ClientStream, summed, untrue_end
+from turnwise.relay.client_stream import ClientStream, summed, untrue_end, without_hidden_cuts
 from turnwise.relay.event_splitting import EventSplitter
 from turnwise.relay.response_reading import ResponseReader, StreamReader
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
@@ -30,6 +30,7 @@ from turnwise.vocab import (
     ToolCallDelta,
     Usage,
     calls_of,
+    refusal_of,
 )
 from turnwise.wire.family import Family, HttpCall
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
@@ -42,6 +43,9 @@ LOST = Fault(kind=FaultKind.DISCONNECTED, message="a piece of the provider's res
 BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the provider's response broke off before its end", status=502)
 # A file of a hundred pages under a cap of 8,000 tokens.
 MOST_CONTINUATIONS = 8
+
+# Families whose bodies give arguments as objects, in which a cut call cannot be told from a whole one.
+_GIVES_OBJECTS = frozenset({"anthropic_messages", "gemini"})
 
 Continues = Literal["off", "calls", "all"]
 """Which cut responses are continued upstream. `calls`: those in which a call was cut, and texts, unless the limit that the client
@@ -427,17 +431,20 @@ class Relay:
     def _settle(self, response: Response, *, is_altered: bool) -> RelayStep:
         if (fault := untrue_end(response)) is not None:
             return self._fail(fault)
+        if not self.is_same_family:
+            response = as_for_another(response)
         if self._rules.most_calls is not None:
             response = self._with_few_calls(response, most=self._rules.most_calls)
         repairs = tuple(self._repairs)
         if self._client.request.stream:
             out = self._stream.settle(response, is_altered=is_altered)
             return RelayStep(out=out, next=RelayEnd(response=response, fault=self._stream.fault, repairs=repairs))
-        is_as_it_came = self.is_same_family and not is_altered and not response.repairs
+        whole = without_hidden_cuts(response, empty_too=self._client.family.name in _GIVES_OBJECTS)
+        is_as_it_came = self.is_same_family and not is_altered and not response.repairs and whole is response
         if is_as_it_came and self._body is not None and response.provider_finish is not None:
             out = self._body
         else:
-            out = self._client.family.encode_body(response, self._client.request)
+            out = self._client.family.encode_body(whole, self._client.request)
         return RelayStep(out=out, next=RelayEnd(response=response, repairs=repairs))
 
     def _with_few_calls(self, response: Response, *, most: int) -> Response:
@@ -463,6 +470,15 @@ class Relay:
             counts=client.counts,
             heals=self._rules.heals or not self.is_same_family,
         )
+
+
+def as_for_another(response: Response) -> Response:
+    """The response for a client of another family: the provider's own word for its end may be there, too, and mean something
+    else. A refusal that is only told by that word is a filter's, or it would look like an ordinary answer."""
+    finish = response.finish
+    if finish is FinishReason.REFUSAL and not refusal_of(response.message):
+        finish = FinishReason.CONTENT_FILTER
+    return msgspec.structs.replace(response, finish=finish, provider_finish=None)
 
 
 def _is_nothing(reply: Response) -> bool:

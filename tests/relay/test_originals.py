@@ -1,0 +1,135 @@
+"""What official clients cannot read does not pass as it came, although our decoders understand it.
+
+Each event is from a recorded stream; tests/faces/gateway/test_recorded_streams.py has the clients themselves as judges.
+"""
+
+import pytest
+
+from turnwise.relay.client_stream import ClientStream
+from turnwise.relay.originals import Originals, with_blank_line
+from turnwise.relay.relaying import as_for_another
+from turnwise.relay.response_reading import ResponseReader
+from turnwise.vocab import FinishReason, Message, Request, Response, Text
+from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.registry import family
+
+pytestmark = pytest.mark.promise("heal:every-case")
+CREATED = b'data: {"type":"response.created","response":{"id":"resp_1","output":[]}}\n\n'
+CLEAR = {
+    "openai_chat": [
+        b'data: {"choices":[{"index":0,"delta":{"content":"a \\"content\\":[ text"}}]}\n\n',
+        b'data: {"choices":[{"index":0,"delta":{"content":"a"},"logprobs":{"content":[]}}]}\n\n',
+        b'data: {"choices":[],"usage":{}}\n\n',
+        b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"type":"function","function":{"name":"f"}}]}}]}\n\n',
+        b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"","arguments":"{"}}]}}]}\n\n',
+        b": comment\n\n",
+        b"data: [DONE]\n\n",
+    ],
+    "openai_responses": [
+        b": comment\n\n",
+        CREATED,
+        b'data: {"type":"response.in_progress","response":{"id":"resp_1"}}\n\n',
+        b'data: {"type":"response.content_part.added","item_id":"i","content_index":0}\n\n',
+        b'data: {"type":"response.content_part.added","item_id":"i","content_index":1}\n\n',
+    ],
+    "anthropic_messages": [b'data: {"type":"ping"}\n\n'],
+    "gemini": [b'data: {"candidates":[]}\r\n\r\n'],
+}
+UNCLEAR = {
+    "parts in place of a text": (
+        "openai_chat",
+        [b'data: {"choices":[{"delta":{"role":"assistant","content":[{}]}}]}\n\n'],
+    ),
+    "no delta": ("openai_chat", [b'data: {"choices":[{"finish_reason":null,"index":0}]}\n\n']),
+    "no type": (
+        "openai_chat",
+        [b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"f"}}]}}]}\n\n'],
+    ),
+    "type null": ("openai_chat", [b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"type":null}]}}]}\n\n']),
+    "another id": (
+        "openai_responses",
+        [CREATED, b'data: {"type":"response.in_progress","response":{"id":"resp_2"}}\n\n'],
+    ),
+    "a part that skips a number": (
+        "openai_responses",
+        [CREATED, b'data: {"type":"response.content_part.added","item_id":"i","content_index":1}\n\n'],
+    ),
+    "no beginning": ("openai_responses", [b'data: {"type":"response.output_item.added"}\n\n']),
+    "a beginning that is no JSON": ("openai_responses", [b'data: {"type":"response.created","response":{\n\n']),
+    "an array": ("gemini", [b'[{"candidates":[]}\r\n,']),
+}
+
+
+@pytest.mark.parametrize("name", CLEAR)
+def test_usual_events_are_clear(name: str) -> None:
+    """What a family's API sends passes, and a text about such fields, too."""
+    originals = Originals(name)
+    assert [originals.read(raw) for raw in CLEAR[name]] == [True] * len(CLEAR[name])
+    assert not any(map(originals.is_stray, CLEAR[name]))
+
+
+@pytest.mark.parametrize("why", UNCLEAR)
+def test_what_a_client_trips_over_is_not_clear(why: str) -> None:
+    """Each makes the vendor's client raise, or lose a piece; everything behind it is written anew, too."""
+    name, events = UNCLEAR[why]
+    originals = Originals(name)
+    assert [originals.read(raw) for raw in events] == [True] * (len(events) - 1) + [False]
+    assert not originals.read(CLEAR[name][0])
+
+
+def test_an_end_mark_of_another_family_is_stray() -> None:
+    """Anthropic's and Google's clients try to read `[DONE]` as JSON."""
+    mark = b"event: data\ndata: [DONE]\n\n"
+    assert {name: Originals(name).is_stray(mark) for name in CLEAR} == {
+        "openai_chat": False,
+        "openai_responses": False,
+        "anthropic_messages": True,
+        "gemini": True,
+    }
+
+
+def test_a_last_event_without_output_does_not_tell_the_message() -> None:
+    """Codex's backend leaves the output of `response.completed` empty, and the client takes its answer from there."""
+    said = Message("assistant", (Text("Hi."),))
+    last = b'data: {"type":"response.completed","response":{"id":"r","output":[%s]}}\n\n'
+    originals = Originals("openai_responses")
+    assert (originals.tells(last % b"", said), originals.tells(last % b"{}", said)) == (False, True)
+    assert originals.tells(last % b"", Message("assistant", ()))
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\n\n", b"\r\n\r\n"])
+def test_the_last_event_ends_with_a_blank_line(end: bytes) -> None:
+    """A client drops what no blank line ends."""
+    whole = with_blank_line(b"data: {}" + end)
+    assert whole == b"data: {}" + end + {b"": b"\n\n", b"\n": b"\n", b"\r\n": b"\n"}.get(end, b"")
+
+
+def test_nothing_passes_behind_the_end_of_a_message() -> None:
+    """Our decoder is deaf behind the end, while a client would read the second copy of a response."""
+    stream = (
+        b'event: message_start\ndata: {"type":"message_start","message":{"id":"m","type":"message","role":"assistant",'
+        b'"content":[],"model":"c","usage":{"input_tokens":1,"output_tokens":1}}}\n\n'
+        b'event: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":{"type":"text"}}\n\n'
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}\n\n'
+        b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n'
+        b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}\n\n'
+        b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+    )
+    here = family("anthropic_messages")
+    reader = ResponseReader(here, profile=builtin_profiles()["anthropic_messages"])
+    client = ClientStream(here, request=Request(model="c", messages=(), stream=True), passes=True, counts=True)
+    out: list[bytes] = []
+    for event in (stream * 2).split(b"\n\n")[:-1]:
+        frames = reader.decode(event + b"\n\n")
+        out.append(client.take(event + b"\n\n", frames, reader.heal(frames)))
+    out.append(client.settle(reader.finish(), is_altered=False))
+    assert b"".join(out) == stream
+
+
+def test_a_word_for_the_end_stays_in_its_family() -> None:
+    """`completed` of Responses is no finish reason of Chat; a refusal that only a word tells is not an ordinary end elsewhere."""
+    said = Message("assistant", (Text("No."),))
+    plain = as_for_another(Response(message=said, finish=FinishReason.STOP, provider_finish="completed"))
+    assert (plain.finish, plain.provider_finish) == (FinishReason.STOP, None)
+    refused = as_for_another(Response(message=said, finish=FinishReason.REFUSAL, provider_finish="refusal"))
+    assert (refused.finish, refused.provider_finish) == (FinishReason.CONTENT_FILTER, None)
