@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from turnwise.relay.call_filters import CallFilter
 from turnwise.relay.client_stream import ClientStream, summed, untrue_end, without_hidden_cuts
 from turnwise.relay.event_splitting import EventSplitter
 from turnwise.relay.response_reading import ResponseReader, StreamReader
@@ -22,12 +23,9 @@ from turnwise.vocab import (
     FaultKind,
     FinishReason,
     Frame,
-    PartDone,
     Repair,
     Request,
     Response,
-    ToolCall,
-    ToolCallDelta,
     Usage,
     calls_of,
     refusal_of,
@@ -121,10 +119,10 @@ class EventReader:
     """A `StreamReader` that keeps each event's bytes beside its frames, and writes them for the client as they come."""
 
     def __init__(
-        self, reader: ResponseReader, *, client: ClientStream, bounds: Limits, most_calls: int | None = None
+        self, reader: ResponseReader, *, client: ClientStream, bounds: Limits, filter: CallFilter | None = None
     ) -> None:
         self._reader = reader
-        self._surplus = None if most_calls is None else SurplusCalls(most_calls)
+        self._filter = filter
         self._client = client
         self._splitter = EventSplitter(bounds)
         self._out: list[bytes] = []
@@ -159,8 +157,8 @@ class EventReader:
         rest = self._splitter.rest()
         found = self._take(rest) if rest else []
         last = self._reader.flush()
-        if self._surplus is not None:
-            last = self._surplus.without(last)
+        if self._filter is not None:
+            last = self._filter.without(last)
         if last:
             self._out.append(self._client.take(b"", (), last))
         return [*found, *last]
@@ -182,34 +180,12 @@ class EventReader:
     def _take(self, event: bytes) -> list[Frame]:
         frames = self._reader.decode(event)
         healed = self._reader.heal(frames) if frames else frames
-        if self._surplus is not None:
-            healed = self._surplus.without(healed)
+        if self._filter is not None:
+            healed = self._filter.without(healed)
         out = self._client.take(event, frames, healed)
         if out:
             self._out.append(out)
         return healed
-
-
-class SurplusCalls:
-    """The calls of a response past the first ones."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: set[str] = set()
-
-    def without(self, healed: list[Frame]) -> list[Frame]:
-        """The frames without theirs."""
-        return [frame for frame in healed if not self._is_surplus(frame)]
-
-    def _is_surplus(self, frame: Frame) -> bool:
-        if not isinstance(frame, ToolCallDelta) and not (
-            isinstance(frame, PartDone) and isinstance(frame.part, ToolCall)
-        ):
-            return False
-        block = frame.block or ""
-        if block not in self._kept and len(self._kept) < self._most:
-            self._kept.add(block)
-        return block not in self._kept
 
 
 class Relay:
@@ -228,6 +204,7 @@ class Relay:
         self._repairs: list[Repair] = [*told]
         self._body: bytes | None = None
         self._stream = self._new_stream()
+        self._filter = self._new_filter()
         self._broke: Fault | None = None  # what ended a response that the client knows the beginning of
         self._spent: Usage | None = None  # on that response
 
@@ -257,8 +234,20 @@ class Relay:
         )
         if self._found is not None or self._broke is not None:
             return plain
-        rules = self._rules
-        return EventReader(plain, client=self._stream, bounds=rules.bounds, most_calls=rules.most_calls)
+        self._filter = self._new_filter()
+        return EventReader(
+            plain,
+            client=self._stream,
+            bounds=self._rules.bounds,
+            filter=None if self._filter.does_nothing else self._filter,
+        )
+
+    def _new_filter(self) -> CallFilter:
+        """Between equal families the body went up as the client wrote it, free-form tools included."""
+        tools = () if self.is_same_family else self._client.request.tools
+        return CallFilter(
+            most=self._rules.most_calls, text_tools=frozenset([tool.name for tool in tools if tool.free_form])
+        )
 
     def _call_finder(self) -> "CallFinder | None":
         sought, request = self._upstream.in_text, self._upstream.request
@@ -433,8 +422,10 @@ class Relay:
             return self._fail(fault)
         if not self.is_same_family:
             response = as_for_another(response)
-        if self._rules.most_calls is not None:
-            response = self._with_few_calls(response, most=self._rules.most_calls)
+        shaped, told = self._filter.shape(response)
+        if shaped != response:
+            response, self._body = shaped, None
+        self._repairs += told
         repairs = tuple(self._repairs)
         if self._client.request.stream:
             out = self._stream.settle(response, is_altered=is_altered)
@@ -446,15 +437,6 @@ class Relay:
         else:
             out = self._client.family.encode_body(whole, self._client.request)
         return RelayStep(out=out, next=RelayEnd(response=response, repairs=repairs))
-
-    def _with_few_calls(self, response: Response, *, most: int) -> Response:
-        surplus = {call.id for call in calls_of(response.message)[most:]}
-        if not surplus:
-            return response
-        self._repairs.append(Repair("calls_left_out", "response", f"the client takes {most} at a time"))
-        parts = [part for part in response.message.parts if not (isinstance(part, ToolCall) and part.id in surplus)]
-        self._body = None
-        return msgspec.structs.replace(response, message=msgspec.structs.replace(response.message, parts=tuple(parts)))
 
     def _fail(self, fault: Fault) -> RelayStep:
         """A stream that has begun ends with the error; before that the driver answers with its status."""

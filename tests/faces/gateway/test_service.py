@@ -1,24 +1,30 @@
 """The service behind the doors: routes, fallbacks, counts, passed paths, and what a route changes of an answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 import pytest
 
-from faces.gateway.relayed import FAMILIES, Gathered, naively
+from faces.gateway.relayed import FAMILIES, Gathered, naively, profile_of
 from lab.failing import DEADLINES, settled
 from turnwise.errors import MissingKey
 from turnwise.faces.gateway.calls import ClientCall, ClientGone
 from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress
 from turnwise.faces.gateway.service import RelayService, ServiceMeans, write_models
 from turnwise.lab import Lab
+from turnwise.lab.script import Script, ScriptedCall, ScriptedStep
+from turnwise.relay.response_reading import read_body
 from turnwise.testing import FakeClock
+from turnwise.vocab import calls_of
 from turnwise.wire.model_lists import read_model_list
 from turnwise.wire.profiles import FamilyName
+from turnwise.wire.registry import family as find_family
 from waits import HANG_S
+from whole_streams import read_stream
 
 READ = {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
+PATCH = '*** Begin Patch\n*** Add File: a.txt\n+"two" words\n*** End Patch\n'
 CHAT_TOOLS = [{"type": "function", "function": READ}]
 
 
@@ -43,11 +49,11 @@ def service(lab: Lab, *routes: GatewayRoute, clock: FakeClock, env: Mapping[str,
     return RelayService(GatewayConfig(routes=routes), means=means, forward_key=False)
 
 
-def asked(call: ClientCall, *routes: GatewayRoute) -> tuple[Gathered, list[str]]:
+def asked(call: ClientCall, *routes: GatewayRoute, scripts: Sequence[Script] = ()) -> tuple[Gathered, list[str]]:
     """The answer, and the models that the lab was asked for."""
 
     async def run() -> tuple[Gathered, list[str]]:
-        async with Lab() as lab:
+        async with Lab(scripts=scripts) as lab:
             clock, outlet = FakeClock(), Gathered()
             await settled(service(lab, *routes, clock=clock).answer(call, outlet), clock=clock)
             return outlet, [one.model for one in lab.requests]
@@ -99,6 +105,34 @@ def test_a_client_that_takes_one_call_at_a_time_gets_one(upstream: FamilyName, s
         assert isinstance(choices, list)
         assert len(choices[0]["message"]["tool_calls"]) == 1
         assert "calls_left_out" in outlet.headers["turnwise-repairs"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("upstream", ["openai_chat", "anthropic_messages", "gemini"])
+def test_a_free_form_call_comes_back_as_text(upstream: FamilyName, stream: bool) -> None:
+    """Codex's `apply_patch` takes text. An upstream that knows JSON tools alone gets an object with one string, and the client
+    gets the string."""
+    body = {
+        "model": "patches",
+        "stream": stream,
+        "input": "Write the patch.",
+        "tools": [{"type": "custom", "name": "apply_patch", "description": "Apply a patch."}],
+    }
+    call = ClientCall(
+        id="tw-1", path="/v1/responses", body=msgspec.json.encode(body), family="openai_responses", kind="generate"
+    )
+    step = ScriptedStep(calls=(ScriptedCall(name="apply_patch", arguments={"input": PATCH}),))
+    script = Script(name="patches", title="patches", steps=(step,))
+    outlet, models = asked(call, GatewayRoute(upstream=lab_at(upstream)), scripts=[script])
+    assert (outlet.status, len(models)) == (200, 1)
+    whole = b"".join(outlet.pieces)
+    profile = profile_of("openai_responses")
+    if stream:
+        got = read_stream([whole], family=find_family("openai_responses"), profile=profile)
+    else:
+        got = read_body(whole, family=find_family("openai_responses"), profile=profile)[0]
+    (patch,) = calls_of(got.message)
+    assert (patch.name, patch.free_form, patch.arguments, got.repairs) == ("apply_patch", True, PATCH, ())
 
 
 def test_a_route_that_does_not_heal_passes_what_comes() -> None:
