@@ -28,6 +28,7 @@ from turnwise.vocab import (
     FaultKind,
     FinishReason,
     Frame,
+    Lost,
     Message,
     Opaque,
     OutputSchema,
@@ -38,6 +39,7 @@ from turnwise.vocab import (
     ReasoningDelta,
     Refusal,
     RefusalDelta,
+    Repair,
     Request,
     Response,
     Settings,
@@ -402,3 +404,12 @@ def test_a_call_cut_before_its_arguments_is_the_same_from_stream_and_body(finish
     whole = assemble(FAMILY.decode_body(FAMILY.encode_body(response, request), profile, DEFAULT_LIMITS))
     assert streamed == whole
     assert [call.state for call in calls_of(streamed.message)] == [ArgumentsState.TRUNCATED]
+
+
+def test_what_says_nothing_does_not_begin_a_response() -> None:
+    """A loss may be told before the start: a second `response.created` with another id makes the official client raise."""
+    encoder = FAMILY.stream_encoder(Request(model="m", messages=(), stream=True))
+    assert encoder.encode(Lost(Repair("event_left_out", "stream", "an event"))) == b""
+    begun = encoder.encode(Started(id="resp_1", model="m")) + encoder.encode(TextDelta("a", "0")) + encoder.finish()
+    assert begun.count(b'"type":"response.created"') == 1
+    assert b"resp_0" not in begun

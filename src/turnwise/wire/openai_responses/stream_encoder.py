@@ -103,8 +103,8 @@ class ResponsesStreamEncoder:
     def encode(self, frame: Frame) -> bytes:
         if isinstance(frame, Started):
             self._start(frame)
-        elif self._id is None:
-            self._start(Started())
+        elif self._id is None and not isinstance(frame, Mended | Lost | Restated | CallForming):
+            self._start(Started())  # what says nothing may stand before the true start, whose id no client takes later
         match frame:
             case TextDelta(text=text, block=name):
                 self._write_text(self._block(name), Text, text)
