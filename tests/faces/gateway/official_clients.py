@@ -59,6 +59,15 @@ def given(body: bytes, *, streamed: bool = True) -> Place:
     return Place("http://given.invalid", httpx2.MockTransport(answer))
 
 
+def failed(status: int, body: bytes) -> Place:
+    """A server that answers everything with this error."""
+
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(status, headers={"content-type": "application/json"}, content=body)
+
+    return Place("http://failed.invalid", httpx2.MockTransport(answer))
+
+
 def ask(client: str, *, at: Place, model: str, streamed: bool) -> Heard:
     """One question with tools. Raises what the client raises."""
     # The servers speak plain HTTP: loading the certificates of all the world would take 30 ms for nothing.
