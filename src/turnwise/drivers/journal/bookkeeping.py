@@ -110,26 +110,7 @@ class Bookkeeper:
         event: ResponseReceived | RequestFailed | None,
         asked_hour: bool,
     ) -> LedgerEntry:
-        first_s, received_bytes = exchange.first_event_s, exchange.received_bytes
-        match event:
-            case ResponseReceived(response=response):
-                received = ReceivedResponse(
-                    response=response, fault=response.fault, first_event=first_s, received_bytes=received_bytes
-                )
-            case RequestFailed(partial=partial, fault=fault, is_answer=is_answer):
-                received = ReceivedResponse(
-                    partial=partial,
-                    fault=fault,
-                    first_event=first_s,
-                    received_bytes=received_bytes,
-                    is_answer=is_answer,
-                )
-            case None:
-                partial = exchange.arrived()
-                received = ReceivedResponse(
-                    partial=partial, cancelled=True, first_event=first_s, received_bytes=received_bytes
-                )
-        received = msgspec.structs.replace(received, answered=exchange.has_answered)
+        received = received_of(exchange, event=event)
         find = self._find_price
         ended = ended_entry(
             entry,
@@ -167,3 +148,27 @@ class Bookkeeper:
         self.ledger.put(entry)
         if self._journal is not None:
             self._journal.request_became(entry)
+
+
+def received_of(exchange: Exchange, *, event: ResponseReceived | RequestFailed | None) -> ReceivedResponse:
+    """What came back of a request; without an event it was broken off."""
+    first_s, received_bytes = exchange.first_event_s, exchange.received_bytes
+    match event:
+        case ResponseReceived(response=response):
+            received = ReceivedResponse(
+                response=response, fault=response.fault, first_event=first_s, received_bytes=received_bytes
+            )
+        case RequestFailed(partial=partial, fault=fault, is_answer=is_answer):
+            received = ReceivedResponse(
+                partial=partial,
+                fault=fault,
+                first_event=first_s,
+                received_bytes=received_bytes,
+                is_answer=is_answer,
+            )
+        case None:
+            partial = exchange.arrived()
+            received = ReceivedResponse(
+                partial=partial, cancelled=True, first_event=first_s, received_bytes=received_bytes
+            )
+    return msgspec.structs.replace(received, answered=exchange.has_answered)

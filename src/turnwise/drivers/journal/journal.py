@@ -25,6 +25,7 @@ from typing import Literal, NoReturn, Self, get_args
 import msgspec
 
 from turnwise.drivers.clock import Clock
+from turnwise.drivers.journal.direct_ledger import DirectLedger
 from turnwise.drivers.journal.ledger import (
     LEAVES,
     LEDGER_CACHES,
@@ -534,6 +535,11 @@ class Journal:
     def ledger(self) -> LedgerReader:
         """What all requests were, and what they cost."""
         return LedgerReader(self._file.statement)
+
+    @property
+    def direct(self) -> DirectLedger:
+        """For requests that belong to no turn."""
+        return DirectLedger(self._file.transaction)
 
     def _load(self, row: SessionRow) -> Session:
         with self._file.statement() as connection:

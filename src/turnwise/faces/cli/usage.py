@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.journal.direct_ledger import is_gateways
 from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.drivers.journal.ledger_queries import By, LedgerSpan, Total, TurnBill, sum_of_totals
 from turnwise.errors import CallerError
@@ -31,6 +32,7 @@ Examples:
   turnwise usage --by day --since 30d
   turnwise usage --by session --since 2026-11-01 --limit 100
   turnwise usage --by purpose --session 3f2a9c1e
+  turnwise usage --session gateway:laptop
   turnwise usage --by model --since all --csv > usage.csv
   turnwise usage --json | jq .total.cost
 
@@ -100,7 +102,7 @@ def command(
         clock = SystemClock()
         began = since_of(since, by=by, has_session=session is not None, now=datetime.fromtimestamp(clock.now()))
         with Journal.open(journal_path(os.environ), clock=clock) as journal:
-            span = LedgerSpan(since=began, session=None if session is None else journal.find_session(session).row.id)
+            span = LedgerSpan(since=began, session=session_asked(session, journal=journal))
             reader = journal.ledger
             rows = reader.totals(span, by=by)
             if as_csv:
@@ -118,6 +120,11 @@ def command(
             shown = [row.key for row in shown_of(rows, by=by, limit=lines)] if by == "session" else []
             titles = reader.titles([*shown, *[bill.session for bill in bills]])
         show(report, titles=titles, turns=count, limit=lines, stream=sys.stdout)
+
+
+def session_asked(given: str | None, *, journal: Journal) -> str | None:
+    """Its whole id. What the gateway sent for one of its clients counts as a session here. Raises CallerError."""
+    return given if given is None or is_gateways(given) else journal.find_session(given).row.id
 
 
 def since_of(text: str | None, *, by: By, has_session: bool, now: datetime) -> float:
@@ -279,6 +286,8 @@ def short_cost(cost: Cost) -> str:
 def name_of(key: str, *, by: By, titles: dict[str, str]) -> str:
     if by != "session":
         return shortened(key, limit=60)
+    if is_gateways(key):
+        return shortened(key, limit=43)
     return f"{key[-8:]} {shortened(titles.get(key, ''), limit=34)}"
 
 
@@ -324,7 +333,7 @@ def saving_lines(bills: Sequence[TurnBill], *, titles: dict[str, str], turns: in
         word = "saved" if bill.saved.requests > 0 else "lost"
         saved = f"; {word} {saved_said(bill.saved)}" if bill.saved.requests else ""
         lines.append(
-            f"  {bill.session[-8:]} {shortened(titles.get(bill.session, ''), limit=34):<34}  "
+            f"  {name_of(bill.session, by='session', titles=titles):<43}  "
             f"{many(bill.cost.requests, 'request')}, {cost_said(bill.cost)}; "
             f"one a call: {many(bill.one_a_call_requests, 'request')}, {instead}{saved}"
         )

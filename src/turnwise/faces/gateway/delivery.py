@@ -12,6 +12,9 @@ from turnwise.drivers.clock import Clock, sleep
 from turnwise.drivers.endpoints.endpoints import Endpoint, build_http_request
 from turnwise.drivers.endpoints.exchange import Exchange
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
+from turnwise.drivers.journal.bookkeeping import received_of
+from turnwise.drivers.running.sending import asks_hour
+from turnwise.faces.gateway.accounts import Account
 from turnwise.faces.gateway.calls import Outlet
 from turnwise.relay.relaying import EventReader, Relay, RelayEnd, Send
 from turnwise.relay.response_reading import StreamReader
@@ -52,8 +55,10 @@ class Delivery:
         outlet: Outlet,
         family: Family,
         streams: bool,
+        account: Account | None = None,
     ) -> None:
         self._relay = relay
+        self._account = account
         self._means = means
         self._outlet = outlet
         self._family = family
@@ -114,10 +119,27 @@ class Delivery:
             open_reader=self._open_reader,
             on_body=self._relay.saw_body,
         )
-        event = await exchange.run(build_http_request(means.endpoint, send.call, connect_s=means.deadlines.connect_s))
-        if isinstance(event, ResponseReceived):
-            return event.response, event.response.fault
-        return event.partial, event.fault
+        request = build_http_request(means.endpoint, send.call, connect_s=means.deadlines.connect_s)
+        sent = None
+        if self._account is not None:
+            sent = await self._account.sends(
+                order.purpose,
+                model=order.request.model,
+                provider=means.endpoint.profile.name,
+                sent_bytes=len(request.body),
+                asked_hour=asks_hour(send.call),
+            )
+            if isinstance(sent, Fault):
+                return None, sent
+        event = None
+        try:
+            event = await exchange.run(request)
+            if isinstance(event, ResponseReceived):
+                return event.response, event.response.fault
+            return event.partial, event.fault
+        finally:
+            if sent is not None:
+                sent.ended(received_of(exchange, event=event) if exchange.has_left else None)
 
     def _open_reader(self) -> StreamReader:
         reader = self._relay.reader()

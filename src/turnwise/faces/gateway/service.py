@@ -12,8 +12,10 @@ from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.endpoints.endpoints import Endpoint, Secret, build_http_request, find_key
 from turnwise.drivers.endpoints.model_lists import ask_for_models
 from turnwise.drivers.endpoints.transport import Transport
+from turnwise.drivers.journal.ledger import ReceivedResponse
 from turnwise.drivers.settings.catalogue import find_limits
 from turnwise.errors import CallerError, ProviderFault
+from turnwise.faces.gateway.accounts import Account, AccountMeans, open_accounts, received_body
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService, Outlet
 from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute, Upstream, choose_route, upstream_of
 from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, write_fault
@@ -50,6 +52,7 @@ class ServiceMeans(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = {}
     deadlines: Deadlines = Deadlines()
     limits: Limits = DEFAULT_LIMITS
+    accounts: AccountMeans = msgspec.field(default_factory=AccountMeans)
 
 
 class RelayService:
@@ -66,14 +69,16 @@ class RelayService:
         }
 
     def is_ready(self) -> bool:
-        return True
+        ledger = self._means.accounts.ledger
+        return ledger is None or ledger.is_well
 
     def metrics(self) -> bytes:
         return b""
 
     async def answer(self, call: ClientCall, outlet: Outlet) -> None:
         """Serve until the answer is whole or the client has left: then the upstream's request is broken off, too."""
-        serving = asyncio.ensure_future(self._serve(call, outlet))
+        account = Account(call, means=self._means.accounts)
+        serving = asyncio.ensure_future(self._serve(call, outlet, account=account))
         leaving = asyncio.ensure_future(outlet.gone())
         try:
             await asyncio.wait([serving, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -87,14 +92,14 @@ class RelayService:
             leaving.cancel()
             serving.cancel()
 
-    async def _serve(self, call: ClientCall, outlet: Outlet) -> None:
+    async def _serve(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         try:
             if call.kind == "passed":
-                await self._pass_on(call, outlet)
+                await self._pass_on(call, outlet, account=account)
             elif call.kind == "count":
                 await self._count(call, outlet)
             else:
-                await self._generate(call, outlet)
+                await self._generate(call, outlet, account=account)
         except RequestRefused as refused:
             status, body = refusal_answer(refused, client=call.family)
             await outlet.start(status, [("content-type", "application/json"), ("content-length", str(len(body)))])
@@ -102,13 +107,15 @@ class RelayService:
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    async def _generate(self, call: ClientCall, outlet: Outlet) -> None:
+    async def _generate(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         route, model = self._route_of(call)
         asked = read_client_request(_asked(call, model), call.body, one_client=bool(route.one_client))
         givens = (route.upstream, *route.fallbacks)
         for number, given in enumerate(givens):
             opened = self._for_client(self._upstreams[given], call)
-            delivery = self._delivery(asked, route=route, opened=opened, model=model, call=call, outlet=outlet)
+            delivery = self._delivery(
+                asked, route=route, opened=opened, model=model, call=call, outlet=outlet, account=account
+            )
             end = await delivery.run()
             if end.fault is None or delivery.started:
                 return
@@ -125,6 +132,7 @@ class RelayService:
         model: str,
         call: ClientCall,
         outlet: Outlet,
+        account: Account,
     ) -> Delivery:
         upstream, endpoint, means = opened.upstream, opened.endpoint, self._means
         terms = RouteTerms(
@@ -166,6 +174,7 @@ class RelayService:
             outlet=outlet,
             family=family(call.family),
             streams=asked.streams,
+            account=account,
         )
 
     async def _count(self, call: ClientCall, outlet: Outlet) -> None:
@@ -188,11 +197,25 @@ class RelayService:
         await outlet.start(200, headers if is_counted else [*headers, ("turnwise-estimated", "true")])
         await outlet.send(body)
 
-    async def _pass_on(self, call: ClientCall, outlet: Outlet) -> None:
+    async def _pass_on(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """A path that a route lists: body and answer go on as they are."""
         route = next(route for route in self._config.routes if call.path in route.passes)
         opened = self._for_client(self._upstreams[route.upstream], call)
-        found = await self._ask_upstream(opened.endpoint, call.path, call.body, call.headers)
+        sent = await account.sends(
+            "step",
+            provider=opened.endpoint.profile.name,
+            model=string_of(read_body(call.body), "model") or "",
+            sent_bytes=len(call.body),
+        )
+        if isinstance(sent, Fault):
+            await write_fault(sent, family=family(call.family), outlet=outlet)
+            return
+        received = ReceivedResponse(cancelled=True, answered=False)
+        try:
+            found = await self._ask_upstream(opened.endpoint, call.path, call.body, call.headers)
+            received = received_body(found)
+        finally:
+            sent.ended(received)
         if isinstance(found, Fault):
             await write_fault(found, family=family(call.family), outlet=outlet)
             return
@@ -278,8 +301,11 @@ async def open_service(
     config: GatewayConfig, *, env: Mapping[str, str], forward_key: bool
 ) -> AsyncGenerator[GatewayService]:
     """The service over connections of its own. Raises CallerError."""
-    async with AiohttpTransport(env=env) as transport:
-        yield RelayService(config, means=ServiceMeans(transport=transport, env=env), forward_key=forward_key)
+    clock = SystemClock()
+    with open_accounts(env, clock=clock) as accounts:
+        async with AiohttpTransport(env=env) as transport:
+            means = ServiceMeans(transport=transport, clock=clock, env=env, accounts=accounts)
+            yield RelayService(config, means=means, forward_key=forward_key)
 
 
 def write_models(names: Sequence[str], *, family: FamilyName) -> bytes:

@@ -1,0 +1,158 @@
+"""Writes the ledger beside an event loop that serves many at once.
+
+A turn writes in its own loop's thread: 0.03 ms, and it is the only one that waits. Here a file that another process holds for a
+moment, or a disk that is slow for once, would hold up every open stream. One thread writes, and whatever has gathered meanwhile
+goes into one transaction.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.journal.direct_ledger import EntryBecame, EntryLeaves, EntryStayed, LedgerChange, LedgerLine
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.journal.ledger import LedgerEntry
+from turnwise.errors import JournalFailed, TurnwiseBug
+
+_log = logging.getLogger("turnwise")
+
+MOST_AT_ONCE = 1_000  # in one transaction
+MOST_KEPT = 10_000  # ends of requests that wait while the file takes nothing
+CLOSE_S = 15.0  # longer than the journal waits for another process
+
+WriteDone = asyncio.Future[None]
+
+
+class _Leaving(msgspec.Struct, frozen=True):
+    """`done` is told in `loop` once the entry is written, or cannot be."""
+
+    change: EntryLeaves
+    loop: asyncio.AbstractEventLoop
+    done: WriteDone
+
+
+class _Ending(msgspec.Struct, frozen=True):
+    """`entry` makes the entry: pricing a request may read a long table for the first time."""
+
+    line: LedgerLine
+    entry: Callable[[], LedgerEntry]
+
+
+_Order = _Leaving | _Ending | EntryStayed
+
+
+class LedgerThread:
+    """The journal's file and the thread that writes into it. `close` it at the end."""
+
+    def __init__(self, path: Path | None, *, clock: Clock) -> None:
+        """Raises CallerError for a file that is no journal, or cannot be written."""
+        self._journal = Journal.open(path, clock=clock)
+        self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
+        self._kept: list[LedgerChange] = []  # what could not be written yet
+        self._failed = False
+        self._thread = threading.Thread(target=self._work, name="turnwise ledger", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_well(self) -> bool:
+        """Whether what was to be written last is written. After a failure each question is an attempt, too."""
+        if self._failed:
+            self.stayed(LedgerLine())  # changes nothing
+        return not self._failed
+
+    async def leaves(self, entry: LedgerEntry) -> LedgerLine:
+        """On return the entry is safely written down, and its request may leave. Raises JournalFailed: then it must not."""
+        line, loop = LedgerLine(), asyncio.get_running_loop()
+        done: WriteDone = loop.create_future()
+        self._orders.put(_Leaving(EntryLeaves(line=line, entry=entry), loop, done))
+        try:
+            await done
+        except asyncio.CancelledError:
+            self.stayed(line)  # it may be written by now, or will be
+            raise
+        return line
+
+    def became(self, line: LedgerLine, entry: Callable[[], LedgerEntry]) -> None:
+        """Complete an entry soon. `entry` is called in the thread."""
+        self._orders.put(_Ending(line, entry))
+
+    def stayed(self, line: LedgerLine) -> None:
+        """Strike out the entry of a request that never left, soon."""
+        self._orders.put(EntryStayed(line=line))
+
+    def close(self) -> None:
+        """Write what waits, and close the file."""
+        self._orders.put(None)
+        self._thread.join(CLOSE_S)
+        if not self._thread.is_alive():
+            self._journal.close()
+
+    # -- in the thread -----------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        is_over = False
+        while not is_over:
+            orders = [self._orders.get()]
+            while len(orders) < MOST_AT_ONCE and not self._orders.empty():
+                orders.append(self._orders.get())
+            is_over = None in orders
+            self._write([order for order in orders if order is not None])
+
+    def _write(self, orders: list[_Order]) -> None:
+        waiting = [order for order in orders if isinstance(order, _Leaving)]
+        changes = [change for order in orders if (change := _change_of(order)) is not None]
+        why: Exception | None = None
+        try:
+            if self._kept or changes:
+                self._journal.direct.write([*self._kept, *changes])
+            self._kept = []
+            self._failed = False
+        except (JournalFailed, TurnwiseBug) as error:
+            why = error
+            if not self._failed:
+                _log.error("gateway: the ledger cannot be written: %s", error)
+            self._failed = True
+            # Nobody waits for these; those that wait are told, and do not leave.
+            kept = [*self._kept, *[change for change in changes if not isinstance(change, EntryLeaves)]]
+            self._kept = kept[-MOST_KEPT:] if isinstance(error, JournalFailed) else []
+        _tell(waiting, why)
+
+
+def _change_of(order: _Order) -> LedgerChange | None:
+    match order:
+        case _Leaving(change=change):
+            return change
+        case _Ending(line=line, entry=entry):
+            try:
+                return EntryBecame(line=line, entry=entry())
+            except Exception as error:  # noqa: BLE001 (one entry's bug must not end the thread; it stays unfinished)
+                _log.error("gateway: bug in the ledger: %s", type(error).__name__)
+                return None
+        case EntryStayed():
+            return order
+
+
+def _tell(waiting: list[_Leaving], why: Exception | None) -> None:
+    """One wake-up for each loop."""
+    for loop in {order.loop for order in waiting}:
+        dones = [order.done for order in waiting if order.loop is loop]
+        try:
+            loop.call_soon_threadsafe(_settle, dones, why)
+        except RuntimeError:
+            continue  # the loop is closed: nobody waits any more
+
+
+def _settle(dones: list[WriteDone], why: Exception | None) -> None:
+    for done in dones:
+        if done.done():
+            continue
+        if why is None:
+            done.set_result(None)
+        else:
+            done.set_exception(JournalFailed(str(why)))

@@ -1,0 +1,91 @@
+"""`turnwise gateway` as a process of its own, before a lab in this one, and a client that speaks plain HTTP."""
+
+import contextlib
+import http.client
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from waits import HANG_S
+
+CONTENT = "the-prompts-own-words"
+BODY = {"messages": [{"role": "user", "content": CONTENT}], "stream": True}
+
+
+class ServedGateway(NamedTuple):
+    process: "subprocess.Popen[str]"
+    port: int
+    env: dict[str, str]
+
+    def ask(self, path: str, body: object, **headers: str) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANG_S)
+        every = {
+            "content-type": "application/json",
+            "connection": "close",
+            **{key.replace("_", "-"): value for key, value in headers.items()},
+        }
+        connection.request("POST", path, msgspec.json.encode(body), every)
+        return connection.getresponse()
+
+    def stalling(self) -> http.client.HTTPResponse:
+        """An answer that has begun and does not go on."""
+        answer = self.ask("/v1/chat/completions", {"model": "fault-stall", **BODY})
+        assert answer.read(1)
+        return answer
+
+    def chat(self, model: str, **headers: str) -> bytes:
+        """The whole answer to a streamed request of Chat Completions."""
+        return self.ask("/v1/chat/completions", {"model": model, **BODY}, **headers).read()
+
+    def get(self, path: str, **headers: str) -> bytes:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANG_S)
+        connection.request("GET", path, headers={"connection": "close", **headers})
+        return connection.getresponse().read()
+
+    def run(self, *words: str) -> str:
+        """What `turnwise WORDS` prints beside it."""
+        line = [sys.executable, "-m", "turnwise", *words]
+        ran = subprocess.run(line, env=self.env, capture_output=True, text=True, timeout=HANG_S, check=True)
+        return ran.stdout
+
+    def usage(self, *words: str) -> dict[str, Any]:
+        return msgspec.json.decode(self.run("usage", "--json", "--since", "all", *words), type=dict[str, Any])
+
+    def end(self) -> str:
+        """Gently. What it logged."""
+        self.process.terminate()
+        return self.process.communicate(timeout=HANG_S)[1]
+
+
+@contextlib.contextmanager
+def served_gateway(
+    folder: Path, *words: str, upstream: str | None, env: dict[str, str] | None = None
+) -> Iterator[ServedGateway]:
+    """With state, configuration and cache of its own below `folder`."""
+    own = {
+        **{key: value for key, value in os.environ.items() if not key.startswith(("TURNWISE_", "XDG_"))},
+        "TURNWISE_STATE_DIR": str(folder / "state"),
+        "XDG_CONFIG_HOME": str(folder / "config"),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        **(env or {}),
+    }
+    chosen = () if upstream is None else ("--upstream", upstream)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "turnwise", "gateway", *chosen, "--port", "0", "--json", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=own,
+    )
+    try:
+        assert process.stdout is not None
+        port = msgspec.json.decode(process.stdout.readline(), type=dict[str, Any])["port"]
+        yield ServedGateway(process, port, own)
+    finally:
+        process.kill()
+        process.communicate(timeout=HANG_S)

@@ -1,0 +1,153 @@
+"""Every request that the gateway sends upstream stands in the ledger before it leaves."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from faces.cli.running import running_lab
+from faces.gateway.served_gateway import BODY, ServedGateway, served_gateway
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.journal.ledger import LedgerEntry
+from turnwise.drivers.journal.ledger_queries import LedgerSpan
+from turnwise.drivers.journal.ledger_thread import LedgerThread
+from turnwise.errors import JournalFailed
+from turnwise.lab import Lab
+from turnwise.testing import FakeClock
+from waits import HANG_S
+
+PRICES = '[prices]\n"fault-once-503" = { request = 0.25, bills_errors = true }\n"*" = { request = 0.5 }\n'
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with running_lab() as lab:
+        yield lab
+
+
+@pytest.fixture
+def served(lab: Lab, tmp_path: Path) -> Iterator[ServedGateway]:
+    (tmp_path / "config" / "turnwise").mkdir(parents=True)
+    (tmp_path / "config" / "turnwise" / "turnwise.toml").write_text(PRICES)
+    with served_gateway(tmp_path, upstream=f"{lab.url}/v1") as served:
+        yield served
+
+
+def entries_of(served: ServedGateway) -> list[LedgerEntry]:
+    with Journal.open(Path(served.env["TURNWISE_STATE_DIR"]) / "journal.db", clock=FakeClock()) as journal:
+        return journal.ledger.entries(LedgerSpan())
+
+
+def entry(number: int = 1) -> LedgerEntry:
+    return LedgerEntry(
+        session="gateway",
+        turn="tw-1",
+        root_session="gateway",
+        root_turn="tw-1",
+        number=number,
+        step=1,
+        purpose="step",
+        provider="p",
+        model="m",
+        started=1.0,
+        sent_bytes=3,
+    )
+
+
+@pytest.mark.promise("heal:told")
+def test_a_killed_gateway_has_told_the_ledger_of_every_request_that_left(served: ServedGateway) -> None:
+    """`kill -9` while a stream is open: the request of which nobody knows the end is there, too."""
+    assert b"[DONE]" in served.chat("plain-answer")
+    with served.stalling():
+        served.process.kill()
+        served.process.wait()
+    report = served.usage()
+    assert {row["key"]: row["cost"]["requests"] for row in report["rows"]} == {
+        "openai_chat:plain-answer": 1,
+        "openai_chat:fault-stall": 1,
+    }
+    assert [row["unfinished"] for row in report["rows"] if row["key"].endswith("stall")] == [1]
+
+
+@pytest.mark.promise("heal:told")
+def test_a_retry_is_in_the_ledger_with_its_purpose_and_its_price(served: ServedGateway) -> None:
+    """Both requests, under the client's request id and its own session, priced as those of a run."""
+    assert b"[DONE]" in served.chat("fault-once-503", x_request_id="asked-by-laptop")
+    served.end()
+    found = [(one.session, one.turn, one.number, one.purpose, one.outcome, one.usd) for one in entries_of(served)]
+    assert found == [
+        ("gateway", "asked-by-laptop", 1, "step", "overloaded", Decimal("0.25")),
+        ("gateway", "asked-by-laptop", 2, "retry", "ok", Decimal("0.25")),
+    ]
+    assert served.run("sessions", "list", "--json") == ""
+    (row,) = served.usage("--session", "gateway")["rows"]
+    assert (row["cost"], row["again"]["requests"]) == ({"usd": "0.5", "requests": 2, "unknown": 0}, 1)
+
+
+def test_a_request_that_never_left_is_struck_out(tmp_path: Path) -> None:
+    """No connection: nothing was billed."""
+    file = tmp_path / "gateway.toml"
+    file.write_text('[[route]]\nretry = 0\nupstream = { url = "http://127.0.0.1:9/v1" }\n')
+    with served_gateway(tmp_path, "--config", str(file), upstream=None) as served:
+        with served.ask("/v1/chat/completions", {"model": "m", **BODY}) as answer:
+            assert answer.status == 502
+        served.end()
+        assert entries_of(served) == []
+
+
+def test_an_answer_that_the_client_left_is_a_cancelled_request(served: ServedGateway) -> None:
+    """The upstream's request is broken off, and what had come of it is written down."""
+    served.stalling().close()
+    log = served.end()
+    assert [(one.outcome, one.ended is not None) for one in entries_of(served)] == [("cancelled", True)], log
+
+
+def test_a_request_whose_entry_cannot_be_written_does_not_leave(tmp_path: Path) -> None:
+    """Whoever waits is told; once the file takes entries again, the ends that were kept are written."""
+
+    async def run() -> list[LedgerEntry]:
+        path = tmp_path / "journal.db"
+        thread = LedgerThread(path, clock=FakeClock())
+        first = await thread.leaves(entry())
+        breaking = sqlite3.connect(path)
+        breaking.execute("alter table request rename to elsewhere")
+        thread.became(first, entry)
+        with pytest.raises(JournalFailed):
+            await thread.leaves(entry(2))
+        assert not thread.is_well
+        breaking.execute("alter table elsewhere rename to request")
+        breaking.close()
+        await thread.leaves(entry(3))
+        assert thread.is_well
+        await asyncio.to_thread(thread.close)
+        with Journal.open(path, clock=FakeClock()) as journal:
+            return journal.ledger.entries(LedgerSpan())
+
+    assert [one.number for one in asyncio.run(run())] == [1, 3]
+
+
+def test_entries_of_many_tasks_are_written_while_another_process_holds_the_file(tmp_path: Path) -> None:
+    """The event loop goes on meanwhile, and a request that is given up while its entry waits leaves none."""
+
+    async def run() -> list[int]:
+        path = tmp_path / "journal.db"
+        thread = LedgerThread(path, clock=FakeClock())
+        holding = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        holding.execute("begin immediate")
+        waiting = [asyncio.create_task(thread.leaves(entry(number))) for number in range(1, 51)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        await asyncio.wait([waiting[0]])
+        assert not any(task.done() for task in waiting[1:])
+        threading.Thread(target=holding.execute, args=("commit",)).start()
+        await asyncio.wait_for(asyncio.gather(*waiting[1:]), HANG_S)
+        await asyncio.to_thread(thread.close)
+        holding.close()
+        with Journal.open(path, clock=FakeClock()) as journal:
+            return sorted(one.number for one in journal.ledger.entries(LedgerSpan()))
+
+    assert asyncio.run(run()) == list(range(2, 51))
