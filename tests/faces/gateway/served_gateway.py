@@ -14,7 +14,11 @@ import msgspec
 from waits import HANG_S
 
 CONTENT = "the-prompts-own-words"
-BODY = {"messages": [{"role": "user", "content": CONTENT}], "stream": True}
+ANY = {"type": "object", "properties": {}}
+TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": ANY}} for name in ("read", "list", "note", "write")
+]
+BODY = {"messages": [{"role": "user", "content": CONTENT}], "stream": True, "tools": TOOLS}
 
 
 class ServedGateway(NamedTuple):

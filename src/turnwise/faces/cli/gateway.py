@@ -68,7 +68,10 @@ file exists, every client needs a key."""
 )
 @click.option("--host", metavar="ADDRESS", help="Where to listen. Other than loopback needs keys. [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65_535), help="0 takes a free one. [default: 8484]")
-@click.option("--json", "as_json", is_flag=True, help="Print the address that was taken as one JSON line.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the address that was taken as one JSON line; log in JSON lines."
+)
+@click.option("--quiet", is_flag=True, help="Log errors only. Without it each request has a line on standard error.")
 @click.option("--forward-key", is_flag=True, help="Send the client's own key upstream instead of yours.")
 @click.option(
     "--grace",
@@ -86,6 +89,7 @@ def command(
     host: str | None,
     port: int | None,
     as_json: bool,
+    quiet: bool,
     forward_key: bool,
     grace_s: float,
 ) -> None:
@@ -96,6 +100,7 @@ def command(
         raise Failure(INSTALL)
     with as_one_line():
         from turnwise.faces.gateway.keys import key_file
+        from turnwise.faces.gateway.log_lines import logging_to
         from turnwise.faces.gateway.program import GatewayMeans, run_gateway
 
         config = _config(upstream, config_path, host=host, port=port)
@@ -107,7 +112,8 @@ def command(
             forward_key=forward_key,
             grace_s=grace_s,
         )
-        ending = run_gateway(means)
+        with logging_to(sys.stderr, as_json=as_json, quiet=quiet):
+            ending = run_gateway(means)
     sys.exit(CANCELLED if ending.at_once else 0)
 
 

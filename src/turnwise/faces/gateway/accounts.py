@@ -1,7 +1,9 @@
 """What is told of one client's request: to the ledger before anything leaves, and of everything that came of it."""
 
 import contextlib
-from collections.abc import Generator, Mapping
+import logging
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,16 +12,23 @@ import msgspec
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal.direct_ledger import LedgerLine, gateway_session
 from turnwise.drivers.journal.journal import journal_path
-from turnwise.drivers.journal.ledger import Ledger, LedgerEntry, ReceivedResponse, ended_entry
+from turnwise.drivers.journal.ledger import CANCELLED, COUNTS, OK, Ledger, LedgerEntry, ReceivedResponse, ended_entry
 from turnwise.drivers.journal.ledger_thread import LedgerThread
 from turnwise.drivers.journal.prices import NO_PRICES, Prices, prices_of_layers
 from turnwise.drivers.settings.settings import read_layers
 from turnwise.errors import JournalFailed
-from turnwise.faces.gateway.calls import ClientCall
+from turnwise.faces.gateway.calls import ClientCall, ClientGone, Outlet
+from turnwise.faces.gateway.counts import GatewayCounts
+from turnwise.faces.gateway.log_lines import FIELDS
+from turnwise.relay.relaying import RelayEnd
 from turnwise.turn.commands import Purpose
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Response, Usage
 from turnwise.wire.json_fields import UNREADABLE, is_object, read_fields
 from turnwise.wire.openai_chat.usage import counted
+
+_log = logging.getLogger("turnwise")
+
+LONGEST_NAME = 100  # characters of a model's name in a line
 
 # Nothing leaves that the ledger does not know: the provider would bill what nobody can find again.
 NO_LEDGER = Fault(
@@ -34,6 +43,7 @@ class AccountMeans(msgspec.Struct, frozen=True, kw_only=True):
     """Where accounts are written. Without a `ledger` nothing is kept: for services that are tried out."""
 
     ledger: LedgerThread | None = None
+    counts: GatewayCounts = msgspec.field(default_factory=GatewayCounts)
     prices: Prices = NO_PRICES
     clock: Clock = msgspec.field(default_factory=SystemClock)
 
@@ -52,6 +62,40 @@ class SentRequest:
         self._account.note(self._entry, received, line=self._line, asked_hour=self._asked_hour)
 
 
+class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One request of a client, as its line of the log says it. `requests` went upstream; `provider` and `model` are of the last
+    of them. `fault` is the kind of the failure that the client was told, `refused` if nothing was sent."""
+
+    request: str
+    client: str = ""
+    family: str
+    kind: str
+    provider: str = ""
+    model: str = ""
+    status: int
+    end: str
+    seconds: float
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    repairs: dict[str, int] = {}
+    fault: str = ""
+
+
+class WatchedOutlet:
+    """An outlet that knows the status which the client got."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self.status = 0
+        self._start = outlet.start
+        self.send = outlet.send
+        self.gone = outlet.gone
+
+    async def start(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
+        await self._start(status, headers)
+        self.status = status
+
+
 class Account:
     """Of one request of a client, with all that goes upstream for it."""
 
@@ -60,6 +104,91 @@ class Account:
         self._means = means
         self._books = Ledger(root_session=gateway_session(call.client), root_turn=call.id)
         self._number = 0
+        self._last = ("", "")  # provider and model
+        self._tokens = (0, 0)
+        self._repairs: Counter[str] = Counter()
+        self._fault = ""
+
+    @contextlib.contextmanager
+    def open(self, outlet: Outlet) -> Generator[WatchedOutlet]:
+        """At the end of the block the request is over: it is counted, and its line is written."""
+        counts, clock, watched = self._means.counts, self._means.clock, WatchedOutlet(outlet)
+        began_s = clock.monotonic()
+        counts.add("turnwise_gateway_open_requests")
+        end = "left"
+        try:
+            yield watched
+            end = "fault" if self._fault or watched.status >= 400 else "whole"
+        except ClientGone:
+            raise
+        except Exception:
+            end, self._fault = "fault", "bug"
+            raise
+        finally:
+            counts.add("turnwise_gateway_open_requests", amount=-1)
+            if watched.status >= 400 and not self._fault:
+                self._fault = "refused"
+            self._close(end, status=watched.status, seconds=clock.monotonic() - began_s)
+
+    def _close(self, end: str, *, status: int, seconds: float) -> None:
+        call, counts = self._call, self._means.counts
+        counts.add("turnwise_gateway_requests_total", call.family, call.kind, str(status or ""), end)
+        counts.add("turnwise_gateway_request_seconds_total", call.family, call.kind, amount=float(seconds))
+        line = RequestLine(
+            request=call.id,
+            client=call.client,
+            family=call.family,
+            kind=call.kind,
+            provider=self._last[0],
+            model=self._last[1][:LONGEST_NAME],
+            status=status,
+            end=end,
+            seconds=round(seconds, 3),
+            requests=self._number,
+            input_tokens=self._tokens[0],
+            output_tokens=self._tokens[1],
+            repairs=dict(self._repairs),
+            fault=self._fault,
+        )
+        _log.info("%s", said_of(line), extra={FIELDS: line})
+
+    def relayed(self, end: RelayEnd) -> None:
+        """What the relay did for the client, beside what it mended in single responses."""
+        self._fault = "" if end.fault is None else str(end.fault.kind)
+        own = Counter([repair.kind for repair in end.repairs]) - self._repairs
+        self._mended(own.elements(), *self._last)
+
+    def counted(self, provider: str, model: str, found: bytes | Fault) -> None:
+        """Tokens were counted upstream: no provider bills that, so it is in no ledger."""
+        self._last = (provider, model)
+        outcome = str(found.kind) if isinstance(found, Fault) else OK
+        self._fault = "" if outcome == OK else outcome
+        label = self._means.counts.model_label(provider, model)
+        self._means.counts.add("turnwise_gateway_upstream_requests_total", provider, label, "count", outcome)
+
+    def _mended(self, kinds: Iterable[str], provider: str, model: str) -> None:
+        counts = self._means.counts
+        for kind in kinds:
+            self._repairs[kind] += 1
+            counts.add("turnwise_gateway_repairs_total", provider, counts.model_label(provider, model), kind)
+
+    def _count(self, entry: LedgerEntry, received: ReceivedResponse | None) -> None:
+        counts, provider = self._means.counts, entry.provider
+        label = counts.model_label(provider, entry.model)
+        fault = FaultKind.UNREACHABLE if received is None else received.fault and received.fault.kind
+        outcome = CANCELLED if received is not None and received.cancelled else str(fault or OK)
+        counts.add("turnwise_gateway_upstream_requests_total", provider, label, entry.purpose, outcome)
+        response = None if received is None else received.response or received.partial
+        if response is None:
+            return
+        self._mended([repair.kind for repair in response.repairs], provider, entry.model)
+        if (usage := response.usage) is None:
+            return
+        self._tokens = (self._tokens[0] + usage.input_tokens, self._tokens[1] + usage.output_tokens)
+        for name in COUNTS:
+            if number := getattr(usage, name):
+                kind = name.removesuffix("_tokens")
+                counts.add("turnwise_gateway_tokens_total", provider, label, kind, amount=number)
 
     async def sends(
         self, purpose: Purpose, *, provider: str, model: str, sent_bytes: int, asked_hour: bool = False
@@ -89,12 +218,14 @@ class Account:
             except JournalFailed:
                 return NO_LEDGER
         self._number = number
+        self._last = (provider, model)
         return SentRequest(self, entry=entry, line=line, asked_hour=asked_hour)
 
     def note(
         self, entry: LedgerEntry, received: ReceivedResponse | None, *, line: LedgerLine | None, asked_hour: bool
     ) -> None:
         """What came of a request; None if it never left."""
+        self._count(entry, received)
         if received is None:
             self._number -= 1
         if (ledger := self._means.ledger) is None or line is None:
@@ -119,6 +250,20 @@ class Account:
         )
         self._books.put(found)
         return found
+
+
+def said_of(line: RequestLine) -> str:
+    """For people: no more than its fields."""
+    upstream = f"{line.provider}:{line.model}" if line.provider else "nowhere"
+    words = [
+        f"gateway: {line.status or '-'} [{line.request}] {line.client or '-'} {line.family} {line.kind} -> {upstream}",
+        f"{line.end} after {line.seconds:.2f} s",
+        f"{line.requests} {'request' if line.requests == 1 else 'requests'}",
+        f"{line.input_tokens:,} tokens in, {line.output_tokens:,} out",
+        *[f"{kind} {number}" for kind, number in line.repairs.items()],
+        *([f"fault {line.fault}"] if line.fault else []),
+    ]
+    return ", ".join(words)
 
 
 @contextlib.contextmanager

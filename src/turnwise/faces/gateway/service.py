@@ -73,11 +73,15 @@ class RelayService:
         return ledger is None or ledger.is_well
 
     def metrics(self) -> bytes:
-        return b""
+        return self._means.accounts.counts.text()
 
     async def answer(self, call: ClientCall, outlet: Outlet) -> None:
         """Serve until the answer is whole or the client has left: then the upstream's request is broken off, too."""
         account = Account(call, means=self._means.accounts)
+        with account.open(outlet) as watched:
+            await self._answer(call, watched, account=account)
+
+    async def _answer(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         serving = asyncio.ensure_future(self._serve(call, outlet, account=account))
         leaving = asyncio.ensure_future(outlet.gone())
         try:
@@ -97,7 +101,7 @@ class RelayService:
             if call.kind == "passed":
                 await self._pass_on(call, outlet, account=account)
             elif call.kind == "count":
-                await self._count(call, outlet)
+                await self._count(call, outlet, account=account)
             else:
                 await self._generate(call, outlet, account=account)
         except RequestRefused as refused:
@@ -117,6 +121,7 @@ class RelayService:
                 asked, route=route, opened=opened, model=model, call=call, outlet=outlet, account=account
             )
             end = await delivery.run()
+            account.relayed(end)
             if end.fault is None or delivery.started:
                 return
             if number + 1 == len(givens) or not _may_be_anothers(end.fault):
@@ -177,7 +182,7 @@ class RelayService:
             account=account,
         )
 
-    async def _count(self, call: ClientCall, outlet: Outlet) -> None:
+    async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """Asked of the upstream where it counts, else estimated, which a header says."""
         route, model = self._route_of(call)
         opened = self._for_client(self._upstreams[route.upstream], call)
@@ -187,6 +192,7 @@ class RelayService:
         tokens, is_counted = count.estimated_tokens, False
         if count.call is not None:
             found = await self._ask_upstream(opened.endpoint, count.call.path, count.call.body, count.call.headers)
+            account.counted(opened.endpoint.profile.name, name, found)
             if isinstance(found, Fault):
                 await write_fault(found, family=family(call.family), outlet=outlet)
                 return

@@ -1,0 +1,81 @@
+"""The gateway's counts since it started, as Prometheus reads them.
+
+Source: Prometheus' documentation, "Exposition formats", "Text-based format". Counts are of this process and are lost with it, as
+Prometheus expects; what has to stay is in the ledger and in the report.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+MOST_MODELS = 200  # a client may name any model, and each name is a time series that Prometheus keeps
+OTHER = "(other)"
+LONGEST_LABEL = 120  # characters
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One metric: what it is, and the labels that tell its values apart."""
+
+    help: str
+    labels: tuple[str, ...]
+    type: str = "counter"
+
+
+METRICS: dict[str, Metric] = {
+    "turnwise_gateway_requests_total": Metric(
+        "Requests of clients that have ended, by how: whole, fault (an error was the answer, or its end), left.",
+        ("family", "kind", "status", "end"),
+    ),
+    "turnwise_gateway_open_requests": Metric("Requests of clients that are being served.", (), "gauge"),
+    "turnwise_gateway_request_seconds_total": Metric("Seconds that requests of clients took.", ("family", "kind")),
+    "turnwise_gateway_upstream_requests_total": Metric(
+        "Requests to providers, by purpose and outcome.", ("provider", "model", "purpose", "outcome")
+    ),
+    "turnwise_gateway_tokens_total": Metric("Tokens that providers reported.", ("provider", "model", "kind")),
+    "turnwise_gateway_repairs_total": Metric("What was mended, by kind.", ("provider", "model", "kind")),
+}
+
+
+class GatewayCounts:
+    """Only the event loop's thread changes them."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in METRICS}
+        self._values["turnwise_gateway_open_requests"][()] = 0
+        self._models: set[tuple[str, str]] = set()
+
+    def add(self, name: str, *labels: str, amount: float = 1) -> None:
+        values = self._values[name]
+        values[labels] = values.get(labels, 0) + amount
+
+    def model_label(self, provider: str, model: str) -> str:
+        """The model's name, or the one for all further models."""
+        label = model[:LONGEST_LABEL]
+        if (provider, label) not in self._models:
+            if len(self._models) >= MOST_MODELS:
+                return OTHER
+            self._models.add((provider, label))
+        return label
+
+    def text(self) -> bytes:
+        """All of them in the text format."""
+        lines: list[str] = []
+        for name, metric in METRICS.items():
+            lines += (f"# HELP {name} {metric.help}", f"# TYPE {name} {metric.type}")
+            lines += [
+                f"{name}{_labels(dict(zip(metric.labels, labels, strict=True)))} {_number(value)}"
+                for labels, value in self._values[name].items()
+            ]
+        return ("\n".join(lines) + "\n").encode("utf-8", "replace")
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return "{" + ",".join([f'{name}="{_escaped(value)}"' for name, value in labels.items()]) + "}" if labels else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.6f}"

@@ -1,0 +1,160 @@
+"""What the gateway tells of requests: counts for Prometheus, a line of the log each, and nothing that was said in them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from faces.cli.running import running_lab
+from faces.gateway.served_gateway import BODY, CONTENT, ServedGateway, served_gateway
+from turnwise.faces.gateway.counts import MOST_MODELS, OTHER, GatewayCounts
+from turnwise.faces.gateway.log_lines import one_line
+from turnwise.lab import Lab
+
+UPSTREAM_KEY = "sk-upstream-0123456789"
+NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(,|$)')
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def read_metrics(text: str) -> Samples:
+    """The samples of a text in Prometheus' format, read as its documentation says and no more: each metric has its HELP, its
+    TYPE and then its samples, and no sample stands twice."""
+    assert text.endswith("\n")
+    found: Samples = {}
+    helped: list[str] = []
+    typed: dict[str, str] = {}
+    for line in text[:-1].split("\n"):
+        if line.startswith("# HELP "):
+            name = line.split(" ", 3)[2]
+            assert NAME.fullmatch(name) and name not in helped
+            helped.append(name)
+        elif line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name == helped[-1] and name not in typed and kind in ("counter", "gauge")
+            typed[name] = kind
+        else:
+            head, _, number = line.rpartition(" ")
+            name, _, rest = head.partition("{")
+            assert name == helped[-1] and name in typed
+            labels: list[tuple[str, str]] = []
+            inside = rest.removesuffix("}") if rest else ""
+            assert not rest or rest.endswith("}")
+            at = 0
+            while at < len(inside):
+                label = LABEL.match(inside, at)
+                assert label is not None, f"no label: {inside[at:]}"
+                value = re.sub(r"\\(.)", lambda one: {"n": "\n"}.get(one[1], one[1]), label[2])
+                labels.append((label[1], value))
+                at = label.end()
+            key = (name, tuple(labels))
+            assert key not in found, f"twice: {line}"
+            found[key] = float(number)
+    return found
+
+
+def valued(samples: Samples, name: str) -> dict[tuple[str, ...], float]:
+    """The values of one metric, by its labels' values."""
+    return {
+        tuple(value for _, value in labels): number
+        for (metric, labels), number in samples.items()
+        if metric == f"turnwise_gateway_{name}"
+    }
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with running_lab(key=UPSTREAM_KEY) as lab:
+        yield lab
+
+
+@pytest.fixture
+def served(lab: Lab, tmp_path: Path) -> Iterator[ServedGateway]:
+    lab.reset()
+    file = tmp_path / "gateway.toml"
+    url = f"{lab.url}/v1"
+    file.write_text(f'[[route]]\nupstream = {{ url = "{url}", key_env = "LAB_KEY" }}\n')
+    with served_gateway(tmp_path, "--config", str(file), upstream=None, env={"LAB_KEY": UPSTREAM_KEY}) as served:
+        yield served
+
+
+@pytest.mark.promise("heal:told")
+def test_requests_repairs_and_tokens_are_counted_by_provider_and_model(served: ServedGateway) -> None:
+    """A repaired answer, one that was asked for again, and one that the client left."""
+    for model in ("id-missing", "id-missing", "fault-once-503"):
+        served.chat(model)
+    served.stalling().close()
+    samples = read_metrics(served.get("/metrics").decode())
+    upstream = valued(samples, "upstream_requests_total")
+    assert upstream["openai_chat", "id-missing", "step", "ok"] == 2
+    assert upstream["openai_chat", "fault-once-503", "step", "overloaded"] == 1
+    assert upstream["openai_chat", "fault-once-503", "retry", "ok"] == 1
+    repairs = valued(samples, "repairs_total")
+    assert repairs["openai_chat", "fault-once-503", "asked_again"] == 1
+    assert repairs["openai_chat", "id-missing", "id_missing"] == 2
+    assert valued(samples, "requests_total")["openai_chat", "generate", "200", "whole"] == 3
+    assert valued(samples, "tokens_total")["openai_chat", "id-missing", "input"] > 0
+
+
+def test_names_that_clients_make_up_do_not_grow_the_counts() -> None:
+    """Past the bound one label stands for all further models; each name is told exactly, whatever is in it."""
+    counts = GatewayCounts()
+    names = ['quote " and \\ and\nline', *[f"model-{number}" for number in range(MOST_MODELS + 50)]]
+    for name in names:
+        counts.add("turnwise_gateway_repairs_total", "p", counts.model_label("p", name), "id_missing")
+    found = valued(read_metrics(counts.text().decode()), "repairs_total")
+    assert len(found) == MOST_MODELS + 1
+    assert (found["p", names[0], "id_missing"], found["p", OTHER, "id_missing"]) == (1, 51)
+
+
+@pytest.mark.promise("heal:told")
+def test_each_request_has_one_line_in_the_log(served: ServedGateway) -> None:
+    """As JSON: who asked what of whom, how it ended, and what was mended."""
+    served.chat("id-missing", x_request_id="first")
+    served.chat("fault-once-503", x_request_id="second")
+    lines = [msgspec.json.decode(line) for line in served.end().splitlines()]
+    asked = [line for line in lines if "request" in line]
+    assert [line["request"] for line in asked] == ["first", "second"]
+    shown = {key: asked[1][key] for key in ("family", "provider", "model", "status", "end", "requests", "repairs")}
+    assert shown == {
+        "family": "openai_chat",
+        "provider": "openai_chat",
+        "model": "fault-once-503",
+        "status": 200,
+        "end": "whole",
+        "requests": 2,
+        "repairs": {"asked_again": 1},
+    }
+    assert asked[0]["repairs"] == {"id_missing": 1}
+
+
+def test_quiet_leaves_errors_alone(lab: Lab, tmp_path: Path) -> None:
+    """No line for requests."""
+    with served_gateway(tmp_path, "--quiet", upstream=f"{lab.url}/v1") as served:
+        served.chat("plain-answer")
+        assert served.end() == ""
+
+
+def test_a_line_of_the_log_stays_one_line() -> None:
+    """A client names its model as it likes."""
+    assert one_line("gpt\n2026 faked \x1b[2J") == "gpt�2026 faked �[2J"
+
+
+@pytest.mark.promise("heal:told")
+def test_nothing_that_was_said_and_no_key_is_told(lab: Lab, served: ServedGateway) -> None:
+    """Neither in log lines, counts nor the ledger; in the client's answer the content is."""
+    key = served.run("gateway", "keys", "add", "--admin", "laptop").strip()
+    names = {"authorization": f"Bearer {key}"}
+    models = ("plain-answer", "id-missing", "fault-once-503", "cumulative", "fault-401")
+    answers = [served.ask("/v1/chat/completions", {"model": model, **BODY}, **names).read() for model in models]
+    samples = served.get("/metrics", **names).decode()
+    told = [samples, served.run("usage", "--json", "--since", "all"), served.end()]
+    folder = Path(served.env["TURNWISE_STATE_DIR"])
+    told += [file.read_bytes().decode("latin-1") for file in folder.iterdir()]
+    words = {word for answer in answers for word in re.findall(r'"content":"([^"]{12,})"', answer.decode())}
+    assert words, "there is something to be found"
+    for text in told:
+        assert CONTENT not in text and key not in text and UPSTREAM_KEY not in text
+        assert [word for word in words if word in text] == []
