@@ -4,7 +4,7 @@ noticed). Events in, results out."""
 import pytest
 from msgspec.structs import replace
 
-from turn.playing import ASK, CONFIG, READ, call, play, says
+from turn.playing import CONFIG, READ, call, play, says
 from turn.test_after_a_summary import REVOKED, TALK
 from turn.test_edges_of_limits import TASK, ended, reported
 from turn.test_learned_room import ODD, UNKNOWN
@@ -20,10 +20,8 @@ from turnwise.turn.commands import Command, RunScript
 from turnwise.turn.endings import WHY_INCOMPLETE, why_failed
 from turnwise.turn.events import Event, Interrupted, RequestFailed, StepPrepared
 from turnwise.turn.recovering import under_cap
-from turnwise.turn.results_room import with_own_tools
 from turnwise.turn.room import Room
-from turnwise.turn.snapshot import fold_session
-from turnwise.vocab import Fault, FaultKind, Message, Opaque, StopReason, Text, ToolResult, Usage
+from turnwise.vocab import Fault, FaultKind, Opaque, StopReason, Usage
 
 
 @pytest.mark.promise("wait:cancel", "safe:bounded")
@@ -150,16 +148,3 @@ def test_after_unknown_words_a_summary_that_fails_ends_the_turn_in_them_and_says
     said = played.result.fault
     assert said is not None and said.kind is FaultKind.BAD_REQUEST
     assert said.message == f"{ODD} It asks to wait 2.8 hours, and the bound for retries is 180 s."
-
-
-@pytest.mark.promise("keep:session")
-def test_what_was_counted_of_a_turn_is_not_counted_anew_behind_a_message_that_is_mended() -> None:
-    """Proves: an equal message is the same one, though healing has written it anew."""
-    counted = replace(says("So."), usage=Usage(input_tokens=900, output_tokens=20))
-    first = play([says(call("a")), counted], config=ROOMY)
-    carried = fold_session([first.events]).carried
-    assert carried.left is not None
-    stray = Message("tool", (ToolResult(call_id="z", name="read", content=(Text("x"),)),))
-    _, history = carried.begin((stray, ASK), config=carried.fit(with_own_tools(ROOMY)))
-    assert (list(history.sizes), history.prompt) == (list(carried.left.sizes), carried.left.prompt)
-    assert len(history.sizes) == 3
