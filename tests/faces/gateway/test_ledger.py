@@ -130,6 +130,21 @@ def test_a_request_whose_entry_cannot_be_written_does_not_leave(tmp_path: Path) 
     assert [one.number for one in asyncio.run(run())] == [1, 3]
 
 
+def test_clients_are_told_that_the_ledger_cannot_be_written(lab: Lab, served: ServedGateway) -> None:
+    """An error, nothing goes upstream, and the gateway is not ready until the file takes entries again."""
+    lab.reset()
+    file = sqlite3.connect(Path(served.env["TURNWISE_STATE_DIR"]) / "journal.db")
+    file.execute("alter table request rename to elsewhere")
+    with served.ask("/v1/chat/completions", {"model": "plain-answer", **BODY}) as answer:
+        assert (answer.status, b"cannot write its ledger" in answer.read()) == (500, True)
+    assert served.get("/readyz") == b'{"status":"not ready"}'
+    assert list(lab.requests) == []
+    file.execute("alter table elsewhere rename to request")
+    file.close()
+    assert b"[DONE]" in served.chat("plain-answer")
+    assert served.get("/readyz") == b'{"status":"ok"}'
+
+
 def test_entries_of_many_tasks_are_written_while_another_process_holds_the_file(tmp_path: Path) -> None:
     """The event loop goes on meanwhile, and a request that is given up while its entry waits leaves none."""
 

@@ -34,7 +34,7 @@ LONGEST_NAME = 100  # characters of a model's name in a line
 NO_LEDGER = Fault(
     kind=FaultKind.SERVER,
     message="the gateway cannot write its ledger, so it sent nothing; its log says why",
-    status=503,
+    status=500,
     should_retry=False,
 )
 
