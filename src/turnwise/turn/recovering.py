@@ -138,7 +138,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         names = [name for name in self.asking.tools if known.offers[name].effect in config.allowed]
         return Means(
             recover=config.recover,
-            callable=() if self.asking.forced else names,
+            callable=names,  # none in the last step: no tool may be called there
             limits=config.model_limits,
             ceiling_tokens=config.settings.max_output_tokens,
             prefill=config.accepts_prefill,
