@@ -176,9 +176,13 @@ def test_no_class_with_state_inherits_from_another() -> None:
 
 # The values of a turn that change over time, and what changes a list, a dictionary or a set in place.
 TURN = SOURCE / "turn"
-CHANGING = set("append add extend insert remove discard pop popitem clear update setdefault sort reverse".split())
+CHANGING = set(
+    """append add extend insert remove discard pop popitem clear update setdefault sort reverse intersection_update
+    difference_update symmetric_difference_update __setitem__ __delitem__ __setattr__ __delattr__""".split()
+)
+BY_NAME = set("setattr delattr vars force_setattr setitem delitem insort".split())
 PHASES = "Step Opening Composing Attempt Recovery Calls Program Answer".split()
-OUTLIVE_PHASES = "Turn Known History Spending Record Room Guarding Pacing Purse Tally Words".split()
+OUTLIVE_PHASES = "Turn Known History Spending Record Room Guarding Pacing Purse Tally Words TurnConfig".split()
 
 
 def root_of(node: ast.expr) -> str:
@@ -193,8 +197,10 @@ def is_own(node: ast.Attribute) -> bool:
 
 
 def changed_attributes(tree: ast.Module) -> list[ast.Attribute]:
-    """What is assigned, deleted, changed in place or set by name."""
+    """What is assigned, deleted, or changed in place, also under a name that it was given before."""
     found: list[ast.Attribute] = []
+    for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
+        found += changed_by_alias(function)
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
             found.append(node)
@@ -205,14 +211,34 @@ def changed_attributes(tree: ast.Module) -> list[ast.Attribute]:
     return found
 
 
-@pytest.mark.parametrize("path", sorted(TURN.glob("*.py")), ids=lambda path: path.name)
+def changed_by_alias(function: ast.FunctionDef) -> list[ast.Attribute]:
+    """`messages = known.history.messages`, and then `messages.append(...)`, `messages += ...` or `messages[0] = ...`."""
+    meant: dict[str, ast.Attribute] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
+            meant |= {one.id: node.value for one in node.targets if isinstance(one, ast.Name)}
+        elif isinstance(node, ast.NamedExpr) and isinstance(node.value, ast.Attribute):
+            meant[node.target.id] = node.value
+    changed: set[str] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
+            changed.add(ast.unparse(node.func.value))
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            changed.add(ast.unparse(node.value))
+        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.BitOr | ast.BitAnd | ast.BitXor):
+            changed.add(ast.unparse(node.target))
+    return [meant[name] for name in sorted(changed & meant.keys())]
+
+
+@pytest.mark.parametrize("path", sorted(TURN.rglob("*.py")), ids=lambda path: path.name)
 def test_nothing_in_a_turn_is_changed_from_outside_of_its_class(path: Path) -> None:
     """A field has one writer, the class that it is of: by assignment, by a changing method, and never by name."""
     tree = tree_of(path)
     outside = [f"{node.lineno}: `{ast.unparse(node)}`" for node in changed_attributes(tree) if not is_own(node)]
     assert outside == [], "changed from outside of its class"
-    named = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Name) and "setattr" in node.id]
-    named += [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Attribute) and "setattr" in node.attr]
+    named = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in BY_NAME]
+    named += [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in BY_NAME]
+    named += [node.lineno for node in ast.walk(tree) if isinstance(node, ast.alias) and node.name in BY_NAME]
     assert named == [], "set by name"
 
 
@@ -223,7 +249,7 @@ def fields_of_turn() -> dict[str, tuple[Path, set[str]]]:
             path,
             {one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)},
         )
-        for path in sorted(TURN.glob("*.py"))
+        for path in sorted(TURN.rglob("*.py"))
         for node in classes_of(path)
         if node.name in {*PHASES, *OUTLIVE_PHASES}
     }
@@ -234,29 +260,71 @@ def test_a_phase_is_replaced_only_by_itself() -> None:
     owned = fields_of_turn()
     assert owned.keys() == {*PHASES, *OUTLIVE_PHASES}
     found: list[str] = []
-    for path in sorted(TURN.glob("*.py")):
+    for path in sorted(TURN.rglob("*.py")):
         own = [fields for module, fields in owned.values() if module == path]
         for node in ast.walk(tree_of(path)):
-            if not (isinstance(node, ast.Call) and ast.unparse(node.func) in ("replace", "msgspec.structs.replace")):
+            if not (
+                isinstance(node, ast.Call) and node.args and ast.unparse(node.func) in replacing_names(tree_of(path))
+            ):
                 continue
+            is_named = all(keyword.arg for keyword in node.keywords) or ast.unparse(node.args[0]) == "self"
+            assert is_named, f"{path.name}:{node.lineno}: name the fields, or only `self` knows whose they are"
             given = {keyword.arg for keyword in node.keywords}
             fits = [name for name, (_, fields) in owned.items() if given and given <= fields]
-            if fits and not any(given <= fields for fields in own) and is_of_turn(node.args[0]):
+            known_as = names_of_values(tree_of(path))
+            if fits and not any(given <= fields for fields in own) and is_of_turn(node.args[0], known_as=known_as):
                 found.append(f"{path.name}:{node.lineno}: {ast.unparse(node)} ({', '.join(fits)})")
     assert found == []
 
 
-def is_of_turn(node: ast.expr) -> bool:
+@cache
+def replacing_names(tree: ast.Module) -> set[str]:
+    """How a module calls `replace` of any library: under its own name, an alias, or a name that it was given to."""
+    found = {"replace"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found |= {alias.asname or alias.name for alias in node.names if alias.name == "replace"}
+            found |= {f"{alias.asname or alias.name}.replace" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names = [alias.asname or alias.name for alias in node.names]
+            found |= {end for name in names for end in (f"{name}.replace", f"{name}.structs.replace")}
+        elif isinstance(node, ast.Assign) and ast.unparse(node.value).rpartition(".")[2] == "replace":
+            found |= {ast.unparse(target) for target in node.targets}
+    return found
+
+
+@cache
+def names_of_values(tree: ast.Module) -> set[str]:
+    """The names by which a module may know one of these values: their own, what is annotated so, and what is another name of
+    one of them."""
+    values = {*PHASES, *OUTLIVE_PHASES}
+    found = {one.lower() for one in values} | {"now", "then", "phase", "config"}
+    for node in ast.walk(tree):
+        note = getattr(node, "annotation", None)
+        if not isinstance(node, ast.arg | ast.AnnAssign) or note is None:
+            continue
+        if values & {word.id for word in ast.walk(note) if isinstance(word, ast.Name)}:
+            found.add(node.arg if isinstance(node, ast.arg) else ast.unparse(node.target))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.NamedExpr) and isinstance(node.value, ast.Attribute | ast.Name):
+            end = node.value.attr if isinstance(node.value, ast.Attribute) else node.value.id
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if end in found:
+                found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def is_of_turn(node: ast.expr, *, known_as: set[str]) -> bool:
     """Whether what is replaced may be one of these values, by its name: `known.room`, `pacing`, `guarding`."""
     name = node.attr if isinstance(node, ast.Attribute) else root_of(node)
-    return name in {one.lower() for one in (*PHASES, *OUTLIVE_PHASES)} | {"now", "then", "phase"}
+    return name in known_as
 
 
 def test_only_the_turn_has_changes_carried_out() -> None:
     """A phase orders changes; `Known.apply` is called by the machine alone."""
     callers = [
         path.name
-        for path in sorted(TURN.glob("*.py"))
+        for path in sorted(TURN.rglob("*.py"))
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "apply"
     ]
@@ -265,7 +333,7 @@ def test_only_the_turn_has_changes_carried_out() -> None:
 
 def test_the_turn_is_read_in_sittings() -> None:
     """No module of the turn has more than 300 lines, and its loop is one screen."""
-    sizes = {path.name: path.read_text().count("\n") for path in sorted(TURN.glob("*.py"))}
+    sizes = {path.name: path.read_text().count("\n") for path in sorted(TURN.rglob("*.py"))}
     assert {name: size for name, size in sizes.items() if size > 300} == {}
     machine = next(node for node in classes_of(TURN / "machine.py") if node.name == "Turn")
     receive = next(node for node in machine.body if isinstance(node, ast.FunctionDef) and node.name == "receive")

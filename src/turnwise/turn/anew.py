@@ -38,10 +38,9 @@ def falling_back(known: Known, *, why: str) -> tuple[Change, ...]:
     config, prepared = known.config, known.spending.prepared
     if not affords(known, answers=True, model=config.fallbacks[0].model):
         return ()
-    fallback, *rest = config.fallbacks
-    failed = f"`{prepared.model or config.model}` failed ({why}); asked `{fallback.model}`"
-    now = replace(config, model=fallback.model, model_limits=fallback.limits, fallbacks=tuple(rest))
+    now = config.fallen_back()
+    failed = f"`{prepared.model or config.model}` failed ({why}); asked `{now.model}`"
     changes = (mended("model_fallback", f"request {known.spending.requests}", failed), Learned(now))
     if prepared.model is None:
         return changes
-    return (*changes, Prepared(replace(prepared, model=fallback.model)))
+    return (*changes, Prepared(replace(prepared, model=now.model)))

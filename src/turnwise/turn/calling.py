@@ -182,7 +182,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                 facts=self.facts,
                 offers=known.offers,
             )
-            changes += [] if now is policy else [Learned(replace(known.config, policy=now))]
+            changes += [] if now is policy else [Learned(known.config.under(now))]
         found = answered(self.planned, asks=self.asks, answers=answers)
         asked_s = self.asked_s
         if self.asking_since_s is not None:

@@ -62,7 +62,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
             return config
         if left.given_limits != config.model_limits or left.config.model_limits == config.model_limits:
             return config
-        return msgspec.structs.replace(config, model_limits=left.config.model_limits)
+        return config.with_limits(left.config.model_limits)
 
     def with_words(self, started: TurnStarted) -> TurnStarted:
         """What the next turn starts with: `words` are part of its input, behind the results that it begins with."""

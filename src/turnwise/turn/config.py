@@ -4,6 +4,7 @@ from decimal import Decimal
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.limits import Limit, Spent
@@ -166,6 +167,27 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # where the user sent the turn, for whoever goes on with the session; never the key itself, and no query (it may hold one)
     base_url: str = ""  # empty: the profile's own; it ends with "?" where a query was left out
     api_key_env: str = ""  # the variable's name
+
+    def with_limits(self, limits: ModelLimits) -> "TurnConfig":
+        """The same where nothing is new."""
+        same = limits is self.model_limits or limits == self.model_limits
+        return self if same else replace(self, model_limits=limits)
+
+    def priced(self, model: str, *, row: PriceRow) -> "TurnConfig":
+        return replace(self, prices={**self.prices, model: row})
+
+    def under(self, policy: Policy) -> "TurnConfig":
+        """With what a person's answers have added to the rules."""
+        return self if policy is self.policy else replace(self, policy=policy)
+
+    def offering(self, offer: ToolOffer) -> "TurnConfig":
+        """With one tool more."""
+        return replace(self, tools=(*self.tools, offer))
+
+    def fallen_back(self) -> "TurnConfig":
+        """With the first of the fallbacks in the model's place."""
+        fallback, *rest = self.fallbacks
+        return replace(self, model=fallback.model, model_limits=fallback.limits, fallbacks=tuple(rest))
 
 
 class ChildReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

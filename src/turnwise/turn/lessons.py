@@ -15,7 +15,7 @@ from turnwise.rules.told_limits import (
 )
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.history import History
-from turnwise.turn.room import Room, knows_window, with_limits
+from turnwise.turn.room import Room, knows_window
 from turnwise.vocab import Fault, FaultKind, Message, Text
 
 TELLING = frozenset({FaultKind.CONTEXT_OVERFLOW, FaultKind.BAD_REQUEST, FaultKind.QUOTA})
@@ -83,7 +83,7 @@ def learn(
         must_shrink=is_overflow and fits and prompt == before,
         is_news=is_news,
     )
-    return Lesson(config=with_limits(config, limits=limits), room=learned, prompt=prompt)
+    return Lesson(config=config.with_limits(limits), room=learned, prompt=prompt)
 
 
 def _told(

@@ -76,7 +76,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         row = event.price or config.prices.get(event.model)
         if row is None or not can_project(row):
             raise CallerError(no_price(event.model, profile=config.profile, row=row))
-        priced = replace(config, prices={**config.prices, event.model: row})
+        priced = config.priced(event.model, row=row)
         coming = replace(known.coming(), price=row, is_billed=False)
         pacing = known.spending.pacing.judge(priced, coming=coming)
         changes = (*changes, Learned(priced), Paced(pacing))

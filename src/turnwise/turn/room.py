@@ -103,7 +103,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
     def without_refusals(self, config: TurnConfig) -> TurnConfig:
         """The configuration with the limits as they were before refusals without figures, unless an answer came since: less
         was no help, so it was not for the size, and the next turn is not to suffer for it."""
-        return config if self.unproven is None else with_limits(config, limits=self.unproven)
+        return config if self.unproven is None else config.with_limits(self.unproven)
 
 
 class GiveWay(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,13 +237,8 @@ def fitting(
 
 def proven(config: TurnConfig, *, usage: Usage) -> TurnConfig:
     """The configuration with the limits that a request which went through has shown to be wider than was thought."""
-    return with_limits(config, limits=witnessed(config.model_limits, usage=usage))
+    return config.with_limits(witnessed(config.model_limits, usage=usage))
 
 
 def knows_window(limits: ModelLimits) -> bool:
     return limits.context_window_tokens is not None or limits.max_input_tokens is not None
-
-
-def with_limits(config: TurnConfig, *, limits: ModelLimits) -> TurnConfig:
-    same = limits is config.model_limits or limits == config.model_limits
-    return config if same else replace(config, model_limits=limits)
