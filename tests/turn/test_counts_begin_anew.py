@@ -24,6 +24,7 @@ from turnwise.vocab import (
     FinishReason,
     Message,
     OutputSchema,
+    ProviderItem,
     Reasoning,
     Response,
     Settings,
@@ -123,6 +124,16 @@ def test_what_a_pause_said_is_part_of_the_next_answer_alone() -> None:
 def test_what_a_pause_said_is_not_said_again_after_a_correction() -> None:
     """Proves: a corrected answer is judged by itself."""
     played = play([PAUSED, says("no JSON"), says('{"n": 1}')], config=TYPED)
+    assert (played.result.text, played.result.output) == ('{"n": 1}', '{"n": 1}')
+
+
+def test_an_unfit_answer_behind_a_pause_leaves_its_text_only() -> None:
+    """Proves: what a provider wanted back to go on is not sent once the answer is corrected: a pause, nothing, then no JSON."""
+    item = ProviderItem("openai_chat", "search", '{"type":"search"}')
+    paused = says(Text("seven"), item, finish=FinishReason.PAUSE)
+    played = play([paused, says(), says("no JSON"), says('{"n": 1}')], config=TYPED)
+    kinds = [[type(part) for message in sent.request.messages for part in message.parts] for sent in played.requests]
+    assert [ProviderItem in parts for parts in kinds] == [False, True, False, False]
     assert (played.result.text, played.result.output) == ('{"n": 1}', '{"n": 1}')
 
 

@@ -167,10 +167,6 @@ class EventReader:
         self.flush()
         return self._reader.finish()
 
-    @property
-    def has_out(self) -> bool:
-        return bool(self._out)
-
     def take_out(self) -> bytes:
         """The bytes that wait for the client."""
         out = b"".join(self._out)

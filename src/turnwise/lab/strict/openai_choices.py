@@ -13,7 +13,6 @@ from turnwise.lab.strict.verdicts import Rejected
 
 Api = Literal["chat", "responses"]
 NAMED = ("function", "custom")
-CHAT_TYPES = (*NAMED, "allowed_tools")
 MODES = ("auto", "required")
 
 
