@@ -207,12 +207,14 @@ def test_thinking_by_budget_is_asked_for_as_the_messages_allow_it() -> None:
     asked = Message("user", (Text("go"),))
     settings_ = Settings(reasoning_tokens=2048, max_output_tokens=8192)
     thinks: list[bool] = []
-    for messages in ((asked,), (asked, *step(1)), (asked, *step(1), asked)):
+    answered = (asked, *step(1), Message("assistant", (Text("done"),)))
+    # A word right behind results goes in one message with them: the turn goes on without thinking.
+    for messages in ((asked,), (asked, *step(1)), (asked, *step(1), asked), (*answered, asked)):
         request = Request(model="claude-sonnet-4-5", messages=messages, tools=(TOOL,), settings=settings_)
         body = encode(request, profile, history=history).body
         assert body == encode(request, profile).body
         thinks.append(b'"thinking"' in body)
-    assert thinks == [True, False, True]
+    assert thinks == [True, False, False, True]
 
 
 class Roles:

@@ -73,4 +73,7 @@ def test_a_gateway_tells_its_address_serves_and_ends_with_0(served: Served, numb
     asked = {"model": "read-edit-answer", "stream": True, "messages": [{"role": "user", "content": "Go."}]}
     status, said = served.ask("/v1/chat/completions", msgspec.json.encode(asked))
     assert (status, said.endswith(b"data: [DONE]\n\n")) == (200, True)
-    assert served.end(number) == (0, "", "")
+    code, out, err = served.end(number)
+    assert (code, out) == (0, "")
+    (line,) = [msgspec.json.decode(line) for line in err.splitlines()]
+    assert (line["status"], line["end"], line["requests"]) == (200, "whole", 1)
