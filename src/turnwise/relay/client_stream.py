@@ -114,7 +114,7 @@ class ClientStream:
                 return b""
             self._passes = self._originals.read(raw)
         self._waits = self._waits or not _LAST_WORDS.isdisjoint(map(type, healed))
-        if self._waits or _may_be_last(healed) or (self._held and not frames):
+        if self._waits or _may_be_last(healed, empty_too=self._hides_empty) or (self._held and not frames):
             self._held.append(_Held(raw, tuple(frames), tuple(healed)))
             return b""
         if not self._held:
@@ -250,11 +250,13 @@ _LAST_WORDS = frozenset([Finished, Lost])
 _ENDINGS = frozenset([BlockEnded, PartDone, Restated])
 
 
-def _may_be_last(healed: Sequence[Frame]) -> bool:
-    """Whether an event ends with the end of a part, or with a call as a whole."""
+def _may_be_last(healed: Sequence[Frame], *, empty_too: bool) -> bool:
+    """Whether an event ends with the end of a part, or with a whole call; `empty_too`: or with one that has only its name."""
     for frame in reversed(healed):
+        if isinstance(frame, ToolCallDelta):
+            return frame.whole or (empty_too and bool(frame.name) and not frame.arguments)
         if type(frame) is not UsageReported:
-            return type(frame) in _ENDINGS or (isinstance(frame, ToolCallDelta) and frame.whole)
+            return type(frame) in _ENDINGS
     return False
 
 

@@ -14,7 +14,7 @@ import anthropic
 import openai
 from google.genai import errors as genai_errors
 
-from faces.gateway.official_clients import Heard, Place, ask
+from faces.gateway.official_clients import Heard, HeardCall, Place, ask
 from turnwise.lab import builtin_scripts
 from waits import HANG_S
 
@@ -121,13 +121,16 @@ class Stage(NamedTuple):
         return judge(cell, at=Place(self.lab), model=cell.case)
 
     def wanted(self, case: str) -> Heard | None:
-        """What the script means: not streamed, the lab says it well. None where no request gets a whole answer."""
-        for client in ("openai_chat", "openai_chat", "openai_responses"):
-            # A failure that happens once is over with the second request; Responses says a torn piece again.
-            found = self.without(Cell(case, client, client, streamed=client == "openai_responses"))
-            if found.heard is not None:
+        """What the script means: not streamed, the lab says it well. Where no request gets a whole answer, the calls that a
+        broken response was to hold; None where it was to hold none."""
+        cell = Cell(case, "openai_chat", "openai_chat", streamed=False)
+        for _ in range(2):  # a failure that happens once is over then
+            if (found := self.without(cell)).heard is not None:
                 return found.heard
-        return None
+        step = SCRIPTS[case].steps[0] if SCRIPTS[case].steps else None
+        broken = () if step is None or step.fault is None else step.fault.calls or step.calls
+        calls = tuple([HeardCall(call.name, call.arguments) for call in broken])
+        return Heard(text="", calls=calls, finish="calls") if calls else None
 
     def forget(self) -> None:
         """Steps that fail at first do so again."""

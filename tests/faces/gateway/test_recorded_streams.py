@@ -147,7 +147,7 @@ def test_clients_of_other_families_see_the_same(corpus: Path, name: str, client:
     found = {row.file: why for row in of_family(corpus, name) if (why := judged(row, client=client))}
     unexpected = {file: why for file, why in found.items() if not why.startswith("told: ") and file not in ACROSS}
     assert unexpected == {}
-    assert {file for file, why in found.items() if why.startswith("told: ")} <= ERRORS
+    assert {file for file, why in found.items() if why.startswith("told: ")} <= ERRORS | ACROSS
 
 
 @pytest.mark.promise("heal:transparent")
