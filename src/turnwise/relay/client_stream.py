@@ -42,6 +42,11 @@ from turnwise.vocab import (
 )
 from turnwise.wire.family import Family
 
+LOST_PIECE = Fault(
+    kind=FaultKind.DISCONNECTED, message="a piece of the provider's response was lost on the way", status=502
+)
+BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the provider's response broke off before its end", status=502)
+
 # Of original events that wait for what the assembler holds of one call, while others go on.
 MOST_SILENT_BYTES = 4096
 # What each family's stream ends with, where the event with the finish reason is not the last one.
@@ -88,9 +93,8 @@ class ClientStream:
             final_wins=final_wins,
             takes_objects=hands_out_objects(family.name, streamed=True),
         )
-        self._silent: list[
-            tuple[bytes, bytes]
-        ] = []  # events that have said nothing so far: as they came, and written anew
+        # Events that have said nothing so far: as they came, and written anew.
+        self._silent: list[tuple[bytes, bytes]] = []
         self._early_ends: list[BlockEnded] = []
         self._held: list[_Held] = []
         self._waits = False  # all that follows waits for the end
@@ -318,11 +322,9 @@ def untrue_end(response: Response) -> Fault | None:
         return response.fault
     lost = any(call.state is ArgumentsState.LOST for call in calls_of(response.message))
     if response.lost or lost:
-        return Fault(
-            kind=FaultKind.SERVER, message="a piece of the provider's response was lost on the way", status=502
-        )
+        return LOST_PIECE
     if response.finish is FinishReason.CUT:
-        return Fault(kind=FaultKind.SERVER, message="the provider's response broke off before its end", status=502)
+        return BROKE_OFF
     return None
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from turnwise.relay.call_filters import CallFilter
-from turnwise.relay.client_stream import ClientStream, summed, untrue_end, without_hidden_cuts
+from turnwise.relay.client_stream import BROKE_OFF, LOST_PIECE, ClientStream, summed, untrue_end, without_hidden_cuts
 from turnwise.relay.event_splitting import EventSplitter
 from turnwise.relay.response_reading import ResponseReader, StreamReader
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
@@ -20,7 +20,6 @@ from turnwise.rules.truncation import Cut, as_ended, find_cut, hands_out_objects
 from turnwise.vocab import (
     ArgumentsState,
     Fault,
-    FaultKind,
     FinishReason,
     Frame,
     Repair,
@@ -37,13 +36,8 @@ from turnwise.wire.profiles import Profile
 if TYPE_CHECKING:
     from turnwise.assembly.calls_in_text.frames import CallFinder
 
-LOST = Fault(kind=FaultKind.DISCONNECTED, message="a piece of the provider's response was lost on the way", status=502)
-BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the provider's response broke off before its end", status=502)
 # A file of a hundred pages under a cap of 8,000 tokens.
 MOST_CONTINUATIONS = 8
-
-# Families whose bodies give arguments as objects, in which a cut call cannot be told from a whole one.
-_GIVES_OBJECTS = frozenset({"anthropic_messages", "gemini"})
 
 Continues = Literal["off", "calls", "all"]
 """Which cut responses are continued upstream. `calls`: those in which a call was cut, and texts, unless the limit that the client
@@ -267,7 +261,7 @@ class Relay:
         if self._broke is not None:
             return self._took_anew(self._broke, reply, fault)
         if fault is None and reply is not None:
-            fault = reply.fault or (LOST if reply.lost else None)
+            fault = reply.fault or (LOST_PIECE if reply.lost else None)
         if fault is None and reply is not None and _is_nothing(reply):
             fault = BROKE_OFF
         if fault is not None and not self.has_content:
@@ -301,14 +295,7 @@ class Relay:
         return RelayStep(out=b"", next=again)
 
     def _judge(self, reply: Response, *, fault: Fault | None) -> RelayStep:
-        limit = self._upstream.request.settings.max_output_tokens
-        family = self._upstream.family.name
-        cut = find_cut(
-            reply,
-            limit_tokens=limit,
-            hands_out_objects=hands_out_objects(family, streamed=self._upstream.request.stream),
-            request=self._upstream.request,
-        )
+        cut = self._cut_of(reply)
         if cut is None:
             if fault is not None:
                 return self._ask_anew(fault, reply=reply)
@@ -325,6 +312,12 @@ class Relay:
         if fault is not None:
             return self._ask_anew(fault, reply=reply)
         return self._settle(_honest(settled.response), is_altered=False)
+
+    def _cut_of(self, reply: Response) -> Cut | None:
+        request = self._upstream.request
+        objects = hands_out_objects(self._upstream.family.name, streamed=request.stream)
+        limit_tokens = request.settings.max_output_tokens
+        return find_cut(reply, limit_tokens=limit_tokens, hands_out_objects=objects, request=request)
 
     def _is_to_continue(self, cut: Cut, reply: Response) -> bool:
         match self._rules.continues:
@@ -368,15 +361,7 @@ class Relay:
     def _took_anew(self, broke: Fault, reply: Response | None, fault: Fault | None) -> RelayStep:
         if reply is None or fault is not None or reply.fault is not None or reply.lost:
             return self._fail(broke)
-        settings = self._upstream.request.settings
-        objects = hands_out_objects(self._upstream.family.name, streamed=self._upstream.request.stream)
-        cut = find_cut(
-            reply,
-            limit_tokens=settings.max_output_tokens,
-            hands_out_objects=objects,
-            request=self._upstream.request,
-        )
-        whole = None if cut is not None else self._stream.as_known(as_ended(reply))
+        whole = None if self._cut_of(reply) is not None else self._stream.as_known(as_ended(reply))
         if whole is None:
             return self._fail(broke)
         self._repairs += reply.repairs
@@ -426,7 +411,7 @@ class Relay:
         if self._client.request.stream:
             out = self._stream.settle(response, is_altered=is_altered)
             return RelayStep(out=out, next=RelayEnd(response=response, fault=self._stream.fault, repairs=repairs))
-        whole = without_hidden_cuts(response, empty_too=self._client.family.name in _GIVES_OBJECTS)
+        whole = without_hidden_cuts(response, empty_too=hands_out_objects(self._client.family.name, streamed=False))
         is_as_it_came = self.is_same_family and not is_altered and not response.repairs and whole is response
         if is_as_it_came and self._body is not None and response.provider_finish is not None:
             out = self._body

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from turnwise.drivers.endpoints.endpoints import Endpoint, build_http_request
-from turnwise.drivers.endpoints.transport import HttpReply, Transport
+from turnwise.drivers.endpoints.transport import HttpReply, Transport, read_bounded
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.addresses import where_asked
@@ -42,13 +42,11 @@ async def ask_for_models(
 
 
 async def _read(reply: HttpReply, *, max_bytes: int) -> bytes:
-    body = bytearray()
-    async for chunk in reply.chunks:
-        body += chunk
-        if len(body) > max_bytes:
-            message = f"the list of models has more than {max_bytes} bytes"
-            raise ProviderFault(Fault(kind=FaultKind.TOO_LARGE, message=message))
-    return bytes(body)
+    body = await read_bounded(reply.chunks, most_bytes=max_bytes)
+    if len(body) > max_bytes:
+        message = f"the list of models has more than {max_bytes} bytes"
+        raise ProviderFault(Fault(kind=FaultKind.TOO_LARGE, message=message))
+    return body
 
 
 def _refusal(reply: HttpReply, body: bytes, *, endpoint: Endpoint, url: str) -> Fault:

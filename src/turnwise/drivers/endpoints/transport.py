@@ -49,3 +49,13 @@ class Transport(Protocol):
     """
 
     def send(self, request: HttpRequest, /) -> AbstractAsyncContextManager[HttpReply]: ...
+
+
+async def read_bounded(chunks: AsyncIterator[bytes], *, most_bytes: int) -> bytes:
+    """A whole body; of a longer one not much more than `most_bytes`."""
+    found = bytearray()
+    async for chunk in chunks:
+        found += chunk
+        if len(found) > most_bytes:
+            break
+    return bytes(found)

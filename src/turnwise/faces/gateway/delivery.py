@@ -1,7 +1,7 @@
 """Delivers the answer to one client: sends what the relay says, and hands its bytes on as fast as the client reads."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from math import ceil
 from types import TracebackType
@@ -173,10 +173,14 @@ class Delivery:
 async def write_fault(fault: Fault, *, family: Family, outlet: Outlet) -> None:
     """The error as the client's API answers it. Raises ClientGone."""
     status, body = family.encode_fault(fault)
-    headers = [("content-type", JSON), ("content-length", str(len(body)))]
-    if fault.retry_after_s is not None:
-        headers.append(("retry-after", str(ceil(fault.retry_after_s))))
-    await outlet.start(status, headers)
+    after_s = fault.retry_after_s
+    headers = () if after_s is None else (("retry-after", str(ceil(after_s))),)
+    await write_body(status, body, outlet=outlet, headers=headers)
+
+
+async def write_body(status: int, body: bytes, *, outlet: Outlet, headers: Sequence[tuple[str, str]] = ()) -> None:
+    """A whole answer of JSON. Raises ClientGone."""
+    await outlet.start(status, [("content-type", JSON), ("content-length", str(len(body))), *headers])
     await outlet.send(body)
 
 

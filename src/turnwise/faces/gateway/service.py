@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import msgspec
 
@@ -11,14 +11,14 @@ from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.endpoints.endpoints import Endpoint, Secret, build_http_request, find_key
 from turnwise.drivers.endpoints.model_lists import ask_for_models
-from turnwise.drivers.endpoints.transport import Transport
+from turnwise.drivers.endpoints.transport import Transport, read_bounded
 from turnwise.drivers.journal.ledger import ReceivedResponse
 from turnwise.drivers.settings.catalogue import find_limits
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.faces.gateway.accounts import Account, AccountMeans, open_accounts, received_body
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService, Outlet
-from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute, Upstream, choose_route, upstream_of
-from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, write_fault
+from turnwise.faces.gateway.config import ChosenRoute, GatewayConfig, GatewayRoute, Upstream, choose_route, upstream_of
+from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, write_body, write_fault
 from turnwise.relay.counting import read_count, read_count_request, translate_count, write_count
 from turnwise.relay.incoming import ClientRequest, read_body, read_client_request
 from turnwise.relay.paths import AskedPath
@@ -106,20 +106,18 @@ class RelayService:
                 await self._generate(call, outlet, account=account)
         except RequestRefused as refused:
             status, body = refusal_answer(refused, client=call.family)
-            await outlet.start(status, [("content-type", "application/json"), ("content-length", str(len(body)))])
-            await outlet.send(body)
+            await write_body(status, body, outlet=outlet)
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
     async def _generate(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
-        route, model = self._route_of(call)
-        asked = read_client_request(_asked(call, model), call.body, one_client=bool(route.one_client))
+        chosen = self._route_of(call)
+        route = chosen.route
+        asked = read_client_request(_asked(call, chosen.model), call.body, one_client=bool(route.one_client))
         givens = (route.upstream, *route.fallbacks)
         for number, given in enumerate(givens):
             opened = self._for_client(self._upstreams[given], call)
-            delivery = self._delivery(
-                asked, route=route, opened=opened, model=model, call=call, outlet=outlet, account=account
-            )
+            delivery = self._delivery(asked, chosen=chosen, opened=opened, call=call, outlet=outlet, account=account)
             end = await delivery.run()
             account.relayed(end)
             if end.fault is None or delivery.started:
@@ -132,16 +130,16 @@ class RelayService:
         self,
         asked: ClientRequest,
         *,
-        route: GatewayRoute,
+        chosen: ChosenRoute,
         opened: OpenUpstream,
-        model: str,
         call: ClientCall,
         outlet: Outlet,
         account: Account,
     ) -> Delivery:
-        upstream, endpoint, means = opened.upstream, opened.endpoint, self._means
+        route, endpoint, means = chosen.route, opened.endpoint, self._means
+        model = chosen.name_at(opened.upstream)
         terms = RouteTerms(
-            model=model if upstream.model is None else upstream.model,
+            model=model,
             max_output_tokens=route.max_output_tokens,
             one_call_at_a_time=route.one_call_at_a_time,
         )
@@ -151,7 +149,7 @@ class RelayService:
             continues="calls" if route.continues and route.heal else "off",
             most_calls=1 if route.one_call_at_a_time else None,
             retries=RetryPolicy(attempts=route.retry + 1),
-            limits=find_limits(terms.model or "", profile=endpoint.profile.name) or UNKNOWN_LIMITS,
+            limits=find_limits(model, profile=endpoint.profile.name) or UNKNOWN_LIMITS,
             bounds=means.limits,
         )
         relay = Relay(
@@ -184,10 +182,10 @@ class RelayService:
 
     async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """Asked of the upstream where it counts, else estimated, which a header says."""
-        route, model = self._route_of(call)
-        opened = self._for_client(self._upstreams[route.upstream], call)
-        name = model if opened.upstream.model is None else opened.upstream.model
-        asked = read_count_request(_asked(call, model), call.body, one_client=bool(route.one_client))
+        chosen = self._route_of(call)
+        opened = self._for_client(self._upstreams[chosen.route.upstream], call)
+        name = chosen.name_at(opened.upstream)
+        asked = read_count_request(_asked(call, chosen.model), call.body, one_client=bool(chosen.route.one_client))
         count = translate_count(asked, terms=RouteTerms(model=name), profile=opened.endpoint.profile)
         tokens, is_counted = count.estimated_tokens, False
         if count.call is not None:
@@ -199,9 +197,7 @@ class RelayService:
             if (read := read_count(found, upstream=opened.endpoint.profile.family)) is not None:
                 tokens, is_counted = read, True
         body = write_count(tokens, client=call.family)
-        headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
-        await outlet.start(200, headers if is_counted else [*headers, ("turnwise-estimated", "true")])
-        await outlet.send(body)
+        await write_body(200, body, outlet=outlet, headers=() if is_counted else (("turnwise-estimated", "true"),))
 
     async def _pass_on(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """A path that a route lists: body and answer go on as they are."""
@@ -225,8 +221,7 @@ class RelayService:
         if isinstance(found, Fault):
             await write_fault(found, family=family(call.family), outlet=outlet)
             return
-        await outlet.start(200, [("content-type", "application/json"), ("content-length", str(len(found)))])
-        await outlet.send(found)
+        await write_body(200, found, outlet=outlet)
 
     async def _ask_upstream(
         self, endpoint: Endpoint, path: str, body: bytes, headers: Sequence[tuple[str, str]]
@@ -240,7 +235,7 @@ class RelayService:
         most = self._means.limits.response_bytes
         try:
             async with asyncio.timeout(self._means.deadlines.total_s), self._means.transport.send(request) as reply:
-                answer = await read_bounded(reply.chunks, most=most)
+                answer = await read_bounded(reply.chunks, most_bytes=most)
         except TimeoutError:
             return Fault(kind=FaultKind.TIMEOUT, message="the upstream did not answer in time", status=504)
         except ProviderFault as error:
@@ -277,13 +272,13 @@ class RelayService:
 
     # -- routes and upstreams ----------------------------------------------------------------------------------------
 
-    def _route_of(self, call: ClientCall) -> tuple[GatewayRoute, str]:
+    def _route_of(self, call: ClientCall) -> ChosenRoute:
         """Raises RequestRefused."""
         model = call.model or string_of(read_body(call.body), "model") or ""
         chosen = choose_route(self._config.routes, model, client=call.client)
         if chosen is None:
             raise RequestRefused(f"no route of this gateway serves the model `{model}`", field="model", status=404)
-        return chosen.route, chosen.model
+        return chosen
 
     def _open(self, upstream: Upstream) -> OpenUpstream:
         profile = upstream.profile
@@ -332,16 +327,6 @@ def write_models(names: Sequence[str], *, family: FamilyName) -> bytes:
             return encode(
                 {"models": [{"name": f"models/{name}", "supportedGenerationMethods": methods} for name in names]}
             )
-
-
-async def read_bounded(chunks: AsyncIterator[bytes], *, most: int) -> bytes:
-    """The body, not much further than `most`."""
-    found = bytearray()
-    async for chunk in chunks:
-        found += chunk
-        if len(found) > most:
-            break
-    return bytes(found)
 
 
 def _asked(call: ClientCall, model: str) -> AskedPath:
