@@ -86,12 +86,22 @@ RelayPurpose = Literal["main", "retry", "continue"]
 
 
 class Send(msgspec.Struct, frozen=True, kw_only=True):
-    """Send this, after a wait of so many seconds."""
+    """Send this, after a wait of so many seconds. `in_text`: calls are looked for in the texts of its reply."""
 
     request: Request
     call: HttpCall
     purpose: RelayPurpose
+    in_text: SoughtInText | None = None
     wait_s: float = 0.0
+
+    @property
+    def tool_names(self) -> frozenset[str]:
+        return frozenset([tool.name for tool in self.request.tools])
+
+    @property
+    def taken_ids(self) -> frozenset[str]:
+        """Ids that calls of its reply may not have."""
+        return frozenset([call.id for message in self.request.messages for call in calls_of(message)])
 
 
 class RelayEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,7 +199,7 @@ class Relay:
         self._rules = rules
         self._attempt = 1
         self._found: Continuing | None = None  # what is being continued
-        self._asked: Request = upstream.request  # what was sent last
+        self._sent = self.first()  # last
         self._continuations = 0
         self._repairs: list[Repair] = [*told]
         self._body: bytes | None = None
@@ -208,21 +218,22 @@ class Relay:
         return self._stream.has_content
 
     def first(self) -> Send:
-        return Send(request=self._upstream.request, call=self._upstream.call, purpose="main")
+        upstream = self._upstream
+        in_text = upstream.in_text if upstream.request.tools else None
+        return Send(request=upstream.request, call=upstream.call, purpose="main", in_text=in_text)
 
     def reader(self) -> StreamReader:
-        """What reads the reply to the request at hand, if that is a stream. The reply to a continuation is no client's."""
-        names = frozenset([tool.name for tool in self._asked.tools])
-        taken = frozenset([call.id for message in self._asked.messages for call in calls_of(message)])
+        """What reads the reply to the request at hand, if that is a stream. The reply to a continuation is no client's, and a
+        client that asked for no stream gets the whole."""
         plain = ResponseReader(
             self._upstream.family,
             profile=self._upstream.profile,
             limits=self._rules.bounds,
-            tool_names=names,
-            taken_ids=taken,
-            in_text=None if self._found is not None else self._call_finder(),
+            tool_names=self._sent.tool_names,
+            taken_ids=self._sent.taken_ids,
+            in_text=_call_finder(self._sent),
         )
-        if self._found is not None or self._broke is not None:
+        if self._found is not None or self._broke is not None or not self._client.request.stream:
             return plain
         self._filter = self._new_filter()
         return EventReader(
@@ -237,16 +248,6 @@ class Relay:
         tools = () if self.is_same_family else self._client.request.tools
         return CallFilter(
             most=self._rules.most_calls, text_tools=frozenset([tool.name for tool in tools if tool.free_form])
-        )
-
-    def _call_finder(self) -> "CallFinder | None":
-        sought, request = self._upstream.in_text, self._upstream.request
-        if sought is None or not request.tools:
-            return None
-        from turnwise.assembly.calls_in_text.frames import CallFinder  # ten modules, for some endpoints only
-
-        return CallFinder(
-            tools=request.tools, earlier=request.messages, unmarked=sought.unmarked, leading=False, id_prefix="call"
         )
 
     def saw_body(self, body: bytes) -> None:
@@ -376,9 +377,9 @@ class Relay:
                 self._continuations += 1
                 self._found = found
                 request = continue_request(found, means=self._means())
-                self._asked = request
                 call = self._upstream.family.encode_request(request, self._upstream.profile)
-                return RelayStep(out=b"", next=Send(request=request, call=call, purpose="continue"))
+                self._sent = Send(request=request, call=call, purpose="continue")
+                return RelayStep(out=b"", next=self._sent)
             found = give_up(found, why=f"{self._continuations} continuations are the most")
         self._found = None
         self._repairs += found.repairs
@@ -393,7 +394,7 @@ class Relay:
         self._repairs += reply.repairs
         usage = summed(found.response.usage, reply.usage)
         found = msgspec.structs.replace(found, response=msgspec.structs.replace(found.response, usage=usage))
-        limit = self._asked.settings.max_output_tokens
+        limit = self._sent.request.settings.max_output_tokens
         return self._continue(take_reply(found, reply=reply, limit_tokens=limit))
 
     # -- the end -----------------------------------------------------------------------------------------------------
@@ -412,7 +413,8 @@ class Relay:
             out = self._stream.settle(response, is_altered=is_altered)
             return RelayStep(out=out, next=RelayEnd(response=response, fault=self._stream.fault, repairs=repairs))
         whole = without_hidden_cuts(response, empty_too=hands_out_objects(self._client.family.name, streamed=False))
-        is_as_it_came = self.is_same_family and not is_altered and not response.repairs and whole is response
+        is_well = not self._rules.heals or not response.repairs
+        is_as_it_came = self.is_same_family and not is_altered and is_well and whole is response
         if is_as_it_came and self._body is not None and response.provider_finish is not None:
             out = self._body
         else:
@@ -433,6 +435,17 @@ class Relay:
             counts=client.counts,
             heals=self._rules.heals or not self.is_same_family,
         )
+
+
+def _call_finder(send: Send) -> "CallFinder | None":
+    if (sought := send.in_text) is None:
+        return None
+    from turnwise.assembly.calls_in_text.frames import CallFinder  # ten modules, for some endpoints only
+
+    request = send.request
+    return CallFinder(
+        tools=request.tools, earlier=request.messages, unmarked=sought.unmarked, leading=False, id_prefix="call"
+    )
 
 
 def as_for_another(response: Response) -> Response:

@@ -8,6 +8,7 @@ import pytest
 
 from faces.gateway.relayed import FAMILIES, Gathered, naively, profile_of
 from lab.failing import DEADLINES, settled
+from turnwise.drivers.endpoints.transport import HttpRequest
 from turnwise.errors import MissingKey
 from turnwise.faces.gateway.calls import ClientCall, ClientGone
 from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress
@@ -16,7 +17,10 @@ from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, ScriptedStep
 from turnwise.relay.response_reading import read_body
 from turnwise.testing import FakeClock
-from turnwise.vocab import calls_of
+from turnwise.testing.frames import frames_of
+from turnwise.testing.scripted_transport import Reply, ScriptedTransport, Stall
+from turnwise.testing.wire_conformance import encode_stream
+from turnwise.vocab import FinishReason, Message, Request, Response, Text, calls_of, text_of
 from turnwise.wire.model_lists import read_model_list
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family as find_family
@@ -88,6 +92,39 @@ def test_no_fallback_is_asked_for_what_the_request_itself_is_guilty_of() -> None
     outlet, models = asked(chat("plain-answer", store=True), route)
     assert (outlet.status, models) == (400, [])
     assert "`store`" in b"".join(outlet.pieces).decode()
+
+
+def test_a_fallback_that_cannot_carry_the_request_hides_no_fault() -> None:
+    """The client learns why the upstream failed that could have answered, not what another family lacks."""
+    first = lab_at("openai_chat", model="fault-401")
+    route = GatewayRoute(upstream=first, fallbacks=(lab_at("anthropic_messages"),), retry=0)
+    outlet, models = asked(chat("any", stream=False, n=1, seed=7, logit_bias={"50256": -100}), route)
+    assert (outlet.status, models) == (401, ["fault-401"])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_stream_that_nobody_asked_for_is_a_whole_answer_for_the_client(family: FamilyName) -> None:
+    """Some servers stream whatever the request says."""
+    said = Response(message=Message("assistant", (Text("All good."),)), finish=FinishReason.STOP)
+    here = find_family(family)
+    stream = encode_stream(here, frames_of(said), request=Request(model="m", messages=(), stream=True))
+    call = chat("m", stream=False)
+
+    async def run() -> Gathered:
+        means = ServiceMeans(
+            transport=ScriptedTransport([Reply(pieces=(stream,))]), clock=FakeClock(), env={"LAB_KEY": "k"}
+        )
+        there = RelayService(
+            GatewayConfig(routes=(GatewayRoute(upstream=lab_at(family)),)), means=means, forward_key=False
+        )
+        outlet = Gathered()
+        await asyncio.wait_for(there.answer(call, outlet), HANG_S)
+        return outlet
+
+    outlet = asyncio.run(run())
+    assert (outlet.status, outlet.headers["content-type"]) == (200, "application/json")
+    got = read_body(b"".join(outlet.pieces), family=find_family("openai_chat"), profile=profile_of("openai_chat"))[0]
+    assert (text_of(got.message), got.finish, got.repairs) == ("All good.", FinishReason.STOP, ())
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -185,6 +222,62 @@ def test_a_missing_key_is_told_before_anything_is_served() -> None:
 
     with pytest.raises(MissingKey, match="LAB_KEY"):
         asyncio.run(run())
+
+
+class Slow(Gathered):
+    """An outlet whose client takes the status only once `reads` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = asyncio.Event()
+        self.asked = asyncio.Event()
+
+    async def start(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
+        self.asked.set()
+        await self.reads.wait()
+        await super().start(status, headers)
+
+
+async def test_a_comment_and_an_answer_at_once_have_one_status() -> None:
+    """The comment waits for a slow client when the first words arrive: they wait behind it."""
+    words = asyncio.Event()
+    said = Response(message=Message("assistant", (Text("Late."),)), finish=FinishReason.STOP)
+    stream = encode_stream(
+        find_family("openai_chat"), frames_of(said), request=Request(model="m", messages=(), stream=True)
+    )
+    clock, outlet = FakeClock(), Slow()
+    transport = ScriptedTransport([Reply(pieces=(Stall(until=words), stream))])
+    means = ServiceMeans(transport=transport, clock=clock, env={"LAB_KEY": "k"})
+    there = RelayService(GatewayConfig(routes=(GatewayRoute(upstream=lab_at()),)), means=means, forward_key=False)
+    answering = asyncio.ensure_future(there.answer(chat("m"), outlet))
+    while not outlet.asked.is_set():
+        await clock.advance(1)
+    words.set()
+    for _ in range(20):
+        await clock.advance(0)
+    outlet.reads.set()
+    await asyncio.wait_for(answering, HANG_S)
+    body = b"".join(outlet.pieces)
+    assert body.startswith(b": keep-alive\n\n")
+    assert naively(body, client="openai_chat")[0] == "Late."
+
+
+async def test_a_gateway_that_is_ended_has_closed_its_requests_upstream() -> None:
+    """What runs for a client is over before its answer is: the ledger has its end, the connection is closed."""
+    begun = asyncio.Event()
+
+    def silence(_: HttpRequest) -> Reply:
+        begun.set()
+        return Reply(pieces=(Stall(),))
+
+    transport = ScriptedTransport([silence])
+    means = ServiceMeans(transport=transport, clock=FakeClock(), env={"LAB_KEY": "k"})
+    there = RelayService(GatewayConfig(routes=(GatewayRoute(upstream=lab_at()),)), means=means, forward_key=False)
+    answering = asyncio.ensure_future(there.answer(chat("m"), Gathered()))
+    await asyncio.wait_for(begun.wait(), HANG_S)
+    answering.cancel()
+    await asyncio.wait([answering])
+    assert (answering.cancelled(), transport.open) == (True, 0)
 
 
 class Leaving(Gathered):

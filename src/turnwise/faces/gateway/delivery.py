@@ -18,7 +18,7 @@ from turnwise.faces.gateway.accounts import Account
 from turnwise.faces.gateway.calls import Outlet
 from turnwise.relay.relaying import EventReader, Relay, RelayEnd, Send
 from turnwise.relay.response_reading import StreamReader
-from turnwise.turn.commands import Purpose, SendRequest
+from turnwise.turn.commands import Purpose, SendRequest, SoughtCalls
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import ResponseReceived
 from turnwise.vocab import Fault, Repair, Response
@@ -66,6 +66,7 @@ class Delivery:
         self._reader: EventReader | None = None
         self._failed_s: float | None = None  # when the first failure was
         self._sends = 0
+        self._sending = asyncio.Lock()
         self.started = False
 
     async def run(self) -> RelayEnd:
@@ -77,6 +78,7 @@ class Delivery:
             return await self._run()
         finally:
             waking.cancel()
+            await asyncio.gather(waking, return_exceptions=True)  # that the client has left, `_run` learns by itself
 
     async def _keep_alive(self) -> None:
         """A comment now and then while nothing else is sent, so that no proxy and no client takes the silence for an end."""
@@ -106,9 +108,7 @@ class Delivery:
 
     async def _exchange(self, send: Send, *, number: int) -> tuple[Response | None, Fault | None]:
         means = self._means
-        order = SendRequest(
-            number=number, step=1, purpose=PURPOSES[send.purpose], request=send.request, deadlines=means.deadlines
-        )
+        order = _order_of(send, number=number, deadlines=means.deadlines)
         exchange = Exchange(
             order,
             endpoint=means.endpoint,
@@ -154,20 +154,36 @@ class Delivery:
         if not out:
             return
         self._sends += 1
-        if not self.started:
-            self.started = True
-            headers = [("content-type", EVENTS if self._streams else JSON)]
-            if self._streams:
-                headers.append(("cache-control", "no-cache"))
-            elif over is not None and over.repairs:
-                headers.append(("turnwise-repairs", repairs_header(over.repairs)))
-            await self._outlet.start(200, headers)
-        await self._outlet.send(out)
+        async with self._sending:  # a comment may be on its way
+            if not self.started:
+                headers = [("content-type", EVENTS if self._streams else JSON)]
+                if self._streams:
+                    headers.append(("cache-control", "no-cache"))
+                elif over is not None and over.repairs:
+                    headers.append(("turnwise-repairs", repairs_header(over.repairs)))
+                await self._outlet.start(200, headers)
+                self.started = True
+            await self._outlet.send(out)
 
     async def _end(self, end: RelayEnd) -> None:
         """Before the client has a status, whoever runs the delivery tells it of a fault."""
-        if end.fault is not None and self.started and (out := self._relay.error(end.fault)):
-            await self._outlet.send(out)
+        if end.fault is not None and self.started:
+            await self._send(self._relay.error(end.fault))
+
+
+def _order_of(send: Send, *, number: int, deadlines: Deadlines) -> SendRequest:
+    sought = None
+    if send.in_text is not None:
+        sought = SoughtCalls(tools=send.request.tools, unmarked=send.in_text.unmarked)
+    return SendRequest(
+        number=number,
+        step=1,
+        purpose=PURPOSES[send.purpose],
+        request=send.request,
+        deadlines=deadlines,
+        taken_ids=send.taken_ids,
+        calls_in_text=sought,
+    )
 
 
 async def write_fault(fault: Fault, *, family: Family, outlet: Outlet) -> None:

@@ -86,15 +86,13 @@ class RelayService:
         leaving = asyncio.ensure_future(outlet.gone())
         try:
             await asyncio.wait([serving, leaving], return_when=asyncio.FIRST_COMPLETED)
-            if not serving.done():
-                serving.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await serving
-                raise ClientGone
-            await serving
         finally:
             leaving.cancel()
             serving.cancel()
+            await asyncio.gather(leaving, serving, return_exceptions=True)  # what it has sent upstream is written down
+        if serving.cancelled():
+            raise ClientGone
+        serving.result()
 
     async def _serve(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         try:
@@ -114,17 +112,26 @@ class RelayService:
         chosen = self._route_of(call)
         route = chosen.route
         asked = read_client_request(_asked(call, chosen.model), call.body, one_client=bool(route.one_client))
-        givens = (route.upstream, *route.fallbacks)
-        for number, given in enumerate(givens):
+        fault: Fault | None = None
+        for given in (route.upstream, *route.fallbacks):
             opened = self._for_client(self._upstreams[given], call)
-            delivery = self._delivery(asked, chosen=chosen, opened=opened, call=call, outlet=outlet, account=account)
+            try:
+                delivery = self._delivery(
+                    asked, chosen=chosen, opened=opened, call=call, outlet=outlet, account=account
+                )
+            except RequestRefused:
+                if fault is None:
+                    raise
+                continue  # a fallback that cannot carry the request hides nothing of why the one before failed
             end = await delivery.run()
             account.relayed(end)
-            if end.fault is None or delivery.started:
+            fault = end.fault
+            if fault is None or delivery.started:
                 return
-            if number + 1 == len(givens) or not _may_be_anothers(end.fault):
-                await write_fault(end.fault, family=family(call.family), outlet=outlet)
-                return
+            if not _may_be_anothers(fault):
+                break
+        assert fault is not None, "there is one upstream at least"
+        await write_fault(fault, family=family(call.family), outlet=outlet)
 
     def _delivery(
         self,
