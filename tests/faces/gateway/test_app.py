@@ -302,3 +302,11 @@ async def test_past_the_bound_of_streams_a_client_is_told_to_wait() -> None:
         there.service.go_on.set()
         assert (await first)[2] == b"data: begun\n\ndata: ended\n\n"
         assert (await ask(there, "/v1/messages"))[0] == 200
+
+
+async def test_a_client_of_http_1_0_is_known() -> None:
+    """It cannot take an answer in chunks."""
+    async with gateway() as there:
+        for version, takes in ((b"1.1", True), (b"1.0", False)):
+            answer = await there.said(there.post().replace(b"HTTP/1.1", b"HTTP/" + version))
+            assert (status_of(answer), there.service.calls[-1].takes_streams) == (200, takes)

@@ -224,6 +224,18 @@ def test_a_missing_key_is_told_before_anything_is_served() -> None:
         asyncio.run(run())
 
 
+def test_a_stream_over_http_1_0_is_refused_before_it_costs_anything() -> None:
+    """Its end could not be told. A whole answer has its length."""
+    old = msgspec.structs.replace(chat("plain-answer"), takes_streams=False)
+    outlet, models = asked(old, GatewayRoute(upstream=lab_at()))
+    assert (outlet.status, models) == (505, [])
+    assert "proxy_http_version 1.1" in b"".join(outlet.pieces).decode()
+    whole = msgspec.structs.replace(chat("plain-answer", stream=False), takes_streams=False)
+    outlet, models = asked(whole, GatewayRoute(upstream=lab_at()))
+    assert (outlet.status, models) == (200, ["plain-answer"])
+    assert outlet.headers["content-length"] == str(len(b"".join(outlet.pieces)))
+
+
 class Slow(Gathered):
     """An outlet whose client takes the status only once `reads` is set."""
 

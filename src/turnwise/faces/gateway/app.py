@@ -52,6 +52,7 @@ class Visit:
     def __init__(self, scope: Mapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
         self.receive = receive
         self._send = send
+        self.http_version: str = scope["http_version"]
         self.method: str = scope["method"]
         self.path: str = scope["raw_path"].decode("latin-1")
         self.raw_query: bytes = scope["query_string"]
@@ -246,6 +247,7 @@ class GatewayApp:
             kind="passed" if asked is None or asked.kind == "models" else asked.kind,
             model=asked and asked.model,
             streams=asked is not None and asked.streams,
+            takes_streams=visit.http_version != "1.0",
             client="" if client is None else client.name,
             client_key=_key_to_forward(visit) if self._rules.forward_key else "",
         )
@@ -305,7 +307,7 @@ def _nothing_there(visit: Visit) -> DoorRefusal:
     return DoorRefusal(
         status=404,
         message="the gateway has no such path. It serves `/v1/chat/completions`, `/v1/responses`, `/v1/messages`, "
-        "`/v1/messages/count_tokens`, `/v1/models` and Gemini's `/v1beta/models`; a path to pass on as it is belongs into "
+        "`/v1/messages/count_tokens`, `/v1/models` and Gemini's `/v1beta/models`. To pass another path on as it is, list it in "
         "`pass` of its route in gateway.toml",
         code="unknown_path",
     )

@@ -18,7 +18,8 @@ class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
     """One request of a client that passed the doors. Neither repr nor str shows its body or a key.
 
     `path` is as the client wrote it, percent-encoding included; `query` and `headers` (names in lower case) hold the listed
-    fields alone, and no key. `model` and `streams` are what the path says of them (Gemini). `client` is the name of the
+    fields alone, and no key. `model` and `streams` are what the path says of them (Gemini); `takes_streams` is false where the
+    client's HTTP has no way to tell the end of a stream (1.0). `client` is the name of the
     client's key, empty if the gateway has no keys; `client_key` is the key to send upstream, filled only with
     `--forward-key`.
     """
@@ -32,6 +33,7 @@ class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
     kind: PassedKind
     model: str | None = None
     streams: bool = False
+    takes_streams: bool = True
     client: str = ""
     client_key: str = ""
 

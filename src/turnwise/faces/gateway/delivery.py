@@ -16,6 +16,7 @@ from turnwise.drivers.journal.bookkeeping import received_of
 from turnwise.drivers.running.sending import asks_hour
 from turnwise.faces.gateway.accounts import Account
 from turnwise.faces.gateway.calls import Outlet
+from turnwise.relay.array_answers import ArrayAnswer
 from turnwise.relay.relaying import EventReader, Relay, RelayEnd, Send
 from turnwise.relay.response_reading import StreamReader
 from turnwise.turn.commands import Purpose, SendRequest, SoughtCalls
@@ -56,13 +57,16 @@ class Delivery:
         family: Family,
         streams: bool,
         account: Account | None = None,
+        array: ArrayAnswer | None = None,
     ) -> None:
+        """`array`: the client reads the stream as one JSON array."""
         self._relay = relay
         self._account = account
         self._means = means
         self._outlet = outlet
         self._family = family
         self._streams = streams
+        self._array = array
         self._reader: EventReader | None = None
         self._failed_s: float | None = None  # when the first failure was
         self._sends = 0
@@ -151,15 +155,22 @@ class Delivery:
             await self._send(out)
 
     async def _send(self, out: bytes, *, over: RelayEnd | None = None) -> None:
-        if not out:
-            return
+        if out and self._array is not None:
+            out = self._array.take(out)
+        if out:
+            await self._write(out, over=over)
+
+    async def _write(self, out: bytes, *, over: RelayEnd | None = None) -> None:
         self._sends += 1
         async with self._sending:  # a comment may be on its way
             if not self.started:
-                headers = [("content-type", EVENTS if self._streams else JSON)]
+                is_events = self._streams and self._array is None
+                headers = [("content-type", EVENTS if is_events else JSON)]
                 if self._streams:
                     headers.append(("cache-control", "no-cache"))
-                elif over is not None and over.repairs:
+                else:
+                    headers.append(("content-length", str(len(out))))
+                if over is not None and over.repairs:
                     headers.append(("turnwise-repairs", repairs_header(over.repairs)))
                 await self._outlet.start(200, headers)
                 self.started = True
@@ -169,6 +180,8 @@ class Delivery:
         """Before the client has a status, whoever runs the delivery tells it of a fault."""
         if end.fault is not None and self.started:
             await self._send(self._relay.error(end.fault))
+        if self.started and self._array is not None:
+            await self._write(self._array.end())
 
 
 def _order_of(send: Send, *, number: int, deadlines: Deadlines) -> SendRequest:

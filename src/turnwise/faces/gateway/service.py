@@ -19,6 +19,7 @@ from turnwise.faces.gateway.accounts import Account, AccountMeans, open_accounts
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService, Outlet
 from turnwise.faces.gateway.config import ChosenRoute, GatewayConfig, GatewayRoute, Upstream, choose_route, upstream_of
 from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, write_body, write_fault
+from turnwise.relay.array_answers import ArrayAnswer
 from turnwise.relay.counting import read_count, read_count_request, translate_count, write_count
 from turnwise.relay.incoming import ClientRequest, read_body, read_client_request
 from turnwise.relay.paths import AskedPath
@@ -35,6 +36,11 @@ from turnwise.wire.json_fields import encode, string_of
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family
+
+NO_STREAMS = (
+    "a stream needs HTTP 1.1, and this request came over HTTP 1.0. A proxy before the gateway may do that: nginx needs "
+    "`proxy_http_version 1.1;`"
+)
 
 
 class OpenUpstream(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +118,8 @@ class RelayService:
         chosen = self._route_of(call)
         route = chosen.route
         asked = read_client_request(_asked(call, chosen.model), call.body, one_client=bool(route.one_client))
+        if asked.streams and not call.takes_streams:
+            raise RequestRefused(NO_STREAMS, status=505)
         fault: Fault | None = None
         for given in (route.upstream, *route.fallbacks):
             opened = self._for_client(self._upstreams[given], call)
@@ -185,6 +193,7 @@ class RelayService:
             family=family(call.family),
             streams=asked.streams,
             account=account,
+            array=ArrayAnswer(means.limits) if asked.streams and _wants_array(call) else None,
         )
 
     async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
@@ -339,6 +348,10 @@ def write_models(names: Sequence[str], *, family: FamilyName) -> bytes:
 def _asked(call: ClientCall, model: str) -> AskedPath:
     kind = "count" if call.kind == "count" else "generate"
     return AskedPath(family=call.family, kind=kind, model=model if call.model else None, streams=call.streams)
+
+
+def _wants_array(call: ClientCall) -> bool:
+    return call.family == "gemini" and ("alt", "sse") not in call.query
 
 
 def _sought(route: GatewayRoute, *, endpoint: Endpoint, request: Request) -> SoughtInText | None:
