@@ -10,6 +10,7 @@ from faces.gateway.relayed import FAMILIES, Gathered, naively, profile_of
 from lab.failing import DEADLINES, settled
 from turnwise.drivers.endpoints.transport import HttpRequest
 from turnwise.errors import MissingKey
+from turnwise.faces.gateway.bounds import Bounds
 from turnwise.faces.gateway.calls import ClientCall, ClientGone
 from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress
 from turnwise.faces.gateway.service import RelayService, ServiceMeans, write_models
@@ -234,6 +235,24 @@ def test_a_stream_over_http_1_0_is_refused_before_it_costs_anything() -> None:
     outlet, models = asked(whole, GatewayRoute(upstream=lab_at()))
     assert (outlet.status, models) == (200, ["plain-answer"])
     assert outlet.headers["content-length"] == str(len(b"".join(outlet.pieces)))
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_past_the_bound_is_an_error(stream: bool) -> None:
+    """`[bounds]` says how much of one answer the gateway holds."""
+
+    async def run() -> Gathered:
+        async with Lab() as lab:
+            clock, outlet = FakeClock(), Gathered()
+            means = ServiceMeans(transport=lab.transport(), clock=clock, env={"LAB_KEY": "k"}, deadlines=DEADLINES)
+            config = GatewayConfig(routes=(GatewayRoute(upstream=lab_at()),), bounds=Bounds(response_bytes=400))
+            there = RelayService(config, means=means, forward_key=False)
+            await settled(there.answer(chat("writer-answer", stream=stream), outlet), clock=clock)
+            return outlet
+
+    outlet = asyncio.run(run())
+    assert b"the response is longer than" in b"".join(outlet.pieces)
+    assert outlet.status == 200 if stream else outlet.status >= 400
 
 
 class Slow(Gathered):

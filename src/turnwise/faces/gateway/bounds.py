@@ -14,6 +14,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Past a bound a request gets an error in its client's family; past one of time or of the head the connection ends, too."""
 
     body_bytes: _Count = 32 * MIB  # what Anthropic's Messages API takes (its docs, "Request size limits")
+    response_bytes: _Count = 64 * MIB  # of an upstream's answer: what is kept of a stream, or the whole body
     head_bytes: _Count = 32 * 1024  # request line and headers, as nginx's large_client_header_buffers
     query_bytes: _Count = 4 * 1024
     depth: _Count = (

@@ -33,7 +33,7 @@ from turnwise.turn.config import Deadlines
 from turnwise.vocab import Fault, FaultKind, Request
 from turnwise.wire.family import HttpCall
 from turnwise.wire.json_fields import encode, string_of
-from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family
 
@@ -57,7 +57,6 @@ class ServiceMeans(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock = msgspec.field(default_factory=SystemClock)
     env: Mapping[str, str] = {}
     deadlines: Deadlines = Deadlines()
-    limits: Limits = DEFAULT_LIMITS
     accounts: AccountMeans = msgspec.field(default_factory=AccountMeans)
 
 
@@ -68,6 +67,7 @@ class RelayService:
         self._config = config
         self._means = means
         self._forward_key = forward_key
+        self._limits = msgspec.structs.replace(DEFAULT_LIMITS, response_bytes=config.bounds.response_bytes)
         self._upstreams = {
             given: self._open(upstream_of(given))
             for route in config.routes
@@ -165,7 +165,7 @@ class RelayService:
             most_calls=1 if route.one_call_at_a_time else None,
             retries=RetryPolicy(attempts=route.retry + 1),
             limits=find_limits(model, profile=endpoint.profile.name) or UNKNOWN_LIMITS,
-            bounds=means.limits,
+            bounds=self._limits,
         )
         relay = Relay(
             upstream=UpstreamSide(
@@ -186,14 +186,14 @@ class RelayService:
                 transport=means.transport,
                 clock=means.clock,
                 deadlines=means.deadlines,
-                limits=means.limits,
+                limits=self._limits,
                 jitter=random.random,
             ),
             outlet=outlet,
             family=family(call.family),
             streams=asked.streams,
             account=account,
-            array=ArrayAnswer(means.limits) if asked.streams and _wants_array(call) else None,
+            array=ArrayAnswer(self._limits) if asked.streams and _wants_array(call) else None,
         )
 
     async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
@@ -248,7 +248,7 @@ class RelayService:
             HttpCall(path=path, body=body, headers=tuple(headers)),
             connect_s=self._means.deadlines.connect_s,
         )
-        most = self._means.limits.response_bytes
+        most = self._limits.response_bytes
         try:
             async with asyncio.timeout(self._means.deadlines.total_s), self._means.transport.send(request) as reply:
                 answer = await read_bounded(reply.chunks, most_bytes=most)
