@@ -26,7 +26,7 @@ MAX_CORRECTIONS = 6
 # one that was not by much.
 REFUSED_PERCENT = (90, 75, 50)
 LEAST_PROMPT_TOKENS = 1024  # refused for its size, nothing is left to learn: no model's window is so small
-# A refusal in words that nobody knows, of a prompt larger than all that went through: less than this fits any window.
+# A refusal in unknown words, of a prompt larger than all that went through: less than this fits any window.
 UNSAID_TOKENS = 4096
 UNSAID_PERCENT = 50
 UNSAID_STATUSES = frozenset({400, 413, 422})
@@ -103,7 +103,7 @@ def _asked_bytes(planned: Summarise | None, *, history: History) -> int | None:
 
 
 def _may_be_too_long(room: Room, fault: Fault, *, history: History, config: TurnConfig) -> bool:
-    """Whether words that nobody knows may mean that: the prompt is larger than any that went through, and the window is not
+    """Whether unknown words may mean that: the prompt is larger than any that went through, and the window is not
     known or half of it taken. To try less, once a turn, is cheaper than a session that can never go on."""
     if room.tried_unsaid or fault.kind is not FaultKind.BAD_REQUEST or fault.status not in UNSAID_STATUSES:
         return False

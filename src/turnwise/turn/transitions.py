@@ -89,7 +89,7 @@ _REQUEST: _Commands = {
 _TOOLS: _Commands = {
     Ask: "calls may run if a person allows it, or the model asks the person",
     RunTools: "calls may run",
-    RunScript: "a program may run and no other call, or goes on as none of its calls may run",
+    RunScript: "a program may run and no other call, or goes on because its calls may not run",
 }
 _CALLS: _Commands = {
     RunHooks: "calls may run, and the user gave hooks for tools; or the next request, and hooks for it",
@@ -97,8 +97,8 @@ _CALLS: _Commands = {
     **_TOOLS,
 }
 _NO_CALL: _Commands = {
-    PrepareStep: "the next request, as none of the calls may run; the user gave a prepare_step",
-    SendRequest: "the next request, as none of the calls may run",
+    PrepareStep: "the next request, because no call may run; the user gave a prepare_step",
+    SendRequest: "the next request, because no call may run",
     FinishTurn: "calls are pending, or no request is left within the limits",
 }
 _AFTER_CALLS: _Commands = {**_REQUEST, FinishTurn: "calls are pending, or no request is left within the limits"}
@@ -150,7 +150,7 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
     (State.INSPECTING, CallsInspected): {
         **_TOOLS,
         **_NO_CALL,
-        SendRequest: "none of the calls may run, or a cut one may: the model continues it",
+        SendRequest: "no call may run, or only a cut one: the model continues it",
         RunHooks: "the next request, and the user gave hooks for it; or a cut call is denied, and there are hooks for the others",
         InspectCalls: "a cut call is denied, and others of the response may run",
     },
@@ -176,7 +176,7 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
         InspectCalls: _CALLS[InspectCalls],
         Ask: _TOOLS[Ask],
         RunTools: "calls of the program may run",
-        RunScript: "none of its calls may run: it goes on with their results",
+        RunScript: "its calls may not run: it goes on with their results",
     },
     (State.SCRIPTING, ScriptFinished): {
         **_AFTER_CALLS,

@@ -116,8 +116,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Count | None,
         Option(
             help="HTTP requests at most; the last one is the answer.",
-            page="HTTP requests at most, whatever for (steps, going on with a cut response, retries); the last one that is left "
-            "is the answer",
+            page="HTTP requests at most, whatever for (steps, going on with a cut response, retries); the last request is kept "
+            "for the answer",
             sources=(*TERMINAL, "file"),
             project="lowers",
             metavar="N",
