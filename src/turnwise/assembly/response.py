@@ -208,6 +208,15 @@ class Assembler:
         is_whole = all(one.state is ArgumentsState.COMPLETE for one in judged.values())
         return is_whole and (is_behind_call or is_closed(blocks))
 
+    def repair_count(self) -> int:
+        """How many repairs there are so far: what changes when one is added."""
+        written = sum([len(call.text.repairs) for call in self._table.calls])
+        return len(self._repairs) + len(self._table.repairs) + written
+
+    def repairs_so_far(self) -> tuple[Repair, ...]:
+        """Those that are known before the end; may be asked while the response is still coming."""
+        return all_repairs(self._table, others=self._repairs)
+
     # -- the pieces --------------------------------------------------------------------------------------------------
 
     def _words(self, frame: TextDelta | ReasoningDelta | RefusalDelta) -> Sequence[Frame]:

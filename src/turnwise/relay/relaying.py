@@ -12,6 +12,7 @@ import msgspec
 from turnwise.relay.call_filters import CallFilter
 from turnwise.relay.client_stream import BROKE_OFF, LOST_PIECE, ClientStream, summed, untrue_end, without_hidden_cuts
 from turnwise.relay.event_splitting import EventSplitter
+from turnwise.relay.evidence import Witness
 from turnwise.relay.response_reading import ResponseReader, StreamReader
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.recovery import Continuing, Means, Settled, begin, continue_request, give_up, take_reply
@@ -25,6 +26,8 @@ from turnwise.vocab import (
     Repair,
     Request,
     Response,
+    TextDelta,
+    ToolCallDelta,
     Usage,
     calls_of,
     refusal_of,
@@ -130,6 +133,8 @@ class EventReader:
         self._client = client
         self._splitter = EventSplitter(bounds)
         self._out: list[bytes] = []
+        self._repair_count = 0
+        self.witness = Witness()
 
     @property
     def finished(self) -> bool:
@@ -180,12 +185,23 @@ class EventReader:
     def _take(self, event: bytes) -> list[Frame]:
         frames = self._reader.decode(event)
         healed = self._reader.heal(frames) if frames else frames
+        self._watch(event, frames)
         if self._filter is not None:
             healed = self._filter.without(healed)
         out = self._client.take(event, frames, healed)
         if out:
             self._out.append(out)
         return healed
+
+    def _watch(self, event: bytes, frames: Sequence[Frame]) -> None:
+        """Keep the events around repairs. Words alone need none that is not told at the end as well, so they cost nothing."""
+        if len(frames) == 1 and type(frames[0]) is TextDelta:
+            self.witness.saw(event, has_call=False)
+            return
+        self.witness.saw(event, has_call=ToolCallDelta in map(type, frames))
+        if frames and (count := self._reader.repair_count()) != self._repair_count:
+            self._repair_count = count
+            self.witness.found([repair.kind for repair in self._reader.repairs_so_far()])
 
 
 class Relay:
@@ -205,6 +221,7 @@ class Relay:
         self._body: bytes | None = None
         self._stream = self._new_stream()
         self._filter = self._new_filter()
+        self.witness: Witness | None = None  # of the reply at hand, if the client reads it
         self._broke: Fault | None = None  # what ended a response that the client knows the beginning of
         self._spent: Usage | None = None  # on that response
 
@@ -236,12 +253,14 @@ class Relay:
         if self._found is not None or self._broke is not None or not self._client.request.stream:
             return plain
         self._filter = self._new_filter()
-        return EventReader(
+        reader = EventReader(
             plain,
             client=self._stream,
             bounds=self._rules.bounds,
             filter=None if self._filter.does_nothing else self._filter,
         )
+        self.witness = reader.witness
+        return reader
 
     def _new_filter(self) -> CallFilter:
         """Between equal families the body went up as the client wrote it, free-form tools included."""
@@ -253,10 +272,13 @@ class Relay:
     def saw_body(self, body: bytes) -> None:
         """The reply was no stream: its bytes, which go on as they came if nothing has to be mended."""
         self._body = body if self._found is None else None
+        self.witness = Witness()
+        self.witness.saw_body(body)
 
     def ended(self, reply: Response | None, fault: Fault | None, *, waited_s: float, jitter: float) -> RelayStep:
         """The request at hand is over. `reply` is what arrived of it; `fault` the failure of it, if it failed. `waited_s` are the
         seconds since the first failure, `jitter` a number of [0, 1)."""
+        self.witness = None
         if self._found is not None:
             return self._took_rest(self._found, reply, fault)
         if self._broke is not None:

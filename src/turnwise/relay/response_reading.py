@@ -26,6 +26,7 @@ from turnwise.vocab import (
     PartDone,
     ReasoningDelta,
     RefusalDelta,
+    Repair,
     Response,
     Restated,
     Started,
@@ -182,6 +183,12 @@ class ResponseReader:
         if self._in_text.holds and not is_behind_call:
             return False
         return self._assembler.is_closed(is_behind_call=is_behind_call)
+
+    def repair_count(self) -> int:
+        return self._assembler.repair_count()
+
+    def repairs_so_far(self) -> tuple[Repair, ...]:
+        return self._assembler.repairs_so_far()
 
     def _receive(self, frames: list[Frame]) -> list[Frame]:
         if not frames:

@@ -1,0 +1,173 @@
+"""What each kind of repair says about the provider: the rule that was broken, in our words, and where the specification has it.
+
+A repair that nobody is to blame for has a row, too: a report names it, and does not put it down to the provider.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+Whose = Literal["provider", "model", "limit", "gateway"]
+"""Who causes it: the provider's server, the model's own words, an output limit, or the gateway and its settings."""
+
+Topic = Literal["calls", "events", "ends", "bodies", "json", "utf8", "sse", "http", "turnwise"]
+
+_CHAT = "OpenAI API reference, Chat Completions"
+_RESPONSES = "OpenAI API reference, Responses"
+_MESSAGES = "Anthropic API reference, Messages"
+_STREAMING = "Anthropic documentation, Streaming messages"
+_GEMINI = "Gemini API reference, generateContent"
+
+SOURCES: Mapping[tuple[str, str], str] = {
+    ("calls", "openai_chat"): f"{_CHAT}, chat completion chunk object, `choices[].delta.tool_calls`",
+    ("calls", "openai_responses"): f"{_RESPONSES}, function call output items and their streaming events",
+    ("calls", "anthropic_messages"): f"{_STREAMING}, `tool_use` blocks and `input_json_delta`",
+    ("calls", "gemini"): f"{_GEMINI}, `FunctionCall`",
+    ("events", "openai_chat"): f"{_CHAT}, chat completion chunk object",
+    ("events", "openai_responses"): f"{_RESPONSES}, streaming events",
+    ("events", "anthropic_messages"): f"{_STREAMING}, event types",
+    ("events", "gemini"): f"{_GEMINI}, `GenerateContentResponse`",
+    ("ends", "openai_chat"): f"{_CHAT}, `choices[].finish_reason`",
+    ("ends", "openai_responses"): f"{_RESPONSES}, `status` and `incomplete_details` of the response object",
+    ("ends", "anthropic_messages"): f"{_MESSAGES}, `stop_reason`",
+    ("ends", "gemini"): f"{_GEMINI}, `FinishReason`",
+    ("bodies", "openai_chat"): f"{_CHAT}, `stream`",
+    ("bodies", "openai_responses"): f"{_RESPONSES}, `stream`",
+    ("bodies", "anthropic_messages"): f"{_MESSAGES}, `stream`",
+    ("bodies", "gemini"): "Gemini API reference, streamGenerateContent",
+}
+COMMON_SOURCES: Mapping[str, str] = {
+    "json": "RFC 8259, The JavaScript Object Notation",
+    "utf8": "RFC 8259, section 8.1, and RFC 3629",
+    "sse": "WHATWG HTML standard, Server-sent events",
+    "http": "RFC 9110, HTTP semantics, and RFC 9112, section 8",
+    "turnwise": "turnwise documentation, The gateway",
+}
+
+
+class Breach(msgspec.Struct, frozen=True):
+    """One kind of repair: whose doing it is, and the rule that would make it needless."""
+
+    whose: Whose
+    topic: Topic
+    rule: str
+
+
+_ONE_VALUE = "The data of an event is one whole JSON value."
+_NAMED = "A call names its function before, or with, its first arguments."
+_EVENT = "An event has the shape that the API defines for its type."
+_SURROGATE = "An escaped character outside of the basic plane is written as both of its surrogates, in one string."
+
+BREACHES: Mapping[str, Breach] = {
+    # Calls.
+    "id_missing": Breach("provider", "calls", "Each tool call has an id, and a result is given back under it."),
+    "id_twice": Breach("provider", "calls", "The ids of tool calls are unique."),
+    "same_call_twice": Breach("provider", "calls", "Each tool call is sent once."),
+    "id_churn": Breach("provider", "calls", "All pieces of a tool call belong to one id, which does not change."),
+    "index_strayed": Breach("provider", "calls", "Each piece of a tool call has the index with which the call began."),
+    "index_reused": Breach("provider", "events", "Each content block of a message has an index of its own."),
+    "name_repeated": Breach("provider", "calls", "The function's name is sent once, in the first piece of its call."),
+    "name_joined": Breach("provider", "calls", "The function's name is sent whole, in the first piece of its call."),
+    "name_grown": Breach("provider", "calls", "The function's name is sent whole, in the first piece of its call."),
+    "name_conflict": Breach("provider", "calls", "A tool call has one function name."),
+    "empty_call": Breach("provider", "calls", "A tool call has a function name."),
+    "cumulative": Breach(
+        "provider", "calls", "Each piece brings only the next part of the arguments; clients join the pieces."
+    ),
+    "empty_then_real": Breach(
+        "provider", "calls", "The pieces of the arguments, joined, are one JSON object: no `{}` stands before it."
+    ),
+    "several_objects": Breach("provider", "calls", "The arguments of a tool call are one JSON object."),
+    "null_arguments": Breach("provider", "calls", "The arguments of a tool call are a JSON object, never null."),
+    "double_encoded": Breach(
+        "provider", "calls", "The arguments are a JSON object; they are not a JSON string that holds one."
+    ),
+    "call_without_end": Breach("provider", "calls", "A call whose arguments come in parts has a last part."),
+    "unreadable_argument": Breach(
+        "provider", "calls", "Each part of a call's arguments names its place and its value."
+    ),
+    "item_input": Breach("provider", "calls", "The input of a server tool's call is a JSON object."),
+    "start_missing": Breach("provider", "events", "A call begins with the event that names it; its pieces follow."),
+    "call_in_text": Breach(
+        "provider", "calls", "A tool call comes in the field for calls. The server reads it out of the model's text."
+    ),
+    "call_not_made": Breach(
+        "model", "calls", "A tool call comes in the field for calls, not in the reasoning or in a refusal."
+    ),
+    # Events.
+    "half_surrogates": Breach("provider", "utf8", _SURROGATE),
+    "lone_surrogate": Breach("provider", "utf8", _SURROGATE),
+    "invalid_utf8": Breach("provider", "utf8", "JSON that is sent between systems is UTF-8."),
+    "control_character": Breach("provider", "json", "Control characters in a string are escaped."),
+    "final_item_wins": Breach(
+        "provider", "events", "The last form of an item is what its pieces add up to, when they are joined."
+    ),
+    "after_final": Breach("provider", "events", "No piece of an item follows the event that ends it."),
+    "citations_left_out": Breach("gateway", "turnwise", "A response has at most 4,096 citations here."),
+    "more_repairs": Breach("gateway", "turnwise", "Of one response the first 100 repairs are told."),
+    "started_again": Breach("provider", "events", "A stream is one response: it begins once."),
+    "body_for_stream": Breach("provider", "bodies", "A request with `stream` is answered with a stream of events."),
+    "chunks_glued": Breach("provider", "sse", _ONE_VALUE),
+    "glued_json": Breach("provider", "sse", _ONE_VALUE),
+    "chunk_skipped": Breach("provider", "json", _ONE_VALUE),
+    "undecodable_chunk": Breach("provider", "events", "Each chunk is a JSON object of the shape that the API defines."),
+    "unreadable_event": Breach("provider", "events", _EVENT),
+    "unreadable_json": Breach("provider", "events", "The fields of an event have the types that the API defines."),
+    "unreadable_content": Breach("provider", "bodies", "The `content` of a message is an array of blocks."),
+    "unreadable_block": Breach("provider", "bodies", "Each block of the content has the shape of its type."),
+    "field_skipped": Breach("provider", "events", "The fields of a chunk have the types that the API defines."),
+    "content_skipped": Breach("provider", "events", "The content of a message is text, or parts of a known type."),
+    "event_left_out": Breach("provider", "events", _EVENT),
+    "event_missing": Breach("provider", "events", "The sequence numbers of the events have no gap."),
+    "event_repeated": Breach("provider", "events", "Each event is sent once, and its sequence number stands once."),
+    "damaged_event": Breach("provider", "json", _ONE_VALUE),
+    "damaged_body": Breach("provider", "json", "The body is one whole JSON object."),
+    "loose_body": Breach("provider", "bodies", "The fields of the response have the types that the API defines."),
+    "noise_skipped": Breach("provider", "sse", "What is no event is a comment: a line that begins with a colon."),
+    # Ends.
+    "finish_hides_cut": Breach("provider", "ends", "A response that a limit cut says so in its finish reason."),
+    "finish_hides_limit": Breach("provider", "ends", "A response that a limit cut says so in its finish reason."),
+    "finish_without_calls": Breach("provider", "ends", "Only a response with calls ends with the reason for calls."),
+    "finish_differs": Breach("provider", "ends", "A response has one finish reason."),
+    "unknown_finish": Breach("provider", "ends", "The finish reason is a word from the list of the API."),
+    "no_finish_reason": Breach("provider", "ends", "A response says why it ended, before the end mark."),
+    "left_open": Breach(
+        "provider", "http", "A stream ends with its end mark, and then the server ends the body of the response."
+    ),
+    # What the gateway did about an end, and what led to it.
+    "asked_again": Breach(
+        "provider", "http", "A request is answered; a response that has begun is sent up to its end mark."
+    ),
+    "continued_call": Breach("limit", "ends", "A limit cut a call. The gateway asked for the rest of it."),
+    "continued_text": Breach("limit", "ends", "A limit cut a text. The gateway asked for the rest of it."),
+    "continuation_refused": Breach("limit", "ends", "A limit cut the response, and it could not be continued."),
+    "continued_past_end": Breach("model", "turnwise", "A continuation ends where the arguments end."),
+    "continued_after_words": Breach("model", "turnwise", "A continuation begins where the text was cut."),
+    "continued_in_fence": Breach("model", "turnwise", "A continuation has no code fence around it."),
+    "continued_with_overlap": Breach("model", "turnwise", "A continuation repeats nothing of what was there."),
+    "calls_left_out": Breach("gateway", "turnwise", "The route gives its clients one call at a time."),
+    "not_carried": Breach("gateway", "turnwise", "The upstream's API has no such field, so it did not go up."),
+}
+
+_NOT_BROKEN: Mapping[tuple[str, str], Breach] = {
+    ("id_missing", "gemini"): Breach(
+        "gateway", "calls", "An id of a call is optional in this API. The gateway made one for its client."
+    ),
+}
+
+
+def breach_of(kind: str, *, family: str) -> Breach | None:
+    """What a repair of this kind says of a provider of this family; None for a kind of another version."""
+    return _NOT_BROKEN.get((kind, family)) or BREACHES.get(kind)
+
+
+def source_of(breach: Breach, *, family: str) -> str:
+    """Where the rule stands."""
+    return SOURCES.get((breach.topic, family)) or COMMON_SOURCES.get(breach.topic, "")
+
+
+def blames_provider(kind: str, *, family: str) -> bool:
+    """Whether a request with such a repair counts as one that the provider did not answer rightly."""
+    found = breach_of(kind, family=family)
+    return found is not None and found.whose == "provider"
