@@ -17,6 +17,7 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, JournalEntry, RequestSent, TurnJournal, journal_path
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
+from turnwise.drivers.journal.repairs_seen import RepairSeen
 from turnwise.errors import CallerError
 from turnwise.testing import FakeClock
 from turnwise.turn.config import TurnConfig, TurnResult
@@ -250,7 +251,10 @@ def test_threads_share_a_journal() -> None:
 
 
 # What version 4 had, of a file of version 5.
-WITHOUT_6 = "alter table request drop column cache_missed_tokens; alter table request drop column cache_write_usd;"
+WITHOUT_7 = "drop table repair_seen;"
+WITHOUT_6 = (
+    f"{WITHOUT_7} alter table request drop column cache_missed_tokens; alter table request drop column cache_write_usd;"
+)
 WITHOUT_5 = (
     f"{WITHOUT_6} "
     "insert into event (turn, seq, epoch, kind, body, t) select turn, seq, 1, kind, body, t from written;"
@@ -395,3 +399,18 @@ def test_a_turn_is_read_without_looking_at_the_others(tmp_path: Path) -> None:
         "SEARCH turn USING INDEX sqlite_autoindex_turn_1",
         "SEARCH record USING INTEGER PRIMARY KEY",
     ]
+
+
+def test_a_file_that_knew_no_repairs_is_brought_up_to_date(tmp_path: Path) -> None:
+    """Version 6: what it holds stays, and repairs can be kept in it."""
+    path, clock = tmp_path / "journal.db", FakeClock()
+    with Journal.open(path, clock=clock) as journal:
+        journal.begin_turn(turn_id="t1", session_id="s1", folder="/here", title="first").append(STARTED)
+    connection = sqlite3.connect(path)
+    connection.executescript(f"{WITHOUT_7} pragma user_version = 6;")
+    connection.close()
+    seen = RepairSeen(day="2026-11-20", provider="p", family="gemini", model="m", kind="id_missing", times=2)
+    with Journal.open(path, clock=clock) as journal:
+        journal.repairs.write([seen])
+        assert [row.times for row in journal.repairs.sums()] == [2]
+        assert journal.events("t1") == [STARTED]

@@ -38,13 +38,14 @@ from turnwise.drivers.journal.ledger import (
 )
 from turnwise.drivers.journal.ledger_queries import LedgerReader
 from turnwise.drivers.journal.owners import is_alive, our_name
+from turnwise.drivers.journal.repairs_seen import REPAIRS_SCHEMA, RepairBook
 from turnwise.errors import CallerError, JournalFailed, TurnwiseBug
 from turnwise.turn.commands import Purpose
 from turnwise.turn.config import TurnResult
 from turnwise.turn.events import Event
 from turnwise.vocab import StopReason
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 APPLICATION_ID = 0x7475726E  # "turn": tells our files from other SQLite files
 BUSY_S = 10.0
 SWITCH_AGAIN_S = 0.005
@@ -83,7 +84,16 @@ RECORDS = (
         from turn join record on record.id > turn.number << {SEQ_BITS} and record.id < (turn.number + 1) << {SEQ_BITS}""",
     "drop index if exists request_by_turn",
 )
-SCHEMA = ";".join((FIRST_TABLES.strip().removesuffix(";"), LEDGER_SCHEMA, *LEDGER_PROGRAMS, *RECORDS, *LEDGER_CACHES))
+SCHEMA = ";".join(
+    (
+        FIRST_TABLES.strip().removesuffix(";"),
+        LEDGER_SCHEMA,
+        *LEDGER_PROGRAMS,
+        *RECORDS,
+        *LEDGER_CACHES,
+        *REPAIRS_SCHEMA,
+    )
+)
 
 # What brings an older file up to the next version, by its version.
 UPGRADES = {
@@ -96,6 +106,7 @@ UPGRADES = {
     3: LEDGER_PROGRAMS,
     4: RECORDS,
     5: LEDGER_CACHES,
+    6: REPAIRS_SCHEMA,
 }
 
 SessionStatus = Literal["running", "waiting", "done", "lost"]
@@ -540,6 +551,11 @@ class Journal:
     def direct(self) -> DirectLedger:
         """For requests that belong to no turn."""
         return DirectLedger(self._file.transaction)
+
+    @property
+    def repairs(self) -> RepairBook:
+        """What the gateway had to mend."""
+        return RepairBook(transaction=self._file.transaction, statement=self._file.statement)
 
     def _load(self, row: SessionRow) -> Session:
         with self._file.statement() as connection:

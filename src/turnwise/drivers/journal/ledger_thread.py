@@ -9,7 +9,7 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,6 +18,7 @@ from turnwise.drivers.clock import Clock
 from turnwise.drivers.journal.direct_ledger import EntryBecame, EntryLeaves, EntryStayed, LedgerChange, LedgerLine
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.journal.ledger import LedgerEntry
+from turnwise.drivers.journal.repairs_seen import RepairSeen
 from turnwise.errors import JournalFailed, TurnwiseBug
 
 _log = logging.getLogger("turnwise")
@@ -44,7 +45,13 @@ class _Ending(msgspec.Struct, frozen=True):
     entry: Callable[[], LedgerEntry]
 
 
-_Order = _Leaving | _Ending | EntryStayed
+class _Mended(msgspec.Struct, frozen=True):
+    """What a client's request took in repairs."""
+
+    seen: tuple[RepairSeen, ...]
+
+
+_Order = _Leaving | _Ending | EntryStayed | _Mended
 
 
 class LedgerThread:
@@ -56,6 +63,7 @@ class LedgerThread:
         self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         self._kept: list[LedgerChange] = []  # what could not be written yet
         self._failed = False
+        self._failed_repairs = False
         self._thread = threading.Thread(target=self._work, name="turnwise ledger", daemon=True)
         self._thread.start()
 
@@ -86,6 +94,10 @@ class LedgerThread:
         """Strike out the entry of a request that never left, soon."""
         self._orders.put(EntryStayed(line=line))
 
+    def mended(self, seen: Sequence[RepairSeen]) -> None:
+        """Note repairs for the report, soon. Nobody waits for them, and what cannot be written is left out."""
+        self._orders.put(_Mended(tuple(seen)))
+
     def close(self) -> None:
         """Write what waits, and close the file."""
         self._orders.put(None)
@@ -111,8 +123,8 @@ class LedgerThread:
         try:
             if self._kept or changes:
                 self._journal.direct.write([*self._kept, *changes])
-            self._kept = []
-            self._failed = False
+                self._kept = []
+                self._failed = False
         except (JournalFailed, TurnwiseBug) as error:
             why = error
             if not self._failed:
@@ -122,6 +134,18 @@ class LedgerThread:
             kept = [*self._kept, *[change for change in changes if not isinstance(change, EntryLeaves)]]
             self._kept = kept[-MOST_KEPT:] if isinstance(error, JournalFailed) else []
         _tell(waiting, why)
+        if seen := [one for order in orders if isinstance(order, _Mended) for one in order.seen]:
+            self._write_repairs(seen)
+
+    def _write_repairs(self, seen: Sequence[RepairSeen]) -> None:
+        """In a transaction of their own: no request depends on it."""
+        try:
+            self._journal.repairs.write(seen)
+            self._failed_repairs = False
+        except (JournalFailed, TurnwiseBug) as error:
+            if not self._failed_repairs:
+                _log.error("gateway: repairs cannot be written for the report: %s", error)
+            self._failed_repairs = True
 
 
 def _change_of(order: _Order) -> LedgerChange | None:
@@ -136,6 +160,8 @@ def _change_of(order: _Order) -> LedgerChange | None:
                 return None
         case EntryStayed():
             return order
+        case _Mended():
+            return None
 
 
 def _tell(waiting: list[_Leaving], why: Exception | None) -> None:

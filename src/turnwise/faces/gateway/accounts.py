@@ -3,7 +3,8 @@
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from turnwise.drivers.journal.journal import journal_path
 from turnwise.drivers.journal.ledger import CANCELLED, COUNTS, OK, Ledger, LedgerEntry, ReceivedResponse, ended_entry
 from turnwise.drivers.journal.ledger_thread import LedgerThread
 from turnwise.drivers.journal.prices import NO_PRICES, Prices, prices_of_layers
+from turnwise.drivers.journal.repairs_seen import ANY, RepairSeen
 from turnwise.drivers.settings.settings import read_layers
 from turnwise.errors import JournalFailed
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, Outlet
 from turnwise.faces.gateway.counts import GatewayCounts
 from turnwise.faces.gateway.log_lines import FIELDS
+from turnwise.relay.breaches import blames_provider
+from turnwise.relay.evidence import KeptEvent, Witness
 from turnwise.relay.relaying import RelayEnd
 from turnwise.turn.commands import Purpose
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Response, Usage
@@ -51,15 +55,26 @@ class AccountMeans(msgspec.Struct, frozen=True, kw_only=True):
 class SentRequest:
     """One request that goes upstream. `ended` is called once, whatever became of it."""
 
-    def __init__(self, account: "Account", *, entry: LedgerEntry, line: LedgerLine | None, asked_hour: bool) -> None:
+    def __init__(
+        self,
+        account: "Account",
+        *,
+        entry: LedgerEntry,
+        line: LedgerLine | None,
+        asked_hour: bool,
+        family: str,
+    ) -> None:
         self._account = account
         self._entry = entry
         self._line = line
         self._asked_hour = asked_hour
+        self._family = family
 
-    def ended(self, received: ReceivedResponse | None) -> None:
-        """None: no byte of it has left."""
+    def ended(self, received: ReceivedResponse | None, *, witness: Witness | None = None) -> None:
+        """None: no byte of it has left. `witness` kept what came."""
         self._account.note(self._entry, received, line=self._line, asked_hour=self._asked_hour)
+        if received is not None:
+            self._account.keep(self._entry, received, family=self._family, witness=witness)
 
 
 class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -96,6 +111,35 @@ class WatchedOutlet:
         self.status = status
 
 
+class _HeardAnswer:
+    """What came back of one request to an upstream, and which repairs it took."""
+
+    def __init__(self, provider: str, family: str, model: str, kinds: Counter[str], witness: Witness | None) -> None:
+        self._provider = provider
+        self._family = family
+        self._model = model
+        self._witness = witness
+        self.kinds = kinds
+
+    def seen(self, day: str) -> Iterator[RepairSeen]:
+        """A row for each kind, and one for the request if the provider is to blame for any."""
+        for kind, times in self.kinds.items():
+            yield self._row(day, kind=kind, times=times, events=self._witness.events(kind) if self._witness else ())
+        if any(blames_provider(kind, family=self._family) for kind in self.kinds):
+            yield self._row(day, kind=ANY, times=1, events=())
+
+    def _row(self, day: str, *, kind: str, times: int, events: tuple[KeptEvent, ...]) -> RepairSeen:
+        return RepairSeen(
+            day=day,
+            provider=self._provider,
+            family=self._family,
+            model=self._model,
+            kind=kind,
+            times=times,
+            events=events,
+        )
+
+
 class Account:
     """Of one request of a client, with all that goes upstream for it."""
 
@@ -107,6 +151,8 @@ class Account:
         self._last = ("", "")  # provider and model
         self._tokens = (0, 0)
         self._repairs: Counter[str] = Counter()
+        self._answers: list[_HeardAnswer] = []
+        self._relayed = 0  # so many of them belong to upstreams that are over
         self._fault = ""
 
     @contextlib.contextmanager
@@ -151,12 +197,21 @@ class Account:
             fault=self._fault,
         )
         _log.info("%s", said_of(line), extra={FIELDS: line})
+        if (ledger := self._means.ledger) is not None:
+            day = datetime.fromtimestamp(self._means.clock.now(), UTC).date().isoformat()
+            if seen := [one for answer in self._answers for one in answer.seen(day)]:
+                ledger.mended(seen)
 
     def relayed(self, end: RelayEnd) -> None:
         """What the relay did for the client, beside what it mended in single responses."""
         self._fault = "" if end.fault is None else str(end.fault.kind)
-        own = Counter([repair.kind for repair in end.repairs]) - self._repairs
+        answers, self._relayed = self._answers[self._relayed :], len(self._answers)
+        own = Counter([repair.kind for repair in end.repairs])
+        for answer in answers:
+            own -= answer.kinds
         self._mended(own.elements(), *self._last)
+        if answers:
+            answers[0].kinds.update(own)  # it was the first of them that was asked again, or continued
 
     def counted(self, provider: str, model: str, found: bytes | Fault) -> None:
         """Tokens were counted upstream: no provider bills that, so it is in no ledger."""
@@ -165,6 +220,12 @@ class Account:
         self._fault = "" if outcome == OK else outcome
         label = self._means.counts.model_label(provider, model)
         self._means.counts.add("turnwise_gateway_upstream_requests_total", provider, label, "count", outcome)
+
+    def keep(self, entry: LedgerEntry, received: ReceivedResponse, *, family: str, witness: Witness | None) -> None:
+        """What came back, for the report."""
+        response = received.response or received.partial
+        kinds = Counter([] if response is None else [repair.kind for repair in response.repairs])
+        self._answers.append(_HeardAnswer(entry.provider, family, entry.model, kinds, witness))
 
     def _mended(self, kinds: Iterable[str], provider: str, model: str) -> None:
         counts = self._means.counts
@@ -191,9 +252,16 @@ class Account:
                 counts.add("turnwise_gateway_tokens_total", provider, label, kind, amount=number)
 
     async def sends(
-        self, purpose: Purpose, *, provider: str, model: str, sent_bytes: int, asked_hour: bool = False
+        self,
+        purpose: Purpose,
+        *,
+        provider: str,
+        model: str,
+        sent_bytes: int,
+        asked_hour: bool = False,
+        family: str = "",
     ) -> SentRequest | Fault:
-        """On return the request stands in the ledger, and may leave; or it must not."""
+        """On return the request stands in the ledger, and may leave; or it must not. `family` is the upstream's."""
         number = self._number + 1
         if number > 1 and purpose == "step":
             purpose = "retry"  # another upstream's turn
@@ -219,7 +287,7 @@ class Account:
                 return NO_LEDGER
         self._number = number
         self._last = (provider, model)
-        return SentRequest(self, entry=entry, line=line, asked_hour=asked_hour)
+        return SentRequest(self, entry=entry, line=line, asked_hour=asked_hour, family=family)
 
     def note(
         self, entry: LedgerEntry, received: ReceivedResponse | None, *, line: LedgerLine | None, asked_hour: bool

@@ -132,6 +132,7 @@ class Delivery:
                 provider=means.endpoint.profile.name,
                 sent_bytes=len(request.body),
                 asked_hour=asks_hour(send.call),
+                family=means.endpoint.profile.family,
             )
             if isinstance(sent, Fault):
                 return None, sent
@@ -143,7 +144,8 @@ class Delivery:
             return event.partial, event.fault
         finally:
             if sent is not None:
-                sent.ended(received_of(exchange, event=event) if exchange.has_left else None)
+                received = received_of(exchange, event=event) if exchange.has_left else None
+                sent.ended(received, witness=self._relay.witness)
 
     def _open_reader(self) -> StreamReader:
         reader = self._relay.reader()
