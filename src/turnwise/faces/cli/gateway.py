@@ -54,6 +54,17 @@ Examples:
 A change counts at once, also for a gateway that runs. Keys lie hashed in gateway-keys.json beside your turnwise.toml. Once that
 file exists, every client needs a key."""
 
+REPORT_EPILOG = """\b
+Examples:
+  turnwise gateway report
+  turnwise gateway report --provider openrouter --since 7d > issue.md
+  turnwise gateway report --model gpt-5 --since 2026-11-01
+  turnwise gateway report --json | jq '.models[].repairs[].kind'
+
+The report is Markdown, to paste into an issue. Its examples show how a stream was built: texts, names, ids and arguments are
+replaced by their lengths and by placeholders. Days are of UTC. Exit codes: 0 shown, also if nothing was mended; 2 wrong use, or a
+journal that cannot be read."""
+
 
 @click.group(invoke_without_command=True, epilog=EPILOG)
 @click.option(
@@ -149,6 +160,19 @@ def _tell(listening: "BoundSocket", *, as_json: bool) -> None:
         say(line, stream=sys.stdout, as_it_is=True)
     else:
         say(f"turnwise gateway on {url}   (OpenAI: {url}/v1, Anthropic and Gemini: {url})", stream=sys.stdout)
+
+
+@command.command("report", epilog=REPORT_EPILOG)
+@click.option("--provider", metavar="P", help="Of one provider only, by its name in the report.")
+@click.option("--model", metavar="M", help="Of one model only, by the upstream's name for it.")
+@click.option("--since", metavar="DATE", help="A date (2026-11-01), a time ago (12h, 7d, 4w), or `all`. [default: all]")
+@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
+def report(provider: str | None, model: str | None, since: str | None, as_json: bool) -> None:
+    """Show what the gateway mended, for the vendor."""
+    with as_one_line():
+        from turnwise.faces.cli.repair_report import show_report
+
+        show_report(provider=provider, model=model, since=since, as_json=as_json)
 
 
 @command.group("keys", epilog=KEYS_EPILOG)

@@ -73,7 +73,7 @@ class SentRequest:
     def ended(self, received: ReceivedResponse | None, *, witness: Witness | None = None) -> None:
         """None: no byte of it has left. `witness` kept what came."""
         self._account.note(self._entry, received, line=self._line, asked_hour=self._asked_hour)
-        if received is not None:
+        if received is not None and not received.cancelled:  # what a client left early says nothing of its end
             self._account.keep(self._entry, received, family=self._family, witness=witness)
 
 
