@@ -18,7 +18,7 @@ from turnwise.wire.registry import MODULES
 SOURCE = Path(turnwise.__file__).parent
 ROOTS = ("relay", "wire", "assembly")
 DRIVER = "drivers/endpoints/exchange.py"
-MAKERS = frozenset({"Repair", "repair", "mended", "_mended", "lost", "_lost", "_note"})
+MAKERS = frozenset({"Repair", "repair", "mended", "_mended", "lost", "_lost", "_note", "_note_once"})
 NAMED = {"CALL_NOT_MADE": CALL_NOT_MADE, "NO_FINISH_REASON": NO_FINISH_REASON, "NOT_CARRIED": NOT_CARRIED}
 # Rules that mend what turns send, and calls that turns run: a gateway's requests are its clients' own.
 OF_TURNS = frozenset({"rules/history.py", "rules/names.py"})
@@ -27,6 +27,7 @@ ELSEWHERE = {
     "assembly/heal.py": frozenset(heal.KINDS),
     "assembly/response.py": frozenset(heal.KINDS),
     "assembly/tool_calls.py": frozenset(heal.KINDS),
+    "relay/deviations.py": frozenset({"finish_hides_calls", "finish_of_forced_call"}),
     "rules/continuation.py": frozenset({"continued_after_words", "continued_in_fence", "continued_with_overlap"}),
     "wire/anthropic_messages/body.py": frozenset[str](),  # what `_lost` was given
     "wire/anthropic_messages/stream.py": frozenset(DAMAGES),

@@ -67,6 +67,14 @@ BREACHES: Mapping[str, Breach] = {
     "id_churn": Breach("provider", "calls", "All pieces of a tool call belong to one id, which does not change."),
     "index_strayed": Breach("provider", "calls", "Each piece of a tool call has the index with which the call began."),
     "index_reused": Breach("provider", "events", "Each content block of a message has an index of its own."),
+    "index_missing": Breach(
+        "provider", "calls", "Each piece of a tool call has an index, which says whose piece it is."
+    ),
+    "index_shared": Breach("provider", "calls", "Each tool call of a response has an index of its own."),
+    "index_skipped": Breach("provider", "calls", "The indices of tool calls are counted from 0, without a gap."),
+    "id_repeated": Breach("provider", "calls", "The id of a call stands in its first piece only."),
+    "arguments_object": Breach("provider", "calls", "The arguments of a call are a string that holds JSON."),
+    "arguments_empty": Breach("provider", "calls", "The arguments of a call are JSON: `{}` where there are none."),
     "name_repeated": Breach("provider", "calls", "The function's name is sent once, in the first piece of its call."),
     "name_joined": Breach("provider", "calls", "The function's name is sent whole, in the first piece of its call."),
     "name_grown": Breach("provider", "calls", "The function's name is sent whole, in the first piece of its call."),
@@ -128,6 +136,14 @@ BREACHES: Mapping[str, Breach] = {
     # Ends.
     "finish_hides_cut": Breach("provider", "ends", "A response that a limit cut says so in its finish reason."),
     "finish_hides_limit": Breach("provider", "ends", "A response that a limit cut says so in its finish reason."),
+    "finish_hides_calls": Breach("provider", "ends", "A response with calls ends with the reason for calls."),
+    "finish_of_forced_call": Breach(
+        "gateway",
+        "ends",
+        "A call that the request forced may end with the reason for answers. The gateway says `calls`.",
+    ),
+    "end_mark_missing": Breach("provider", "events", "The last event of a stream is the end mark of its API."),
+    "goes_on_after_end": Breach("provider", "events", "Nothing follows the end of the response."),
     "finish_without_calls": Breach("provider", "ends", "Only a response with calls ends with the reason for calls."),
     "finish_differs": Breach("provider", "ends", "A response has one finish reason."),
     "unknown_finish": Breach("provider", "ends", "The finish reason is a word from the list of the API."),
@@ -141,6 +157,7 @@ BREACHES: Mapping[str, Breach] = {
     ),
     "continued_call": Breach("limit", "ends", "A limit cut a call. The gateway asked for the rest of it."),
     "continued_text": Breach("limit", "ends", "A limit cut a text. The gateway asked for the rest of it."),
+    "cut_call_left_out": Breach("limit", "ends", "A limit cut a call whose arguments are an object: it is left out."),
     "continuation_refused": Breach("limit", "ends", "A limit cut the response, and it could not be continued."),
     "continued_past_end": Breach("model", "turnwise", "A continuation ends where the arguments end."),
     "continued_after_words": Breach("model", "turnwise", "A continuation begins where the text was cut."),

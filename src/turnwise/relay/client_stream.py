@@ -103,6 +103,11 @@ class ClientStream:
         self.fault: Fault | None = None  # with which it ended
 
     @property
+    def hides_empty(self) -> bool:
+        """Whether a call without arguments stands for one with `{}`, so that a cut in it would not show."""
+        return self._hides_empty
+
+    @property
     def has_content(self) -> bool:
         """Whether the client has been told a word or a call."""
         return self._shown.is_anything

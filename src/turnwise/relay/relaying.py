@@ -11,6 +11,7 @@ import msgspec
 
 from turnwise.relay.call_filters import CallFilter
 from turnwise.relay.client_stream import BROKE_OFF, LOST_PIECE, ClientStream, summed, untrue_end, without_hidden_cuts
+from turnwise.relay.deviations import Deviations
 from turnwise.relay.event_splitting import EventSplitter
 from turnwise.relay.evidence import Witness
 from turnwise.relay.response_reading import ResponseReader, StreamReader
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
 
 # A file of a hundred pages under a cap of 8,000 tokens.
 MOST_CONTINUATIONS = 8
+
+CUT_CALL_LEFT_OUT = Repair(
+    "cut_call_left_out", "response", "a limit cut a call, and in this API nothing in it would show that"
+)
 
 Continues = Literal["off", "calls", "all"]
 """Which cut responses are continued upstream. `calls`: those in which a call was cut, and texts, unless the limit that the client
@@ -126,13 +131,20 @@ class EventReader:
     """A `StreamReader` that keeps each event's bytes beside its frames, and writes them for the client as they come."""
 
     def __init__(
-        self, reader: ResponseReader, *, client: ClientStream, bounds: Limits, filter: CallFilter | None = None
+        self,
+        reader: ResponseReader,
+        *,
+        client: ClientStream,
+        bounds: Limits,
+        deviations: Deviations,
+        filter: CallFilter | None = None,
     ) -> None:
         self._reader = reader
         self._filter = filter
         self._client = client
         self._splitter = EventSplitter(bounds)
         self._out: list[bytes] = []
+        self._deviations = deviations
         self._repair_count = 0
         self.witness = Witness()
 
@@ -174,7 +186,7 @@ class EventReader:
 
     def finish(self) -> Response:
         self.flush()
-        return self._reader.finish()
+        return self._deviations.added_to(self._reader.finish())
 
     def take_out(self) -> bytes:
         """The bytes that wait for the client."""
@@ -199,9 +211,11 @@ class EventReader:
             self.witness.saw(event, has_call=False)
             return
         self.witness.saw(event, has_call=ToolCallDelta in map(type, frames))
-        if frames and (count := self._reader.repair_count()) != self._repair_count:
+        self._deviations.take(event, frames)
+        if (count := self._reader.repair_count() + len(self._deviations.told)) != self._repair_count:
             self._repair_count = count
-            self.witness.found([repair.kind for repair in self._reader.repairs_so_far()])
+            repairs = (*self._reader.repairs_so_far(), *self._deviations.told)
+            self.witness.found([repair.kind for repair in repairs])
 
 
 class Relay:
@@ -257,6 +271,9 @@ class Relay:
             plain,
             client=self._stream,
             bounds=self._rules.bounds,
+            deviations=Deviations(
+                self._upstream.family.name, forces_call=self._asked.tool_choice not in ("auto", "none")
+            ),
             filter=None if self._filter.does_nothing else self._filter,
         )
         self.witness = reader.witness
@@ -430,11 +447,17 @@ class Relay:
         if shaped != response:
             response, self._body = shaped, None
         self._repairs += told
+        if self._client.request.stream:
+            empty_too = self._stream.hides_empty
+        else:
+            empty_too = hands_out_objects(self._client.family.name, streamed=False)
+        whole = without_hidden_cuts(response, empty_too=empty_too)
+        if whole is not response:
+            self._repairs.append(CUT_CALL_LEFT_OUT)
         repairs = tuple(self._repairs)
         if self._client.request.stream:
             out = self._stream.settle(response, is_altered=is_altered)
             return RelayStep(out=out, next=RelayEnd(response=response, fault=self._stream.fault, repairs=repairs))
-        whole = without_hidden_cuts(response, empty_too=hands_out_objects(self._client.family.name, streamed=False))
         is_well = not self._rules.heals or not response.repairs
         is_as_it_came = self.is_same_family and not is_altered and is_well and whole is response
         if is_as_it_came and self._body is not None and response.provider_finish is not None:
