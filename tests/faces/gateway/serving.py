@@ -30,6 +30,7 @@ class Echo:
         self.ended: list[str] = []
         self.told_gone = asyncio.Event()
         self.sent_pieces = 0
+        self.refusals: list[tuple[str, str, str, int]] = []
 
     async def answer(self, call: ClientCall, outlet: Outlet) -> None:
         self.calls.append(call)
@@ -83,6 +84,9 @@ class Echo:
 
     def is_ready(self) -> bool:
         return self.ready
+
+    def refused(self, reason: str, *, family: str, kind: str, status: int) -> None:
+        self.refusals.append((reason, family, kind, status))
 
     def metrics(self) -> bytes:
         return b"turnwise_requests_total 1\n"

@@ -179,7 +179,9 @@ def test_a_preflight_allows_the_headers_that_were_asked_for() -> None:
 def test_a_refusal_is_an_error_of_the_clients_family(name: FamilyName, status: int) -> None:
     """The family's own decoder reads the message and the wait back from status, headers and body."""
     wait_s = 1 if status == 503 else None
-    headers, body = encode_refusal(DoorRefusal(status=status, message="Not here.", retry_after_s=wait_s), family=name)
+    headers, body = encode_refusal(
+        DoorRefusal(reason="path", status=status, message="Not here.", retry_after_s=wait_s), family=name
+    )
     fault = family(name).decode_fault(status, dict(headers), body)
     assert (fault.message, fault.status, fault.retry_after_s) == ("Not here.", status, wait_s)
     assert dict(headers)["content-length"] == str(len(body))

@@ -64,6 +64,8 @@ class Visit:
         self.origin: str | None = None  # once it is found to be listed
         self.is_unread = doors.has_body(self.headers)
         self.has_started = False
+        self.kind = ""  # of what is asked for, as the counts name it
+        self.is_served = False  # the service has it, and counts it
         self.left = asyncio.Event()  # set once the client has gone
 
     async def start(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
@@ -103,8 +105,8 @@ class Visit:
         await self.finish()
 
     async def refuse(self, refusal: DoorRefusal) -> None:
-        shown = self.path[:PATH_CHARACTERS] if self.path.isprintable() else "(a path that cannot be shown)"
-        _log.warning("gateway: %d for %s %s [%s]: %s", refusal.status, self.method, shown, self.id, refusal.message)
+        place = f"{self.method} {_shown(self.path)}"
+        _log.warning("gateway: %d for %s [%s]: %s", refusal.status, place, self.id, refusal.message)
         headers, body = encode_refusal(refusal, family=self.family)
         await self.reply(refusal.status, headers, body)
 
@@ -138,14 +140,28 @@ class GatewayApp:
             _log.error("gateway: bug at [%s]: %s", visit.id, _place_of(error))
             if not visit.has_started:
                 with contextlib.suppress(ClientGone):
-                    await visit.refuse(DoorRefusal(status=500, message="the gateway failed; its log names the place"))
+                    await self._refuse(
+                        visit,
+                        DoorRefusal(reason="bug", status=500, message="the gateway failed; its log names the place"),
+                    )
+
+    async def _refuse(self, visit: Visit, refusal: DoorRefusal) -> None:
+        if not visit.is_served:
+            self._service.refused(refusal.reason, family=visit.family, kind=visit.kind, status=refusal.status)
+        await visit.refuse(refusal)
+
+    def refused_early(self, refusal: DoorRefusal, *, path: str) -> None:
+        """The connection was refused before a request could get here: there is no id yet."""
+        shown = _shown(path) if path.startswith("/") else "a request without a path"  # an address may have a key in it
+        _log.warning("gateway: %d for %s: %s", refusal.status, shown, refusal.message)
+        self._service.refused(refusal.reason, family=family_of(path), kind="", status=refusal.status)
 
     async def _receive_visit(self, visit: Visit) -> None:
         asked = asked_path(visit.method, visit.path, header_names={key for key, _ in visit.headers})
         if asked is not None:
-            visit.family = asked.family
+            visit.family, visit.kind = asked.family, asked.kind
         if (refusal := self._refuse_head(visit)) is not None:
-            await visit.refuse(refusal)
+            await self._refuse(visit, refusal)
             return
         if visit.method == "OPTIONS" and visit.origin is not None:
             await visit.reply(204, doors.preflight_headers(visit.headers), b"")
@@ -158,7 +174,7 @@ class GatewayApp:
             return
         client = self._let_in(visit)
         if isinstance(client, DoorRefusal):
-            await visit.refuse(client)
+            await self._refuse(visit, client)
             return
         await self._serve(visit, asked, client=client)
 
@@ -174,14 +190,19 @@ class GatewayApp:
         visit.origin = origins[0] if origins else None
         if len(visit.raw_query) > rules.bounds.query_bytes:
             return DoorRefusal(
-                status=414, message=f"the query has more than {rules.bounds.query_bytes:,} bytes", code="uri_too_long"
+                reason="head",
+                status=414,
+                message=f"the query has more than {rules.bounds.query_bytes:,} bytes",
+                code="uri_too_long",
             )
         try:
             query = urllib.parse.parse_qsl(
                 visit.raw_query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
             )
         except ValueError:
-            return DoorRefusal(status=400, message="the query of the URL cannot be read", code="bad_query")
+            return DoorRefusal(
+                reason="head", status=400, message="the query of the URL cannot be read", code="bad_query"
+            )
         visit.query = tuple(query)
         return None
 
@@ -191,24 +212,32 @@ class GatewayApp:
             keys = self._keys.current()
         except CallerError as error:
             _log.error("gateway: nobody is let in: %s", error)
-            return DoorRefusal(status=503, message="the gateway cannot read its keys; its log says why")
+            return DoorRefusal(reason="key", status=503, message="the gateway cannot read its keys; its log says why")
         if keys is None:
             return None
         found = find_client(doors.keys_in(visit.headers, visit.query), keys=keys)
         return found or DoorRefusal(
-            status=401, message="this gateway asks for a key of its own, and the request has none that is known here"
+            reason="key",
+            status=401,
+            message="this gateway asks for a key of its own, and the request has none that is known here",
         )
 
     async def _serve(self, visit: Visit, asked: AskedPath | None, *, client: ClientKey | None) -> None:
         if (visit.method, visit.path) == ("GET", "/metrics"):
             if client is not None and not client.admin:
-                await visit.refuse(
-                    DoorRefusal(status=403, message="`/metrics` asks for an admin key", code="admin_key_required")
+                await self._refuse(
+                    visit,
+                    DoorRefusal(
+                        reason="admin_key",
+                        status=403,
+                        message="`/metrics` asks for an admin key",
+                        code="admin_key_required",
+                    ),
                 )
                 return
             await visit.reply(200, _sized(METRICS_TYPE, body := self._service.metrics()), body)
         elif asked is None and not (visit.method == "POST" and visit.path in self._rules.passes):
-            await visit.refuse(_nothing_there(visit))
+            await self._refuse(visit, _nothing_there(visit))
         elif asked is not None and asked.kind == "models":
             await _reply_json(visit, await self._service.models(asked.family))
         else:
@@ -219,18 +248,19 @@ class GatewayApp:
         refusal = doors.refuse_content(visit.headers) or doors.refuse_length(visit.headers, most=bounds.body_bytes)
         if refusal is None and self._open >= bounds.streams:
             refusal = DoorRefusal(
+                reason="busy",
                 status=503,
                 message=f"the gateway serves {bounds.streams:,} requests already; try again",
                 retry_after_s=RETRY_AFTER_S,
             )
         if refusal is not None:
-            await visit.refuse(refusal)
+            await self._refuse(visit, refusal)
             return
         self._open += 1
         try:
             body = await _read_body(visit, bounds=bounds)
             if isinstance(body, DoorRefusal):
-                await visit.refuse(body)
+                await self._refuse(visit, body)
                 return
             await self._answer(visit, self._call_of(visit, asked, body=body, client=client))
         finally:
@@ -254,6 +284,7 @@ class GatewayApp:
 
     async def _answer(self, visit: Visit, call: ClientCall) -> None:
         watching = asyncio.create_task(visit.watch())
+        visit.is_served = True
         try:
             await self._service.answer(call, visit)
             if not visit.has_started:
@@ -281,15 +312,25 @@ async def _read_body(visit: Visit, *, bounds: Bounds) -> bytes | DoorRefusal:
                     break
     except TimeoutError:
         return DoorRefusal(
-            status=408, message=f"the body did not arrive within {bounds.body_s:g} s", code="request_timeout"
+            reason="late",
+            status=408,
+            message=f"the body did not arrive within {bounds.body_s:g} s",
+            code="request_timeout",
         )
     visit.is_unread = False
     body = b"".join(pieces)
     if is_deeper(body, most=bounds.depth):
         return DoorRefusal(
-            status=400, message=f"the body is nested more than {bounds.depth} levels deep", code="too_deep"
+            reason="body",
+            status=400,
+            message=f"the body is nested more than {bounds.depth} levels deep",
+            code="too_deep",
         )
     return body
+
+
+def _shown(path: str) -> str:
+    return path[:PATH_CHARACTERS] if path.isprintable() else "(a path that cannot be shown)"
 
 
 def _key_to_forward(visit: Visit) -> str:
@@ -303,8 +344,11 @@ def _nothing_there(visit: Visit) -> DoorRefusal:
         method for method in ("GET", "POST") if method != visit.method and asked_path(method, visit.path) is not None
     ]
     if other:
-        return DoorRefusal(status=405, message=f"this path takes {' or '.join(other)}", code="method_not_allowed")
+        return DoorRefusal(
+            reason="path", status=405, message=f"this path takes {' or '.join(other)}", code="method_not_allowed"
+        )
     return DoorRefusal(
+        reason="path",
         status=404,
         message="the gateway has no such path. It serves `/v1/chat/completions`, `/v1/responses`, `/v1/messages`, "
         "`/v1/messages/count_tokens`, `/v1/models` and Gemini's `/v1beta/models`. To pass another path on as it is, list it in "

@@ -5,6 +5,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from turnwise.faces.gateway.refusals import DoorReason
 from turnwise.wire.profiles import FamilyName
 
 PassedKind = Literal["generate", "count", "passed"]
@@ -71,6 +72,10 @@ class GatewayService(Protocol):
         ...
 
     def is_ready(self) -> bool: ...
+
+    def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
+        """The doors have refused a request, which so never got here."""
+        ...
 
     def metrics(self) -> bytes:
         """All counts in Prometheus' text format."""

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from turnwise.faces.gateway.refusals import DoorReason
+from turnwise.wire.profiles import FamilyName
+
 MOST_MODELS = 200  # a client may name any model, and each name is a time series that Prometheus keeps
 OTHER = "(other)"
 LONGEST_LABEL = 120  # characters
@@ -23,9 +26,11 @@ class Metric(msgspec.Struct, frozen=True):
 
 METRICS: dict[str, Metric] = {
     "turnwise_gateway_requests_total": Metric(
-        "Requests of clients that have ended, by how: whole, fault (an error was the answer, or its end), left.",
+        "Requests of clients that have ended, by how: whole, fault (an error was the answer, or its end), left, refused "
+        "(at the doors).",
         ("family", "kind", "status", "end"),
     ),
+    "turnwise_gateway_refusals_total": Metric("Requests that the doors refused, by reason.", ("reason",)),
     "turnwise_gateway_open_requests": Metric("Requests of clients that are being served.", (), "gauge"),
     "turnwise_gateway_request_seconds_total": Metric("Seconds that requests of clients took.", ("family", "kind")),
     "turnwise_gateway_upstream_requests_total": Metric(
@@ -47,6 +52,11 @@ class GatewayCounts:
     def add(self, name: str, *labels: str, amount: float = 1) -> None:
         values = self._values[name]
         values[labels] = values.get(labels, 0) + amount
+
+    def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
+        """The doors have refused a request."""
+        self.add("turnwise_gateway_refusals_total", reason)
+        self.add("turnwise_gateway_requests_total", family, kind, str(status), "refused")
 
     def model_label(self, provider: str, model: str) -> str:
         """The model's name, or the one for all further models."""

@@ -70,7 +70,10 @@ def refuse_host(given: Sequence[str], *, own: OwnAddress, listed: Collection[str
     """A page whose name leads to this machine (DNS rebinding) sends its own name as `Host`; that one is refused."""
     if len(given) != 1:
         return DoorRefusal(
-            status=400, message=f"a request has one `Host` header; this one has {len(given)}", code="bad_host"
+            reason="host",
+            status=400,
+            message=f"a request has one `Host` header; this one has {len(given)}",
+            code="bad_host",
         )
     found = _HOST.fullmatch(given[0].lower())
     if found is not None:
@@ -81,6 +84,7 @@ def refuse_host(given: Sequence[str], *, own: OwnAddress, listed: Collection[str
         if _is_own(name, own=own) and int(port or 80) == own.port:
             return None
     return DoorRefusal(
+        reason="host",
         status=403,
         message="the `Host` of this request is not an address of this gateway: list its name in `hosts` of gateway.toml",
         code="host_refused",
@@ -101,6 +105,7 @@ def refuse_origin(given: Sequence[str], *, listed: Collection[str]) -> DoorRefus
     if not given or (len(given) == 1 and given[0] in listed):
         return None
     return DoorRefusal(
+        reason="origin",
         status=403,
         message="this gateway does not serve pages of this `Origin`: list it in `origins` of gateway.toml",
         code="origin_refused",
@@ -115,11 +120,17 @@ def refuse_content(headers: HeaderFields) -> DoorRefusal | None:
     charset = parameter.strip().replace('"', "")
     if kind.strip() != "application/json" or charset not in ("", "charset=utf-8", "charset=utf8"):
         return DoorRefusal(
-            status=415, message="the `Content-Type` must be `application/json`, in UTF-8", code="unsupported_media_type"
+            reason="content",
+            status=415,
+            message="the `Content-Type` must be `application/json`, in UTF-8",
+            code="unsupported_media_type",
         )
     if any(value.strip().lower() not in ("", "identity") for value in values_of(headers, "content-encoding")):
         return DoorRefusal(
-            status=415, message="the body must not have a `Content-Encoding`", code="unsupported_content_encoding"
+            reason="content",
+            status=415,
+            message="the body must not have a `Content-Encoding`",
+            code="unsupported_content_encoding",
         )
     return None
 
@@ -131,6 +142,7 @@ def refuse_length(headers: HeaderFields, *, most: int) -> DoorRefusal | None:
 
 def too_long(most: int) -> DoorRefusal:
     return DoorRefusal(
+        reason="length",
         status=413,
         message=f"the body has more than {most:,} bytes, the bound of this gateway",
         code="request_too_large",

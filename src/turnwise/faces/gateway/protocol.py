@@ -5,7 +5,7 @@ its line ends, however long it is. What is refused here has no application yet, 
 """
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -19,10 +19,21 @@ LINGER_S = 2.0  # as in the application
 SMALL_PIECE = 64 * 1024  # what may come of a body without any of its content: the ends of chunks, a trailer
 
 
+class Refused(Protocol):
+    """Told of each refusal here, with the path as far as it was read."""
+
+    def __call__(self, refusal: DoorRefusal, *, path: str) -> None: ...
+
+
+def _tell_nobody(refusal: DoorRefusal, *, path: str) -> None:
+    return None
+
+
 class GatewayProtocol(HttpToolsProtocol):
     """One connection. Past a bound it answers once, in the client's family where the path is known, and closes."""
 
     bounds = Bounds()
+    refused: ClassVar[Refused] = staticmethod(_tell_nobody)
 
     def __init__(
         self,
@@ -46,7 +57,12 @@ class GatewayProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         if len(self.connections) > self.bounds.connections:
             self._refuse(
-                DoorRefusal(status=503, message="the gateway has too many connections; try again", retry_after_s=1)
+                DoorRefusal(
+                    reason="busy",
+                    status=503,
+                    message="the gateway has too many connections; try again",
+                    retry_after_s=1,
+                )
             )
             return
         self._await_head()
@@ -70,7 +86,12 @@ class GatewayProtocol(HttpToolsProtocol):
             self._refuse_head()
         elif not self._in_head and self._bytes_without_content > SMALL_PIECE:
             self._refuse(
-                DoorRefusal(status=400, message="the body's chunks have too much beside their content", code="bad_body")
+                DoorRefusal(
+                    reason="body",
+                    status=400,
+                    message="the body's chunks have too much beside their content",
+                    code="bad_body",
+                )
             )
         elif self._in_head and self._head_deadline is None and (self.cycle is None or self.cycle.response_complete):  # pyright: ignore[reportUnnecessaryComparison]
             self._await_head()  # blank lines alone
@@ -105,14 +126,25 @@ class GatewayProtocol(HttpToolsProtocol):
         if size > self.bounds.head_bytes:
             self._refuse_head()
         elif self.parser.get_http_version() not in ("1.0", "1.1"):
-            self._refuse(DoorRefusal(status=400, message="the gateway speaks HTTP 1.1 and 1.0", code="bad_http"))
+            self._refuse(
+                DoorRefusal(reason="http", status=400, message="the gateway speaks HTTP 1.1 and 1.0", code="bad_http")
+            )
         elif not self.url.startswith(b"/"):
             # An address in the request line would be another host than the one that the doors judge.
             self._refuse(
-                DoorRefusal(status=400, message="the request line must have a path, not an address", code="bad_target")
+                DoorRefusal(
+                    reason="http",
+                    status=400,
+                    message="the request line must have a path, not an address",
+                    code="bad_target",
+                )
             )
         elif len(self.pipeline) >= MOST_PIPELINED:
-            self._refuse(DoorRefusal(status=400, message="too many requests before the first answer", code="pipelined"))
+            self._refuse(
+                DoorRefusal(
+                    reason="http", status=400, message="too many requests before the first answer", code="pipelined"
+                )
+            )
         else:
             super().on_headers_complete()
 
@@ -129,7 +161,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP: two lengths, a length beside chunks, a line break within a header ..."""
-        self._refuse(DoorRefusal(status=400, message="this is no valid HTTP request", code="bad_http"))
+        self._refuse(DoorRefusal(reason="http", status=400, message="this is no valid HTTP request", code="bad_http"))
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -149,11 +181,11 @@ class GatewayProtocol(HttpToolsProtocol):
             self.transport.close()
             return
         message = f"the headers did not arrive within {self.bounds.head_s:g} s"
-        self._refuse(DoorRefusal(status=408, message=message, code="request_timeout"))
+        self._refuse(DoorRefusal(reason="late", status=408, message=message, code="request_timeout"))
 
     def _refuse_head(self) -> None:
         message = f"the headers have more than {self.bounds.head_bytes:,} bytes"
-        self._refuse(DoorRefusal(status=431, message=message, code="headers_too_large"))
+        self._refuse(DoorRefusal(reason="head", status=431, message=message, code="headers_too_large"))
 
     def _refuse(self, refusal: DoorRefusal) -> None:
         """Answer, unless an answer is under way: into that nothing may be written, so the connection breaks off."""
@@ -168,6 +200,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self.transport.abort()
             return
         path = self.url.partition(b"?")[0].decode("latin-1")
+        self.refused(refusal, path=path)
         headers, body = encode_refusal(refusal, family=family_of(path))
         every = (*headers, ("connection", "close"))
         lines = [f"{name}: {value}\r\n".encode("latin-1") for name, value in every]
@@ -179,6 +212,6 @@ class GatewayProtocol(HttpToolsProtocol):
         self._linger = self.loop.call_later(LINGER_S, self.transport.abort)
 
 
-def bounded_protocol(bounds: Bounds) -> type[GatewayProtocol]:
+def bounded_protocol(bounds: Bounds, *, refused: Refused) -> type[GatewayProtocol]:
     """The protocol with these bounds. uvicorn makes one for each connection."""
-    return type("BoundedGatewayProtocol", (GatewayProtocol,), {"bounds": bounds})
+    return type("BoundedGatewayProtocol", (GatewayProtocol,), {"bounds": bounds, "refused": staticmethod(refused)})

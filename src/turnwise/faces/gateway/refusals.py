@@ -1,7 +1,7 @@
 """A refusal in the client's own family: the status, and the error as that API words it."""
 
 from collections.abc import Mapping
-from typing import TypeGuard
+from typing import Literal, TypeGuard
 
 import msgspec
 
@@ -21,9 +21,16 @@ _KINDS: Mapping[int, FaultKind] = {
 }
 
 
+DoorReason = Literal[
+    "host", "origin", "key", "admin_key", "content", "length", "body", "head", "http", "path", "late", "busy", "bug"
+]
+"""Why the doors refuse a request, for counts: few words, whatever a client sends."""
+
+
 class DoorRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """Why a request goes no further. `message` quotes nothing that may be a secret."""
 
+    reason: DoorReason
     status: int
     message: str
     code: str | None = None

@@ -19,6 +19,7 @@ from turnwise.faces.gateway.accounts import Account, AccountMeans, open_accounts
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService, Outlet
 from turnwise.faces.gateway.config import ChosenRoute, GatewayConfig, GatewayRoute, Upstream, choose_route, upstream_of
 from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, write_body, write_fault
+from turnwise.faces.gateway.refusals import DoorReason
 from turnwise.relay.array_answers import ArrayAnswer
 from turnwise.relay.counting import read_count, read_count_request, translate_count, write_count
 from turnwise.relay.incoming import ClientRequest, read_body, read_client_request
@@ -77,6 +78,9 @@ class RelayService:
     def is_ready(self) -> bool:
         ledger = self._means.accounts.ledger
         return ledger is None or ledger.is_well
+
+    def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
+        self._means.accounts.counts.refused(reason, family=family, kind=kind, status=status)
 
     def metrics(self) -> bytes:
         return self._means.accounts.counts.text()
