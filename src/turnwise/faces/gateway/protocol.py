@@ -19,7 +19,7 @@ LINGER_S = 2.0  # as in the application
 SMALL_PIECE = 64 * 1024  # what may come of a body without any of its content: the ends of chunks, a trailer
 
 
-class Refused(Protocol):
+class RefusalNote(Protocol):
     """Told of each refusal here, with the path as far as it was read."""
 
     def __call__(self, refusal: DoorRefusal, *, path: str) -> None: ...
@@ -33,7 +33,7 @@ class GatewayProtocol(HttpToolsProtocol):
     """One connection. Past a bound it answers once, in the client's family where the path is known, and closes."""
 
     bounds = Bounds()
-    refused: ClassVar[Refused] = staticmethod(_tell_nobody)
+    refused: ClassVar[RefusalNote] = staticmethod(_tell_nobody)
 
     def __init__(
         self,
@@ -212,6 +212,6 @@ class GatewayProtocol(HttpToolsProtocol):
         self._linger = self.loop.call_later(LINGER_S, self.transport.abort)
 
 
-def bounded_protocol(bounds: Bounds, *, refused: Refused) -> type[GatewayProtocol]:
+def bounded_protocol(bounds: Bounds, *, refused: RefusalNote) -> type[GatewayProtocol]:
     """The protocol with these bounds. uvicorn makes one for each connection."""
     return type("BoundedGatewayProtocol", (GatewayProtocol,), {"bounds": bounds, "refused": staticmethod(refused)})
