@@ -272,7 +272,7 @@ class Relay:
             client=self._stream,
             bounds=self._rules.bounds,
             deviations=Deviations(
-                self._upstream.family.name, forces_call=self._asked.tool_choice not in ("auto", "none")
+                self._upstream.family.name, forces_call=self._sent.request.tool_choice not in ("auto", "none")
             ),
             filter=None if self._filter.does_nothing else self._filter,
         )
