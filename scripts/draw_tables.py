@@ -16,6 +16,7 @@ from turnwise.faces.cli.compare import command as compare
 from turnwise.faces.cli.endpoint_check.meanings import MEANINGS, ORDER, WEIGHTS
 from turnwise.faces.cli.endpoint_check.probes import OTHER_WAYS, PROBES
 from turnwise.faces.cli.options import NAMES_A_MODEL
+from turnwise.relay.breaches import BREACHES, COMMON_SOURCES, SOURCES, Whose, breach_of
 from turnwise.rules.stop import OUTCOMES
 from turnwise.wire import registry
 from turnwise.wire.family import Family
@@ -326,6 +327,40 @@ def check() -> str:
     return "\n".join(lines) + "\n"
 
 
+WHOSE: dict[Whose, str] = {
+    "provider": "The provider breaks a rule",
+    "failure": "A request fails for a moment",
+    "model": "The model writes something else",
+    "limit": "An output limit cuts the response",
+    "gateway": "The gateway or the API",
+}
+
+
+def repairs() -> str:
+    """The kinds of repair, by whose doing they are, and the sources of their rules."""
+    lines = [
+        "# Repairs of the gateway",
+        DRAWN,
+        "The header, the log, `/metrics` and [the report](gateway.md#the-report) use these names. Beside each stands the rule",
+        "that would make it needless, in our words. The sources stand below.",
+    ]
+    for whose, heading in WHOSE.items():
+        lines += ["", f"## {heading}"]
+        kinds = [(kind, breach) for kind, breach in sorted(BREACHES.items()) if breach.whose == whose]
+        lines += table(("kind", "rule", "source"), ((f"`{kind}`", breach.rule, breach.topic) for kind, breach in kinds))
+    apart = [
+        (f"`{kind}`", name, found.rule)
+        for kind, breach in sorted(BREACHES.items())
+        for name in registry.MODULES
+        if (found := breach_of(kind, family=name)) is not None and found is not breach
+    ]
+    lines += ["", "## Where an API says otherwise", *table(("kind", "family", "rule"), apart)]
+    lines += ["", "## Sources"]
+    common = [(topic, "all", said) for topic, said in COMMON_SOURCES.items()]
+    lines += table(("source", "family", "where"), [*[(*key, said) for key, said in SOURCES.items()], *common])
+    return "\n".join(lines) + "\n"
+
+
 PAGES = {
     "finish-reasons.md": finish_reasons,
     "losses.md": losses,
@@ -334,6 +369,7 @@ PAGES = {
     "options.md": options,
     "cli.md": command_line,
     "check.md": check,
+    "repairs.md": repairs,
 }
 
 

@@ -47,7 +47,7 @@ SECTIONS: dict[str, tuple[str, ...] | None] = {
     "docs/library.md": ("Sub-agents", "When a provider fails", "Limits", "Room"),
     "docs/sandbox.md": ("Environment", "Time, processes, output"),
     "docs/scripts.md": ("Limits", "How it can end"),
-    "docs/gateway.md": ("The file", "Doors", "Keys", "Bounds", "Ending"),
+    "docs/gateway.md": ("The file", "Doors", "Keys", "Bounds", "The report", "Ending"),
 }
 WORDS = re.compile(r"\b(never|always|at most|at least|exactly|no more than|nothing|nobody|every|each)\b", re.IGNORECASE)
 MIN_WORDS = 5  # shorter ones are headings of a list

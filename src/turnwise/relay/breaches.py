@@ -8,8 +8,9 @@ from typing import Literal
 
 import msgspec
 
-Whose = Literal["provider", "model", "limit", "gateway"]
-"""Who causes it: the provider's server, the model's own words, an output limit, or the gateway and its settings."""
+Whose = Literal["provider", "failure", "model", "limit", "gateway"]
+"""Who causes it: the provider's server by breaking a rule, a request that failed for a moment, the model's own words, an output
+limit, or the gateway and its settings."""
 
 Topic = Literal["calls", "events", "ends", "bodies", "json", "utf8", "sse", "http", "turnwise"]
 
@@ -153,7 +154,7 @@ BREACHES: Mapping[str, Breach] = {
     ),
     # What the gateway did about an end, and what led to it.
     "asked_again": Breach(
-        "provider", "http", "A request is answered; a response that has begun is sent up to its end mark."
+        "failure", "http", "A request failed, was refused for now, or broke off. The gateway asked again."
     ),
     "continued_call": Breach("limit", "ends", "A limit cut a call. The gateway asked for the rest of it."),
     "continued_text": Breach("limit", "ends", "A limit cut a text. The gateway asked for the rest of it."),

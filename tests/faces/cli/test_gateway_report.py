@@ -49,7 +49,7 @@ def test_what_nobody_is_to_blame_for_is_told_apart(cli: Cli) -> None:
     kinds = ("not_carried", "continued_call", "id_missing", "of_a_newer_version")
     written(*[seen(kind) for kind in kinds], seen(ANY), seen("id_missing", family="gemini", model="g"))
     out = cli("gateway", "report").out
-    first, _, rest = out.partition("### Not the provider's doing")
+    first, _, rest = out.partition("### Where no rule was broken")
     assert "### `id_missing`\n\n2 times in 1 request, 2026-11-20.\n" in first
     assert [line for line in rest.splitlines() if line.startswith("- ")] == [
         "- `continued_call`, 2 times in 1 request, 2026-11-20: A limit cut a call. The",

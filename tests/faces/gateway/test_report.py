@@ -54,7 +54,7 @@ and names as placeholders.
 
 ## `openai_chat`, model `shared-index`
 
-2 requests: 0 without a repair that the provider causes, 2 with.
+2 requests: in 2 a rule was broken, in 0 none.
 
 ### `index_shared`
 
@@ -104,7 +104,7 @@ def test_programs_get_the_same_report_as_json(served: ServedGateway) -> None:
         for one in report["models"]
     }
     assert found == {
-        "fault-once-503": (2, 1, 1, [("asked_again", "provider", 1, 1)]),
+        "fault-once-503": (2, 0, 1, [("asked_again", "failure", 1, 1)]),
         "cut-call": (2, 0, 0, [("continuation_refused", "limit", 1, 1)]),
     }
 
@@ -162,6 +162,13 @@ def test_repairs_of_a_fallback_are_counted_for_it(lab: Lab, tmp_path: Path) -> N
         ("openai_chat", "fault-500", "asked_again"): 1,
         ("openai_chat", "fault-once-503", "asked_again"): 1,
     }
+
+
+def test_what_a_client_left_early_is_in_no_report(served: ServedGateway) -> None:
+    """Proves: a response that was broken off by its client says nothing about its end."""
+    served.stalling().close()
+    served.end()
+    assert served.run("gateway", "report").startswith("the gateway has sent no request (turnwise")
 
 
 @pytest.mark.promise("heal:told")

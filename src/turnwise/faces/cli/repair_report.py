@@ -155,18 +155,15 @@ def show(models: Sequence[ReportedModel], *, since: str | None, stream: TextIO) 
 def _show_model(one: ReportedModel, *, stream: TextIO) -> None:
     say(style(f"\n## `{named(one.provider)}`, model `{named(one.model)}`", "bold", stream=stream), stream=stream)
     if one.requests:
-        failed = f" {one.failed:,} of all failed." if one.failed else ""
+        failed = f" {one.failed:,} failed." if one.failed else ""
         without = one.requests - one.repaired
-        _prose(
-            f"{many(one.requests, 'request')}: {without:,} without a repair that the provider causes, {one.repaired:,} with."
-            f"{failed}",
-            stream=stream,
-        )
+        said = f"{many(one.requests, 'request')}: in {one.repaired:,} a rule was broken, in {without:,} none.{failed}"
+        _prose(said, stream=stream)
     for repair in one.repairs:
         if repair.whose == "provider":
             _show_breach(repair, stream=stream)
     if others := [repair for repair in one.repairs if repair.whose != "provider"]:
-        say(style("\n### Not the provider's doing", "bold", stream=stream), stream=stream)
+        say(style("\n### Where no rule was broken", "bold", stream=stream), stream=stream)
         say(stream=stream)
         for repair in others:
             lines = textwrap.wrap(
