@@ -17,6 +17,9 @@ from turnwise.faces.cli.endpoint_check.meanings import MEANINGS, ORDER, WEIGHTS
 from turnwise.faces.cli.endpoint_check.probes import OTHER_WAYS, PROBES
 from turnwise.faces.cli.options import NAMES_A_MODEL
 from turnwise.relay.breaches import BREACHES, COMMON_SOURCES, SOURCES, Whose, breach_of
+from turnwise.relay.fitting import TITLES
+from turnwise.relay.foreign_fields import RULES, FieldRule
+from turnwise.relay.incoming import STORED_FIELDS
 from turnwise.rules.stop import OUTCOMES
 from turnwise.wire import registry
 from turnwise.wire.family import Family
@@ -361,7 +364,53 @@ def repairs() -> str:
     return "\n".join(lines) + "\n"
 
 
+def gateway_fields() -> str:
+    """What becomes of a request's fields where the upstream's family does not have them."""
+    lines = [
+        "# What a request carries through the gateway",
+        DRAWN,
+        "Between equal families a body goes up as the client wrote it. An upstream of another family gets messages, tools, tool",
+        "choice, images and files, reasoning, structured output, stop sequences and cache marks as its own API has them",
+        "([what a family cannot carry](losses.md)). The tables say what becomes of further fields, and of such values of",
+        "`response_format`, `tool_choice` or `text.format` as no other family has.",
+        "",
+        "- **refused**: without the field the answer would be another one. The client gets an error that names the field.",
+        "- **goes as**: the upstream's own field, where its family has one; else the repair `not_carried` tells of it.",
+        "- **served**: the gateway does what it asks for.",
+        "",
+        "Any other field is left out, and the repair `not_carried` tells of it.",
+    ]
+    for source, rules in RULES.items():
+        lines += ["", f"## From clients of {TITLES[source]}"]
+        lines += table(
+            ("field", "to another family"), [(f"`{name}`", rule_in_words(rule)) for name, rule in rules.items()]
+        )
+    lines += [
+        "",
+        "## What is stored at the provider",
+        "With the gateway's key each client could read what the others stored there. So these are refused, for any upstream,",
+        "unless the route belongs to one client (`one_client`). A body without `store` is served as `store: false`.",
+    ]
+    lines += table(
+        ("clients of", "fields"),
+        [(TITLES[family], ", ".join([f"`{name}`" for name in fields])) for family, fields in STORED_FIELDS.items()],
+    )
+    return "\n".join(lines) + "\n"
+
+
+def rule_in_words(rule: FieldRule) -> str:
+    if rule.ours:
+        return "served"
+    if rule.goes_as:
+        return "goes as " + ", ".join([f"`{place}` to {TITLES[target]}" for target, place in rule.goes_as.items()])
+    harmless = ", ".join([f"`{value}`" for value in rule.harmless])
+    if rule.refuses:
+        return f"refused, unless it is {harmless}" if harmless else "refused"
+    return f"told, unless it is {harmless}"
+
+
 PAGES = {
+    "gateway-fields.md": gateway_fields,
     "finish-reasons.md": finish_reasons,
     "losses.md": losses,
     "providers.md": providers,
