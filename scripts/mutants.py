@@ -136,11 +136,13 @@ class Recording(NamedTuple):
         own = f"test_{Path(mutant.file).stem}.py"
         found = self.running(mutant.file, lines=mutant.lines) or self.running(mutant.file, lines=mutant.statement)
         if not mutant.in_body:
-            found |= self.using(mutant) | self.looking_at_declarations()
+            found |= self.using(mutant)
         if not found and self.is_run_at_import(mutant.file, lines=mutant.statement):  # a table: what runs beside it
             found = self.running(mutant.file, lines=list(self.lines[mutant.file])) or set(range(len(self.tests)))
             # and what only reads the table, as a test that a page is drawn from it
             found |= {nth for nth, (name, _) in enumerate(self.tests) if Path(name.partition("::")[0]).name == own}
+        if not mutant.in_body:
+            found |= self.looking_at_declarations()
         passing = [self.tests[one] for one in found if self.tests[one][0] not in self.failed]
 
         def distance(test: tuple[str, float]) -> tuple[bool, int, float, str]:
