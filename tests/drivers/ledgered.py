@@ -57,4 +57,5 @@ def summaries(requests: Sequence[Received]) -> int:
 
 
 def purposes(result: RunResult) -> Counter[str]:
-    return Counter([entry.seen_as for entry in result.ledger])
+    """What the requests were for, seen from the root: `child` for all of sub-agents."""
+    return Counter(["child" if entry.path else entry.purpose for entry in result.ledger])

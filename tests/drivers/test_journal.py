@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from turn.playing import session_messages
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, JournalEntry, RequestSent, TurnJournal, journal_path
 from turnwise.drivers.journal.ledger import LedgerEntry
@@ -22,7 +23,6 @@ from turnwise.errors import CallerError
 from turnwise.testing import FakeClock
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted
-from turnwise.turn.snapshot import session_messages
 from turnwise.vocab import NO_USAGE, Fault, FaultKind, FinishReason, Message, Response, StopReason, Text, Usage
 from waits import HANG_S
 

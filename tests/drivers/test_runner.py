@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from turn.playing import session_messages
 from turnwise.drivers.journal.journal import Journal, RequestSent, ToolsStarted
 from turnwise.drivers.running.means import Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
@@ -27,7 +28,6 @@ from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport,
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import Deadlines, ToolOffer, TurnConfig
 from turnwise.turn.events import Interrupted, StepPrepared, ToolsFinished, TurnStarted
-from turnwise.turn.snapshot import session_messages
 from turnwise.vocab import (
     ArgumentsState,
     Fault,

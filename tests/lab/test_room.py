@@ -22,7 +22,6 @@ from turnwise.rules.budget import (
     measured,
     message_bytes,
     prompt_capacity,
-    reasoning_ate_all,
     request_bytes,
     split_output,
     with_budget,
@@ -39,7 +38,9 @@ from turnwise.rules.compaction import (
     weighed,
 )
 from turnwise.rules.history import unique_id
+from turnwise.rules.recovery import ate_all
 from turnwise.rules.told_limits import ToldLimits, read_told
+from turnwise.rules.truncation import find_cut
 from turnwise.vocab import (
     FaultKind,
     Message,
@@ -92,10 +93,12 @@ def test_reasoning_that_ate_all_is_seen_in_every_family(family: str, stream: boo
     """Streamed and not; once it is told to be brief, the script answers."""
     question = Message("user", (Text("How much is it?"),))
     request = Request(model="thinking-ate-all", messages=(question,), stream=stream)
-    assert reasoning_ate_all(asked(request, family=family))
+    eaten = asked(request, family=family)
+    cut = find_cut(eaten, limit_tokens=None, hands_out_objects=False)
+    assert cut is not None and ate_all(eaten, cut=cut)
     again = replace(request, messages=(question, Message("user", (Text("Think less."),))))
     response = asked(again, family=family)
-    assert not reasoning_ate_all(response)
+    assert find_cut(response, limit_tokens=None, hands_out_objects=False) is None
     assert text_of(response.message) == "It is 42."
 
 

@@ -21,7 +21,6 @@ from turnwise.rules.budget import (
     output_reserve,
     prompt_capacity,
     raised_limit,
-    reasoning_ate_all,
     request_bytes,
     shrunk,
     split_output,
@@ -32,13 +31,11 @@ from turnwise.rules.budget import (
 )
 from turnwise.vocab import (
     File,
-    FinishReason,
     Message,
     Opaque,
     ProviderItem,
     Reasoning,
     Refusal,
-    Response,
     Settings,
     Text,
     ToolCall,
@@ -182,25 +179,6 @@ def test_a_prompt_that_leaves_no_room_is_told_as_data() -> None:
     assert split_output(GPT_5, settings=PLAIN, prompt_tokens=272_001) == BudgetTooSmall(
         prompt_tokens=272_001, room_tokens=127_999, needed_tokens=MIN_ANSWER_TOKENS
     )
-
-
-def response(*parts: Text | Reasoning | ToolCall | Refusal, finish: FinishReason, reasoning: int = 0) -> Response:
-    usage = Usage(input_tokens=10, output_tokens=4_000, reasoning_tokens=reasoning)
-    return Response(message=Message("assistant", parts), finish=finish, usage=usage)
-
-
-@pytest.mark.promise("cut:thinking-ate-all")
-def test_reasoning_that_ate_all_is_told_from_other_cuts() -> None:
-    """Seen in the parts, or only in the usage where the provider hides its reasoning."""
-    cut = FinishReason.LENGTH
-    assert reasoning_ate_all(response(Reasoning("so"), finish=cut))
-    assert reasoning_ate_all(response(finish=cut, reasoning=4_000))
-    assert reasoning_ate_all(response(Reasoning("so"), Text(" \n"), finish=cut))
-    assert not reasoning_ate_all(response(Reasoning("so"), Text("It is"), finish=cut))
-    assert not reasoning_ate_all(response(Reasoning("so"), ToolCall(id="a", name="read"), finish=cut))
-    assert not reasoning_ate_all(response(Reasoning("so"), finish=FinishReason.STOP))
-    assert not reasoning_ate_all(response(Reasoning("so"), Refusal("no"), finish=cut))
-    assert not reasoning_ate_all(response(finish=cut))
 
 
 @pytest.mark.promise("cut:thinking-ate-all")

@@ -14,6 +14,7 @@ from turnwise.rules.recovery import (
     Means,
     Settled,
     as_far_as_it_came,
+    ate_all,
     begin,
     continue_request,
     give_up,
@@ -23,9 +24,13 @@ from turnwise.rules.recovery import (
 from turnwise.rules.truncation import find_cut
 from turnwise.vocab import (
     ArgumentsState,
+    File,
     FinishReason,
     Message,
     Part,
+    ProviderItem,
+    Reasoning,
+    Refusal,
     Request,
     Response,
     Text,
@@ -179,3 +184,25 @@ def test_a_call_without_a_beginning_is_asked_for_once_more_with_more_room(
     assert isinstance(settled, Settled)
     more = roomier(settled, cut=cut, request=REQUEST, limit_tokens=LIMIT, means=means)
     assert (None if more is None else more.max_output_tokens) == most
+
+
+@pytest.mark.promise("cut:thinking-ate-all")
+@pytest.mark.parametrize(
+    ("parts", "ate"),
+    [
+        ((Reasoning("so"),), True),
+        ((), True),  # a provider may hide its reasoning
+        ((Reasoning("so"), Text(" \n")), True),
+        ((Reasoning("so"), Text("It is")), False),
+        ((Reasoning("so"), _call("")), False),
+        ((Reasoning("so"), Refusal("no")), False),
+        ((Reasoning("so"), File(media_type="image/png", data=b"p")), False),
+        ((Reasoning("so"), ProviderItem(family="anthropic_messages", kind="x", json="{}")), False),
+    ],
+)
+def test_reasoning_ate_all_where_the_limit_fell_before_anything_else_came(parts: tuple[Part, ...], ate: bool) -> None:
+    """Proves: a text, a refusal, a call, a file and an item of the provider's are each something."""
+    response = _cut_response(*parts)
+    cut = find_cut(response, limit_tokens=LIMIT, hands_out_objects=False)
+    assert cut is not None
+    assert ate_all(response, cut=cut) is ate

@@ -1,6 +1,6 @@
 """Plays a turn against scripted responses: the shortest possible driver."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from turnwise.turn.approvals import Approval
@@ -16,6 +16,7 @@ from turnwise.turn.events import (
     TurnStarted,
 )
 from turnwise.turn.machine import Turn
+from turnwise.turn.snapshot import fold_session
 from turnwise.vocab import (
     ArgumentsState,
     Fault,
@@ -81,6 +82,11 @@ def results_in(messages: Sequence[Message]) -> dict[str, str]:
                 assert part.call_id not in found, "two results for one call"
                 found[part.call_id] = text_of(Message("user", part.content))
     return found
+
+
+def session_messages(journals: Iterable[Sequence[Event]]) -> tuple[Message, ...]:
+    """All messages of a session, whole, from the journals of its turns."""
+    return tuple(fold_session(journals).messages)
 
 
 def play(

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from turn.drawn import starts
 from turn.drawn_events import next_event
 from turn.judged import Judged
+from turn.playing import session_messages
 from turnwise.rules.history import heal
 from turnwise.testing.pairing import pairing_faults
 from turnwise.turn.commands import FinishTurn, SendRequest
 from turnwise.turn.events import MessageArrived, TurnStarted
 from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import fold_session, session_messages
+from turnwise.turn.snapshot import fold_session
 from turnwise.vocab import Message, StopReason, Text, text_of
 
 

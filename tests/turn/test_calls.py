@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from turn.playing import ASK, CONFIG, PATH, READ, call, cut, done, play, results_in, says
+from turn.playing import ASK, CONFIG, PATH, READ, call, cut, done, play, results_in, says, session_messages
 from turnwise.errors import BadTool, CallerError
 from turnwise.rules.history import check_input, unique_id
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
 from turnwise.turn.events import ResponseReceived, StepPrepared, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import restore, session_messages
+from turnwise.turn.snapshot import restore
 from turnwise.vocab import (
     ArgumentsState,
     FinishReason,

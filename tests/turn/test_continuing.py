@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from turn.playing import CONFIG, Played, call, play, results_in, says
+from turn.playing import CONFIG, Played, call, play, results_in, says, session_messages
 from turnwise.rules.budget import ATE_ALL, ModelLimits
 from turnwise.rules.last_step import NOT_RUN_LAST_STEP
 from turnwise.turn.config import ToolOffer
 from turnwise.turn.endings import NOT_RUN_CONTINUING
 from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived, TurnStarted
 from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import replay, session_messages
+from turnwise.turn.snapshot import replay
 from turnwise.vocab import (
     ArgumentsState,
     Fault,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from turn.playing import ASK, CONFIG, Played, call, play, results_in, says
+from turn.playing import ASK, CONFIG, Played, call, play, results_in, says, session_messages
 from turn.test_output import TYPED
 from turnwise.rules.answer_room import QUOTED, fit_answer
 from turnwise.rules.budget import ModelLimits, message_bytes
@@ -19,7 +19,7 @@ from turnwise.turn.commands import FinishTurn, PlannedCall, RunTools, SendReques
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import replay, session_messages
+from turnwise.turn.snapshot import replay
 from turnwise.vocab import (
     Fault,
     FaultKind,

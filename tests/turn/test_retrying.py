@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from turn.playing import ASK, CONFIG, call, cut, done, says
+from turn.playing import ASK, CONFIG, call, cut, done, says, session_messages
 from turnwise.rules.limits import MaxRequests
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.commands import Command, FinishTurn, RunTools, SendRequest, Wait
@@ -17,7 +17,7 @@ from turnwise.turn.events import (
     WaitOver,
 )
 from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import replay, session_messages
+from turnwise.turn.snapshot import replay
 from turnwise.vocab import (
     Fault,
     FaultKind,

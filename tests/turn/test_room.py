@@ -6,7 +6,7 @@ from decimal import Decimal
 import msgspec
 import pytest
 
-from turn.playing import ASK, CONFIG, Played, call, play, says
+from turn.playing import ASK, CONFIG, Played, call, play, says, session_messages
 from turnwise.rules.budget import ModelLimits, message_bytes, output_reserve, prompt_capacity, window_of
 from turnwise.rules.compaction import LEFT_OUT, MORE_FOLLOWS, SUMMARY_HEAD
 from turnwise.rules.limits import MaxCost, MaxRequests, MaxTokens, most_usd
@@ -17,7 +17,7 @@ from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ToolsFi
 from turnwise.turn.lessons import MAX_CORRECTIONS
 from turnwise.turn.machine import Turn
 from turnwise.turn.room import NO_ROOM
-from turnwise.turn.snapshot import replay, session_messages
+from turnwise.turn.snapshot import replay
 from turnwise.vocab import (
     Fault,
     FaultKind,

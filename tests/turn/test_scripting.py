@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from turn.drawn import OFFERS, starts
 from turn.judged import Judged
-from turn.playing import ASK, CONFIG, PATH, READ, SCRIPT, WRITE, Played, call, play, results_in, says
+from turn.playing import ASK, CONFIG, PATH, READ, SCRIPT, WRITE, Played, call, play, results_in, says, session_messages
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.limits import MaxRequests
 from turnwise.rules.permissions import PermissionRule, Policy
@@ -39,7 +39,6 @@ from turnwise.turn.events import (
     TurnStarted,
 )
 from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import session_messages
 from turnwise.vocab import FinishReason, Message, Response, StopReason, Text, ToolCall, ToolResult, ToolSpec, calls_of
 
 SCRIPTED = msgspec.structs.replace(CONFIG, tools=(*CONFIG.tools, SCRIPT))

@@ -6,14 +6,13 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
-from turn.playing import ASK, CONFIG, call, cut, play, results_in, says
+from turn.playing import ASK, CONFIG, call, cut, play, results_in, says, session_messages
 from turn.test_guarding import BEGUN, ON
 from turn.test_retrying import BUSY
 from turnwise.rules.continuation import hold_back
 from turnwise.turn.calls import too_many
 from turnwise.turn.endings import REFUSED, UNFINISHED, WHY_INCOMPLETE, why_incomplete
 from turnwise.turn.events import Interrupted, ResponseReceived, TurnStarted
-from turnwise.turn.snapshot import session_messages
 from turnwise.vocab import FinishReason, Settings, StopReason, ToolResult, Usage
 
 Kind = Literal["cancel", "deadline", "journal"]

@@ -48,7 +48,7 @@ from turnwise.vocab import (
     calls_of,
 )
 from turnwise.wire.counts import says_same
-from turnwise.wire.gemini import FAMILY, array_stream_encoder
+from turnwise.wire.gemini import FAMILY
 from turnwise.wire.limits import DEFAULT_LIMITS
 from wire.gemini_streams import (
     COUNTED,
@@ -56,9 +56,7 @@ from wire.gemini_streams import (
     PROFILE,
     REQUEST,
     USAGE,
-    WHOLE,
     own,
-    response_from,
 )
 
 # Writing
@@ -242,17 +240,6 @@ def test_calls_come_out_whole_and_in_the_order_in_which_they_began() -> None:
         {"text": ""},
     ]
     assert (written[-1]["candidates"][0]["finishReason"], written[-1]["usageMetadata"]) == ("MAX_TOKENS", USAGE)
-
-
-def test_the_array_form_says_the_same_as_the_events() -> None:
-    """A path without `alt=sse` is answered with a JSON array."""
-    response = response_from(*WHOLE)
-    encoder = array_stream_encoder(REQUEST)
-    text = b"".join([encoder.encode(frame) for frame in frames_of(response)] + [encoder.finish()])
-    assert len(json.loads(text)) > 3
-    events = encode_stream(FAMILY, frames_of(response), request=REQUEST)
-    assert decode_stream(FAMILY, [text], profile=PROFILE) == decode_stream(FAMILY, [events], profile=PROFILE)
-    assert array_stream_encoder(REQUEST).finish() == b"[]"
 
 
 # The SDK as the judge

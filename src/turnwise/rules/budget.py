@@ -11,24 +11,17 @@ import msgspec
 from turnwise.vocab import (
     Effort,
     File,
-    FinishReason,
     Message,
     Part,
     ProviderItem,
     Reasoning,
-    Response,
     Settings,
     Text,
     ToolCall,
     ToolResult,
     ToolSpec,
     Usage,
-    calls_of,
-    reasoning_of,
-    refusal_of,
-    text_of,
 )
-from turnwise.vocab.hidden_characters import says_something
 
 # The least that an answer is worth asking for: a small edit, or a page of text.
 MIN_ANSWER_TOKENS = 1024
@@ -208,17 +201,6 @@ def with_budget(settings: Settings, *, budget: OutputBudget) -> Settings:
     return msgspec.structs.replace(
         settings, max_output_tokens=budget.max_tokens, reasoning_tokens=budget.reasoning_tokens
     )
-
-
-def reasoning_ate_all(response: Response) -> bool:
-    """The output limit fell before a word of the answer: only reasoning arrived, or was counted."""
-    message = response.message
-    if response.finish is not FinishReason.LENGTH or calls_of(message) or says_something(refusal_of(message)):
-        return False
-    if says_something(text_of(message)) or any(isinstance(part, File | ProviderItem) for part in message.parts):
-        return False
-    counted = response.usage.reasoning_tokens if response.usage is not None else 0
-    return bool(counted or reasoning_of(message).strip() or any(isinstance(p, Reasoning) for p in message.parts))
 
 
 def more_room_for_answer(

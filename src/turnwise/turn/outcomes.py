@@ -142,7 +142,6 @@ class CutShort(msgspec.Struct, frozen=True):
     """Word to the step of a turn that ends in the middle of it: the response as far as it came."""
 
     left: Response
-    is_continuing: bool
 
 
 # calls and programs

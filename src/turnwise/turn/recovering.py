@@ -86,8 +86,8 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     def leave(self, leaving: Leaving, known: Known, told: object) -> Left:
         if self.found is not None:
-            return Left((), CutShort(as_far_as_it_came(self.found), True))
-        return Left((), CutShort(mark_cut(self.response, cut=self.cut), False))
+            return Left((), CutShort(as_far_as_it_came(self.found)))
+        return Left((), CutShort(mark_cut(self.response, cut=self.cut)))
 
     # reasoning that ate all
 

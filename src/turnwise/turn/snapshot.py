@@ -79,11 +79,6 @@ def fold_session(journals: Iterable[Sequence[Event]]) -> SessionSoFar:
     return SessionSoFar(messages=messages, carried=carried, asks=asks)
 
 
-def session_messages(journals: Iterable[Sequence[Event]]) -> tuple[Message, ...]:
-    """All messages of a session, whole: see `SessionSoFar`."""
-    return tuple(fold_session(journals).messages)
-
-
 def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[Message]) -> Carried:
     history = turn.known.history
     left = LeftHistory(

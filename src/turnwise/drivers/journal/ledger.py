@@ -103,11 +103,6 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         together = self.calls - 1 if self.calls and self.outcome == OK and not self.discarded else 0
         return together + self.program_calls - self.programs
 
-    @property
-    def seen_as(self) -> Purpose:
-        """What it was for, seen from the root: `child` for all requests of sub-agents."""
-        return "child" if self.path else self.purpose
-
 
 class ReceivedResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What came back of a request: its `response`, or what there is of it (`partial`)."""

@@ -23,11 +23,6 @@ def stream_encoder(request: Request) -> StreamEncoder:
     return GeminiStreamEncoder(request)
 
 
-def array_stream_encoder(request: Request) -> StreamEncoder:
-    """For a path without `alt=sse`: the API then answers with a JSON array."""
-    return GeminiStreamEncoder(request, as_array=True)
-
-
 FAMILY = Family(
     name=NAME,
     encode_request=encode_request,

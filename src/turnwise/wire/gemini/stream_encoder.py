@@ -80,10 +80,9 @@ class _HeldCall:
 
 
 class GeminiStreamEncoder:
-    """Server-sent events with CRLF, as `alt=sse` gives them; with `as_array` the JSON array that comes without it."""
+    """Server-sent events with CRLF, as `alt=sse` gives them."""
 
-    def __init__(self, request: Request, *, as_array: bool = False) -> None:
-        self._as_array = as_array
+    def __init__(self, request: Request) -> None:
         self._id: str | None = None
         self._model = request.model
         self._written = 0  # chunks
@@ -135,10 +134,7 @@ class GeminiStreamEncoder:
         last = finish_fields(
             self._finished, usage=self._usage, citations=self._citations, parts=[], empty=not self._written
         )
-        end = calls + (self._chunk(last) if last else b"")
-        if self._as_array:
-            return end + (b"]" if self._written else b"[]")
-        return end
+        return calls + (self._chunk(last) if last else b"")
 
     def _hold(self, delta: ToolCallDelta) -> None:
         block = delta.block
@@ -209,8 +205,6 @@ class GeminiStreamEncoder:
             about["responseId"] = quote(self._id)
         text = one_line(write_object(fields | about))
         self._written += 1
-        if self._as_array:
-            return (b"[" if self._written == 1 else b",\r\n") + text
         return b"data: " + text + b"\r\n\r\n"
 
 
