@@ -58,8 +58,8 @@ def test_a_request_counts_what_is_known_of_it_or_as_it_was_projected() -> None:
     response = counted(says("x"), 100_000, 50_000)
 
     def after(event: ResponseReceived | RequestFailed | Interrupted) -> tuple[Decimal, int]:
-        seen = at_hand.saw(event)
-        assert seen.at_stake is None and seen.saw(event) == seen
+        seen = at_hand.saw(event, searches=False)
+        assert seen.at_stake is None and seen.saw(event, searches=False) == seen
         return seen.usd, seen.projected
 
     assert after(ResponseReceived(number=1, response=response)) == (Decimal("0.6"), 0)
@@ -71,13 +71,13 @@ def test_a_request_counts_what_is_known_of_it_or_as_it_was_projected() -> None:
     assert after(ResponseReceived(number=1, response=cut)) == (Decimal("0.5"), 1)
     assert after(RequestFailed(number=1, fault=RESET, sent=False)) == (Decimal(0), 0)
     assert after(Interrupted(kind="cancel")) == (Decimal("0.5"), 1)
-    assert Purse().saw(FAILED) == Purse()
+    assert Purse().saw(FAILED, searches=False) == Purse()
 
 
 @pytest.mark.promise("bill:plans", "wait:retry")
 def test_a_step_is_billed_once_however_often_its_request_is_sent() -> None:
     """Billed for what broke off; the retry is free, and a limit that has room for nothing else allows it."""
-    purse = Purse().stakes(AtStake(row=STEP, step=1, projected_usd=Decimal("0.10"))).saw(FAILED)
+    purse = Purse().stakes(AtStake(row=STEP, step=1, projected_usd=Decimal("0.10"))).saw(FAILED, searches=False)
     assert (purse.usd, purse.is_billed(1), purse.is_billed(2)) == (Decimal("0.10"), True, False)
     config = limited("0.20", STEP, retry=RetryPolicy(attempts=3))
     script = [RequestFailed(number=1, fault=RESET), says(call("a")), says("So.")]

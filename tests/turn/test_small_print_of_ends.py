@@ -52,9 +52,9 @@ def test_an_error_with_a_count_of_tokens_is_not_free() -> None:
     """Proves: an error status alone says that nothing was generated; with usage beside it the request counts as projected."""
     partial = counted(says(), 1_000, 500)
     failed = RequestFailed(number=1, fault=BUSY, partial=partial, is_answer=True)
-    paid = Purse().stakes(STAKE).saw(failed)
+    paid = Purse().stakes(STAKE).saw(failed, searches=False)
     assert (paid.usd, paid.projected) == (Decimal("0.5"), 1)
-    refused = Purse().stakes(STAKE).saw(replace(failed, partial=None))
+    refused = Purse().stakes(STAKE).saw(replace(failed, partial=None), searches=False)
     assert (refused.usd, refused.projected) == (Decimal(0), 0)
 
 

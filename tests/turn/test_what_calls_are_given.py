@@ -11,7 +11,7 @@ from turn.playing import ASK, CONFIG, READ, call, play, results_in, says
 from turn.test_verdicts import ATTENDED, TASK
 from turnwise.rules.advice import DO_IT_YOURSELF
 from turnwise.rules.limits import Limit, MaxCost, MaxRequests, MaxSteps, MaxTokens, MaxWallTime
-from turnwise.turn.approvals import NOT_LISTED, Approval, listed
+from turnwise.turn.approvals import Approval, listed
 from turnwise.turn.commands import Ask, RunTools
 from turnwise.turn.config import Deadlines, TurnConfig
 from turnwise.turn.endings import NOTHING_LEFT_FOR_CHILD
@@ -150,5 +150,5 @@ def test_an_approval_is_bound_to_what_was_listed() -> None:
         Approval(call_id="d", verdict="allow"),
     )
     found = listed(iter(given), digests={"a": "1", "b": "2", "d": ""})
-    assert [one.digest for one in found] == ["1", "own", NOT_LISTED, NOT_LISTED]
+    assert [one.digest for one in found] == ["1", "own", "not listed", "not listed"]
     assert [replace(one, digest="") for one in found] == [replace(one, digest="") for one in given]

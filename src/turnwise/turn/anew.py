@@ -17,6 +17,11 @@ def again(known: Known, *, note: str, trying: Trying | None = None) -> Wish:
     return Wish(note=note, purpose="retry" if spending.has_left else spending.ordered, retry_of=of, trying=trying)
 
 
+def once_fitted(wish: Wish, *, known: Known) -> Wish:
+    """The wish, now that the prompt is made smaller: that settles a pause, and the note was about it."""
+    return replace(wish, note="") if known.history.paused else wish
+
+
 def lesson_of(known: Known, *, fault: Fault, answers: bool) -> tuple[Change, ...]:
     """What an error tells of the room that there is, if one request more can be afforded; where that has to be the answer's, only
     with `answers`. Nothing: it tells of nothing that can be changed."""

@@ -46,7 +46,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     own_texts: tuple[str, ...] = ()
     retry_of: Purpose | None = None
     trying: Trying | None = None
-    stage: Literal["send", "hooks", "sent", "reply", "fitted", "wait", "again", "refitted"] = "send"
+    stage: Literal["send", "hooks", "sent", "reply", "fitted", "again", "refitted"] = "send"
     order: SendRequest | None = None
     reply: ResponseReceived | RequestFailed | None = None
     wait: Wait | None = None  # once there is room for the request after it
@@ -226,7 +226,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def _wait(self, known: Known) -> Move:
         assert self.wait is not None and self.trying is not None
         changes = (Tallied(known.tally.lost_in(known.step)),) if self.trying.fault is LOST_PIECE else ()
-        return Move(replace(self, stage="wait"), changes, self.wait)
+        return Move(self, changes, self.wait)
 
     def _affords_again(self, known: Known, *, wait_s: float) -> bool:
         """A plain request may use the last one that the limits allow, as the answer; another must leave that, also after its
@@ -281,7 +281,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     def _stands(self) -> Move:
         assert self.trying is not None
-        return self._over(Failed(fault=self.trying.fault, stands=True))
+        return self._over(Failed(fault=self.trying.fault))
 
     def _over(self, outcome: object, *changes: Change) -> Move:
         return Move(self, changes, Over(outcome))

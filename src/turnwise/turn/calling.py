@@ -203,7 +203,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                 now = replace(now, due=due, planned=plain)
         elif self.pending and self.is_program:
             left = {call.id: error_result(call, text=LEFT_FOR_LATER) for call in self.pending}
-            now = replace(now, results=self.results | left, pending=())
+            now = replace(now, results=self.results | left)
         if (placed := place(known, planned=now.planned)) is not None:
             now = replace(now, planned=placed.planned, beyond=placed.beyond)
             changes = (*changes, *placed.changes)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from turnwise.errors import TurnwiseBug
 from turnwise.turn.affording import affords, below_limits, why_stopped
-from turnwise.turn.anew import lesson_of
+from turnwise.turn.anew import lesson_of, once_fitted
 from turnwise.turn.asking import asking_of
 from turnwise.turn.attempt import Attempt
 from turnwise.turn.building import built, own_texts, tools_of
@@ -45,8 +45,8 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     prepared: StepPrepared
     wish: Wish
-    disobeyed: bool = False
-    anew: bool = False
+    disobeyed: bool
+    anew: bool
     stage: Literal["words", "room", "summary", "build", "fitted", "judge", "stopped"] = "words"
     before: Pacing | None = None  # what stopped the step, while the prompt is made smaller
 
@@ -136,10 +136,11 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def _judge(self, known: Known) -> Move:
         """The summary took a request: what is left may be the answer's."""
         pacing = known.judged()
-        if pacing.pace != "stop" or pacing.bound is None:
+        if pacing.pace != "stop":
             return replace(self._begin_anew(), changes=(Paced(pacing),))
         fit = Fit(own=own_texts(self.prepared, note=self.wish.note), limits=True)
-        return Move(replace(self._unpaused(known), stage="stopped", before=pacing), (Paced(pacing), fit))
+        wish = once_fitted(self.wish, known=known)
+        return Move(replace(self, wish=wish, stage="stopped", before=pacing), (Paced(pacing), fit))
 
     def _begin_anew(self) -> Move:
         return Move(replace(self, stage="words", disobeyed=False))
@@ -154,7 +155,7 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             failed = SummaryFailed(fault=fault, arrived=arrived, gave_up=gave_up)
             return Move(self, (), Over(failed))
         if known.room.unsaid is not None:  # it was not about room: nothing is to be lost for it
-            failed = SummaryFailed(fault=known.room.unsaid, arrived=arrived, gave_up=gave_up, is_unsaid=True)
+            failed = SummaryFailed(fault=known.room.unsaid, arrived=arrived, gave_up=gave_up)
             return Move(self, (), Over(failed))
         return self._summarised(known, None, Learned(known.room.without_refusals(known.config)))
 
@@ -168,11 +169,8 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         if once_more:
             return self._no_room(found.changes)
         fit = Fit(own=own_texts(self.prepared, note=self.wish.note))
-        return Move(replace(self._unpaused(known), stage="fitted"), (*found.changes, fit))
-
-    def _unpaused(self, known: Known) -> "Composing":
-        """To fit the prompt settles a pause: the note was about it."""
-        return replace(self, wish=replace(self.wish, note="")) if known.history.paused else self
+        wish = once_fitted(self.wish, known=known)
+        return Move(replace(self, wish=wish, stage="fitted"), (*found.changes, fit))
 
     def _no_room(self, changes: Sequence[Change] = ()) -> Move:
         return Move(self, changes, Over(Ends(why=NO_ROOM)))

@@ -44,12 +44,15 @@ class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     noted: tuple[str, ...] = ()  # calls whose result ends with words of ours
     joined: bool = False  # the response at hand has a call that was continued
     misfits: tuple[Beginning, ...] = ()  # joined calls that did not fit
-    vain: tuple[str, ...] = ()  # calls of the response at hand that were continued and did not fit
     unjoined: tuple[Beginning, ...] = ()  # calls that could not be joined
 
-    def judge(self, calls: Sequence[ToolCall]) -> "Guarding":
-        """`calls` as the model wrote them: in history the arguments of a cut one are emptied."""
-        return replace(self, judged=self.guard.before(calls, joined=self.vain), vain=())
+    def judge(self, calls: Sequence[ToolCall], *, misfits: Sequence[ToolCall]) -> "Guarding":
+        """`calls` as the model wrote them: in history the arguments of a cut one are emptied. `misfits` are those of them that
+        were whole and did not fit their parameters."""
+        vain = misfits if self.joined else ()
+        begun = (*self.misfits, *[beginning_of(call) for call in vain])[-MAX_VAIN:]
+        judged = self.guard.before(calls, joined=[call.id for call in vain])
+        return replace(self, judged=judged, joined=False, misfits=begun)
 
     def forgetting(self) -> "Guarding":
         """The calls that the guard knows stand in no message any more: a summary is in their place."""
@@ -62,14 +65,6 @@ class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         unjoined = [replace(beginning_of(call), stem="") for call in calls if f"call {call.id}" in refused]
         joined = any(repair.kind == "continued_call" for repair in repairs)
         return replace(self, joined=joined, unjoined=(*self.unjoined, *unjoined)[-MAX_VAIN:])
-
-    def rejected(self, calls: Sequence[ToolCall]) -> "Guarding":
-        """`calls` of the response at hand were whole and did not fit their parameters."""
-        if not self.joined:
-            return self
-        misfits = [beginning_of(call) for call in calls]
-        vain = tuple([call.id for call in calls])
-        return replace(self, joined=False, misfits=(*self.misfits, *misfits)[-MAX_VAIN:], vain=vain)
 
     def is_misfit(self, call: ToolCall) -> bool:
         """Whether the whole of a cut call would not fit its tool's parameters, as far as its beginning tells."""

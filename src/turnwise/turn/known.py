@@ -50,12 +50,12 @@ class Known(msgspec.Struct, kw_only=True):
     kinds: ToolKinds
     history: History
     record: Record
+    keeps_waiting: bool
     room: Room = Room()
     spending: Spending = msgspec.field(default_factory=Spending)
     guarding: Guarding = Guarding()
     tally: Tally = Tally()
     words: Words = Words()
-    keeps_waiting: bool = False
     pending: tuple[ToolCall, ...] = ()  # calls that wait on after the turn
     asks: tuple[OneAsk, ...] = ()  # what was asked about them
     fits: bool = False  # whether the last `Fit` went

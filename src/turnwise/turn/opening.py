@@ -10,6 +10,7 @@ from turnwise.errors import CallerError, TurnwiseBug
 from turnwise.rules.limits import counts_cost, no_price
 from turnwise.rules.projection import can_project
 from turnwise.turn.affording import paced, why_stopped
+from turnwise.turn.anew import once_fitted
 from turnwise.turn.asking import own_choice, repairs_of_preparing
 from turnwise.turn.building import own_texts, tools_of
 from turnwise.turn.changes import Change, Fit, Learned, Paced, PauseSettled, Repaired, Roomed, StepBegun, StepTakenBack
@@ -101,7 +102,8 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         if pacing.bound is None or pacing.pace != "stop":
             return None
         fit = Fit(own=own_texts(known.spending.prepared, note=self.wish.note), limits=True)
-        return Move(replace(self._unpaused(known), stage=then, before=pacing), (*changes, fit))
+        wish = once_fitted(self.wish, known=known)
+        return Move(replace(self, wish=wish, stage=then, before=pacing), (*changes, fit))
 
     def _stop(self, known: Known) -> Move:
         assert self.before is not None
@@ -110,7 +112,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     def _prepare(self, known: Known) -> Move:
         settles = known.history.paused and known.spending.pacing.pace == "answer"
-        now = self._unpaused(known) if settles else self
+        now = replace(self, wish=once_fitted(self.wish, known=known)) if settles else self
         changes = (PauseSettled(),) if settles else ()
         if not known.config.prepares_steps:
             return now._over(NOTHING_PREPARED, changes)
@@ -126,10 +128,6 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             requests=known.spending.requests,
         )
         return Move(self, (), order)
-
-    def _unpaused(self, known: Known) -> "Opening":
-        """To make the prompt smaller settles a pause: the note was about it."""
-        return replace(self, wish=replace(self.wish, note="")) if known.history.paused else self
 
     def _over(self, prepared: StepPrepared, changes: Sequence[Change] = ()) -> Move:
         return Move(self, changes, Over(Opened(prepared=prepared, wish=self.wish)))

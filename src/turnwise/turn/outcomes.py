@@ -31,12 +31,11 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """No response. With `stands` nothing else is to be tried."""
+    """No response."""
 
     fault: Fault
     partial: Response | None = None
     gave_up: str = ""
-    stands: bool = False
 
 
 class WantsFallback(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,13 +94,12 @@ class Composed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SummaryFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """No summary can be had, and nothing can be done without one. With `is_unsaid` it was not about room after all: `fault` is
-    the one of the request before it."""
+    """No summary can be had, and nothing can be done without one. If it was not about room after all, `fault` is the one of the
+    request before it."""
 
     fault: Fault
     arrived: str
     gave_up: str
-    is_unsaid: bool = False
 
 
 # a recovery

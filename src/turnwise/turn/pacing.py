@@ -218,7 +218,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         usd = ZERO
         if coming.price is not None:
             usd = projected_usd(coming.price, input_tokens=prompt_tokens, output_tokens=ANSWER_TOKENS)
-        answer = self._forecast(replace(coming, prompt_tokens=prompt_tokens, price=None, is_billed=False)).answer
+        answer = self._forecast(replace(coming, prompt_tokens=prompt_tokens, price=None)).answer
         return replace(answer, output_tokens=ANSWER_TOKENS, cost_usd=usd)
 
     def most_s(self, left_s: float | None) -> float | None:
@@ -289,4 +289,5 @@ def _tokens_of(messages: Sequence[Message]) -> int:
 
 
 def _limit_of(config: TurnConfig) -> Limit:
-    return MaxSteps(config.max_steps) if config.limits is None else MaxSteps(config.max_steps) | config.limits
+    assert config.limits is not None
+    return MaxSteps(config.max_steps) | config.limits

@@ -30,12 +30,12 @@ ENDED_BY = {
 
 
 class _Arguments(msgspec.Struct):
-    program: str
+    text: str = msgspec.field(name=PROGRAM)
 
 
 def program_of(plan: PlannedCall) -> str:
     """The text of a program; its arguments have been checked."""
-    return msgspec.json.decode(plan.arguments, type=_Arguments).program
+    return msgspec.json.decode(plan.arguments, type=_Arguments).text
 
 
 def is_callable(offer: ToolOffer) -> bool:

@@ -42,7 +42,7 @@ class Purse(msgspec.Struct, frozen=True, kw_only=True):
         same = self.step == at_stake.step
         return msgspec.structs.replace(self, at_stake=at_stake, step=at_stake.step, billed=self.billed if same else 0)
 
-    def saw(self, event: Event, *, searches: bool = False) -> "Purse":
+    def saw(self, event: Event, *, searches: bool) -> "Purse":
         """What an event tells of the price of the request at hand, which asked for `searches` or not."""
         if self.at_stake is None:
             return self

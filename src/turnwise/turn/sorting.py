@@ -78,7 +78,7 @@ def _of_response(source: FromResponse, *, known: Known) -> AtHand:
         guarding=known.guarding,
         most=MAX_CALLS,
     )
-    guarding = known.guarding.rejected(sorted_.misfits).judge(adopted.calls)
+    guarding = known.guarding.judge(adopted.calls, misfits=sorted_.misfits)
     planned, results = sorted_.planned, sorted_.results
     had = read(planned, config=known.config, history=known.history)
     had |= guarding.answers(planned, messages=known.history.messages, offers=known.offers)

@@ -15,7 +15,7 @@ from turnwise.rules.budget import ATE_ALL
 from turnwise.rules.recovery import Settled
 from turnwise.rules.truncation import as_ended
 from turnwise.turn.affording import affords, paced
-from turnwise.turn.anew import again, falling_back, lesson_of
+from turnwise.turn.anew import again, falling_back, lesson_of, once_fitted
 from turnwise.turn.asking import RequestTerms
 from turnwise.turn.attempt import Attempt
 from turnwise.turn.building import own_texts
@@ -111,8 +111,6 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         match outcome:
             case Opened(prepared=prepared, wish=wish):
                 return self._compose(prepared, wish=wish)
-            case Failed(fault=fault, stands=True):
-                return self._end(Fails(fault=fault))
             case Failed(fault=fault, partial=partial, gave_up=gave_up):
                 arrived = arrived_of(partial, known=known)
                 return self._with_words(gave_up)._without_reply(known, fault, arrived=arrived)
@@ -138,9 +136,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                 return self._end(Ended(reason=StopReason.WAITING, text=known.words.beside))
             case Broken(fault=fault, left=left, gave_up=gave_up):
                 return self._end(Fails(fault=fault, gave_up=gave_up), left_in_history(left, known=known))
-            case SummaryFailed(fault=fault, arrived=arrived, gave_up=gave_up, is_unsaid=is_unsaid):
-                changes = () if is_unsaid else self._left_standing(known)
-                return self._end(Fails(fault=fault, arrived=arrived, gave_up=gave_up), changes)
+            case SummaryFailed(fault=fault, arrived=arrived, gave_up=gave_up):
+                return self._end(Fails(fault=fault, arrived=arrived, gave_up=gave_up), self._left_standing(known))
             case Ends() | Ended():
                 return self._end(outcome)
             case _:
@@ -168,8 +165,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             disobeyed=disobeyed,
             anew=self.stands is not None,
         )
-        held = self if self.stage == "plain" else replace(self, stage="plain")
-        return Move(held, changes, Begin(composing))
+        return Move(self, changes, Begin(composing))
 
     def _with_words(self, gave_up: str) -> "Step":
         return self if gave_up == self.gave_up else replace(self, gave_up=gave_up)
@@ -271,8 +267,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         if affords(known, answers=True):
             return self._beyond_cap(known)
         fit = Fit(own=own_texts(self.prepared, note=self.beyond.wish.note), limits=True)
-        # To make the prompt smaller settles a pause: the note was about it.
-        wish = replace(self.beyond.wish, note="") if known.history.paused else self.beyond.wish
+        wish = once_fitted(self.beyond.wish, known=known)
         return Move(replace(self, stage="fitted beyond", beyond=replace(self.beyond, wish=wish)), (fit,))
 
     def _beyond_cap(self, known: Known) -> Move:
