@@ -256,3 +256,18 @@ def test_a_block_of_a_message_that_gave_way_is_still_known_as_said() -> None:
         assert read == asked and ASK in said
     first = lived.sent[0][0].calls_in_text
     assert first is not None and first.earlier == ()
+
+
+@pytest.mark.promise("cut:budget")
+def test_words_that_are_mended_leave_the_count_of_what_stands_before_them() -> None:
+    """Proves: an empty message is left out, and the provider's count of the history behind which it stood is still known."""
+    lived = Lived()
+    lived.turn(steps(2))
+    empty = Message("user", ())
+    sizes = []
+    for given in ((ASK,), (empty, ASK)):
+        started = TurnStarted(config=ROOMY, input=given)
+        turn, command = Turn.start(started, earlier=lived.so_far.carried)
+        assert isinstance(command, SendRequest)
+        sizes.append((turn.known.history.prompt, list(turn.known.history.sizes), command.request.messages))
+    assert sizes[0] == sizes[1]

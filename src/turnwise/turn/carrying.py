@@ -120,9 +120,9 @@ def carried_of(earlier: "Sequence[Message] | Carried") -> Carried:
 
 
 def _same_beginning(before: Sequence[Message], *, messages: Sequence[Message]) -> int:
-    """How many of the messages `before` stand at the beginning of `messages`."""
+    """How many of the messages `before` stand at the beginning of `messages`: healing keeps the ones that it does not change."""
     for place, (old, new) in enumerate(zip(before, messages, strict=False)):
-        if old is not new and old != new:
+        if old is not new:
             return place
     return min(len(before), len(messages))
 

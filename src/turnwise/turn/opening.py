@@ -13,7 +13,18 @@ from turnwise.turn.affording import paced, why_stopped
 from turnwise.turn.anew import once_fitted
 from turnwise.turn.asking import own_choice, repairs_of_preparing
 from turnwise.turn.building import own_texts, tools_of
-from turnwise.turn.changes import Change, Fit, Learned, Paced, PauseSettled, Repaired, Roomed, StepBegun, StepTakenBack
+from turnwise.turn.changes import (
+    Change,
+    Fit,
+    Learned,
+    Paced,
+    PauseSettled,
+    Prepared,
+    Repaired,
+    Roomed,
+    StepBegun,
+    StepTakenBack,
+)
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.events import Event, StepPrepared
 from turnwise.turn.finishing import Ends
@@ -80,7 +91,8 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         priced = config.priced(event.model, row=row)
         coming = replace(known.coming(), price=row, is_billed=False)
         pacing = known.spending.pacing.judge(priced, coming=coming)
-        changes = (*changes, Learned(priced), Paced(pacing))
+        # a prompt that is made smaller is weighed at this model's price
+        changes = (*changes, Learned(priced), Prepared(event), Paced(pacing))
         now = replace(self, prepared=event)
         return now._judge(known, pacing, then="fitted prepared", changes=changes) or now._over(event, changes)
 
