@@ -8,7 +8,7 @@ from turn.playing import CONFIG, READ, Played, call, cut, play, results_in, says
 from turnwise.rules.continuation import hold_back
 from turnwise.rules.last_step import SYNTHESIS
 from turnwise.turn.commands import PlannedCall
-from turnwise.turn.config import ToolOffer
+from turnwise.turn.config import Effect, ToolOffer
 from turnwise.turn.guarding import MISFIT
 from turnwise.turn.snapshot import replay
 from turnwise.vocab import FinishReason, OutputSchema, Settings, StopReason, Text, ToolResult, ToolSpec, Usage, text_of
@@ -78,6 +78,17 @@ def test_a_call_that_changes_something_is_an_error_where_it_was_not_made_again()
         if isinstance(part, ToolResult)
     }
     assert found == {"c1": False, "c2": False, "c3": False, "c4": False, "c5": True, "c6": True}
+
+
+@pytest.mark.promise("loop:repeat")
+@pytest.mark.parametrize("effect", ["none", "read"])
+def test_a_call_that_changes_nothing_is_no_error_where_it_was_not_made_again(effect: Effect) -> None:
+    """Proves: its result from memory is as good as another one."""
+    config = replace(CONFIG, tools=(replace(READ, effect=effect),))
+    played = play([*[says(call(f"c{n}")) for n in range(1, 7)], says("So be it.")], run=same, config=config)
+    assert ran_in(played) == ["c1", "c2", "c3", "c4"]
+    results = [part for one in played.result.messages for part in one.parts if isinstance(part, ToolResult)]
+    assert [result.is_error for result in results] == [False] * 6
 
 
 @pytest.mark.promise("loop:repeat", "step:every-call-answered")

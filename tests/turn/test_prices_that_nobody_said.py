@@ -7,7 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import call, play, says
-from turn.test_purse import CENT, RESET, ROW, counted, limited
+from turn.test_purse import CENT, RESET, ROW, STEP, counted, limited
+from turnwise.turn.config import Fallback
 from turnwise.turn.events import Interrupted, RequestFailed
 from turnwise.vocab import FinishReason, Response
 
@@ -40,3 +41,29 @@ def test_a_request_that_never_left_takes_back_its_own_price_alone() -> None:
     unsent = RequestFailed(number=2, fault=RESET, sent=False)
     result = play([says(call("a")), unsent], config=limited("0.05")).result
     assert (result.requests, result.charged_usd) == (1, Decimal("0.01"))
+
+
+@pytest.mark.promise("bill:plans")
+def test_a_step_is_billed_by_its_plan_behind_a_request_of_another_plan() -> None:
+    """Proves: a model that is billed by request has billed no step, so the one that takes over bills its own."""
+    config = limited("0.50", CENT, fallbacks=(Fallback(model="other"),))
+    config = replace(config, prices={**config.prices, "other": STEP})
+    result = play([RequestFailed(number=1, fault=RESET), says("So.")], config=config).result
+    assert (result.requests, result.charged_usd) == (2, Decimal("0.11"))
+
+
+@pytest.mark.promise("bill:plans", "bill:wire")
+def test_a_request_that_never_left_before_the_user_stopped_the_turn_costs_nothing() -> None:
+    """Proves: one that may have left counts as it was projected, this one does not."""
+    result = play([Interrupted(kind="cancel", sent=False)], config=limited("0.05")).result
+    assert (result.requests, result.charged_usd, result.also_spent.projected) == (0, Decimal(0), 0)
+
+
+@pytest.mark.promise("bill:plans", "end:budget")
+def test_a_model_that_takes_over_in_a_billed_step_may_answer_as_long_as_it_likes() -> None:
+    """Proves: the plan has billed the step, so this request costs nothing and what is left pays for the answer after it."""
+    config = limited("0.25", STEP, fallbacks=(Fallback(model="other"),))
+    config = replace(config, prices={**config.prices, "other": STEP})
+    played = play([RequestFailed(number=1, fault=RESET), says("So.")], config=config)
+    assert [sent.request.settings.max_output_tokens for sent in played.requests] == [None, None]
+    assert (played.result.complete, played.result.charged_usd) == (True, Decimal("0.10"))

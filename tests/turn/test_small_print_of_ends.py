@@ -104,6 +104,14 @@ def test_a_sub_agent_is_held_by_the_limit_that_is_left_when_the_other_is_used_up
 
 
 @pytest.mark.promise("end:budget")
+def test_a_sub_agent_of_the_last_step_but_one_has_its_share() -> None:
+    """Proves: the step behind it is the answer's, which the limit of steps still allows."""
+    config = replace(CONFIG, tools=(TASK,), limits=MaxSteps(2) | MaxRequests(10))
+    played = play([says(call("a", "task")), says("So.")], config=config)
+    assert [plan.grant for (plan,) in played.ran] == [MaxRequests(8)]
+
+
+@pytest.mark.promise("end:budget")
 def test_the_first_step_is_no_longer_than_a_step_has_ever_been() -> None:
     """Proves: no step was seen, so no time of one is kept, and a short limit of time leaves the first one free."""
     config = replace(CONFIG, limits=MaxWallTime(0.5))

@@ -4,7 +4,7 @@ mutants that no test noticed). Events in, words out."""
 import pytest
 from msgspec.structs import replace
 
-from turn.playing import ASK, CONFIG, PATH, WRITE, call, play, results_in, says
+from turn.playing import ASK, CONFIG, PATH, READ, WRITE, call, play, results_in, says
 from turn.test_resuming import YES
 from turn.test_retries_under_limits import WIDE
 from turn.test_verdicts import ATTENDED, HELD, answers, facts_of
@@ -12,11 +12,12 @@ from turn.test_weighing import ON, PEOPLE, by_limit, deny, inspected
 from turn.test_weighing import cut as cut_call
 from turnwise.rules.advice import GO_ON_WITHOUT
 from turnwise.rules.limits import MaxWallTime
-from turnwise.turn.approvals import Approval, digest_of
+from turnwise.rules.permission_facts import CallFacts
+from turnwise.turn.approvals import Approval, OneAsk, digest_of
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, SendRequest, Wait
 from turnwise.turn.events import ResponseReceived, TurnStarted, WaitOver
 from turnwise.turn.machine import Turn
-from turnwise.turn.verdicts import CHANGED_SINCE, changed_since
+from turnwise.turn.verdicts import CHANGED_SINCE, changed_since, left_asks
 from turnwise.vocab import FinishReason, Message, Response, StopReason
 
 
@@ -112,3 +113,25 @@ def test_a_response_that_broke_off_before_the_time_was_up_is_named_as_the_failur
     result = command.result
     assert (result.stop_reason, result.requests) == (StopReason.PROVIDER_FAILED, 1)
     assert result.text.startswith(f"The provider failed, disconnected: {why}")
+
+
+def test_a_call_that_waits_is_asked_about_again_as_what_it_is() -> None:
+    """Proves: where no rule asks about it, the ask says that somebody was asked before, and shows what it would do by now."""
+    plan = PlannedCall(call=call("a"), arguments=PATH, timeout_s=1.0)
+    facts = CallFacts(call_id="a", tool="read", effect="read")
+    found = left_asks(
+        [plan, replace(plan, call=call("b"))],
+        asks=(),
+        approvals=[Approval(call_id="a", verdict="later")],
+        facts={},
+        offers={"read": READ},
+    )
+    assert found == (
+        OneAsk(
+            call=call("a"),
+            arguments=PATH,
+            subject="read",
+            why="it was asked about before, and waits for an answer",
+            digest=digest_of("read", arguments=PATH, facts=facts),
+        ),
+    )
