@@ -94,8 +94,10 @@ class Provider:
             window_tokens=script.window_tokens,
             output_tokens=script.output_tokens,
         )
+        same = (script.name, hashlib.sha256(kept.path.encode() + kept.body).digest())
+        receipt = self._receipts[same]
+        self._receipts[same] += 1
         if script.writer is None:
-            same = (script.name, hashlib.sha256(kept.path.encode() + kept.body).digest())
             reply = next_reply(
                 script,
                 conversation=conversation,
@@ -103,9 +105,8 @@ class Provider:
                 streamed=kept.streamed,
                 prompt_bytes=size,
                 limit_tokens=room.output,
-                receipt=self._receipts[same],
+                receipt=receipt,
             )
-            self._receipts[same] += 1
         else:
             reply = writer_reply(
                 script.writer,
@@ -114,6 +115,7 @@ class Provider:
                 streamed=kept.streamed,
                 room=room,
                 prompt_bytes=size,
+                receipt=receipt,
             )
         reply = with_cache_use(reply, use=use)
         request = kept.request or Request(model=kept.model, messages=(), stream=kept.streamed)

@@ -127,9 +127,12 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What it wants to write, and how it behaves. `size` is in bytes; `thinks` are tokens of reasoning before each response;
     `escapes`: everything but ASCII as JSON escapes; `half`: what is left of a character that the limit cut;
     `limit`: its own of output tokens, whatever is asked for. `finish` is what it claims where it was cut: `none` ends the
-    stream there, `missing` says everything else that a stream ends with."""
+    stream there, `missing` says everything else that a stream ends with. `tool` is the call it writes a file with, for agents
+    whose tools are other ones: `{path}` and `{content}` in its arguments stand for what the words say. It does not write pieces.
+    `faults` are met as those of a step, by requests that it answers with a call."""
 
     writes: Literal["file", "two-files", "beside-read", "patch", "patch-text", "answer"] = "file"
+    tool: ScriptedCall | None = None
     path: str = "big.txt"
     size: int = 40_000
     seed: int = 1
@@ -142,6 +145,7 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     piece: int = 24  # characters that its streams send at a time
     together: bool = False  # writes its calls side by side, as vLLM and others may, so that a limit cuts each of them
     limit: int | None = None
+    faults: tuple[ScriptedFault, ...] = ()
     objects: bool = False  # hands out what was whole of a cut call as an object, whatever its API does
 
 

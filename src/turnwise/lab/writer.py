@@ -23,7 +23,7 @@ from turnwise.lab.habits import misbehave
 from turnwise.lab.patch_text import added_text, as_lines, patch_adding
 from turnwise.lab.raw import Raw, dig, dump, either, parse, table, text
 from turnwise.lab.reading import CallSeen, Conversation, SentMessage
-from turnwise.lab.replies import BYTES_A_TOKEN, LabReply, signed, thought, tokens
+from turnwise.lab.replies import BYTES_A_TOKEN, LabReply, filled, signed, thought, tokens
 from turnwise.lab.script import Writer
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Part, Response, Text, ToolCall, Usage
 
@@ -125,9 +125,16 @@ def room_of(family: str, *, body: Raw) -> TokenRoom:
 
 
 def writer_reply(
-    writer: Writer, *, conversation: Conversation, family: str, streamed: bool, room: TokenRoom, prompt_bytes: int
+    writer: Writer,
+    *,
+    conversation: Conversation,
+    family: str,
+    streamed: bool,
+    room: TokenRoom,
+    prompt_bytes: int,
+    receipt: int = 0,
 ) -> LabReply:
-    """What the writer says to this conversation."""
+    """What the writer says to this conversation; `receipt` counts the very same requests before this one."""
     if writer.limit is not None:
         room = msgspec.structs.replace(room, output=min(writer.limit, room.output or writer.limit))
     pieces = family == "gemini" and streamed and bool(conversation.eager)
@@ -170,7 +177,12 @@ def writer_reply(
     )
     wire = stream_in_pieces(response, piece=writer.piece) if pieces else None
     return LabReply(
-        response=response, step=made, wire=wire, ends_unsaid=is_cut and writer.finish == "missing", piece=writer.piece
+        response=response,
+        step=made,
+        wire=wire,
+        fault=writer.faults[receipt] if wanted and receipt < len(writer.faults) else None,
+        ends_unsaid=is_cut and writer.finish == "missing",
+        piece=writer.piece,
     )
 
 
@@ -314,6 +326,8 @@ def plan_files(
 ) -> tuple[WantedCall, ...]:
     """A call for each unfinished file; in pieces, one call for the next piece. A file that went wrong is begun anew."""
     calls: list[WantedCall] = []
+    if writer.tool is not None:
+        return tuple([call for call in own_calls(writer) if not was_made(call, done=done)])
     for path, content in files_of(writer).items():
         written = ""
         for call, arguments in done:
@@ -328,6 +342,27 @@ def plan_files(
         append = {"append": True} if start else {}
         calls.append(wanted_call("write", arguments={"path": path, "content": rest, **append}, writer=writer))
     return tuple(calls[:1] if limit_tokens is not None else calls)
+
+
+def own_calls(writer: Writer) -> list[WantedCall]:
+    """A call of the agent's own tool for each file."""
+    assert writer.tool is not None
+    return [
+        wanted_call(
+            writer.tool.name,
+            arguments=filled(writer.tool.arguments, values={"path": path, "content": content}),
+            writer=writer,
+        )
+        for path, content in files_of(writer).items()
+    ]
+
+
+def was_made(call: WantedCall, *, done: list[tuple[CallSeen, dict[str, Raw]]]) -> bool:
+    """A client may add arguments of its own, and leave none out."""
+    wanted = table(parse(call.json)).items()
+    return any(
+        one.name == call.name and all(arguments.get(key) == value for key, value in wanted) for one, arguments in done
+    )
 
 
 def plan_patch(
