@@ -14,8 +14,8 @@ from turnwise.lab.writer import file_text
 
 PIECE = 12  # characters of arguments that a chunk has: each call comes in several
 LARGE_BYTES, CAP_TOKENS = 40_000, 8_000
-LARGE = "large.txt"
-SHORT, SHORT_BYTES = "short.txt", 2_000
+LARGE = "large.md"  # Claude Code takes the blanks from the ends of lines, but not in this kind of file
+SHORT, SHORT_BYTES = "short.md", 2_000
 SMALL = {"first.txt": "The first file.\n", "second.txt": "The second file.\n"}
 DONE = "The files are written."
 Call = Callable[[str, str], ScriptedCall]  # the call that writes a file: of its path and its content

@@ -92,6 +92,10 @@ def prepare_opencode(outing: Outing) -> Command:
         "lsp": False,
         "formatter": False,
     }
+    plugin = outing.home / "config" / "opencode"  # it fetches its plugins' package, unless a lock says that it is there
+    (plugin / "node_modules").mkdir(parents=True)
+    lock = {"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}
+    (plugin / "package-lock.json").write_text(json.dumps(lock), encoding="utf-8")
     config = outing.home / "opencode.json"
     config.write_text(json.dumps(settings), encoding="utf-8")
     off = ["AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "SHARE", "DEFAULT_PLUGINS", "CLAUDE_CODE", "EXTERNAL_SKILLS"]
@@ -116,6 +120,51 @@ def prepare_claude(outing: Outing) -> Command:
     return Command([str(program), "-p", PROMPT, "--dangerously-skip-permissions"], env)
 
 
+CODEX = """
+model_provider = "gateway"
+check_for_update_on_startup = false
+web_search = "disabled"
+
+[model_providers.gateway]
+name = "Gateway"
+base_url = "{url}/v1"
+wire_api = "responses"
+
+[analytics]
+enabled = false
+
+[features]
+apps = false
+multi_agent = false
+plugins = false
+"""
+
+
+def prepare_codex(outing: Outing) -> Command:
+    home = outing.home / "codex"
+    home.mkdir()
+    (home / "config.toml").write_text(CODEX.format(url=outing.url), encoding="utf-8")
+    words = ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-m", outing.model, PROMPT]
+    return Command([str(codex_program()), *words], {"CODEX_HOME": str(home)})
+
+
+def codex_program() -> Path:
+    return next((places.NODE_MODULES / "@openai" / "codex-linux-x64" / "vendor").glob("*/bin/codex"))
+
+
+def writes_by_shell(tool: str, *, command: str) -> Callable[[Path], Call]:
+    """Calls of a shell. A here-document ends with a line break, which the file may not have."""
+
+    def of(work: Path) -> Call:
+        def call(name: str, text: str) -> ScriptedCall:
+            line = f"cat > {name} <<'END_OF_FILE'\n{text}\nEND_OF_FILE\ntruncate -s -1 {name}"
+            return ScriptedCall(name=tool, arguments={command: line})
+
+        return call
+
+    return of
+
+
 AGENTS = {
     "langchain": python_agent("langchain_agent.py", title="LangChain", package="langchain-openai"),
     "pydantic-ai": python_agent("pydantic_ai_agent.py", title="pydantic-ai", package="pydantic-ai-slim"),
@@ -134,5 +183,15 @@ AGENTS = {
         missing=lambda: places.missing_npm("@anthropic-ai/claude-code"),
         write=writes("Write", path="file_path", content="content", absolute=True),
         prepare=prepare_claude,
+    ),
+    "codex": AgentUnderTest(
+        title="Codex",
+        family="openai_responses",
+        package="@openai/codex",
+        missing=lambda: places.missing_npm("@openai/codex"),
+        write=writes_by_shell("exec_command", command="cmd"),
+        prepare=prepare_codex,
+        upstreams=("openai_chat", "anthropic_messages"),
+        route='calls_in_text = "on"\n',
     ),
 }

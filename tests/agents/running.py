@@ -17,7 +17,7 @@ from agents.roster import AGENTS, Outing
 from turnwise.lab import Lab
 from waits import HANG_S
 
-LOOP_REQUESTS = 40  # no case needs a fourth of them, with all that an agent asks for besides
+LOOP_REQUESTS = 20  # no case needs half of them, with all that an agent asks for besides
 LOOK_S = 0.5
 QUIET_S = 180.0  # an agent that does nothing for so long hangs; the gateway ends a silence after 90 s
 LONGEST_S = HANG_S
