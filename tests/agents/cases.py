@@ -24,8 +24,9 @@ Call = Callable[[str, str], ScriptedCall]  # the call that writes a file: of its
 class Case(NamedTuple):
     title: str
     files: Mapping[str, str]
-    script: Callable[[Call], Script]
+    script: Callable[[Call, bool], Script]  # of the call, and whether the agent takes one a response
     families: tuple[str, ...] = ()  # of the upstream, where it can be; all by default
+    chunk_delay_s: float = 0.01  # as providers send; deep-chat calls a stream empty that comes at once
 
 
 def call_pieces(call: ScriptedCall) -> list[str]:
@@ -86,21 +87,25 @@ def id_in_every_chunk(calls: list[ScriptedCall]) -> list[str]:
     ]
 
 
-def two_files(write: Call, *, lines: Callable[[list[ScriptedCall]], list[str]]) -> Script:
+def two_files(write: Call, one_call: bool, *, lines: Callable[[list[ScriptedCall]], list[str]]) -> Script:
+    """With `one_call` the model makes the second call again, as a model does that sees only its first one answered."""
     calls = [write(path, content) for path, content in SMALL.items()]
     wire = "\n".join([*lines(calls), "finish tool_calls", "usage", "done"])
     first = ScriptedStep(calls=tuple(calls), wire={"openai_chat": wire})
-    return Script(name="two-files", title="writes two files", steps=(first, ScriptedStep(text=DONE)), forced=DONE)
+    again = (ScriptedStep(calls=(calls[1],)),) if one_call else ()
+    return Script(
+        name="two-files", title="writes two files", steps=(first, *again, ScriptedStep(text=DONE)), forced=DONE
+    )
 
 
-def in_text(write: Call) -> Script:
+def in_text(write: Call, _one_call: bool) -> Script:
     call = write(*next(iter(SMALL.items())))
     said = msgspec.json.encode({"name": call.name, "arguments": call.arguments}).decode()
     steps = (ScriptedStep(text=f"<tool_call>\n{said}\n</tool_call>"), ScriptedStep(text=DONE))
     return Script(name="in-text", title="writes its call into the text", steps=steps)
 
 
-def large_file(write: Call) -> Script:
+def large_file(write: Call, _one_call: bool) -> Script:
     writer = Writer(tool=write("{path}", "{content}"), path=LARGE, size=LARGE_BYTES, limit=CAP_TOKENS)
     return Script(name="large-file", title="writes a large file", writer=writer, prefill=False)
 
@@ -114,15 +119,25 @@ def failing_once(write: Call, *, fault: ScriptedFault) -> Script:
 FIRST = dict([next(iter(SMALL.items()))])
 CHAT = ("openai_chat",)
 CASES = {
-    "one-index": Case("two parallel calls on one index", SMALL, lambda write: two_files(write, lines=one_index), CHAT),
-    "no-index": Case(
-        "two parallel calls without an index", SMALL, lambda write: two_files(write, lines=no_index), CHAT
+    "one-index": Case(
+        "two parallel calls on one index",
+        SMALL,
+        lambda write, one_call: two_files(write, one_call, lines=one_index),
+        CHAT,
     ),
-    "no-ids": Case("two parallel calls without ids", SMALL, lambda write: two_files(write, lines=no_ids), CHAT),
+    "no-index": Case(
+        "two parallel calls without an index",
+        SMALL,
+        lambda write, one_call: two_files(write, one_call, lines=no_index),
+        CHAT,
+    ),
+    "no-ids": Case(
+        "two parallel calls without ids", SMALL, lambda write, one_call: two_files(write, one_call, lines=no_ids), CHAT
+    ),
     "id-in-every-chunk": Case(
         "two parallel calls, the id in every chunk",
         SMALL,
-        lambda write: two_files(write, lines=id_in_every_chunk),
+        lambda write, one_call: two_files(write, one_call, lines=id_in_every_chunk),
         CHAT,
     ),
     "in-text": Case("a call written as text", FIRST, in_text),
@@ -130,15 +145,16 @@ CASES = {
         "a 40 KB file by a model that stops after 8,000 tokens",
         {LARGE: file_text(LARGE_BYTES)},
         large_file,
+        chunk_delay_s=0.0,
     ),
     "drop": Case(
         "the connection breaks in mid-call, once",
         {SHORT: file_text(SHORT_BYTES)},
-        lambda write: failing_once(write, fault=ScriptedFault(kind="reset", at="arguments")),
+        lambda write, _one_call: failing_once(write, fault=ScriptedFault(kind="reset", at="arguments")),
     ),
     "stall": Case(
         "the stream falls silent in mid-call, once",
         {SHORT: file_text(SHORT_BYTES)},
-        lambda write: failing_once(write, fault=ScriptedFault(kind="stall", at="arguments")),
+        lambda write, _one_call: failing_once(write, fault=ScriptedFault(kind="stall", at="arguments")),
     ),
 }

@@ -1,6 +1,7 @@
 """The agents: how each is started, told its base URL, and kept from asking anything but that."""
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -14,12 +15,15 @@ CLAUDE = "claude"
 
 
 class Outing(NamedTuple):
-    """What an agent is started with. `url` has no path; `home` and `work` are empty folders of its own."""
+    """What an agent is started with. `url` has no path; `home` and `work` are empty folders of its own; `page` is the number of a
+    listening socket, for an agent on a page."""
 
     url: str
     model: str
     home: Path
     work: Path
+    page: int
+    is_gateway: bool
 
 
 class Command(NamedTuple):
@@ -29,7 +33,7 @@ class Command(NamedTuple):
 
 class AgentUnderTest(NamedTuple):
     """`family` is what it speaks, `upstreams` what stands behind the gateway. `prepare` writes its settings. `route` are fields
-    of the gateway's route."""
+    of the gateway's route. `one_call`: it takes one call a response, so the model says the others again."""
 
     title: str
     family: str
@@ -39,6 +43,7 @@ class AgentUnderTest(NamedTuple):
     prepare: Callable[[Outing], Command]
     upstreams: tuple[str, ...] = ("openai_chat",)
     route: str = ""
+    one_call: bool = False
 
     @property
     def version(self) -> str:
@@ -152,6 +157,14 @@ def codex_program() -> Path:
     return next((places.NODE_MODULES / "@openai" / "codex-linux-x64" / "vendor").glob("*/bin/codex"))
 
 
+def prepare_deep_chat(outing: Outing) -> Command:
+    """It runs in this environment, which has a web server."""
+    bundle = places.NODE_MODULES / "deep-chat" / "dist" / "deepChat.bundle.js"
+    about = [str(bundle), str(outing.page), outing.url, outing.model, PROMPT, "yes" if outing.is_gateway else "no"]
+    program = str(places.PROGRAMS / "deep_chat_page.py")
+    return Command([sys.executable, program, str(places.chromium()), *about])
+
+
 def writes_by_shell(tool: str, *, command: str) -> Callable[[Path], Call]:
     """Calls of a shell. A here-document ends with a line break, which the file may not have."""
 
@@ -193,5 +206,15 @@ AGENTS = {
         prepare=prepare_codex,
         upstreams=("openai_chat", "anthropic_messages"),
         route='calls_in_text = "on"\n',
+    ),
+    "deep-chat": AgentUnderTest(
+        title="deep-chat",
+        family="openai_chat",
+        package="deep-chat",
+        missing=lambda: places.missing_npm("deep-chat") or (None if places.chromium() else "Debian's `chromium`"),
+        write=writes("write_file", path="path", content="content"),
+        prepare=prepare_deep_chat,
+        route="one_call_at_a_time = true\n",
+        one_call=True,
     ),
 }

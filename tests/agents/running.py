@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -48,16 +49,21 @@ async def run_trial(trial: Trial, folder: Path) -> Outcome:
     home, work = folder / "home", folder / "work"
     home.mkdir()
     work.mkdir()
-    script = msgspec.structs.replace(case.script(agent.write(work)), name=f"model-{trial.case}")
+    script = case.script(agent.write(work), agent.one_call)
+    script = msgspec.structs.replace(script, name=f"model-{trial.case}")
+    is_gateway = trial.upstream != WITHOUT
     async with contextlib.AsyncExitStack() as stack:
-        lab = await stack.enter_async_context(Lab([script]))
+        lab = await stack.enter_async_context(Lab([script], chunk_delay_s=case.chunk_delay_s))
         asked = await stack.enter_async_context(watched())
         url = lab.url
-        if trial.upstream != WITHOUT:
-            url = await stack.enter_async_context(gateway(folder, lab=lab.url, trial=trial))
-        command = agent.prepare(Outing(url=url, model=script.name, home=home, work=work))
+        page = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        if is_gateway:
+            origin = f"http://127.0.0.1:{page.getsockname()[1]}"
+            url = await stack.enter_async_context(gateway(folder, lab=lab.url, trial=trial, origin=origin))
+        outing = Outing(url=url, model=script.name, home=home, work=work, page=page.fileno(), is_gateway=is_gateway)
+        command = agent.prepare(outing)
         env = {**base_env(home, proxy=asked.url), **command.env}
-        ended = await run_agent(command.words, env=env, work=work, lab=lab)
+        ended = await run_agent(command.words, env=env, work=work, lab=lab, page=page.fileno())
         found = {path: read(work / path) for path in case.files}
         return Outcome(
             verdict=verdict_of(ended, found=found, wanted=case.files),
@@ -109,7 +115,7 @@ def base_env(home: Path, *, proxy: str) -> dict[str, str]:
     }
 
 
-async def run_agent(words: list[str], *, env: Mapping[str, str], work: Path, lab: Lab) -> Ended:
+async def run_agent(words: list[str], *, env: Mapping[str, str], work: Path, lab: Lab, page: int) -> Ended:
     """Until it ends, asks for too much, or does nothing any more. Nothing of its process group is left then."""
     output = work.parent / "said.txt"
     with output.open("wb") as said:
@@ -121,6 +127,7 @@ async def run_agent(words: list[str], *, env: Mapping[str, str], work: Path, lab
             stdout=said,
             stderr=said,
             start_new_session=True,
+            pass_fds=[page],
         )
     try:
         how = await watch(process, lab=lab)
@@ -150,11 +157,14 @@ async def watch(process: asyncio.subprocess.Process, *, lab: Lab) -> str:
 
 
 @contextlib.asynccontextmanager
-async def gateway(folder: Path, *, lab: str, trial: Trial) -> AsyncIterator[str]:
+async def gateway(folder: Path, *, lab: str, trial: Trial, origin: str) -> AsyncIterator[str]:
     """`turnwise gateway` before the lab; its address."""
     config = folder / "gateway.toml"
-    upstream = f'{{ url = "{lab}/v1", family = "{trial.upstream}", key_env = "LAB_KEY" }}'
-    config.write_text(f"[[route]]\nupstream = {upstream}\n{AGENTS[trial.agent].route}", encoding="utf-8")
+    ways = 'provider = "anthropic"' if trial.upstream == "anthropic_messages" else f'family = "{trial.upstream}"'
+    upstream = f'{{ url = "{lab}/v1", {ways}, key_env = "LAB_KEY" }}'
+    config.write_text(
+        f'origins = ["{origin}"]\n[[route]]\nupstream = {upstream}\n{AGENTS[trial.agent].route}', encoding="utf-8"
+    )
     own = folder / "gateway"
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("TURNWISE_", "XDG_"))}
     env = {

@@ -94,7 +94,9 @@ class Provider:
             window_tokens=script.window_tokens,
             output_tokens=script.output_tokens,
         )
-        same = (script.name, hashlib.sha256(kept.path.encode() + kept.body).digest())
+        # A writer is asked by agents, who put the time and new ids into each request: for it the words say which are the same.
+        words = kept.body if script.writer is None else msgspec.json.encode(conversation.said)
+        same = (script.name, hashlib.sha256(kept.path.encode() + words).digest())
         receipt = self._receipts[same]
         self._receipts[same] += 1
         if script.writer is None:

@@ -129,7 +129,7 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `limit`: its own of output tokens, whatever is asked for. `finish` is what it claims where it was cut: `none` ends the
     stream there, `missing` says everything else that a stream ends with. `tool` is the call it writes a file with, for agents
     whose tools are other ones: `{path}` and `{content}` in its arguments stand for what the words say. It does not write pieces.
-    `faults` are met as those of a step, by requests that it answers with a call."""
+    `faults` are met as those of a step by requests that it answers with a call; the same words make the same request."""
 
     writes: Literal["file", "two-files", "beside-read", "patch", "patch-text", "answer"] = "file"
     tool: ScriptedCall | None = None

@@ -14,7 +14,7 @@ Of a route:
 |---|---|---|
 | `models` | `["*"]` | patterns of model names; `*` and `?` stand for any characters and any one |
 | `aliases` | none | a client's name for a model = the upstream's |
-| `upstream` | | `"openai:gpt-5"`, `"openai:*"` (the client's model), a URL, or `{ url, family, key_env, model }` |
+| `upstream` | | `"openai:gpt-5"`, `"openai:*"` (the client's model), a URL, or `{ url, family, provider, key_env, model }` |
 | `fallbacks` | none | further upstreams, in this order |
 | `heal`, `continue` | true | mend broken streams; continue cut responses |
 | `retry` | 3 | further attempts at a request that failed for a moment |
@@ -66,10 +66,12 @@ _Tokens = Annotated[int, msgspec.Meta(ge=1)]
 
 class UpstreamAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An upstream by its URL. `family` is needed where the URL is not a provider's own and speaks something else than Chat
-    Completions; without `model` the client's name for it goes up."""
+    Completions. `provider` says instead whose API stands behind the URL (`anthropic` behind a proxy of one's own), so that what
+    it alone can do is used. Without `model` the client's name for it goes up."""
 
     url: str
     family: FamilyName | None = None
+    provider: str | None = None
     key_env: str | None = None
     model: str | None = None
 
@@ -182,7 +184,9 @@ def upstream_of(given: str | UpstreamAddress) -> Upstream:
     address = UpstreamAddress(url=given) if isinstance(given, str) else given
     if not address.url.startswith(("http://", "https://")):
         raise CallerError(f"the URL `{address.url}` must begin with http:// or https://")
-    known = profile_at(address.url)
+    known = profile_at(address.url) if address.provider is None else find_profile(address.provider)
+    if known is not None and address.provider is not None and address.family not in (None, known.family):
+        raise CallerError(f"`{address.provider}` speaks `{known.family}`, not `{address.family}`: leave out `family`")
     if known is None or address.family not in (None, known.family):
         known = find_profile(address.family or "openai_chat")
     return Upstream(profile=known, model=address.model, base_url=address.url, key_env=address.key_env)
