@@ -3,14 +3,17 @@
 import json
 from typing import Literal
 
+import aiohttp
+import msgspec
 import pytest
 
 from lab.writing import START, Asking, with_results
+from turnwise.lab import Lab
 from turnwise.lab.reading import Conversation, Offered, SentMessage
-from turnwise.lab.script import Habit, Writer
+from turnwise.lab.script import Habit, Script, ScriptedCall, ScriptedFault, Writer
 from turnwise.lab.writer import TokenRoom, file_text, intention, room_of, writer_reply
 from turnwise.rules.truncation import Cut
-from turnwise.vocab import ArgumentsState, FinishReason, Message, Reasoning, Text, calls_of, text_of
+from turnwise.vocab import ArgumentsState, FinishReason, Message, Reasoning, Text, ToolCall, calls_of, text_of
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 RAW = [
@@ -254,3 +257,36 @@ def test_a_wrong_byte_in_the_prefix_gives_a_wrong_continuation() -> None:
 def test_limits_are_read_under_each_familys_names(family: str, body: dict[str, object], room: TokenRoom) -> None:
     """Proves: whatever a family calls its limit, it is honoured."""
     assert room_of(family, body=json.loads(json.dumps(body))) == room
+
+
+@pytest.mark.parametrize(("family", "streamed"), RAW)
+def test_a_writer_writes_with_the_tool_that_it_is_given(family: str, streamed: bool) -> None:
+    """Proves: the file goes into the arguments of an agent's own tool, it is continued there, and is written once."""
+    tool = ScriptedCall(name="write", arguments={"cmd": "cat > {path} <<'END'\n{content}\nEND", "login": False})
+    wanted = {"cmd": f"cat > big.txt <<'END'\n{file_text(40_000)}\nEND", "login": False}
+    asking = Asking(Writer(size=40_000, tool=tool), family=family, streamed=streamed, limit=8000)
+    first = asking.ask(START)
+    cut = asking.cut_of(first)
+    assert cut is not None
+    prefix = cut.calls[0].prefix
+    assert prefix is not None
+    text = asking.continued(prefix, kind="json", tool="write")
+    assert text is not None and json.loads(text) == wanted
+    made = ToolCall(id="call_1", name="write", arguments=json.dumps({**wanted, "timeout": 10}))
+    whole = msgspec.structs.replace(first, message=Message("assistant", (made,)), finish=FinishReason.TOOL_CALLS)
+    ended = asking.ask((*START, *with_results(whole, results={"write": "done"})))
+    assert (text_of(ended.message), calls_of(ended.message)) == ("big.txt written.", ())
+
+
+async def test_a_writer_fails_where_it_is_told_and_writes_then() -> None:
+    """Proves: requests with the same words count as one, whatever else they say, and a request without a call never fails."""
+    script = Script(name="failing", title="", writer=Writer(size=400, faults=(ScriptedFault(kind="status"),)))
+    tool = {"type": "function", "function": {"name": "write", "parameters": {"type": "object", "properties": {}}}}
+    said = [{"role": "user", "content": "Write it."}]
+    async with Lab([script]) as lab, aiohttp.ClientSession() as session:
+        statuses: list[int] = []
+        for body in ({"tools": [tool]}, {"tools": [tool], "user": "another"}, {}, {"tools": [tool]}):
+            url = f"{lab.url}/v1/chat/completions"
+            async with session.post(url, json={"model": "failing", "messages": said, **body}) as reply:
+                statuses.append(reply.status)
+    assert statuses == [500, 200, 200, 200]

@@ -593,6 +593,22 @@ def said(request: Any) -> tuple[Any, ...]:
     return parts, tools, request.tool_choice, limits, schema, texts, request.stream
 
 
+@pytest.mark.parametrize("target", [one for one in FAMILIES if one != "openai_responses"])
+def test_a_namespace_of_tools_is_left_out_and_told(target: str) -> None:
+    """Codex offers one in each request; the tools beside it go along."""
+    function = {"type": "function", "name": "exec_command", "parameters": {"type": "object", "properties": {}}}
+    group = {"type": "namespace", "name": "multi_agent_v1", "description": "Sub-agents.", "tools": [function]}
+    sent = send("openai_responses", plain("openai_responses", tools=[function, group]), to=target)
+    assert ([tool.name for tool in sent.request.tools], told_of(sent)) == (["exec_command"], ["tools.multi_agent_v1"])
+
+
+def test_a_namespace_of_tools_goes_on_to_its_own_family() -> None:
+    """As it came."""
+    group = {"type": "namespace", "name": "multi_agent_v1", "description": "Sub-agents.", "tools": []}
+    sent = send("openai_responses", plain("openai_responses", tools=[group]), to="openai_responses")
+    assert (body_of(sent)["tools"], told_of(sent)) == ([group], [])
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_whole_conversation_stays_as_it_is_in_its_family(family: str) -> None:
     """The judge takes it, and but for the model and what the bill needs it is the client's own."""

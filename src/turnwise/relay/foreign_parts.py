@@ -98,7 +98,7 @@ class Crossing:
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools without what belongs to their family. Raises RequestRefused for one that runs on the provider's server."""
-        return tuple([self._tool(tool) for tool in self._request.tools])
+        return tuple([self._tool(tool) for tool in self._request.tools if not self._is_group(tool)])
 
     def read_history(self) -> None:
         """Raises RequestRefused for what a person or a tool said and the target has no form for."""
@@ -138,6 +138,17 @@ class Crossing:
         raise RequestRefused(f"`{field}` cannot be carried to {TITLES[self._target]}: {because}", field=field)
 
     # --- tools
+
+    def _is_group(self, tool: ToolSpec) -> bool:
+        """A namespace of the client's own functions: a call of one needs a field that other families do not have. Codex offers
+        one in each request, beside the tools that it works with, so the request goes on without it."""
+        if (
+            self._source != "openai_responses"
+            or string_of(fields_in(tool.opaque, family=self._source), "type") != "namespace"
+        ):
+            return False
+        self._leave_out(f"tools.{tool.name}", f"{TITLES[self._target]} does not have namespaces of tools")
+        return True
 
     def _tool(self, tool: ToolSpec) -> ToolSpec:
         own = fields_in(tool.opaque, family=self._source)

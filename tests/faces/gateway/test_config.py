@@ -1,5 +1,6 @@
 """`gateway.toml`: what it may say, what is told of a mistake, and which route serves a model."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -245,11 +246,31 @@ def test_a_route_without_patterns_serves_every_name(model: str) -> None:
             UpstreamAddress(url="https://api.anthropic.com/v1", family="openai_chat"),
             Upstream(profile=builtin_profiles()["openai_chat"], base_url="https://api.anthropic.com/v1"),
         ),
+        (
+            UpstreamAddress(url="http://127.0.0.1:8080/v1", provider="anthropic"),
+            Upstream(profile=builtin_profiles()["anthropic"], base_url="http://127.0.0.1:8080/v1"),
+        ),
     ],
 )
 def test_an_upstream_is_a_model_or_an_address(given: str | UpstreamAddress, upstream: Upstream) -> None:
     """Of a provider's own address its profile counts, of another the family's."""
     assert upstream_of(given) == upstream
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (UpstreamAddress(url="http://127.0.0.1/v1", provider="nobody"), "`nobody` is no provider"),
+        (
+            UpstreamAddress(url="http://127.0.0.1/v1", provider="anthropic", family="gemini"),
+            "`anthropic` speaks `anthropic_messages`, not `gemini`: leave out `family`",
+        ),
+    ],
+)
+def test_a_provider_that_does_not_fit_is_told(given: UpstreamAddress, said: str) -> None:
+    """Before anything is served."""
+    with pytest.raises(CallerError, match=re.escape(said)):
+        upstream_of(given)
 
 
 @pytest.mark.parametrize("given", ["gpt-5", "nobody:x", ""])

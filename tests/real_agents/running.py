@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.cases import CASES
-from agents.roster import AGENTS, Outing
+from real_agents.cases import CASES
+from real_agents.roster import AGENTS, Outing
 from turnwise.lab import Lab
 from waits import HANG_S
 
 LOOP_REQUESTS = 20  # no case needs half of them, with all that an agent asks for besides
 LOOK_S = 0.5
+CHUNK_DELAY_S = 0.01  # as providers send; deep-chat calls a stream empty that comes at once
 QUIET_S = 180.0  # an agent that does nothing for so long hangs; the gateway ends a silence after 90 s
 LONGEST_S = HANG_S
 SAID_CHARACTERS = 1_500
@@ -53,7 +54,7 @@ async def run_trial(trial: Trial, folder: Path) -> Outcome:
     script = msgspec.structs.replace(script, name=f"model-{trial.case}")
     is_gateway = trial.upstream != WITHOUT
     async with contextlib.AsyncExitStack() as stack:
-        lab = await stack.enter_async_context(Lab([script], chunk_delay_s=case.chunk_delay_s))
+        lab = await stack.enter_async_context(Lab([script], chunk_delay_s=CHUNK_DELAY_S))
         asked = await stack.enter_async_context(watched())
         url = lab.url
         page = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -92,7 +93,7 @@ def verdict_of(ended: Ended, *, found: Mapping[str, str | None], wanted: Mapping
     if files == "wrong file" and all(one in (None, wanted[path]) for path, one in found.items()):
         files = "a file is missing"
     if ended.how != "exit":
-        return ended.how if files == "right" else f"{files}, {ended.how}"
+        return f"right, then a {ended.how}" if files == "right" else f"{files}, {ended.how}"
     if ended.code != 0:
         return f"{files}, then an error" if files == "right" else f"{files}, error"
     return files
@@ -100,8 +101,8 @@ def verdict_of(ended: Ended, *, found: Mapping[str, str | None], wanted: Mapping
 
 def base_env(home: Path, *, proxy: str) -> dict[str, str]:
     """Nothing of this process but where programs are. All but loopback goes to a proxy that refuses it."""
-    away = {name: proxy for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")}
-    near = {name: "127.0.0.1,localhost" for name in ("NO_PROXY", "no_proxy")}
+    away = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), proxy)
+    near = dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
     folders = {f"XDG_{name.upper()}_HOME": str(home / name) for name in ("config", "data", "state", "cache")}
     return {
         "PATH": os.environ["PATH"],

@@ -25,8 +25,6 @@ class Case(NamedTuple):
     title: str
     files: Mapping[str, str]
     script: Callable[[Call, bool], Script]  # of the call, and whether the agent takes one a response
-    families: tuple[str, ...] = ()  # of the upstream, where it can be; all by default
-    chunk_delay_s: float = 0.01  # as providers send; deep-chat calls a stream empty that comes at once
 
 
 def call_pieces(call: ScriptedCall) -> list[str]:
@@ -106,7 +104,7 @@ def in_text(write: Call, _one_call: bool) -> Script:
 
 
 def large_file(write: Call, _one_call: bool) -> Script:
-    writer = Writer(tool=write("{path}", "{content}"), path=LARGE, size=LARGE_BYTES, limit=CAP_TOKENS)
+    writer = Writer(tool=write("{path}", "{content}"), path=LARGE, size=LARGE_BYTES, limit=CAP_TOKENS, piece=400)
     return Script(name="large-file", title="writes a large file", writer=writer, prefill=False)
 
 
@@ -117,35 +115,30 @@ def failing_once(write: Call, *, fault: ScriptedFault) -> Script:
 
 
 FIRST = dict([next(iter(SMALL.items()))])
-CHAT = ("openai_chat",)
 CASES = {
     "one-index": Case(
         "two parallel calls on one index",
         SMALL,
         lambda write, one_call: two_files(write, one_call, lines=one_index),
-        CHAT,
     ),
     "no-index": Case(
         "two parallel calls without an index",
         SMALL,
         lambda write, one_call: two_files(write, one_call, lines=no_index),
-        CHAT,
     ),
     "no-ids": Case(
-        "two parallel calls without ids", SMALL, lambda write, one_call: two_files(write, one_call, lines=no_ids), CHAT
+        "two parallel calls without ids", SMALL, lambda write, one_call: two_files(write, one_call, lines=no_ids)
     ),
     "id-in-every-chunk": Case(
         "two parallel calls, the id in every chunk",
         SMALL,
         lambda write, one_call: two_files(write, one_call, lines=id_in_every_chunk),
-        CHAT,
     ),
     "in-text": Case("a call written as text", FIRST, in_text),
     "large-file": Case(
         "a 40 KB file by a model that stops after 8,000 tokens",
         {LARGE: file_text(LARGE_BYTES)},
         large_file,
-        chunk_delay_s=0.0,
     ),
     "drop": Case(
         "the connection breaks in mid-call, once",

@@ -1,8 +1,8 @@
 """deep-chat on a page in Chromium, whose tool writes files into the current folder.
 
-`python deep_chat_page.py CHROMIUM BUNDLE SOCKET BASE_URL MODEL PROMPT`: SOCKET is the number of a listening socket, so that the page's
-origin is known before. Where BASE_URL is no gateway, the page asks its own server, which hands on what comes: a browser may ask
-other origins only if they allow it.
+`python PROGRAM CHROMIUM BUNDLE SOCKET BASE_URL MODEL PROMPT IS_GATEWAY`. SOCKET is the number of a listening socket: so the
+page's origin is known before. If BASE_URL is no gateway, the page asks its own server, which hands on what comes: a browser may
+ask other origins only if they allow it.
 """
 
 import asyncio
@@ -16,9 +16,11 @@ import aiohttp
 from aiohttp import web
 
 CHAT = "/v1/chat/completions"
-FLAGS = """--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --disable-background-networking
---disable-component-update --disable-default-apps --disable-sync --disable-extensions --disable-domain-reliability
---disable-client-side-phishing-detection --disable-component-extensions-with-background-pages --disable-search-engine-choice-screen --metrics-recording-only --no-pings --no-default-browser-check
+FLAGS = """--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run
+--disable-background-networking --disable-component-update --disable-default-apps --disable-sync
+--disable-extensions --disable-domain-reliability --disable-client-side-phishing-detection
+--disable-component-extensions-with-background-pages --disable-search-engine-choice-screen
+--metrics-recording-only --no-pings --no-default-browser-check
 --disable-features=OptimizationHints,MediaRouter,Translate,AutofillServerCommunication,CertificateTransparencyComponentUpdater""".split()
 chromium, bundle, listening, base_url, model, prompt, is_gateway = sys.argv[1:]
 
@@ -31,7 +33,8 @@ class Page:
         return web.json_response({"url": base_url if is_gateway == "yes" else "", "model": model, "prompt": prompt})
 
     async def write(self, request: web.Request) -> web.Response:
-        Path(request.match_info["name"]).write_bytes(await request.read())
+        content = await request.read()
+        await asyncio.to_thread(Path(request.match_info["name"]).write_bytes, content)
         return web.Response()
 
     async def end(self, request: web.Request) -> web.Response:

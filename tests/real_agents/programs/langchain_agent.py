@@ -1,4 +1,4 @@
-"""An agent of LangChain with a tool that writes files into the current folder: `python langchain_agent.py BASE_URL MODEL PROMPT`."""
+"""An agent of LangChain with a tool that writes files here: `python PROGRAM BASE_URL MODEL PROMPT`."""
 
 import sys
 from pathlib import Path

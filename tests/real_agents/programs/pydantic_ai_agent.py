@@ -1,4 +1,4 @@
-"""An agent of pydantic-ai with a tool that writes files into the current folder: `python pydantic_ai_agent.py BASE_URL MODEL PROMPT`."""
+"""An agent of pydantic-ai with a tool that writes files here: `python PROGRAM BASE_URL MODEL PROMPT`."""
 
 import asyncio
 import sys

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from agents import places
-from agents.cases import Call
+from real_agents import places
+from real_agents.cases import Call
 from turnwise.lab.script import ScriptedCall
 
 PROMPT = "Please do your task in this folder."
@@ -140,7 +140,6 @@ enabled = false
 
 [features]
 apps = false
-multi_agent = false
 plugins = false
 """
 
@@ -179,7 +178,7 @@ def writes_by_shell(tool: str, *, command: str) -> Callable[[Path], Call]:
 
 
 AGENTS = {
-    "langchain": python_agent("langchain_agent.py", title="LangChain", package="langchain-openai"),
+    "langchain": python_agent("langchain_agent.py", title="LangChain", package="langchain"),
     "pydantic-ai": python_agent("pydantic_ai_agent.py", title="pydantic-ai", package="pydantic-ai-slim"),
     "opencode": AgentUnderTest(
         title="opencode",

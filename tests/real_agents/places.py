@@ -1,4 +1,4 @@
-"""Where the agents are installed, and what is missing there. `python scripts/agents.py --setup` installs them.
+"""Where the agents are installed, and what is missing there. `python scripts/run_agents.py --setup` installs them.
 
 The versions stand in `package.json` and `pyproject.toml` of this folder, and nowhere else.
 """
@@ -15,7 +15,7 @@ INSTALLED = ROOT / ".agents"  # ignored by git
 NODE_MODULES = INSTALLED / "node" / "node_modules"
 PYTHON = INSTALLED / "python" / "bin" / "python"
 PROGRAMS = HERE / "programs"
-SETUP = "python scripts/agents.py --setup"
+SETUP = "python scripts/run_agents.py --setup"
 
 
 def node_package() -> Path | None:
@@ -69,5 +69,7 @@ def missing_python(package: str) -> str | None:
     """None if the environment has the pinned versions: its own copy of the list says so."""
     kept = INSTALLED / "python" / "pyproject.toml"
     same = kept.exists() and kept.read_bytes() == (HERE / "pyproject.toml").read_bytes()
-    wanted = next(f"{name} {version}" for name, version in python_versions().items() if name.startswith(package))
+    wanted = next(
+        f"{name} {version}" for name, version in python_versions().items() if name.partition("[")[0] == package
+    )
     return None if same and PYTHON.exists() else wanted
