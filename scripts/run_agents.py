@@ -46,7 +46,7 @@ files, first with the gateway, then without it.
 again, with the same result. `hang`: it did nothing for three minutes.
 
 `python scripts/run_agents.py --setup` installs the agents (deep-chat needs Debian's `chromium` besides), and
-`python scripts/run_agents.py` runs them. They reach loopback alone: their own settings switch off what they want to ask besides. A
+`python scripts/run_agents.py` runs them. They reach loopback alone: their own settings switch off what they want besides. A
 run names the hosts that an agent asked for in spite of that.
 """
 
