@@ -232,3 +232,13 @@ def test_reasoning_that_ate_all_twice_leads_to_the_forced_answer_and_then_to_wor
     played = play([thought, thought, thought], config=config)
     assert (played.result.origin, played.result.complete) == ("local", False)
     assert "reasoning used up the whole output" in played.result.text
+
+
+@pytest.mark.promise("cut:thinking-ate-all")
+def test_the_answer_behind_reasoning_that_ate_all_twice_has_no_budget_for_reasoning() -> None:
+    """Proves: the second request has a smaller one, the answer's has none."""
+    config = replace(ON, settings=Settings(max_output_tokens=8_000, reasoning_tokens=4_000))
+    thought = Response(message=Message("assistant", (Reasoning("hmm"),)), finish=FinishReason.LENGTH)
+    played = play([thought, thought, says("Forty-two.")], config=config)
+    budgets = [one.request.settings.reasoning_tokens for one in played.requests]
+    assert budgets == [4_000, 2_000, None]

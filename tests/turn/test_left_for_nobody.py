@@ -17,11 +17,11 @@ from turnwise.rules.limits import MaxRequests, MaxWallTime, Spent
 from turnwise.turn.approvals import Approval, settled
 from turnwise.turn.commands import Ask, RunScript, RunTools
 from turnwise.turn.config import ToolOffer
-from turnwise.turn.endings import NOTHING_LEFT_FOR_CHILD, unrecorded
+from turnwise.turn.endings import NOT_RECORDED, NOTHING_LEFT_FOR_CHILD, unrecorded
 from turnwise.turn.events import Asked, ResponseReceived, ScriptCalled, ToolEnded, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn
 from turnwise.turn.verdicts import NOBODY_THERE
-from turnwise.vocab import StopReason, Text, ToolResult, ToolSpec
+from turnwise.vocab import Repair, StopReason, Text, ToolResult, ToolSpec
 
 OTHERWISE = '{"type":"object","properties":{"file":{"type":"string"}},"required":["file"],"additionalProperties":false}'
 
@@ -122,6 +122,7 @@ def test_the_answer_of_a_turn_that_could_not_be_recorded_stands(text: str, stand
     result = unrecorded(replace(ended, text=text), why="full")
     assert (result.text, result.stop_reason, result.complete) == (stands, StopReason.JOURNAL_FAILED, False)
     assert (result.pending, result.asks, result.why_incomplete) == ((), (), "the turn could not be recorded: full")
+    assert result.repairs[-1] == Repair(NOT_RECORDED, "journal", "full")
 
 
 @pytest.mark.promise("wait:ask")

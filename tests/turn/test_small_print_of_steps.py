@@ -11,16 +11,18 @@ from turn.test_after_a_summary import LIMIT, TALK
 from turn.test_continuing import ON
 from turn.test_edges_of_limits import A_MOMENT, TASK, reported
 from turn.test_learned_room import SEARCH
-from turn.test_purse import ROW, limited
+from turn.test_purse import RESET, ROW, limited
 from turn.test_room import ROOMY
 from turn.test_scripting import SCRIPTED, script
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.continuation import hold_back
-from turnwise.rules.last_step import SYNTHESIS
+from turnwise.rules.last_step import GO_ON, SYNTHESIS
 from turnwise.rules.limits import MaxRequests, MaxWallTime
 from turnwise.turn.anew import once_fitted
 from turnwise.turn.commands import FinishTurn, RunScript, RunTools, SendRequest
+from turnwise.turn.config import Fallback
 from turnwise.turn.events import (
+    RequestFailed,
     ResponseReceived,
     ScriptCalled,
     ScriptFinished,
@@ -34,6 +36,7 @@ from turnwise.turn.weighing import whole_parameters
 from turnwise.vocab import (
     FinishReason,
     Message,
+    Opaque,
     Response,
     Settings,
     StopReason,
@@ -46,6 +49,7 @@ from turnwise.vocab import (
 
 DEAR = replace(ROW, tokens=(replace(ROW.tokens[0], input=Decimal(100), output=Decimal(100)),))
 WIDE = ModelLimits(context_window_tokens=400_000, max_output_tokens=8_000)
+SIGNED = Opaque("anthropic_messages", '{"signature":"s"}')
 
 # what the limits leave of a step
 
@@ -125,14 +129,44 @@ def test_a_prompt_beyond_a_window_that_is_only_assumed_goes_out_as_it_is() -> No
 # what goes on from step to step
 
 
+@pytest.mark.promise("wait:retry")
+def test_a_model_that_takes_over_is_sent_a_further_attempt_with_the_note_of_the_first() -> None:
+    """Proves: the ledger counts it as a retry of the step, and the word that goes on with a pause is said again."""
+    config = replace(CONFIG, fallbacks=(Fallback(model="other"),))
+    paused = says("Looking.", finish=FinishReason.PAUSE)
+    played = play([paused, RequestFailed(number=2, fault=RESET), says("Found.")], config=config)
+    assert [(sent.request.model, sent.purpose, sent.retry_of) for sent in played.requests] == [
+        ("m", "step", None),
+        ("m", "step", None),
+        ("other", "retry", "step"),
+    ]
+    assert played.requests[2].request.messages == played.requests[1].request.messages
+    assert played.requests[2].request.messages[-1] == Message("user", (Text(GO_ON),))
+
+
+@pytest.mark.promise("end:budget")
+def test_the_answer_behind_a_pause_that_nothing_continues_is_not_told_to_go_on() -> None:
+    """Proves: the limits leave the answer alone, so the pause is settled and the word about it is not sent."""
+    config = replace(CONFIG, limits=MaxRequests(2))
+    played = play([says("Looking.", finish=FinishReason.PAUSE), says("So.")], config=config)
+    assert played.requests[1].request.messages == (
+        ASK,
+        Message("assistant", (Text("Looking."),)),
+        Message("user", (Text(SYNTHESIS),)),
+    )
+
+
 @pytest.mark.promise("end:no-prefill")
-def test_a_pause_goes_back_as_it_came_but_for_white_space_at_its_end() -> None:
-    """Proves: Anthropic refuses a last text that ends in white space; the session keeps what was sent."""
-    paused = says(SEARCH, "Looking. \n", finish=FinishReason.PAUSE)
+@pytest.mark.parametrize(
+    ("last", "kept"), [(Text("Looking. \n"), (Text("Looking."),)), (Text(" \n", opaque=SIGNED), ())]
+)
+def test_a_pause_goes_back_as_it_came_but_for_white_space_at_its_end(last: Text, kept: tuple[Text, ...]) -> None:
+    """Proves: Anthropic refuses a last text that ends in white space, and an empty one; the session keeps what was sent."""
+    paused = says(SEARCH, last, finish=FinishReason.PAUSE)
     played = play([paused, says("Found.")], config=replace(CONFIG, family="anthropic_messages"))
-    kept = Message("assistant", (SEARCH, Text("Looking.")))
-    assert played.requests[1].request.messages == (ASK, kept)
-    assert played.result.messages[1] == kept
+    sent = Message("assistant", (SEARCH, *kept))
+    assert played.requests[1].request.messages == (ASK, sent)
+    assert played.result.messages[1] == sent
 
 
 def test_a_second_program_has_run_nothing_yet() -> None:
