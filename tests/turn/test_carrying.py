@@ -111,6 +111,9 @@ def test_the_next_turn_goes_on_from_the_summary() -> None:
     whole = (*first.messages, *lived.results[1].messages)
     assert (tuple(lived.so_far.messages), session_messages(lived.journals)) == (whole, whole)
     assert len(first.messages) > len(first.history)
+    carried = lived.so_far.carried
+    kept = {id(one) for one in carried.messages}
+    assert carried.gone and not [one for one in carried.gone if id(one) in kept]
 
 
 @pytest.mark.promise("cut:budget")

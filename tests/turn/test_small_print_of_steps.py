@@ -16,7 +16,7 @@ from turn.test_room import ROOMY
 from turn.test_scripting import SCRIPTED, script
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.continuation import hold_back
-from turnwise.rules.last_step import GO_ON, SYNTHESIS
+from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, SYNTHESIS
 from turnwise.rules.limits import MaxRequests, MaxWallTime
 from turnwise.turn.anew import once_fitted
 from turnwise.turn.commands import FinishTurn, RunScript, RunTools, SendRequest
@@ -142,6 +142,22 @@ def test_a_model_that_takes_over_is_sent_a_further_attempt_with_the_note_of_the_
     ]
     assert played.requests[2].request.messages == played.requests[1].request.messages
     assert played.requests[2].request.messages[-1] == Message("user", (Text(GO_ON),))
+
+
+@pytest.mark.promise("wait:retry", "end:never-empty")
+def test_a_model_that_takes_over_is_told_that_the_response_before_was_empty() -> None:
+    """Proves: the note of the request that failed stands in the one that takes its place."""
+    config = replace(CONFIG, fallbacks=(Fallback(model="other"),))
+    played = play([says(""), RequestFailed(number=2, fault=RESET), says("Found.")], config=config)
+    noted = Message("user", (Text(EMPTY_AGAIN),))
+    assert [sent.request.messages for sent in played.requests] == [(ASK,), (ASK, noted), (ASK, noted)]
+
+
+@pytest.mark.promise("end:reason")
+def test_an_answer_that_ended_without_a_word_says_so() -> None:
+    """Proves: in these words, which a person reads."""
+    result = play([says("Half of it", finish=FinishReason.CUT)]).result
+    assert (result.text, result.why_incomplete) == ("Half of it", "the answer ended in the middle, without a word why")
 
 
 @pytest.mark.promise("end:budget")
