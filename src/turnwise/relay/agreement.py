@@ -28,7 +28,7 @@ from turnwise.vocab import (
 )
 
 NOISE = "noise_skipped"  # a repair that nobody has need of: what was left out said nothing
-_WORDS = frozenset([TextDelta, ReasoningDelta, RefusalDelta])
+WORDS: frozenset[type[Frame]] = frozenset([TextDelta, ReasoningDelta, RefusalDelta])
 _NEUTRAL = frozenset([BlockData, BlockEnded, CitationAdded, UsageReported, Finished, Restated, CallForming])
 
 
@@ -56,7 +56,7 @@ class Agreement:
     def read(self, frames: Sequence[Frame], healed: Sequence[Frame]) -> bool:
         """Take the next event; the same as `holds`."""
         if self.holds:
-            is_usual = len(frames) == 1 == len(healed) and frames[0] is healed[0] and type(frames[0]) in _WORDS
+            is_usual = len(frames) == 1 == len(healed) and frames[0] is healed[0] and type(frames[0]) in WORDS
             if is_usual and not self._ahead:
                 self._said.note(frames[0])
             else:
@@ -79,7 +79,7 @@ class Agreement:
 
     def _take_original(self, frame: Frame) -> bool:
         kind = type(frame)
-        if kind in _WORDS:
+        if kind in WORDS:
             assert isinstance(frame, TextDelta | ReasoningDelta | RefusalDelta)
             self._add(frame.block, frame.text)
             return self._said.note(frame)
@@ -139,7 +139,7 @@ class Agreement:
     # -- as the healed frames have it --------------------------------------------------------------------------------
 
     def _take_healed(self, frame: Frame) -> bool:
-        if type(frame) in _WORDS:
+        if type(frame) in WORDS:
             assert isinstance(frame, TextDelta | ReasoningDelta | RefusalDelta)
             return self._catch_up(frame.block, frame.text)
         match frame:

@@ -3,15 +3,16 @@
 What can still turn out otherwise waits. A finish reason waits for the end of the stream: only then is known whether that word is
 true. So does what follows a lost piece: it may come again, or the next response may go on from before it. The end of a text or
 call, and a call that comes as a whole, wait for the next word: if the output limit fell there, the rest of it may be on its way
-(`relaying`), and a block that has ended cannot grow. The encoder sees every frame that goes out, also those whose event passes as
-it came, so that it can take over at any event.
+(`relaying`), and a block that has ended cannot grow. The encoder learns every frame that goes out, also those whose event passes
+as it came, so that it can take over at any event; but it learns those only when it does, since it seldom has to.
 """
 
+from collections import deque
 from collections.abc import Sequence
 
 import msgspec
 
-from turnwise.relay.agreement import NOISE, Agreement
+from turnwise.relay.agreement import NOISE, WORDS, Agreement
 from turnwise.relay.originals import Originals, is_last, with_blank_line
 from turnwise.relay.shown import Conflict, Shown
 from turnwise.rules.schema import is_whole_json
@@ -49,6 +50,9 @@ BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the provider's response 
 
 # Of original events that wait for what the assembler holds of one call, while others go on.
 MOST_SILENT_BYTES = 4096
+# Frames that passed and that the encoder has not been told. Catching up takes it 50 ms at most, once; from there on it is told
+# of one frame for each that passes.
+MOST_UNTOLD = 10_000
 # What each family's stream ends with, where the event with the finish reason is not the last one.
 _LAST_EVENTS = {
     "openai_chat": (b"[DONE]", b"data: [DONE]\n\n"),
@@ -68,6 +72,14 @@ class _Held(msgspec.Struct, frozen=True):
     raw: bytes
     frames: tuple[Frame, ...]
     healed: tuple[Frame, ...]
+
+
+class _Silent(msgspec.Struct, frozen=True):
+    """One event that was not sent yet: its bytes, what of it goes out written anew, and whether that is closed by its bytes."""
+
+    raw: bytes
+    frames: Sequence[Frame] = ()
+    closes: bool = False
 
 
 class ClientStream:
@@ -93,8 +105,8 @@ class ClientStream:
             final_wins=final_wins,
             takes_objects=hands_out_objects(family.name, streamed=True),
         )
-        # Events that have said nothing so far: as they came, and written anew.
-        self._silent: list[tuple[bytes, bytes]] = []
+        self._silent: list[_Silent] = []
+        self._untold: deque[Frame | None] = deque()  # None: the client knows that what has ended is closed
         self._early_ends: list[BlockEnded] = []
         self._held: list[_Held] = []
         self._waits = False  # all that follows waits for the end
@@ -122,6 +134,8 @@ class ClientStream:
             if not frames and not healed and self._originals.is_stray(raw):
                 return b""
             self._passes = self._originals.read(raw)
+            if self._is_usual(frames, healed):
+                return raw
         self._waits = self._waits or not _LAST_WORDS.isdisjoint(map(type, healed))
         if self._waits or _may_be_last(healed, empty_too=self._hides_empty) or (self._held and not frames):
             self._held.append(_Held(raw, tuple(frames), tuple(healed)))
@@ -132,6 +146,18 @@ class ClientStream:
         out = [self._take_now(one.raw, one.frames, one.healed) for one in held]
         return b"".join([*out, self._take_now(raw, frames, healed)])
 
+    def _is_usual(self, frames: Sequence[Frame], healed: Sequence[Frame]) -> bool:
+        """Whether an event is one healthy word, and nothing waits before it: told first because speed counts."""
+        if not (len(healed) == 1 == len(frames) and healed[0] is frames[0]) or type(healed[0]) not in WORDS:
+            return False
+        if not self._passes or self._silent or self._held or self._waits or not self._shown.is_anything:
+            return False
+        if self._agreement.is_ahead or not self._agreement.read(frames, healed):
+            return False
+        self._shown.note(healed[0])
+        self._pass(healed[0])  # a word ends nothing, so nothing is closed
+        return True
+
     def _take_now(self, raw: bytes, frames: Sequence[Frame], healed: Sequence[Frame]) -> bytes:
         if not healed and not frames:
             return self._take_silent(raw)
@@ -140,12 +166,9 @@ class ClientStream:
         if Started in map(type, healed):
             self._begin()
         self._passes = self._passes and self._agreement.read(frames, healed)
-        written = self._write(healed)
-        if self._passes:
-            self._encoder.close_ended()  # the original says so itself
-        self._silent.append((raw, written))
+        self._silent.append(_Silent(raw, self._going_out(healed), closes=self._passes))
         if self._passes and self._agreement.is_ahead:
-            if sum([len(one) for one, _ in self._silent]) <= MOST_SILENT_BYTES:
+            if sum([len(one.raw) for one in self._silent]) <= MOST_SILENT_BYTES:
                 return b""
             self._passes = False  # the client should not wait for more than the assembler still holds
         # Before the first word it can still be asked for once more, and the client is none the wiser.
@@ -158,6 +181,7 @@ class ClientStream:
         elif self._has_begun:
             self._encoder = self._family.stream_encoder(self._request)
             self._silent.clear()
+            self._untold.clear()
             self._passes = False
         self._has_begun = True
 
@@ -167,13 +191,41 @@ class ClientStream:
             return b""
         if self.has_content and not self._silent and raw.lstrip().startswith(b":"):
             return raw
-        self._silent.append((raw, b""))
+        self._silent.append(_Silent(raw))
         return b""
 
     def _flush(self) -> bytes:
         """What waited: as it came, or, where something of it was not healthy, written anew."""
         silent, self._silent = self._silent, []
-        return b"".join([raw if self._passes else written for raw, written in silent])
+        if not self._passes:
+            return b"".join(map(self._written, silent))
+        for one in silent:
+            for frame in one.frames:
+                self._pass(frame)
+            if one.closes:
+                self._pass(None)
+        return b"".join([one.raw for one in silent])
+
+    def _pass(self, frame: Frame | None) -> None:
+        """The client has this from the original bytes."""
+        self._untold.append(frame)
+        if len(self._untold) > MOST_UNTOLD:
+            self._tell(self._untold.popleft())
+
+    def _tell(self, frame: Frame | None) -> bytes:
+        return self._encoder.close_ended() if frame is None else self._encoder.encode(frame)
+
+    def _catch_up(self) -> None:
+        """The encoder knows all that the client knows."""
+        while self._untold:
+            self._tell(self._untold.popleft())
+
+    def _written(self, one: _Silent) -> bytes:
+        self._catch_up()
+        out = b"".join(map(self._encoder.encode, one.frames))
+        if one.closes:
+            self._encoder.close_ended()  # as its own bytes would have said
+        return out
 
     def forget_held(self) -> None:
         """What waited belongs to a response that is given up."""
@@ -205,6 +257,7 @@ class ClientStream:
             conflict = f"{missing.why}, and what was sent cannot be taken back: ask again"
             return b"".join([*out, self.fail(Fault(kind=FaultKind.SERVER, message=conflict, status=502))])
         self._is_over = True
+        self._catch_up()
         out += [self._write(missing.frames), *map(self._encoder.encode, self._early_ends)]
         last: list[Frame] = []
         if response.usage is not None:
@@ -218,7 +271,9 @@ class ClientStream:
             return b""
         self._is_over = True
         self.fault = fault
-        told = self._flush() + self._encoder.encode(Faulted(fault))
+        out = self._flush()
+        self._catch_up()
+        told = out + self._encoder.encode(Faulted(fault))
         last = _LAST_EVENTS["openai_chat"][1] if self._family.name == "openai_chat" else self._encoder.finish()
         return told + last
 
@@ -246,13 +301,18 @@ class ClientStream:
     # -- written anew ------------------------------------------------------------------------------------------------
 
     def _write(self, frames: Sequence[Frame]) -> bytes:
-        out: list[bytes] = []
+        self._catch_up()
+        return b"".join(map(self._encoder.encode, self._going_out(frames)))
+
+    def _going_out(self, frames: Sequence[Frame]) -> list[Frame]:
+        """Of these what the client is told now."""
+        found: list[Frame] = []
         for frame in frames:
             if isinstance(frame, BlockEnded) and not self._shown.knows(frame.block):
                 self._early_ends.append(frame)  # of a call that the assembler still holds, or of data without a word
             elif self._shown.note(frame):
-                out.append(self._encoder.encode(frame))
-        return b"".join(out)
+                found.append(frame)
+        return found
 
 
 _LAST_WORDS = frozenset([Finished, Lost])

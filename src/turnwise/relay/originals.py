@@ -17,6 +17,7 @@ _DONE = re.compile(rb"^data:[ \t]*\[DONE\]", re.MULTILINE)
 _BLANK_LINE = (b"\n\n", b"\n\r\n", b"\r\r")
 
 # Mistral's reasoning models write parts where a text belongs. The keys have no backslash before them, so they stand in no text.
+_CONTENT = b'"content"'
 _LISTED_CONTENT = re.compile(rb'"delta"\s*:\s*\{[^{}\[\]]*"content"\s*:\s*\[')
 # A client asks what kind of call begins, and forgets it where a later piece says null.
 _CALL_BEGINS = re.compile(rb'"tool_calls"\s*:\s*\[.*"name"\s*:\s*"[^"]', re.DOTALL)
@@ -97,6 +98,9 @@ def _reads_chat(raw: bytes, _: _ResponsesState) -> bool:
         is_untyped = _CALL_BEGINS.search(raw) is not None and _IS_FUNCTION.search(raw) is None
         if is_untyped or _NO_TYPE.search(raw) is not None:
             return False
+    at = raw.find(_CONTENT)
+    if at < 0 or (raw.startswith(b':"', at + len(_CONTENT)) and raw.find(_CONTENT, at + 1) < 0):
+        return True  # the usual text, told first because speed counts
     return _LISTED_CONTENT.search(raw) is None
 
 

@@ -61,12 +61,15 @@ class Shown:
         self.conflict: Conflict | None = None
         self._words: dict[str, tuple[WordsKind, list[str]]] = {}  # by block
         self._calls: dict[str, ShownCall] = {}  # by block
+        self._has_said = False
         self._others: set[str] = set()  # blocks of whole parts that are neither
 
     @property
     def is_anything(self) -> bool:
         """Whether the client has been told a word, a call or another part."""
-        return bool(self._calls) or bool(self._others) or any(any(pieces) for _, pieces in self._words.values())
+        if not self._has_said:  # what was said once stays said
+            self._has_said = bool(self._calls or self._others) or any(any(pieces) for _, pieces in self._words.values())
+        return self._has_said
 
     def knows(self, block: str) -> bool:
         """Whether the client has been told something of the block."""
