@@ -78,6 +78,11 @@ class BoundedHandler(ResponseHandler):
         if at < len(data) or not data:
             super().data_received(data[at:] if at else data)
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """aiohttp (3.14) looks for more to parse whenever a reader takes a chunk. There is more only where it had paused."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
     def set_exception(self, exc: BaseException, exc_cause: BaseException = _NO_CAUSE) -> None:
         """The connection has failed. What aiohttp cannot parse breaks the body too, even one that had its end: bytes behind a
         body's announced length show that the length is wrong."""
