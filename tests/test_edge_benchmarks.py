@@ -18,6 +18,7 @@ SYSTEMS = {
     "cold_start": {"turnwise", "turnwise, as a library"},
     "answer": {"turnwise", "turnwise, --plain", "printing raw"},
     "paced": {"turnwise", "turnwise, uvloop, TLS"},
+    "gateway": {"turnwise", "turnwise, uvloop", "floor", "no gateway"},
 }
 
 

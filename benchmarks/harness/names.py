@@ -15,6 +15,7 @@ NAMES = (
     "tool_dispatch",
     "cold_start",
     "answer",
+    "gateway",
 )
 
 

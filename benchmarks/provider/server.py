@@ -1,9 +1,9 @@
 """Plays prepared streams again over HTTP/1.1: `python provider/server.py FOLDER` prints the port, and ends with its input.
 
-A request for the model NAME gets the stream in `FOLDER/NAME.sse`, or, where there is `FOLDER/NAME.json`, a list of streams,
-the first for the first request of a run, and so on; `POST /run/ID/...` begins a run for each ID. Nothing else of a request
-is looked at. Nothing but the standard library, everything framed before the first request, each event as an HTTP chunk of
-its own as providers send them.
+A request for the model NAME gets the stream in `FOLDER/NAME.sse`, or the JSON in `FOLDER/NAME.body`, or, where there is
+`FOLDER/NAME.json`, a list of streams, the first for the first request of a run, and so on; `POST /run/ID/...` begins a run for
+each ID. Nothing else of a request is looked at. Nothing but the standard library, everything framed before the first request,
+each event as an HTTP chunk of its own as providers send them.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\n"
     b"Transfer-Encoding: chunked\r\n\r\n"
 )
+BODY = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
 REFUSAL = b'{"error":{"type":"not_found","code":404,"message":"nothing is prepared for this path"}}'
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
     len(REFUSAL),
@@ -43,6 +44,9 @@ class Replies:
     def load(self) -> None:
         for path in self._folder.glob("*.sse"):
             self._streams[path.stem] = framed(path.read_bytes())
+        for path in self._folder.glob("*.body"):
+            body = path.read_bytes()
+            self._streams[path.stem] = BODY % (len(body), body)
         for path in self._folder.glob("*.json"):
             self._loops[path.stem] = [framed(stream.encode()) for stream in json.loads(path.read_text())]
 

@@ -11,11 +11,18 @@ from harness.declaring import FOLDER
 
 
 def start_provider(
-    stack: ExitStack, *, folder: Path, streams: Mapping[str, bytes] = {}, loops: Mapping[str, Sequence[bytes]] = {}
+    stack: ExitStack,
+    *,
+    folder: Path,
+    streams: Mapping[str, bytes] = {},
+    bodies: Mapping[str, bytes] = {},
+    loops: Mapping[str, Sequence[bytes]] = {},
 ) -> str:
-    """Write the streams into `folder`, start the process, and return its address (`http://127.0.0.1:PORT`)."""
+    """Write the streams and bodies into `folder`, start the process, and return its address (`http://127.0.0.1:PORT`)."""
     for name, stream in streams.items():
         (folder / f"{name}.sse").write_bytes(stream)
+    for name, body in bodies.items():
+        (folder / f"{name}.body").write_bytes(body)
     for name, replies in loops.items():
         (folder / f"{name}.json").write_bytes(msgspec.json.encode([reply.decode() for reply in replies]))
     process = subprocess.Popen(
