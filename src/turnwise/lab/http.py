@@ -8,6 +8,7 @@ from aiohttp import web
 
 from turnwise.lab.faults import JSON, Outgoing, refusal
 from turnwise.lab.provider import Provider, model_list, script_list
+from turnwise.lab.raw import dig, parse, text
 from turnwise.lab.received import Received, listing
 from turnwise.lab.routes import Route, has_doubled_version, is_strict_path, route
 from turnwise.lab.strict import Rejected
@@ -42,6 +43,7 @@ class Site:
         app.router.add_get("/_lab/requests", self._list_requests)
         app.router.add_delete("/_lab/requests", self._forget_requests)
         app.router.add_get("/_lab/scripts", self._list_scripts)
+        app.router.add_put("/_lab/playing", self._play)
         app.router.add_get("/{path:.*}", self._list_models)
         app.router.add_post("/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S, access_log=None)
@@ -153,6 +155,13 @@ class Site:
 
     async def _list_scripts(self, _: web.Request) -> web.Response:
         return web.Response(body=script_list(self._provider.scripts), content_type=JSON)
+
+    async def _play(self, request: web.Request) -> web.Response:
+        name = text(dig(parse(await request.read()), "script"))
+        if name and name not in self._provider.scripts:
+            raise web.HTTPNotFound(text=f"there is no script `{name}`; see GET /_lab/scripts\n")
+        self._provider.playing = name or None
+        return web.Response(status=204)
 
     async def _list_models(self, request: web.Request) -> web.Response:
         is_there = is_strict_path(request.path) if self._strict_paths else not has_doubled_version(request.path)

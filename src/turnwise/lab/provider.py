@@ -43,6 +43,7 @@ class Provider:
     ) -> None:
         self.scripts = scripts
         self.recording = recording
+        self.playing: str | None = None  # the script for every request, whatever model it names
         self.caches = PromptCaches() if caches else None
         self._receipts: Counter[tuple[str, bytes]] = Counter()
 
@@ -152,7 +153,7 @@ class Provider:
 
     def _script(self, kept: Received, *, raw: Raw) -> Script:
         """The script that the model's name asks for; the judge looks first where there is none, as the APIs do."""
-        script = self.scripts.get(kept.model)
+        script = self.scripts.get(self.playing or kept.model)
         if script is None or not script.speaks(kept.family):
             strict.check(kept.family, body=raw)
             raise unknown_model(kept.family, model=kept.model)

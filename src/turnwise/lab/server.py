@@ -81,6 +81,12 @@ class Lab:
         if self.provider.caches is not None:
             self.provider.caches.now_s += seconds
 
+    def play(self, script: str | None) -> None:
+        """Answer every request by this script, whatever model it names; None: the name chooses again. Raises ScriptError."""
+        if script is not None and script not in self.provider.scripts:
+            raise ScriptError(f"there is no script `{script}`")
+        self.provider.playing = script
+
     def reset(self) -> None:
         """Forget the requests so far, and what is kept of their prompts; steps that fail at first do so again."""
         self._requests.clear()

@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     from turnwise.faces.gateway.calls import GatewayService
     from turnwise.faces.gateway.config import GatewayConfig
     from turnwise.faces.gateway.serve import BoundSocket
+    from turnwise.wire.profiles import FamilyName
 
 EXTRA = ("uvicorn", "httptools")
 INSTALL = "the gateway needs an extra: pip install 'turnwise[gateway]'"
 LONGEST_GRACE_S = 3600.0
+LONGEST_WAIT_S = 3600.0
+LAB_PORT = 8788  # as in docs/lab.md: the gateway's setting stays the same from check to check
+FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 
 EPILOG = """\b
 Examples:
@@ -43,6 +47,21 @@ Then give your client its base URL:
 
 SIGTERM and Ctrl-C let open answers end; a second Ctrl-C ends at once. Exit codes: 0 ended; 2 wrong use, a bad file, no key, the
 extra is missing; 130 after a second Ctrl-C."""
+
+CHECK_EPILOG = """\b
+Examples:
+  turnwise gateway check http://127.0.0.1:8484
+  turnwise gateway check http://127.0.0.1:4000 --key-env LITELLM_MASTER_KEY --family openai_chat
+  turnwise gateway check http://127.0.0.1:8080 --model my-model --case no-index --case shared-index
+
+\b
+With a --model without `{case}`, the lab plays each case under every name.
+Exit codes:
+  0    no answer is broken
+  1    some are, or the output could not be written
+  2    wrong use, no key, or no lab
+  6    the gateway does not pass on a healthy stream
+  130  Ctrl-C or SIGTERM (what was found is shown)"""
 
 KEYS_EPILOG = """\b
 Examples:
@@ -173,6 +192,81 @@ def report(provider: str | None, model: str | None, since: str | None, as_json: 
         from turnwise.faces.cli.repair_report import show_report
 
         show_report(provider=provider, model=model, since=since, as_json=as_json)
+
+
+@command.command("check", epilog=CHECK_EPILOG)
+@click.argument("url")
+@click.option(
+    "--family",
+    "families",
+    multiple=True,
+    type=click.Choice(FAMILIES),
+    help="Ask as a client of this API. Repeatable. [default: each that the gateway answers]",
+)
+@click.option("--key-env", metavar="VAR", help="The variable that holds a key for the gateway.")
+@click.option(
+    "--model",
+    default="{case}",
+    metavar="NAME",
+    help="The model to ask the gateway for; `{case}` stands for the case's name. [default: {case}]",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), help="The lab's port on 127.0.0.1; 0 takes a free one. [default: 8788]"
+)
+@click.option("--lab", "lab_url", metavar="URL", help="Use this lab, which runs, instead of starting one.")
+@click.option("--case", "cases", multiple=True, metavar="NAME", help="Try this case only. Repeatable.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=FiniteRange(0, LONGEST_WAIT_S),
+    default=60.0,
+    metavar="S",
+    help="Seconds to wait until the gateway answers a healthy stream. [default: 60]",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=FiniteRange(0, LONGEST_WAIT_S, min_open=True),
+    default=30.0,
+    metavar="S",
+    help="Seconds that one answer may take. [default: 30]",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: each case, with what two readers made of it.")
+def check(
+    url: str,
+    families: "tuple[FamilyName, ...]",
+    key_env: str | None,
+    model: str,
+    port: int | None,
+    lab_url: str | None,
+    cases: tuple[str, ...],
+    wait_s: float,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Send broken streams through any gateway and say which of them reach the client broken.
+
+    URL is the gateway's base URL. Its upstream must be the lab, which this command starts: it prints the setting.
+    """
+    if lab_url is not None and port is not None:
+        raise Failure("give --port or --lab: a lab that runs has a port")
+    with as_one_line():
+        from turnwise.faces.cli.gateway_check.command import GatewayCheckRequest, check_gateway
+
+        wanted = GatewayCheckRequest(
+            url=url,
+            families=families,
+            key_env=key_env,
+            model=model,
+            port=LAB_PORT if port is None else port,
+            lab_url=lab_url,
+            cases=cases,
+            wait_s=wait_s,
+            timeout_s=timeout_s,
+            as_json=as_json,
+        )
+        code = check_gateway(wanted)
+    sys.exit(code)
 
 
 @command.group("keys", epilog=KEYS_EPILOG)

@@ -1,0 +1,1 @@
+"""`turnwise gateway check`: what a gateway makes of the lab's broken streams."""
