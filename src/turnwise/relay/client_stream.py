@@ -1,7 +1,8 @@
 """The stream that a client reads: healthy events of its own family as they came, everything else written anew.
 
 What can still turn out otherwise waits. A finish reason waits for the end of the stream: only then is known whether that word is
-true. So does what follows a lost piece: it may come again, or the next response may go on from before it. The end of a text or
+true. So does what follows a lost piece: it may come again, or the next response may go on from before it. So does an error of the
+provider: what follows it may be the answer to the next request. The end of a text or
 call, and a call that comes as a whole, wait for the next word: if the output limit fell there, the rest of it may be on its way
 (`relaying`), and a block that has ended cannot grow. The encoder learns every frame that goes out, also those whose event passes
 as it came, so that it can take over at any event; but it learns those only when it does, since it seldom has to.
@@ -31,10 +32,13 @@ from turnwise.vocab import (
     Mended,
     Part,
     PartDone,
+    ReasoningDelta,
+    RefusalDelta,
     Request,
     Response,
     Restated,
     Started,
+    TextDelta,
     ToolCall,
     ToolCallDelta,
     Usage,
@@ -274,6 +278,8 @@ class ClientStream:
         out = self._flush()
         self._catch_up()
         told = out + self._encoder.encode(Faulted(fault))
+        if self._family.name == "gemini":
+            return told  # its stream has no end mark
         last = _LAST_EVENTS["openai_chat"][1] if self._family.name == "openai_chat" else self._encoder.finish()
         return told + last
 
@@ -283,7 +289,7 @@ class ClientStream:
         """Whether what was held is a true end in the client's own family."""
         said = [frame for one in held for frame in one.healed]
         finished = {frame.reason for frame in said if isinstance(frame, Finished)}
-        if finished != {response.finish}:
+        if finished != {response.finish} or (self._family.name == "openai_chat" and not _ends_last(held)):
             return False
         for one in held:
             self._agreement.read(one.frames, one.healed)
@@ -315,8 +321,9 @@ class ClientStream:
         return found
 
 
-_LAST_WORDS = frozenset([Finished, Lost])
+_LAST_WORDS = frozenset([Finished, Lost, Faulted])
 _ENDINGS = frozenset([BlockEnded, PartDone, Restated])
+_SAYING = frozenset([TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, PartDone])
 
 
 def _may_be_last(healed: Sequence[Frame], *, empty_too: bool) -> bool:
@@ -360,6 +367,13 @@ def _still_true(held: Sequence[_Held], *, left_out: set[str], is_altered: bool) 
             continue
         found.append(frame)
     return found
+
+
+def _ends_last(held: Sequence[_Held]) -> bool:
+    """Whether the finish reason stands behind every word. A client of Chat Completions may run its calls there. Some servers
+    repeat the reason alone, which misleads nobody."""
+    kinds = [type(frame) for one in held for frame in one.frames]
+    return _SAYING.isdisjoint(kinds[kinds.index(Finished) + 1 :]) if Finished in kinds else True
 
 
 def _until_end(held: Sequence[_Held], *, mark: bytes) -> list[_Held]:

@@ -16,6 +16,7 @@ from google.genai import errors as genai_errors
 
 from faces.gateway.official_clients import Heard, HeardCall, Place, ask
 from turnwise.lab import builtin_scripts
+from turnwise.lab.cases import FAILING_CASES, HEALTHY_CASES, HOPELESS_CASES, all_cases, malformed_cases
 from waits import HANG_S
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
@@ -26,40 +27,12 @@ CLIENTS = {
     "gemini": "google-genai",
 }
 SCRIPTS = builtin_scripts()
-# The response is whole, though its stream is not as the API sends it.
-MALFORMED = tuple(
-    [
-        name
-        for name, script in SCRIPTS.items()
-        if not script.healthy and not name.startswith(("fault-", "cut-", "loop-", "writer-", "retry-"))
-    ]
-)
-HEALTHY = ("plain-answer", "parallel-calls", "reasoning-and-calls", "read-edit-answer", "refusal")
-# What the upstream sends is no whole response, or not at once. A client gets the right answer or one error.
-FAILING = (
-    "fault-endless-line",
-    "fault-error-in-stream",
-    "fault-html",
-    "fault-invalid-utf8",
-    "fault-once-error-in-stream",
-    "fault-once-reset",
-    "fault-once-torn-event",
-    "fault-random-bytes",
-    "fault-reset",
-    "fault-sent-twice",
-    "fault-torn-event",
-)
-# Nothing right can be had of these: every attempt fails.
-HOPELESS = {
-    "fault-endless-line": "no line of the upstream ends",
-    "fault-error-in-stream": "the upstream reports an error each time",
-    "fault-html": "the upstream answers with a web page",
-    "fault-invalid-utf8": "each attempt garbles a piece of the answer in another way than the text can show",
-    "fault-random-bytes": "the upstream sends bytes without sense",
-    "fault-reset": "the connection breaks each time, before a word that could be continued",
-}
+MALFORMED = malformed_cases()
+HEALTHY = HEALTHY_CASES
+FAILING = FAILING_CASES
+HOPELESS = HOPELESS_CASES
 MAY_FAIL = "right or one error"
-CASES = (*MALFORMED, *HEALTHY, *FAILING)
+CASES = all_cases()
 
 
 class Cell(NamedTuple):

@@ -11,11 +11,10 @@ from google import genai
 from google.genai import types
 from openai.lib.streaming.chat import ChatCompletionStreamState
 
+from turnwise.lab.cases import QUESTION, TOOL_NAMES
 from waits import HANG_S
 
-NAMES = ("read", "write", "list", "note", "edit", "search")
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
-QUESTION = "Please. Begin with part-001.txt"
 LIMIT_TOKENS = 6_000
 UNREADABLE_ARGUMENTS = "arguments that are no JSON"
 HELD = {"SAFETY", "RECITATION", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "refusal", "content_filter"}
@@ -90,7 +89,7 @@ def _chat(at: _At, model: str, streamed: bool) -> Heard:
     asked: dict[str, Any] = {
         "model": model,
         "messages": [{"role": "user", "content": QUESTION}],
-        "tools": [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in NAMES],
+        "tools": [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in TOOL_NAMES],
         "max_tokens": LIMIT_TOKENS,
     }
     if not streamed:
@@ -130,7 +129,7 @@ def _responses(at: _At, model: str, streamed: bool) -> Heard:
     asked: dict[str, Any] = {
         "model": model,
         "input": [{"role": "user", "content": QUESTION}],
-        "tools": [{"type": "function", "name": name, "parameters": SCHEMA, "strict": False} for name in NAMES],
+        "tools": [{"type": "function", "name": name, "parameters": SCHEMA, "strict": False} for name in TOOL_NAMES],
         "max_output_tokens": LIMIT_TOKENS,
         "store": False,
     }
@@ -184,7 +183,7 @@ def _messages(at: _At, model: str, streamed: bool) -> Heard:
     asked: dict[str, Any] = {
         "model": model,
         "messages": [{"role": "user", "content": QUESTION}],
-        "tools": [{"name": name, "input_schema": SCHEMA} for name in NAMES],
+        "tools": [{"name": name, "input_schema": SCHEMA} for name in TOOL_NAMES],
         "max_tokens": LIMIT_TOKENS,
     }
     if not streamed:
@@ -214,7 +213,7 @@ def _of_message(message: Any) -> Heard:
 def _gemini(at: _At, model: str, streamed: bool) -> Heard:
     options = types.HttpOptions(base_url=at.base, httpx_client=cast("Any", at.http))
     client = genai.Client(api_key="none", http_options=options)
-    declared = [types.FunctionDeclaration(name=name, parameters_json_schema=SCHEMA) for name in NAMES]
+    declared = [types.FunctionDeclaration(name=name, parameters_json_schema=SCHEMA) for name in TOOL_NAMES]
     config = types.GenerateContentConfig(
         tools=[types.Tool(function_declarations=declared)],
         automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),

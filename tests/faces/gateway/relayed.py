@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -11,6 +11,9 @@ from lab.failing import DEADLINES, settled
 from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, write_fault
 from turnwise.lab import Lab
+from turnwise.lab.cases import QUESTION, TOOL_NAMES
+from turnwise.lab.readers.naive import read_naively
+from turnwise.lab.readers.reading import StreamReading
 from turnwise.lab.script import Script
 from turnwise.relay.relaying import ClientSide, Relay, RelayEnd, RelayRules, UpstreamSide
 from turnwise.relay.response_reading import read_body
@@ -23,7 +26,7 @@ from whole_streams import read_stream
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 ANY = '{"type":"object","properties":{}}'
-TOOLS = tuple(ToolSpec(name=name, parameters=ANY) for name in ("read", "write", "list", "note", "edit", "search"))
+TOOLS = tuple(ToolSpec(name=name, parameters=ANY) for name in TOOL_NAMES)
 
 
 class Answer(NamedTuple):
@@ -66,7 +69,7 @@ def profile_of(name: str) -> Profile:
 def ask(script: str, *, stream: bool = True, limit_tokens: int | None = 6_000) -> Request:
     return Request(
         model=script,
-        messages=(Message("user", (Text("Please. Begin with part-001.txt"),)),),
+        messages=(Message("user", (Text(QUESTION),)),),
         tools=TOOLS,
         stream=stream,
         settings=Settings(max_output_tokens=limit_tokens),
@@ -123,101 +126,9 @@ def strictly(answer: Answer, *, client: str, stream: bool = True) -> Response | 
     return read_body(answer.body, family=here, profile=profile, tool_names=names)[0]
 
 
-class Naive(NamedTuple):
-    """What a client that believes every event knows."""
-
-    text: str
-    calls: list[tuple[str, str, str]]  # id, name, arguments
-    ended: bool
-
-
-def naively(body: bytes, *, client: str) -> Naive:
-    """Read a stream as a client does that adds up what it is told, and looks for nothing else."""
-    events = [
-        json.loads(line[5:])
-        for line in body.decode().replace("\r\n", "\n").split("\n")
-        if line.startswith("data:") and line[5:].strip() != "[DONE]"
-    ]
-    return NAIVE[client](events)
-
-
-def _chat(events: list[Any]) -> Naive:
-    text, ended = "", False
-    calls: dict[int, list[str]] = {}
-    for event in events:
-        for choice in event.get("choices", ()):
-            delta = choice.get("delta", {})
-            text += delta.get("content") or ""
-            ended = ended or bool(choice.get("finish_reason"))
-            for piece in delta.get("tool_calls") or ():
-                call = calls.setdefault(piece["index"], ["", "", ""])
-                function = piece["function"]
-                call[0] += piece.get("id") or ""
-                call[1] += function.get("name") or ""
-                call[2] += function.get("arguments") or ""
-    return Naive(text, [(call[0], call[1], call[2]) for call in calls.values()], ended)
-
-
-def _responses(events: list[Any]) -> Naive:
-    text, ended = "", False
-    calls: dict[str, list[str]] = {}
-    for event in events:
-        match event["type"]:
-            case "response.output_item.added" if event["item"]["type"] == "function_call":
-                item = event["item"]
-                assert item["id"] not in calls, "an item begins once"
-                calls[item["id"]] = [item["call_id"], item["name"], ""]
-            case "response.function_call_arguments.delta":
-                calls[event["item_id"]][2] += event["delta"]
-            case "response.function_call_arguments.done":
-                calls[event["item_id"]][2] = event["arguments"]
-            case "response.output_text.delta":
-                text += event["delta"]
-            case "response.completed" | "response.incomplete":
-                ended = True
-            case _:
-                pass
-    return Naive(text, [(call[0], call[1], call[2]) for call in calls.values()], ended)
-
-
-def _messages(events: list[Any]) -> Naive:
-    text, ended, at = "", False, -1
-    calls: dict[int, list[str]] = {}
-    for event in events:
-        match event["type"]:
-            case "content_block_start":
-                assert event["index"] == at + 1, "blocks come one after the other"
-                at = event["index"]
-                if event["content_block"]["type"] == "tool_use":
-                    calls[at] = [event["content_block"]["id"], event["content_block"]["name"], ""]
-            case "content_block_delta":
-                assert event["index"] == at
-                text += event["delta"].get("text", "")
-                if "partial_json" in event["delta"]:
-                    calls[at][2] += event["delta"]["partial_json"]
-            case "message_stop":
-                ended = True
-            case _:
-                pass
-    return Naive(text, [(call[0], call[1], call[2] or "{}") for call in calls.values()], ended)
-
-
-def _gemini(events: list[Any]) -> Naive:
-    text, ended = "", False
-    calls: list[tuple[str, str, str]] = []
-    for event in events:
-        for candidate in event.get("candidates", ()):
-            ended = ended or bool(candidate.get("finishReason"))
-            for part in candidate.get("content", {}).get("parts", ()):
-                if not part.get("thought"):
-                    text += part.get("text", "")
-                if "functionCall" in part:
-                    call = part["functionCall"]
-                    calls.append((call.get("id", ""), call["name"], json.dumps(call.get("args", {}))))
-    return Naive(text, calls, ended)
-
-
-NAIVE = {"openai_chat": _chat, "openai_responses": _responses, "anthropic_messages": _messages, "gemini": _gemini}
+def naively(body: bytes, *, client: str) -> StreamReading:
+    """What a client that believes every event makes of a stream."""
+    return read_naively(body, family=client)
 
 
 def said(response: Response) -> list[tuple[str, str, object]]:

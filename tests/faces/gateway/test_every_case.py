@@ -1,7 +1,8 @@
 """Every malformed case of the lab, in each pair of families, arrives as a client of that family expects it.
 
-Two judges read each answer: our strict decoder, which tells of everything that it had to mend, and a naive one that believes
-every event. What is expected comes from the same stream without the gateway, by the assembler.
+Three judges read each answer: our decoder, which tells of everything that it had to mend, and the lab's two readers of raw JSON:
+a naive one believes every event, and a strict one takes nothing but what the family's API sends. What is expected comes from the
+same stream without the gateway, by the assembler.
 """
 
 import asyncio
@@ -13,19 +14,15 @@ import pytest
 from faces.gateway.relayed import FAMILIES, TOOLS, ask, naively, profile_of, relayed, said, strictly
 from turnwise.drivers.endpoints.transport import HttpRequest
 from turnwise.lab import Lab, builtin_scripts
+from turnwise.lab.cases import HEALTHY_CASES, malformed_cases
+from turnwise.lab.readers.strict import read_strictly
 from turnwise.vocab import FinishReason, Response, ToolCall, refusal_of, text_of
 from turnwise.wire.registry import family
 from whole_streams import read_stream
 
 SCRIPTS = builtin_scripts()
-# The response is whole, though the stream is not as the API sends it. Those whose upstream fails stand in test_failures.py.
-MALFORMED = [
-    name
-    for name, script in SCRIPTS.items()
-    if not script.healthy and not name.startswith(("fault-", "cut-", "loop-", "writer-", "retry-"))
-]
-HEALTHY = ["plain-answer", "parallel-calls", "reasoning-and-calls", "read-edit-answer", "refusal"]
-SPOKEN = [(name, one) for name in [*MALFORMED, *HEALTHY] for one in FAMILIES if SCRIPTS[name].speaks(one)]
+MALFORMED = malformed_cases()
+SPOKEN = [(name, one) for name in [*MALFORMED, *HEALTHY_CASES] for one in FAMILIES if SCRIPTS[name].speaks(one)]
 
 
 @cache
@@ -49,7 +46,7 @@ def expected(name: str, *, upstream: str) -> Response:
 @pytest.mark.promise("heal:every-case")
 @pytest.mark.parametrize("client", FAMILIES)
 @pytest.mark.parametrize(("name", "upstream"), SPOKEN)
-def test_both_judges_understand_every_case(name: str, upstream: str, client: str) -> None:
+def test_all_judges_understand_every_case(name: str, upstream: str, client: str) -> None:
     """The right calls and text, a finish reason that is true, nothing to mend, and one request."""
     want = expected(name, upstream=upstream)
     answer = relayed(ask(name), upstream=upstream, client=client)
@@ -68,13 +65,16 @@ def test_both_judges_understand_every_case(name: str, upstream: str, client: str
         else {want.finish, FinishReason.STOP, FinishReason.REFUSAL, FinishReason.CONTENT_FILTER}
     )
     assert got.finish in true_ends
-    naive = naively(answer.body, client=client)
-    assert naive.ended
-    assert [(name, json.loads(arguments)) for _, name, arguments in naive.calls] == [call[1:] for call in said(want)]
+    for reading in (naively(answer.body, client=client), read_strictly(answer.body, family=client)):
+        assert (reading.ended, reading.error) == (True, "")
+        assert reading.text == text_of(want.message) + refusal_of(want.message)
+        assert [(name, json.loads(arguments)) for _, name, arguments in reading.calls] == [
+            call[1:] for call in said(want)
+        ]
 
 
 @pytest.mark.promise("heal:transparent")
-@pytest.mark.parametrize(("name", "both"), [spoken for spoken in SPOKEN if spoken[0] in HEALTHY])
+@pytest.mark.parametrize(("name", "both"), [spoken for spoken in SPOKEN if spoken[0] in HEALTHY_CASES])
 def test_a_healthy_stream_passes_in_its_own_bytes(name: str, both: str) -> None:
     """Between equal families nothing of a healthy stream changes."""
 

@@ -6,6 +6,7 @@ import pytest
 
 from faces.gateway.relayed import FAMILIES, Answer, ask, naively, relayed, said, strictly
 from turnwise.lab import builtin_scripts
+from turnwise.lab.readers.strict import read_strictly, told_error
 from turnwise.relay.relaying import RelayRules
 from turnwise.rules.retries import NO_RETRY
 from turnwise.vocab import Fault, FaultKind, FinishReason, Response, text_of
@@ -41,9 +42,11 @@ def one_error(answer: Answer, *, client: str) -> Fault:
     got = strictly(answer, client=client)
     if isinstance(got, Fault):  # nothing had been sent
         assert answer.status >= 400
+        assert told_error(answer.body) == got.message
         return got
     assert isinstance(got, Response)
     assert got.fault is not None
+    assert read_strictly(answer.body, family=client).error == got.fault.message, "one error, and nothing behind it"
     assert not naively(answer.body, client=client).ended
     assert family(client).finish_reasons.get(got.provider_finish or "") in (None, FinishReason.ERROR)
     return got.fault
