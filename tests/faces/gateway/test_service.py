@@ -290,7 +290,7 @@ async def test_a_comment_and_an_answer_at_once_have_one_status() -> None:
     await asyncio.wait_for(answering, HANG_S)
     body = b"".join(outlet.pieces)
     assert body.startswith(b": keep-alive\n\n")
-    assert naively(body, client="openai_chat")[0] == "Late."
+    assert naively(body, client="openai_chat").text == "Late."
 
 
 async def test_a_gateway_that_is_ended_has_closed_its_requests_upstream() -> None:
