@@ -53,6 +53,7 @@ def test_whatever_the_gateway_changes_in_a_stream_is_told(script: str) -> None:
         ("finish-stop-with-calls", "openai_chat", ["finish_hides_calls"]),
         ("no-done", "openai_chat", ["end_mark_missing"]),
         ("fault-sent-twice", "openai_chat", ["goes_on_after_end"]),
+        ("late-args", "openai_chat", ["goes_on_after_finish"]),
         ("parallel-calls", "openai_chat", []),
         ("interleaved", "openai_chat", []),
         ("plain-answer", "anthropic_messages", []),
@@ -130,7 +131,7 @@ def test_recorded_streams_deviate_only_where_their_providers_are_known_for_it(co
 
 NEW = frozenset(
     "index_missing index_shared index_skipped id_repeated arguments_object arguments_empty finish_hides_calls "
-    "end_mark_missing goes_on_after_end".split()
+    "end_mark_missing goes_on_after_end goes_on_after_finish".split()
 )
 # How many streams of each provider; `finish_hides_calls` of OpenAI's own is a call that the request forced.
 RECORDED = {
@@ -143,6 +144,7 @@ RECORDED = {
     ("finish_hides_calls", "openai"): 1,
     ("finish_hides_calls", "reported"): 1,
     ("goes_on_after_end", "anthropic"): 1,
+    ("goes_on_after_finish", "reported"): 1,
     ("id_repeated", "openai"): 1,
     ("id_repeated", "reported"): 1,
     ("index_missing", "mistral"): 2,

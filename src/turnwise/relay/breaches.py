@@ -145,6 +145,9 @@ BREACHES: Mapping[str, Breach] = {
     ),
     "end_mark_missing": Breach("provider", "events", "The last event of a stream is the end mark of its API."),
     "goes_on_after_end": Breach("provider", "events", "Nothing follows the end of the response."),
+    "goes_on_after_finish": Breach(
+        "provider", "ends", "The finish reason stands behind the last word and the last call."
+    ),
     "finish_without_calls": Breach("provider", "ends", "Only a response with calls ends with the reason for calls."),
     "finish_differs": Breach("provider", "ends", "A response has one finish reason."),
     "unknown_finish": Breach("provider", "ends", "The finish reason is a word from the list of the API."),

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.relay.agreement import NOISE, WORDS, Agreement
+from turnwise.relay.deviations import SAYING
 from turnwise.relay.originals import Originals, is_last, with_blank_line
 from turnwise.relay.shown import Conflict, Shown
 from turnwise.rules.schema import is_whole_json
@@ -32,13 +33,10 @@ from turnwise.vocab import (
     Mended,
     Part,
     PartDone,
-    ReasoningDelta,
-    RefusalDelta,
     Request,
     Response,
     Restated,
     Started,
-    TextDelta,
     ToolCall,
     ToolCallDelta,
     Usage,
@@ -323,7 +321,6 @@ class ClientStream:
 
 _LAST_WORDS = frozenset([Finished, Lost, Faulted])
 _ENDINGS = frozenset([BlockEnded, PartDone, Restated])
-_SAYING = frozenset([TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, PartDone])
 
 
 def _may_be_last(healed: Sequence[Frame], *, empty_too: bool) -> bool:
@@ -373,7 +370,7 @@ def _ends_last(held: Sequence[_Held]) -> bool:
     """Whether the finish reason stands behind every word. A client of Chat Completions may run its calls there. Some servers
     repeat the reason alone, which misleads nobody."""
     kinds = [type(frame) for one in held for frame in one.frames]
-    return _SAYING.isdisjoint(kinds[kinds.index(Finished) + 1 :]) if Finished in kinds else True
+    return SAYING.isdisjoint(kinds[kinds.index(Finished) + 1 :]) if Finished in kinds else True
 
 
 def _until_end(held: Sequence[_Held], *, mark: bytes) -> list[_Held]:

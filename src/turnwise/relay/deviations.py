@@ -9,11 +9,25 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwise.vocab import Finished, FinishReason, Frame, PartDone, Repair, Response, ToolCall, ToolCallDelta
+from turnwise.vocab import (
+    Finished,
+    FinishReason,
+    Frame,
+    PartDone,
+    ReasoningDelta,
+    RefusalDelta,
+    Repair,
+    Response,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+)
 
 MOST_TOLD = 50  # of one response
 END_MARKS = {"openai_chat": b"[DONE]", "anthropic_messages": b"message_stop"}
 """Families whose streams have an end mark, and the bytes of it."""
+SAYING = frozenset([TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, PartDone])
+"""The frames in which a model says something."""
 _NAMES_CALLS = frozenset({"openai_chat", "anthropic_messages"})
 """Families with a finish reason of its own for calls."""
 
@@ -44,11 +58,14 @@ class Deviations:
         self._finish: FinishReason | None = None
         self._has_ended = False
         self._goes_on = False
+        self._spoke_late = False
 
     def take(self, event: bytes, frames: Sequence[Frame]) -> None:
         if not frames:
             self._take_silent(event)
             return
+        if self._family == "openai_chat" and self._finish is not None and not SAYING.isdisjoint(map(type, frames)):
+            self._note_behind_finish()
         for frame in frames:
             match frame:
                 case ToolCallDelta():
@@ -133,6 +150,12 @@ class Deviations:
             self._note(kind, "response", "the finish reason is the one for answers, and there are calls")
         if self._mark and not self._has_ended:
             self._note("end_mark_missing", "stream", f"`{self._mark.decode()}` did not come")
+
+    def _note_behind_finish(self) -> None:
+        """Once. A client may run its calls when the reason comes."""
+        if not self._spoke_late:
+            self._spoke_late = True
+            self._note("goes_on_after_finish", "response", "words or calls came behind the finish reason")
 
     def _note_once(self, kind: str, call: _SeenCall, what: str) -> None:
         if kind not in call.told:

@@ -147,7 +147,7 @@ class Crossing:
             or string_of(fields_in(tool.opaque, family=self._source), "type") != "namespace"
         ):
             return False
-        self._leave_out(f"tools.{tool.name}", f"{TITLES[self._target]} does not have namespaces of tools")
+        self._leave_out("tools", f"{TITLES[self._target]} does not have namespaces of tools (`{tool.name}`)")
         return True
 
     def _tool(self, tool: ToolSpec) -> ToolSpec:
