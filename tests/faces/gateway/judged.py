@@ -49,6 +49,10 @@ class Cell(NamedTuple):
         return f"{self.upstream}--{self.case}"
 
 
+class ToldByServer(Exception):
+    """The server's own error, as a client in another process got it."""
+
+
 class Judged(NamedTuple):
     """What became of it: `heard`, or the `error` that the client raised."""
 
@@ -58,7 +62,7 @@ class Judged(NamedTuple):
     def verdict(self, wanted: Heard | None) -> str:
         """`right`, `wrong`, `error` for one of the client's own kind, `crash` for any other."""
         if self.error is not None:
-            is_clean = isinstance(self.error, CLEAN) and not isinstance(self.error, UNCLEAN)
+            is_clean = isinstance(self.error, (*CLEAN, ToldByServer)) and not isinstance(self.error, UNCLEAN)
             return "error" if is_clean else "crash"
         assert self.heard is not None
         return "right" if wanted is not None and is_right(self.heard, wanted) else "wrong"
