@@ -331,8 +331,8 @@ class Relay:
         self._attempt += 1
         self._repairs.append(Repair("asked_again", "request", f"{verdict.why}: {fault.kind}"))
         self._stream, self._body = self._new_stream(), None
-        again = msgspec.structs.replace(self.first(), purpose="retry", wait_s=verdict.seconds)
-        return RelayStep(out=b"", next=again)
+        self._sent = msgspec.structs.replace(self.first(), purpose="retry", wait_s=verdict.seconds)
+        return RelayStep(out=b"", next=self._sent)
 
     def _judge(self, reply: Response, *, fault: Fault | None) -> RelayStep:
         cut = self._cut_of(reply)
@@ -396,7 +396,8 @@ class Relay:
         self._broke, self._spent = fault, reply.usage
         self._repairs.append(Repair("asked_again", "request", f"{fault.kind}, in the middle of the answer"))
         self._stream.forget_held()
-        return RelayStep(out=b"", next=msgspec.structs.replace(self.first(), purpose="retry"))
+        self._sent = msgspec.structs.replace(self.first(), purpose="retry")
+        return RelayStep(out=b"", next=self._sent)
 
     def _took_anew(self, broke: Fault, reply: Response | None, fault: Fault | None) -> RelayStep:
         if reply is None or fault is not None or reply.fault is not None or reply.lost:
@@ -423,7 +424,7 @@ class Relay:
         self._found = None
         self._repairs += found.repairs
         if self._broke is not None and _is_unfinished(found.response):
-            return self._fail(self._broke)
+            return self._ask_anew(self._broke, reply=found.response)
         return self._settle(_honest(found.response), is_altered=True)
 
     def _took_rest(self, found: Continuing, reply: Response | None, fault: Fault | None) -> RelayStep:

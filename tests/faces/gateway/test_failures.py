@@ -7,6 +7,7 @@ import pytest
 from faces.gateway.relayed import FAMILIES, Answer, ask, naively, relayed, said, strictly
 from turnwise.lab import builtin_scripts
 from turnwise.lab.readers.strict import read_strictly, told_error
+from turnwise.lab.script import Script, ScriptedFault, ScriptedStep
 from turnwise.relay.relaying import RelayRules
 from turnwise.rules.retries import NO_RETRY
 from turnwise.vocab import Fault, FaultKind, FinishReason, Response, text_of
@@ -141,3 +142,17 @@ def test_nothing_is_asked_for_again_where_the_route_says_so(client: str) -> None
     rules = RelayRules(continues="off", retries=NO_RETRY)
     for name in ("fault-once-429", "writer-file", "fault-once-torn-event"):
         assert relayed(ask(name), upstream="openai_chat", client=client, rules=rules).requests == 1
+
+
+@pytest.mark.promise("heal:every-case")
+@pytest.mark.parametrize(("upstream", "client"), PAIRS)
+def test_where_the_rest_is_lost_too_the_answer_is_asked_for_anew(upstream: str, client: str) -> None:
+    """The connection breaks in mid-answer, and again in the rest. The third response begins with what the client knows, so the
+    client sees one whole answer."""
+    text = "The answer has two sentences. Nothing of them is lost on the way."
+    broken = ScriptedStep(text=text, faults=(ScriptedFault(kind="reset", at="text"),))
+    script = Script(name="breaks-twice", title="breaks twice", steps=(broken,))
+    answer = relayed(ask("breaks-twice"), upstream=upstream, client=client, scripts=[script])
+    assert answer.requests == 3
+    assert text_of(whole(answer, client=client).message) == text
+    assert naively(answer.body, client=client).text == text
