@@ -1,18 +1,24 @@
-"""Ask for every malformed case with every official client, with and without the gateway, and draw docs/gateway-cases.md.
+"""Ask for every malformed case with every client, without a gateway, with LiteLLM's proxy and with turnwise's gateway, and draw
+docs/gateway-cases.md.
 
-Usage: python scripts/draw_gateway.py [--check]     (some minutes; `--check` writes nothing and exits with 1 on a difference)
+Usage: python scripts/draw_gateway.py [--check] [--without-ai-sdk] [--without-litellm]     (a quarter of an hour)
+`--check` writes nothing and exits with 1 on a difference. `benchmarks/setup` installs the AI SDK and LiteLLM's proxy; what is not
+installed has to be left out by its option.
 """
 
 import argparse
-import importlib.util
+import json
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from faces.gateway.ai_sdk import ai_sdk, missing  # noqa: E402  # pyright: ignore[reportMissingImports]
 from faces.gateway.judged import (  # noqa: E402  # pyright: ignore[reportMissingImports]
     CLIENTS,
     FAILING,
@@ -23,84 +29,144 @@ from faces.gateway.judged import (  # noqa: E402  # pyright: ignore[reportMissin
     MAY_FAIL,
     SCRIPTS,
     Cell,
+    Judged,
     Stage,
     cells,
+    judge,
     stage,
 )
+from faces.gateway.litellm_proxy import litellm_proxy, missing_proxy  # noqa: E402  # pyright: ignore[reportMissingImports]
+from faces.gateway.official_clients import Place  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 PAGE = ROOT / "docs" / "gateway-cases.md"
+PINNED = ROOT / "benchmarks"
 INTRO = """# What clients make of broken streams, with and without the gateway
 <!-- drawn by scripts/draw_gateway.py from a run; change the script, not this page -->
 
 The lab plays each case. The official Python clients ask for it: openai (Chat Completions and Responses), anthropic, google-genai.
+{sdk}
+Each cell has {columns}:
 
-- With the gateway: the upstream speaks each of the four families in turn, streamed and not. The cell is the worst of these.
-- Without it: the client asks the lab itself, which then speaks the client's own family. Most streams are malformed only in Chat
-  Completions, so the other clients have little to trip over here.
+- without a gateway: the client asks the lab itself, which then speaks the client's own family. Most streams are malformed only in
+  Chat Completions, so the other clients have little to trip over here.
+{litellm}- with turnwise: the upstream of turnwise's gateway speaks each of the four families in turn.
+
+All of it is asked streamed and not, and the cell shows the worst answer.
 
 `right`: the text, the calls and the finish reason that the case means. `wrong`: something else that looks like an answer.
 `error`: one error of the client's own kind. `crash`: another exception. `right or one error`: it depends on how much had arrived
 before the upstream failed. `-`: the lab does not have the case in this family.
 """
-NO_LITELLM = "LiteLLM's proxy was not installed for this run, so the table has no column for it.\n"
-LITELLM = "LiteLLM's proxy is installed, but this script cannot start it yet, so the table has no column for it.\n"
+SDK = "So does the AI SDK from npm (`ai` {version}), with its provider for each family.\n"
+NO_SDK = "The AI SDK was left out of this run.\n"
+WITH_LITELLM = (
+    "- with LiteLLM: LiteLLM's proxy {version} with the setting `openai/*`, so that it chooses between Chat Completions and\n"
+    "  Responses upstream. It tries again as often as it does by default.\n"
+)
 ORDER = ("crash", "wrong", "error", "right")
+SDK_CLIENTS = {
+    "openai_chat": "AI SDK, Chat",
+    "openai_responses": "AI SDK, Responses",
+    "anthropic_messages": "AI SDK, Anthropic",
+    "gemini": "AI SDK, Google",
+}
+Ask = Callable[[Cell, str, str], Judged]  # the cell, an address, the model's name there
+
+
+class Kit(NamedTuple):
+    """Clients of one maker: their names by family, and how they ask."""
+
+    names: Mapping[str, str]
+    ask: Ask
+
+
+class Field(NamedTuple):
+    """All that a table is drawn with. `litellm` is the address of its proxy; None: left out."""
+
+    served: Stage
+    litellm: str | None
+
+
+def official(cell: Cell, at: str, model: str) -> Judged:
+    return judge(cell, at=Place(at), model=model)
 
 
 def worst(verdicts: Iterable[str], *, case: str) -> str:
     found = set(verdicts)
     if not found:
         return "-"
-    if case in FAILING and case not in HOPELESS and found <= {"right", "error"}:
+    if case in FAILING and case not in HOPELESS and found == {"right", "error"}:
         return MAY_FAIL
     return min(found, key=ORDER.index)
 
 
-def row(case: str, *, served: Stage) -> str:
-    wanted = None if case in HOPELESS else served.wanted(case)
-    with_gateway: dict[str, list[str]] = {client: [] for client in FAMILIES}
-    without: dict[str, list[str]] = {client: [] for client in FAMILIES}
-    for cell in cells(case):
-        if case in FAILING:
-            served.forget()
-        with_gateway[cell.client].append(served.through(cell).verdict(wanted))
+def ways(case: str, client: str, *, field: Field) -> Iterator[list[tuple[Cell, str, str]]]:
+    """For each part of a cell, what is asked where by which name."""
+    both = [Cell(case, client, client, streamed) for streamed in (True, False)]
+    yield [(cell, field.served.lab, case) for cell in both if SCRIPTS[case].speaks(client)]
+    if field.litellm is not None:
+        yield [(cell, field.litellm, case) for cell in both]
+    yield [(cell, field.served.gateway, cell.model) for cell in cells(case) if cell.client == client]
+
+
+def row(case: str, *, kit: Kit, field: Field) -> str:
+    wanted = None if case in HOPELESS else field.served.wanted(case)
+    found: list[str] = []
     for client in FAMILIES:
-        if SCRIPTS[case].speaks(client):
-            for streamed in (True, False):
-                served.forget()
-                cell = Cell(case, client, client, streamed)
-                without[client].append(served.without(cell).verdict(wanted))
-    pairs = [f"{worst(with_gateway[client], case=case)} / {worst(without[client], case=case)}" for client in FAMILIES]
-    return f"| `{case}` | {' | '.join(pairs)} |\n"
+        parts: list[str] = []
+        for way in ways(case, client, field=field):
+            verdicts: list[str] = []
+            for cell, at, model in way:
+                field.served.forget()
+                verdicts.append(kit.ask(cell, at, model).verdict(wanted))
+            parts.append(worst(verdicts, case=case))
+        found.append(" / ".join(parts))
+    return f"| `{case}` | {' | '.join(found)} |\n"
 
 
-def drawn() -> str:
-    with tempfile.TemporaryDirectory(prefix="turnwise-gateway-") as folder, stage(Path(folder)) as served:
-        rows = {}
-        for case in (*MALFORMED, *FAILING, *HEALTHY):
-            rows[case] = row(case, served=served)
-            print(rows[case], end="", flush=True)
-    head = (
-        f"| with / without | {' | '.join(CLIENTS[client] for client in FAMILIES)} |\n|{'---|' * (len(FAMILIES) + 1)}\n"
+def tables(cases: Iterable[str], *, kits: Iterable[Kit], field: Field) -> str:
+    head = "without / with LiteLLM / with turnwise" if field.litellm is not None else "without / with turnwise"
+    chosen, out = list(cases), list[str]()
+    for kit in kits:
+        names = " | ".join([kit.names[client] for client in FAMILIES])
+        out.append(f"| {head} | {names} |\n|{'---|' * (len(FAMILIES) + 1)}\n")
+        for case in chosen:
+            out.append(row(case, kit=kit, field=field))
+            print(out[-1], end="", flush=True)
+        out.append("\n")
+    return "".join(out)
+
+
+def drawn(*, with_sdk: bool, with_litellm: bool) -> str:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="turnwise-gateway-")))
+        served = stack.enter_context(stage(folder))
+        litellm = stack.enter_context(litellm_proxy(folder, lab=served.lab)) if with_litellm else None
+        kits = [Kit(CLIENTS, official)]
+        if with_sdk:
+            sdk = stack.enter_context(ai_sdk())
+            kits.append(Kit(SDK_CLIENTS, lambda cell, at, model: sdk.judge(cell, at=at, model=model)))
+        field = Field(served, litellm)
+        malformed = tables(MALFORMED, kits=kits, field=field)
+        failing = tables(FAILING, kits=kits, field=field)
+        healthy = tables(HEALTHY, kits=kits, field=field)
+    pins = json.loads((PINNED / "node" / "package.json").read_text(encoding="utf-8"))["dependencies"]
+    told = (PINNED / "pyproject.toml").read_text(encoding="utf-8")
+    version = told.partition("litellm[proxy]==")[2].partition('"')[0]
+    intro = INTRO.format(
+        sdk=SDK.format(version=pins["ai"]) if with_sdk else NO_SDK,
+        columns="three parts" if with_litellm else "two parts; LiteLLM's proxy was left out of this run",
+        litellm=WITH_LITELLM.format(version=version) if with_litellm else "",
     )
     reasons = "".join([f"| `{case}` | {why} |\n" for case, why in HOPELESS.items()])
     return "".join(
         [
-            INTRO,
+            f"{intro}\n## Malformed streams\nEach of them holds a whole answer.\n\n{malformed}",
+            f"## Upstreams that fail\n{failing}",
+            f"## Healthy streams\n{healthy}",
+            "## Where nothing right can be had\nThrough turnwise's gateway these end with one error of the client's own kind.\n",
             "\n",
-            NO_LITELLM if importlib.util.find_spec("litellm") is None else LITELLM,
-            "\n## Malformed streams\nEach of them holds a whole answer.\n\n",
-            head,
-            *[rows[case] for case in MALFORMED],
-            "\n## Upstreams that fail\n",
-            head,
-            *[rows[case] for case in FAILING],
-            "\n## Healthy streams\n",
-            head,
-            *[rows[case] for case in HEALTHY],
-            "\n## Where nothing right can be had\nThese end with one error of the client's own kind.\n\n",
-            "| case | why |\n|---|---|\n",
-            reasons,
+            f"| case | why |\n|---|---|\n{reasons}",
         ]
     )
 
@@ -108,9 +174,18 @@ def drawn() -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare with the kept page")
-    is_check = parser.parse_args().check
-    page = drawn()
-    if not is_check:
+    parser.add_argument("--without-ai-sdk", action="store_true", help="draw without the AI SDK")
+    parser.add_argument("--without-litellm", action="store_true", help="draw without LiteLLM's proxy")
+    given = parser.parse_args()
+    for is_left_out, why, option in (
+        (given.without_ai_sdk, missing(), "--without-ai-sdk"),
+        (given.without_litellm, missing_proxy(), "--without-litellm"),
+    ):
+        if why and not is_left_out:
+            print(f"{why}: run `benchmarks/setup`, or leave it out with {option}", file=sys.stderr)
+            return 2
+    page = drawn(with_sdk=not given.without_ai_sdk, with_litellm=not given.without_litellm)
+    if not given.check:
         PAGE.write_text(page, encoding="utf-8")
         print(PAGE.relative_to(ROOT))
         return 0
