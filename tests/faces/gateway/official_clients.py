@@ -37,15 +37,18 @@ class Heard(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a client sends its requests: `base` without a version; `http` in place of the network, if it is given."""
+    """Where a client sends its requests: `base` without a version; `http` in place of the network, if it is given.
+    `google_version`: the one in the paths of google-genai, if it is another than its own choice."""
 
     base: str
     http: httpx2.BaseTransport | None = None
+    google_version: str | None = None
 
 
 class _At(NamedTuple):
     base: str
     http: httpx2.Client
+    google_version: str | None
 
 
 def given(body: bytes, *, streamed: bool = True) -> Place:
@@ -71,7 +74,7 @@ def ask(client: str, *, at: Place, model: str, streamed: bool) -> Heard:
     """One question with tools. Raises what the client raises."""
     # The servers speak plain HTTP: loading the certificates of all the world would take 30 ms for nothing.
     with httpx2.Client(transport=at.http or httpx2.HTTPTransport(verify=False), timeout=HANG_S) as http:
-        return _ASKS[client](_At(at.base, http), model, streamed)
+        return _ASKS[client](_At(at.base, http, at.google_version), model, streamed)
 
 
 def _value(arguments: str | None) -> object:
@@ -211,7 +214,7 @@ def _of_message(message: Any) -> Heard:
 
 
 def _gemini(at: _At, model: str, streamed: bool) -> Heard:
-    options = types.HttpOptions(base_url=at.base, httpx_client=cast("Any", at.http))
+    options = types.HttpOptions(base_url=at.base, api_version=at.google_version, httpx_client=cast("Any", at.http))
     client = genai.Client(api_key="none", http_options=options)
     declared = [types.FunctionDeclaration(name=name, parameters_json_schema=SCHEMA) for name in TOOL_NAMES]
     config = types.GenerateContentConfig(
