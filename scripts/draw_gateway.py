@@ -35,7 +35,7 @@ from faces.gateway.judged import (  # noqa: E402  # pyright: ignore[reportMissin
     judge,
     stage,
 )
-from faces.gateway.litellm_proxy import litellm_proxy, missing_proxy  # noqa: E402  # pyright: ignore[reportMissingImports]
+from faces.gateway.litellm_proxy import LiteLlmProxy, litellm_proxy, missing_proxy  # noqa: E402  # pyright: ignore[reportMissingImports]
 from faces.gateway.official_clients import Place  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 PAGE = ROOT / "docs" / "gateway-cases.md"
@@ -83,10 +83,10 @@ class Kit(NamedTuple):
 
 
 class Field(NamedTuple):
-    """All that a table is drawn with. `litellm` is the address of its proxy; None: left out."""
+    """All that a table is drawn with. Without a `litellm` its part is left out."""
 
     served: Stage
-    litellm: str | None
+    litellm: LiteLlmProxy | None
 
 
 def official(cell: Cell, at: str, model: str) -> Judged:
@@ -109,7 +109,7 @@ def ways(case: str, client: str, *, field: Field) -> Iterator[list[tuple[Cell, s
     both = [Cell(case, client, client, streamed) for streamed in (True, False)]
     yield [(cell, field.served.lab, case) for cell in both if SCRIPTS[case].speaks(client)]
     if field.litellm is not None:
-        yield [(cell._replace(upstream=LITELLM), field.litellm, case) for cell in both]
+        yield [(cell._replace(upstream=LITELLM), LITELLM, case) for cell in both]
     yield [(cell, field.served.gateway, cell.model) for cell in cells(case) if cell.client == client]
 
 
@@ -121,6 +121,12 @@ def row(case: str, *, kit: Kit, field: Field) -> str:
         for way in ways(case, client, field=field):
             verdicts: list[str] = []
             for cell, at, model in way:
+                if field.litellm is not None and cell.upstream == LITELLM:
+                    before, at = field.litellm.starts, field.litellm.url()
+                    if before and field.litellm.starts > before:
+                        print(
+                            f"LiteLLM's proxy had ended or hung before `{case}`, and was started again", file=sys.stderr
+                        )
                 field.served.forget()
                 verdicts.append(kit.ask(cell, at, model).verdict(wanted))
             parts.append(worst(verdicts, case=case))

@@ -44,33 +44,64 @@ def missing_proxy() -> str:
     return "" if PROGRAM.exists() else "LiteLLM's proxy is not installed"
 
 
+class LiteLlmProxy:
+    """The proxy, started again where it has ended: the question at which it ended has its verdict, and the next ones theirs."""
+
+    def __init__(self, folder: Path, *, lab: str) -> None:
+        self._folder = folder
+        self._settings = folder / "litellm.yaml"
+        self._settings.write_text(SETTINGS.format(url=lab), encoding="utf-8")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._url = ""
+        self.starts = 0
+
+    def url(self) -> str:
+        """Where it listens and answers."""
+        if self._process is None or self._process.poll() is not None or not _answers(self._url):
+            self.stop()
+            self._start()
+        return self._url
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(HANG_S)
+            self._process = None
+
+    def _start(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = int(free.getsockname()[1])
+        self._url, self.starts = f"http://127.0.0.1:{port}", self.starts + 1
+        log = self._folder / f"litellm-{self.starts}.log"
+        with log.open("w", encoding="utf-8") as out:
+            self._process = subprocess.Popen(
+                [str(PROGRAM), "--config", str(self._settings), "--host", "127.0.0.1", "--port", str(port)],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **QUIET, "HOME": str(self._folder)},
+                cwd=self._folder,
+            )
+        until = time.monotonic() + START_S
+        while not _answers(self._url):
+            if time.monotonic() > until or self._process.poll() is not None:
+                told = log.read_text(encoding="utf-8")[-2000:]
+                raise AssertionError(f"LiteLLM's proxy does not answer: {told}")
+            time.sleep(LOOK_S)
+
+
 @contextlib.contextmanager
-def litellm_proxy(folder: Path, *, lab: str) -> Iterator[str]:
-    """Its address, until the end of the block. `folder` holds its settings."""
-    settings = folder / "litellm.yaml"
-    settings.write_text(SETTINGS.format(url=lab), encoding="utf-8")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
-    with (folder / "litellm.log").open("w", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            [str(PROGRAM), "--config", str(settings), "--host", "127.0.0.1", "--port", str(port)],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **QUIET, "HOME": str(folder)},
-            cwd=folder,
-        )
-        try:
-            _wait(f"http://127.0.0.1:{port}/health/liveliness", process=process, log=folder / "litellm.log")
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.kill()
-            process.wait(HANG_S)
+def litellm_proxy(folder: Path, *, lab: str) -> Iterator[LiteLlmProxy]:
+    """Until the end of the block. `folder` holds its settings."""
+    proxy = LiteLlmProxy(folder, lab=lab)
+    try:
+        yield proxy
+    finally:
+        proxy.stop()
 
 
-def _wait(url: str, *, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    until = time.monotonic() + START_S
-    while time.monotonic() < until and process.poll() is None:
-        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=HANG_S):
-            return
-        time.sleep(LOOK_S)
-    raise AssertionError(f"LiteLLM's proxy does not answer: {log.read_text(encoding='utf-8')[-2000:]}")
+def _answers(url: str) -> bool:
+    try:
+        urllib.request.urlopen(f"{url}/health/liveliness", timeout=HANG_S).close()
+    except OSError:
+        return False
+    return True
