@@ -103,9 +103,9 @@ def test_refused_answers_share_the_bound_of_corrections() -> None:
     """Proves: misfits and refusals together; the last answer stays as text, without output, and a repair says why. In the
     last step there is no correction."""
     script = [says("no"), says('{"n": 1}'), says('{"n": 3}')]
-    result = play(script, config=CHECKED, answer=verdicts(("odd",))).result
+    result = play(script, config=CHECKED, answer=verdicts(("odd", "wide"))).result
     assert (result.text, result.output, result.complete, result.requests) == ('{"n": 3}', None, False, 3)
-    assert [(repair.kind, repair.what) for repair in result.repairs] == [("output_refused", "odd")]
+    assert [(repair.kind, repair.what) for repair in result.repairs] == [("output_refused", "odd; wide")]
     last = play([says('{"n": 1}')], config=replace(CHECKED, max_steps=1), answer=verdicts(("odd",))).result
     assert (last.requests, last.output, last.complete) == (1, None, False)
 

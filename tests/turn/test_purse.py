@@ -79,6 +79,7 @@ def test_a_step_is_billed_once_however_often_its_request_is_sent() -> None:
     """Billed for what broke off; the retry is free, and a limit that has room for nothing else allows it."""
     purse = Purse().stakes(AtStake(row=STEP, step=1, projected_usd=Decimal("0.10"))).saw(FAILED, searches=False)
     assert (purse.usd, purse.is_billed(1), purse.is_billed(2)) == (Decimal("0.10"), True, False)
+    assert not Purse().stakes(STAKE).saw(FAILED, searches=False).is_billed(1)  # by its tokens, not by the step
     config = limited("0.20", STEP, retry=RetryPolicy(attempts=3))
     script = [RequestFailed(number=1, fault=RESET), says(call("a")), says("So.")]
     played = play(script, config=config, answer=lambda _: WaitOver())

@@ -8,6 +8,7 @@ from turn.playing import ASK, CONFIG, READ, WRITE, Played, call, play, results_i
 from turn.test_scripting import SCRIPT, SCRIPTED, script
 from turn.test_verdicts import ATTENDED, HELD, QUESTION, answers
 from turnwise.rules.advice import DECIDE_YOURSELF, GO_ON_WITHOUT
+from turnwise.rules.permission_facts import ShellFacts
 from turnwise.rules.permissions import PermissionRule
 from turnwise.turn.approvals import Approval
 from turnwise.turn.commands import Command, RunHooks, RunScript, RunTools, ScriptFunction, ScriptResult
@@ -167,6 +168,22 @@ def test_a_denial_leaves_the_options_out_where_none_would_help() -> None:
     text, _ = result_of(played, "a")
     assert "Only the user can allow it: look at write again. " in text
     assert text.startswith("Denied: `write` was not run. `write`: what it touches was not looked at; nobody is there")
+
+
+def test_a_denial_begins_its_reason_with_a_capital_and_keeps_those_within_it() -> None:
+    """Proves: of a command that a rule denies."""
+    rules = (PermissionRule(verdict="deny", tool="write", where="RULES.toml"),)
+    config = replace(HELD, tools=(READ, replace(WRITE, inspected=True)), policy=replace(ATTENDED, rules=rules))
+
+    def answer(command: Command) -> Event:
+        found = answers()(command)
+        if not isinstance(found, CallsInspected):
+            return found
+        shell = replace(found.facts[0], shell=ShellFacts(parsed=False, problem="it sets `IFS`"))
+        return CallsInspected(facts=(shell,))
+
+    text, _ = result_of(play([says(call("a", "write")), says("So.")], config=config, answer=answer), "a")
+    assert text.startswith("Denied: `write` was not run. The command cannot be judged: it sets `IFS` (RULES.toml")
 
 
 # what hooks decided

@@ -36,7 +36,7 @@ NO_ROOM_LEFT = "The limits leave no room for another request."
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """`request` is what goes out, its last `own` messages no part of the history; `own_texts` are what the answer's request would
-    have beside it. `order` is what has been ordered, `reply` what came of it."""
+    have beside it. `order` is what was ordered last, `reply` what last came of an order."""
 
     request: Request
     own: int
@@ -76,8 +76,10 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                 return self._again(known)
             case "refitted":
                 return self._over(WantsAnew()) if known.fits else self._stands()
-            case _:
+            case "send":
                 return self._send(known)
+            case _:
+                raise TurnwiseBug(f"a request at `{self.stage}` waits for its event")
 
     def receive(self, event: Event, known: Known) -> Move:
         if type(event) is ResponseReceived:
@@ -121,12 +123,12 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             order = replace(order, retry_of=self.retry_of)
         if "before_request" not in known.config.hooks:
             return self._leaves(known, order)
-        held = replace(self, order=order, stage="hooks", reply=None, wait=None)
+        held = replace(self, order=order, stage="hooks")
         deadlines = known.config.deadlines
         return Move(held, (), RunHooks(step=known.step, point="before_request", deadlines=deadlines, request=order))
 
     def _leaves(self, known: Known, order: SendRequest) -> Move:
-        sent = replace(self, order=order, stage="sent", reply=None, wait=None)
+        sent = replace(self, order=order, stage="sent")
         return Move(sent, (sending(known, order.request, purpose=order.purpose, own=self.own),), order)
 
     # what came of it

@@ -178,7 +178,7 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def under(self, policy: Policy) -> "TurnConfig":
         """With what a person's answers have added to the rules."""
-        return self if policy is self.policy else replace(self, policy=policy)
+        return replace(self, policy=policy)
 
     def offering(self, offer: ToolOffer) -> "TurnConfig":
         """With one tool more."""

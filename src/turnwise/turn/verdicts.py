@@ -271,7 +271,7 @@ def _denied(known: CallFacts, *, why: str, hint: str, options: str) -> str:
     """`hint` is that of TurnConfig.allow_hint; what it says in brackets about `{options}` needs some."""
     how = re.sub(r"\[([^][]*\{options\}[^][]*)\]", r"\1" if options else "", hint)
     how = how.replace("{tool}", known.tool).replace("{effect}", known.effect).replace("{options}", options)
-    why = why[:1].upper() + why[1:].removesuffix(".")
+    why = why[:1].upper() + why[1:]
     return f"Denied: `{known.tool}` was not run. {why}. {allowed_by(how)} {GO_ON_WITHOUT}"
 
 
