@@ -7,7 +7,7 @@ import functools
 import os
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import urlsplit
 
@@ -187,7 +187,13 @@ class _Sending:
                 raise ProviderFault(Fault(kind=FaultKind.PROTOCOL, message=message)) from None
         chunked = "chunked" in headers.get("transfer-encoding", "").lower()
         is_delimited = chunked or "content-length" in headers
-        return HttpReply(status=response.status, headers=headers, chunks=self, is_delimited=is_delimited)
+        return HttpReply(
+            status=response.status,
+            headers=headers,
+            chunks=self,
+            is_delimited=is_delimited,
+            pump=self._pump if self._unpacker is None else None,
+        )
 
     async def __aexit__(self, *_: object) -> None:
         response, self._response = self._response, None
@@ -207,6 +213,35 @@ class _Sending:
         if not chunk:
             raise StopAsyncIteration
         return chunk
+
+    async def _pump(self, take: Callable[[bytes], bool]) -> None:
+        """As `HttpReply.pump` says. A future, a task and a further turn of the event loop for each chunk cost more than a short
+        one's decoding."""
+        from turnwise.drivers.endpoints.bounded_connector import BoundedHandler
+
+        response = self._response
+        handler = None if response is None or response.connection is None else response.connection.protocol
+        if response is None or not isinstance(handler, BoundedHandler):
+            return  # the whole body is there
+        content = response.content
+        over = asyncio.get_running_loop().create_future()
+
+        def arrived() -> None:
+            if over.done():  # cancelled: nothing more is taken
+                return
+            try:
+                ended = content.exception() is not None or content.is_eof()
+                if ended or ((chunk := content.read_nowait()) and not take(chunk)):
+                    over.set_result(None)
+            except BaseException as error:  # noqa: BLE001 (raised below, where somebody waits for it)
+                over.set_exception(error)
+
+        arrived()  # what has come before
+        handler.on_arrival = arrived
+        try:
+            await over
+        finally:
+            handler.on_arrival = None
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         """What comes next, as it was sent; nothing once the body has ended. What came before a fault is given before it."""

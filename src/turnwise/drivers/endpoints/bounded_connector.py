@@ -4,6 +4,7 @@ a second request only where the server keeps them. Imported with the first reque
 import asyncio
 import functools
 import re
+from collections.abc import Callable
 
 from aiohttp import ClientPayloadError, ClientRequest, ClientTimeout, ConnectionTimeoutError, TCPConnector
 from aiohttp.client_proto import ResponseHandler
@@ -53,6 +54,7 @@ class BoundedHandler(ResponseHandler):
         self._body: StreamReader | None = None  # of the answer
         self.asked_s = 0.0  # when the last request began, by the clock of the event loop
         self.is_streamed = False  # its answer came in pieces, without a length
+        self.on_arrival: Callable[[], None] | None = None  # told behind each read, and of the end of the connection
 
     def set_response_params(self, **params: object) -> None:
         """Called for each request that uses this connection."""
@@ -62,6 +64,16 @@ class BoundedHandler(ResponseHandler):
         super().set_response_params(**params)  # pyright: ignore[reportArgumentType] (passed on unchanged)
 
     def data_received(self, data: bytes) -> None:
+        self._parse(data)
+        if self.on_arrival is not None:
+            self.on_arrival()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        if self.on_arrival is not None:
+            self.on_arrival()
+
+    def _parse(self, data: bytes) -> None:
         at = 0
         while not self._is_answered and self.exception() is None:
             seam = self._seam

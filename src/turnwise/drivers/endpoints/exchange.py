@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
@@ -117,9 +118,11 @@ class Exchange:
         limits: Limits = DEFAULT_LIMITS,
         open_reader: Callable[[], StreamReader] | None = None,
         on_body: Callable[[bytes], None] | None = None,
+        pass_on: Callable[[], bool] | None = None,
     ) -> None:
         """`on_frames` is told the frames as they come, `on_body` the bytes of a reply that is no stream. `open_reader` makes what
-        reads one, where it is not our usual reader."""
+        reads one, where it is not our usual reader. `pass_on` is called behind each chunk of a stream that was read in the
+        socket's callback, where the transport can; False: what was read has to be waited for before there is more."""
         self._order = order
         self._endpoint = endpoint
         self._scrub = endpoint.scrub
@@ -130,6 +133,7 @@ class Exchange:
         self._end_s = math.inf if order.most_s is None else clock.monotonic() + order.most_s
         self._on_frames = on_frames
         self._on_body = on_body
+        self._pass_on = pass_on
         self._open_reader = open_reader or self._usual_reader
         self._limits = limits
         self._reader: StreamReader | None = None
@@ -252,7 +256,16 @@ class Exchange:
             self._feed(reader, chunk, dog)
             if reader.faulted:
                 break
+            if reply.pump is not None and self._pass_on is not None and self._pass_on():
+                await reply.pump(functools.partial(self._take, reader=reader, dog=dog, pass_on=self._pass_on))
+                if reader.faulted:
+                    break
         return self._end(reader, in_order=_is_delimited(reply))
+
+    def _take(self, chunk: bytes, *, reader: StreamReader, dog: Watchdog, pass_on: Callable[[], bool]) -> bool:
+        """A chunk in the socket's callback; whether the next one may come there, too."""
+        self._feed(reader, chunk, dog)
+        return not reader.faulted and pass_on()
 
     async def _collect_body(self, chunks: AsyncIterator[bytes], *, into: list[bytes], limit_bytes: int) -> None:
         """A body, until it ends, or is whole JSON and nothing but blanks came for a while. It is looked at once after what may

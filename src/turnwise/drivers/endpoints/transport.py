@@ -1,6 +1,6 @@
 """One HTTP request, sent exactly once. A transport never retries, never follows a redirect and never judges a status."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -23,18 +23,26 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     __str__ = __repr__
 
 
+Pump = Callable[[Callable[[bytes], bool]], Awaitable[None]]
+"""Calls the function with each chunk of the body in the moment in which it arrives, in the socket's own callback, until that
+returns False; then, and where the body ends or breaks, it returns. The rest, and what broke it, come by the iterator."""
+
+
 class HttpReply(msgspec.Struct, frozen=True, kw_only=True):
     """What comes back: `headers` with lower-case names (the last of equal ones), `chunks` the body after content decoding, as
     it arrives. Iterating raises ProviderFault when the connection breaks.
 
     `is_delimited`: the server marks the end of the body, by its length or by a last chunk, so that chunks that just end are
     all of it. A body that ends with its connection (HTTP/1.0) looks the same when the server died.
+
+    `pump`: a way to the chunks that wakes no task for each, where the transport has one. Not while the iterator is asked.
     """
 
     status: int
     headers: Mapping[str, str]
     chunks: AsyncIterator[bytes]
     is_delimited: bool = True
+    pump: Pump | None = None
 
 
 class Transport(Protocol):

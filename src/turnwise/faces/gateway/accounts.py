@@ -102,12 +102,17 @@ class WatchedOutlet:
 
     def __init__(self, outlet: Outlet) -> None:
         self.status = 0
-        self._start = outlet.start
+        self._outlet = outlet
         self.send = outlet.send
+        self.send_now = outlet.send_now
         self.gone = outlet.gone
 
+    @property
+    def may_send(self) -> bool:
+        return self._outlet.may_send
+
     async def start(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
-        await self._start(status, headers)
+        await self._outlet.start(status, headers)
         self.status = status
 
 

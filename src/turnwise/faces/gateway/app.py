@@ -5,7 +5,7 @@ import contextlib
 import logging
 import secrets
 import urllib.parse
-from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from turnwise.errors import CallerError
 from turnwise.faces.gateway import doors
 from turnwise.faces.gateway.bounds import Bounds
-from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService
+from turnwise.faces.gateway.calls import MAY_WRITE, ClientCall, ClientGone, GatewayService
 from turnwise.faces.gateway.keys import PREFIX, ClientKey, KeyRing, find_client
 from turnwise.faces.gateway.nesting import is_deeper
 from turnwise.faces.gateway.refusals import JSON, DoorRefusal, encode_refusal, family_of
@@ -25,7 +25,7 @@ _log = logging.getLogger("turnwise")
 # ASGI's own types, as servers have them.
 AsgiMessage = MutableMapping[str, Any]
 AsgiReceive = Callable[[], Awaitable[AsgiMessage]]
-AsgiSend = Callable[[AsgiMessage], Awaitable[None]]
+AsgiSend = Callable[[AsgiMessage], Coroutine[None, None, None]]
 
 METRICS_TYPE = ("content-type", "text/plain; version=0.0.4; charset=utf-8")  # Prometheus, "Exposition formats"
 MOST_FIELDS = 64  # of a query
@@ -44,6 +44,10 @@ class DoorRules(msgspec.Struct, frozen=True, kw_only=True):
     passes: frozenset[str] = frozenset()
     forward_key: bool = False
     bounds: Bounds = Bounds()
+
+
+def _never() -> bool:
+    return False
 
 
 class Visit:
@@ -67,6 +71,7 @@ class Visit:
         self.kind = ""  # of what is asked for, as the counts name it
         self.is_served = False  # the service has it, and counts it
         self.left = asyncio.Event()  # set once the client has gone
+        self._may_write: Callable[[], bool] = scope.get("state", {}).get(MAY_WRITE, _never)
 
     async def start(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
         """Raises ClientGone."""
@@ -85,6 +90,18 @@ class Visit:
             raise ClientGone
         if data:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    @property
+    def may_send(self) -> bool:
+        return self.has_started and not self.left.is_set() and self._may_write()
+
+    def send_now(self, data: bytes) -> None:
+        sending = self._send({"type": "http.response.body", "body": data, "more_body": True})
+        try:
+            sending.send(None)
+        except StopIteration:
+            return
+        raise RuntimeError("the server has to wait for a client that may be written to")
 
     async def gone(self) -> None:
         await self.left.wait()

@@ -11,6 +11,10 @@ from turnwise.wire.profiles import FamilyName
 PassedKind = Literal["generate", "count", "passed"]
 
 
+# In the state of an ASGI scope: a function that says whether what is sent now goes out without a wait.
+MAY_WRITE = "turnwise.may_write"
+
+
 class ClientGone(Exception):
     """The client has left: there is nobody to answer."""
 
@@ -53,6 +57,15 @@ class Outlet(Protocol):
 
     async def send(self, data: bytes) -> None:
         """Waits while the client does not read. Raises ClientGone."""
+        ...
+
+    @property
+    def may_send(self) -> bool:
+        """Whether `send_now` may be called: the answer has its head, the client is there and reads, and nothing would wait."""
+        ...
+
+    def send_now(self, data: bytes) -> None:
+        """As `send`, from where nothing can wait; only right behind `may_send`."""
         ...
 
     async def gone(self) -> None:

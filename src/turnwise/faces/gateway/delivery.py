@@ -123,6 +123,7 @@ class Delivery:
             limits=means.limits,
             open_reader=self._open_reader,
             on_body=self._relay.saw_body,
+            pass_on=self._pass_on,
         )
         request = build_http_request(means.endpoint, send.call, connect_s=means.deadlines.connect_s)
         sent = None
@@ -156,6 +157,19 @@ class Delivery:
     async def _flush(self) -> None:
         if self._reader is not None and (out := self._reader.take_out()):
             await self._send(out)
+
+    def _pass_on(self) -> bool:
+        """What the reader holds goes out at once; False where it has to be waited for: the client does not read, its answer has
+        no head yet, or a comment is on its way."""
+        if not self.started or self._sending.locked() or not self._outlet.may_send:
+            return False
+        if self._reader is not None and (out := self._reader.take_out()):
+            if self._array is not None:
+                out = self._array.take(out)
+            if out:
+                self._sends += 1
+                self._outlet.send_now(out)
+        return True
 
     async def _send(self, out: bytes, *, over: RelayEnd | None = None) -> None:
         if out and self._array is not None:

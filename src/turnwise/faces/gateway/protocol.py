@@ -12,6 +12,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from turnwise.faces.gateway.bounds import Bounds
+from turnwise.faces.gateway.calls import MAY_WRITE
 from turnwise.faces.gateway.refusals import DoorRefusal, encode_refusal, family_of
 
 MOST_PIPELINED = 16  # requests behind the one at hand; clients of these APIs send none
@@ -98,6 +99,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope.setdefault("state", {})[MAY_WRITE] = self._may_write
         self._trailer_bytes = 0
         if self._head_deadline is None:
             self._await_head()
@@ -172,6 +174,9 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._unread_deadline is not None:
             self._unread_deadline.cancel()
             self._unread_deadline = None
+
+    def _may_write(self) -> bool:
+        return not (self.flow.write_paused or self.transport.is_closing())
 
     def _await_head(self) -> None:
         self._head_deadline = self.loop.call_later(self.bounds.head_s, self._refuse_late_head)

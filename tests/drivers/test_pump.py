@@ -1,0 +1,126 @@
+"""The chunks of a body in the socket's own callback: each once, in order, until whoever takes them has had enough."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drivers.test_aiohttp_transport import raw, request
+from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.drivers.endpoints.transport import HttpReply
+from turnwise.errors import ProviderFault
+from turnwise.vocab import FaultKind
+from waits import HANG_S
+
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def framed(pieces: list[bytes]) -> bytes:
+    return b"".join([b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces])
+
+
+def answering(writes: list[bytes]) -> Answer:
+    """The head, then these bytes, each in a write of its own, then the end of the connection."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD)
+        for one in writes:
+            writer.write(one)
+            await writer.drain()
+        writer.close()
+
+    return answer
+
+
+async def read(reply: HttpReply, *, most: int) -> tuple[bytes, bool]:
+    """The body by turns of both ways, `most` chunks by the pump each time; and whether its connection broke."""
+    found: list[bytes] = []
+    assert reply.pump is not None
+    try:
+        async for chunk in reply.chunks:
+            found.append(chunk)
+            left = most
+
+            def take(chunk: bytes) -> bool:
+                nonlocal left
+                found.append(chunk)
+                left -= 1
+                return left > 0
+
+            await reply.pump(take)
+            assert left >= 0
+    except ProviderFault as error:
+        assert error.fault.kind is FaultKind.DISCONNECTED
+        return b"".join(found), True
+    return b"".join(found), False
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    pieces=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=12),
+    cuts=st.lists(st.integers(0, 600), max_size=12),
+    most=st.integers(1, 6),
+    whole=st.booleans(),
+)
+def test_a_body_comes_whole_by_turns_of_both_ways(pieces: list[bytes], cuts: list[int], most: int, whole: bool) -> None:
+    """Proves: each byte once and in order, however it was cut; a body without its last chunk is a broken one."""
+    sent = framed(pieces) + (b"0\r\n\r\n" if whole else b"")
+    places = sorted({min(cut, len(sent)) for cut in cuts} | {0, len(sent)})
+    writes = [sent[start:end] for start, end in pairwise(places)]
+
+    async def run() -> tuple[bytes, bool]:
+        async with (
+            raw(answering(writes)) as url,
+            AiohttpTransport() as transport,
+            transport.send(request(url)) as reply,
+        ):
+            return await asyncio.wait_for(read(reply, most=most), HANG_S)
+
+    assert asyncio.run(run()) == (b"".join(pieces), not whole)
+
+
+async def test_what_fails_while_it_takes_a_chunk_fails_where_the_pump_is_waited_for() -> None:
+    """Proves: not in the event loop's log, and the connection is closed like any other."""
+
+    def take(_: bytes) -> bool:
+        raise ValueError("odd")
+
+    writes = [framed([b"a"]), framed([b"b"])]
+    async with raw(answering(writes)) as url, AiohttpTransport() as transport, transport.send(request(url)) as reply:
+        assert reply.pump is not None
+        with pytest.raises(ValueError, match="odd"):
+            await asyncio.wait_for(reply.pump(take), HANG_S)
+
+
+async def test_a_pump_that_was_cancelled_takes_nothing_more() -> None:
+    """Proves: what comes afterwards is left for the iterator, or for nobody."""
+    goes_on = asyncio.Event()
+    came: list[bytes] = []
+    first = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD + framed([b"a"]))
+        await goes_on.wait()
+        writer.write(framed([b"b"]) + b"0\r\n\r\n")
+        writer.close()
+
+    def take(chunk: bytes) -> bool:
+        came.append(chunk)
+        first.set()
+        return True
+
+    async with raw(answer) as url, AiohttpTransport() as transport, transport.send(request(url)) as reply:
+        assert reply.pump is not None
+        pumping = asyncio.ensure_future(reply.pump(take))
+        await asyncio.wait_for(first.wait(), HANG_S)
+        pumping.cancel()
+        await asyncio.wait([pumping])
+        goes_on.set()
+        rest = [chunk async for chunk in reply.chunks]
+    assert (came, rest) == ([b"a"], [b"b"])
