@@ -14,7 +14,9 @@ from turn.test_room import LONG, ROOMY, failed, large
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.compaction import LEFT_OUT, SUMMARY_HEAD
 from turnwise.rules.last_step import NOT_RUN_LAST_STEP, SYNTHESIS
-from turnwise.turn.events import RequestFailed
+from turnwise.turn.events import RequestFailed, TurnStarted
+from turnwise.turn.machine import Turn
+from turnwise.turn.room import summarised
 from turnwise.vocab import Effort, Message, Response, Settings, StopReason, Text, calls_of
 
 
@@ -77,3 +79,17 @@ def test_a_page_of_a_long_result_leaves_256_bytes_for_what_stands_around_it() ->
     page, _, line = results_in(played.requests[2].request.messages)["b"].rpartition("\n")
     assert page == LONG[: 9_000 - 256]
     assert line.startswith("[characters 0 to 8744 of ")
+
+
+@pytest.mark.promise("cut:budget", "end:reason")
+def test_a_summary_that_did_not_come_is_the_reason_of_an_end_for_want_of_room() -> None:
+    """Proves: the words that the user reads where nothing else makes room."""
+    limits = ModelLimits(context_window_tokens=8_000, max_output_tokens=4_000)
+    started = TurnStarted(config=replace(UNKNOWN, model_limits=limits), input=(ASK,))
+    turn, _ = Turn.start(started, earlier=PAIR * 3)
+    turn.receive(failed(1, OVERFLOW))
+    room = turn.known.room
+    assert room.planned is not None
+    assert summarised(room, planned=room.planned, response=None).room.ends == (
+        "The conversation had grown too long, and no summary of its earlier part could be had."
+    )
