@@ -60,7 +60,7 @@ def test_a_phase_that_gets_what_it_does_not_wait_for_says_so() -> None:
         Attempt(request=REQUEST, own=0, purpose="step", asking=known.asking, allowed=PLAIN, stage="sent").go(known)
 
 
-@pytest.mark.promise("end:answer")
+@pytest.mark.promise("end:last-request")
 def test_an_answer_behind_which_words_came_takes_nothing_from_the_next_one() -> None:
     """Proves: the second answer stands alone, whole."""
     turn, command = Turn.start(TurnStarted(config=CONFIG, input=(ASK,)))
