@@ -6,12 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, call, cut, done, play, says
+from turn.test_continuing import ON, cut_by_limit, cut_call
 from turn.test_purse import STEP
+from turn.test_retrying import BUSY
 from turn.test_verdicts import HELD, allow, answers
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.history import Healed
 from turnwise.rules.limits import MaxRequests, MaxSteps, MaxTokens, Spent
 from turnwise.rules.output import refused_output
+from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.subagents import Place, Used
 from turnwise.turn.answering import Answer
 from turnwise.turn.attempt import Attempt
@@ -19,7 +22,7 @@ from turnwise.turn.calling import Calls
 from turnwise.turn.changes import ChildrenPaid, Fit, Learned, Paced, WordsPutBy
 from turnwise.turn.commands import PlannedCall, SendRequest
 from turnwise.turn.config import ChildReport, TurnConfig
-from turnwise.turn.events import MessageArrived, OutputChecked, ResponseReceived, TurnStarted, WaitOver
+from turnwise.turn.events import MessageArrived, OutputChecked, RequestFailed, ResponseReceived, TurnStarted, WaitOver
 from turnwise.turn.known import Known
 from turnwise.turn.machine import Turn
 from turnwise.turn.moves import Over
@@ -60,7 +63,7 @@ def test_a_phase_that_gets_what_it_does_not_wait_for_says_so() -> None:
         Attempt(request=REQUEST, own=0, purpose="step", asking=known.asking, allowed=PLAIN, stage="sent").go(known)
 
 
-@pytest.mark.promise("end:last-request")
+@pytest.mark.promise("end:budget")
 def test_an_answer_behind_which_words_came_takes_nothing_from_the_next_one() -> None:
     """Proves: the second answer stands alone, whole."""
     turn, command = Turn.start(TurnStarted(config=CONFIG, input=(ASK,)))
@@ -129,6 +132,16 @@ def test_a_cut_call_is_not_continued_where_no_step_is_left_after_it() -> None:
     script = [says(cut("a"), finish=FinishReason.LENGTH), says("So.")]
     played = play(script, config=replace(CONFIG, limits=MaxSteps(1) & MaxRequests(2)))
     assert [(sent.step, sent.purpose) for sent in played.requests] == [(1, "step"), (2, "step")]
+    assert (played.result.text, played.ran) == ("So.", [])
+
+
+@pytest.mark.promise("end:budget")
+def test_a_continuation_that_failed_is_not_tried_again_where_no_step_is_left() -> None:
+    """Proves: once more would take the request that the answer needs, which comes in a step of its own."""
+    config = replace(ON, retry=RetryPolicy(), limits=MaxSteps(1) & MaxRequests(3))
+    script = [cut_by_limit(cut_call("a")), RequestFailed(number=2, fault=BUSY), says("So.")]
+    played = play(script, config=config, answer=lambda _: WaitOver())
+    assert [(sent.step, sent.purpose) for sent in played.requests] == [(1, "step"), (1, "continue"), (2, "step")]
     assert (played.result.text, played.ran) == ("So.", [])
 
 
