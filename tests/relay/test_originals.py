@@ -133,3 +133,12 @@ def test_a_word_for_the_end_stays_in_its_family() -> None:
     assert (plain.finish, plain.provider_finish) == (FinishReason.STOP, None)
     refused = as_for_another(Response(message=said, finish=FinishReason.REFUSAL, provider_finish="refusal"))
     assert (refused.finish, refused.provider_finish) == (FinishReason.CONTENT_FILTER, None)
+
+
+@pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
+def test_a_byte_order_mark_is_not_passed_on(family: str) -> None:
+    """Proves: a client that takes it for a part of the first line would lose the first event."""
+    event = b'data: {"type":"response.created","response":{"id":"r"}}\n\n'
+    assert Originals(family).read(event)
+    marked = Originals(family)
+    assert not marked.read(b"\xef\xbb\xbf" + event) and not marked.read(event)

@@ -33,3 +33,23 @@ VERTEX = "https://x-aiplatform.googleapis.com/v1/projects/p/locations/x/publishe
 def test_the_version_stands_once(name: FamilyName, base: str, path: str) -> None:
     call = family(name).encode_request(REQUEST, builtin_profiles()[name])
     assert path_below(base, call.path, family=name) == path
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "path", "below"),
+    [
+        ("openai_chat", "https://api.openai.com/v1", "/v1/embeddings", "/embeddings"),
+        ("openai_responses", "https://api.openai.com/v1/", "/v1/embeddings", "/embeddings"),
+        ("openai_chat", "https://host.example/api/paas/v4", "/v1/rerank", "/rerank"),
+        ("openai_chat", "https://host.example", "/v1/embeddings", "/v1/embeddings"),
+        ("openai_chat", "https://host.example/v1/openai", "/v1/embeddings", "/v1/embeddings"),
+        ("gemini", f"{GOOGLE}/v1beta", "/v1beta/models/m:embedContent", "/models/m:embedContent"),
+        ("gemini", GOOGLE, "/v1beta/models/m:embedContent", "/v1beta/models/m:embedContent"),
+        ("anthropic_messages", "https://host.example/v1", "/v1/other", "/other"),
+    ],
+)
+def test_the_version_of_a_path_that_a_client_wrote_stands_once(
+    name: FamilyName, base: str, path: str, below: str
+) -> None:
+    """Proves: a passed path goes where the base URL's own calls go."""
+    assert path_below(base, path, family=name) == below

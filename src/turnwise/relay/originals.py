@@ -10,6 +10,7 @@ import msgspec
 
 from turnwise.vocab import Message
 from turnwise.wire.json_fields import UNREADABLE
+from turnwise.wire.sse import BOM
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 _DATA = re.compile(rb"^data:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
@@ -57,7 +58,8 @@ class Originals:
     def read(self, raw: bytes) -> bool:
         """Take the next event; the same as `is_clear`."""
         if self.is_clear:
-            self.is_clear = self._reads(raw, self._responses)
+            # A client that does not strip a byte order mark loses the first event behind it.
+            self.is_clear = not raw.startswith(BOM) and self._reads(raw, self._responses)
         return self.is_clear
 
     def is_stray(self, raw: bytes) -> bool:

@@ -6,6 +6,7 @@ import urllib.parse
 from turnwise.wire.profiles import FamilyName
 
 _VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?(?=/|$)")
+_ENDS_WITH_VERSION = re.compile(_VERSION.pattern.removesuffix("(?=/|$)") + r"$")
 
 # What people copy from a provider's docs: the whole URL of a request. We put the path of each call behind the base URL.
 _PATHS = ("/chat/completions", "/completions", "/responses", "/messages", "/models")
@@ -29,7 +30,8 @@ def path_below(base_url: str, path: str, *, family: FamilyName) -> str:
     """The call's path as it has to follow this base URL.
 
     Anthropic's clients take the base without `/v1` and have it in the path, others' users write it into the base: it is said
-    once. Gemini's path begins at the model, and a base without any version (Google's own host) gets one.
+    once. Gemini's path begins at the model, and a base without any version (Google's own host) gets one. A path that a
+    client wrote whole (`/v1/embeddings`) has its version from the base where that ends with one.
     """
     base = base_url.partition("?")[0].rstrip("/")
     match family:
@@ -37,6 +39,10 @@ def path_below(base_url: str, path: str, *, family: FamilyName) -> str:
             return path.removeprefix("/v1")
         case "gemini" if not _VERSION.search(base.partition("://")[2]) and not _VERSION.match(path):
             return GEMINI_VERSION + path
+        case "anthropic_messages":
+            return path
+        case _ if (said := _VERSION.match(path)) and _ENDS_WITH_VERSION.search(base.partition("://")[2]):
+            return path[said.end() :]
         case _:
             return path
 

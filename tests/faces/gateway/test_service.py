@@ -8,6 +8,7 @@ import pytest
 
 from faces.gateway.relayed import FAMILIES, Gathered, naively, profile_of
 from lab.failing import DEADLINES, settled
+from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.endpoints.transport import HttpRequest
 from turnwise.errors import MissingKey
 from turnwise.faces.gateway.bounds import Bounds
@@ -335,3 +336,36 @@ async def test_a_client_that_leaves_ends_the_request_upstream() -> None:
         with pytest.raises(ClientGone):
             await asyncio.wait_for(answering(), HANG_S)
         assert len(lab.requests) == 1
+
+
+def test_a_passed_path_goes_where_its_model_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the model's own route, which has to list the path; an alias is translated, all else goes up as it came."""
+    path, seen = "/v1/embeddings", list[tuple[str, str, dict[str, object]]]()
+
+    async def ask(_: object, endpoint: Endpoint, path: str, body: bytes, headers: object) -> bytes:
+        seen.append((endpoint.base_url, path, msgspec.json.decode(body)))
+        return b"{}"
+
+    def passed(**fields: object) -> Gathered:
+        body = msgspec.json.encode({"input": "x", "big": 1, **fields})
+        call = ClientCall(id="tw-1", path=path, body=body, family="openai_chat", kind="passed")
+        return asked(call, *routes)[0]
+
+    monkeypatch.setattr(RelayService, "_ask_upstream", ask)
+    routes = (
+        GatewayRoute(models=("gpt-*",), upstream=lab_at(host="first.invalid"), passes=(path,)),
+        GatewayRoute(
+            models=("embed-*",), aliases={"small": "embed-1"}, upstream=lab_at(host="second.invalid"), passes=(path,)
+        ),
+        GatewayRoute(models=("other",), upstream=lab_at(host="third.invalid")),
+        GatewayRoute(upstream=lab_at(host="fourth.invalid"), models=("own",), passes=(path,), one_client="ann"),
+    )
+    assert [passed(model="small").status, passed(model="embed-2").status, passed().status] == [200, 200, 200]
+    assert seen == [
+        ("http://second.invalid/v1", path, {"input": "x", "big": 1, "model": "embed-1"}),
+        ("http://second.invalid/v1", path, {"input": "x", "big": 1, "model": "embed-2"}),
+        ("http://first.invalid/v1", path, {"input": "x", "big": 1}),
+    ]
+    refused = [passed(model=name) for name in ("other", "own", "nobody")]
+    assert [one.status for one in refused] == [404, 404, 404] and len(seen) == 3
+    assert b"does not list" in b"".join(refused[0].pieces)

@@ -220,21 +220,28 @@ class RelayService:
         await write_body(200, body, outlet=outlet, headers=() if is_counted else (("turnwise-estimated", "true"),))
 
     async def _pass_on(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
-        """A path that a route lists: body and answer go on as they are."""
-        route = next(route for route in self._config.routes if call.path in route.passes)
-        opened = self._for_client(self._upstreams[route.upstream], call)
+        """A path that a route lists: body and answer go on as they are, but for the name that an alias stands for."""
+        fields = read_body(call.body)
+        named = "" if call.family == "gemini" else string_of(fields, "model") or ""
+        chosen = self._route_of_model(named, call) if named else self._route_of_path(call)
+        if call.path not in chosen.route.passes:
+            raise RequestRefused(
+                f"the route of the model `{named}` does not list `{call.path}` in `pass`", field="model", status=404
+            )
+        body = call.body if chosen.model == named else encode({**fields, "model": chosen.model})
+        opened = self._for_client(self._upstreams[chosen.route.upstream], call)
         sent = await account.sends(
             "step",
             provider=opened.endpoint.profile.name,
-            model=string_of(read_body(call.body), "model") or "",
-            sent_bytes=len(call.body),
+            model=chosen.model or string_of(fields, "model") or "",
+            sent_bytes=len(body),
         )
         if isinstance(sent, Fault):
             await write_fault(sent, family=family(call.family), outlet=outlet)
             return
         received = ReceivedResponse(cancelled=True, answered=False)
         try:
-            found = await self._ask_upstream(opened.endpoint, call.path, call.body, call.headers)
+            found = await self._ask_upstream(opened.endpoint, call.path, body, call.headers)
             received = received_body(found)
         finally:
             sent.ended(received)
@@ -294,7 +301,18 @@ class RelayService:
 
     def _route_of(self, call: ClientCall) -> ChosenRoute:
         """Raises RequestRefused."""
-        model = call.model or string_of(read_body(call.body), "model") or ""
+        return self._route_of_model(call.model or string_of(read_body(call.body), "model") or "", call)
+
+    def _route_of_path(self, call: ClientCall) -> ChosenRoute:
+        """For a body that names no model: the first route that lists the path. Raises RequestRefused."""
+        for route in self._config.routes:
+            is_open = not isinstance(route.one_client, str) or route.one_client == call.client
+            if is_open and call.path in route.passes:
+                return ChosenRoute(route=route, model="")
+        raise RequestRefused(f"no route of this gateway passes `{call.path}` on for this client's key", status=404)
+
+    def _route_of_model(self, model: str, call: ClientCall) -> ChosenRoute:
+        """Raises RequestRefused."""
         chosen = choose_route(self._config.routes, model, client=call.client)
         if chosen is None:
             raise RequestRefused(f"no route of this gateway serves the model `{model}`", field="model", status=404)
