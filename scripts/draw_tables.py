@@ -19,7 +19,7 @@ from turnwise.faces.cli.options import NAMES_A_MODEL
 from turnwise.relay.breaches import BREACHES, COMMON_SOURCES, SOURCES, Whose, breach_of
 from turnwise.relay.fitting import TITLES
 from turnwise.relay.foreign_fields import RULES, FieldRule
-from turnwise.relay.incoming import STORED_FIELDS
+from turnwise.relay.stored_things import NAMES, STORED_FIELDS
 from turnwise.rules.stop import OUTCOMES
 from turnwise.wire import registry
 from turnwise.wire.family import Family
@@ -392,8 +392,15 @@ def gateway_fields() -> str:
         "unless the route belongs to one client (`one_client`). A body without `store` is served as `store: false`.",
     ]
     lines += table(
-        ("clients of", "fields"),
-        [(TITLES[family], ", ".join([f"`{name}`" for name in fields])) for family, fields in STORED_FIELDS.items()],
+        ("clients of", "fields", "keys within content and tools"),
+        [
+            (
+                TITLES[family],
+                ", ".join([f"`{name}`" for name in fields]),
+                ", ".join([f"`{name}`" for name in NAMES[family]]),
+            )
+            for family, fields in STORED_FIELDS.items()
+        ],
     )
     return "\n".join(lines) + "\n"
 

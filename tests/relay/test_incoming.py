@@ -7,6 +7,7 @@ import pytest
 
 from relay.asking_relay import FAMILIES, PLAIN, ask, body_of, path_of, plain, refusal, send
 from turnwise.relay.body_size import MAX_DEPTH, MAX_VALUES, check_size
+from turnwise.relay.counting import read_count_request
 from turnwise.relay.incoming import read_client_request
 from turnwise.relay.refusals import RequestRefused, refusal_answer
 from turnwise.vocab import Message, Text
@@ -26,7 +27,190 @@ STORED: list[tuple[str, dict[str, Any], str]] = [
     ("gemini", {"cachedContent": "cachedContents/1"}, "cachedContent"),
     ("gemini", {"cached_content": "cachedContents/1"}, "cached_content"),
     ("gemini", {"store": True}, "store"),
+    ("openai_chat", {"data_sources": [{"type": "azure_search"}]}, "data_sources"),
+    ("openai_responses", {"prompt": {"id": "pmpt_1"}}, "prompt"),
+    ("anthropic_messages", {"container": {"skills": [{"type": "custom", "skill_id": "skill_1"}]}}, "container"),
+    ("anthropic_messages", {"container": {"skills": "skill_1"}}, "container"),
 ]
+
+
+def said_by_user(family: str, part: dict[str, Any]) -> dict[str, Any]:
+    match family:
+        case "openai_responses":
+            return {"input": [{"role": "user", "content": [part]}]}
+        case "gemini":
+            return {"contents": [{"role": "user", "parts": [part]}]}
+        case _:
+            return {"messages": [{"role": "user", "content": [part]}]}
+
+
+OWN_FILE = "https://generativelanguage.googleapis.com/v1beta/files/abc"
+IMAGE = {"type": "input_image", "file_id": "file-1", "detail": "auto"}
+SOURCE = {"type": "file", "file_id": "file_1"}
+NAMED_INSIDE: list[tuple[str, dict[str, Any], str]] = [
+    ("openai_chat", said_by_user("openai_chat", {"type": "file", "file": {"file_id": "file-1"}}), "file_id"),
+    ("openai_chat", said_by_user("openai_chat", {"type": "file", "file_id": "file-1"}), "file_id"),
+    (
+        "openai_chat",
+        {"messages": [{"role": "assistant", "content": None, "audio": {"id": "audio_1"}}]},
+        "audio.id",
+    ),
+    ("openai_responses", said_by_user("openai_responses", {"type": "input_file", "file_id": "file-1"}), "file_id"),
+    ("openai_responses", said_by_user("openai_responses", IMAGE), "file_id"),
+    (
+        "openai_responses",
+        {"input": [{"type": "function_call_output", "call_id": "call_1", "output": [IMAGE]}]},
+        "file_id",
+    ),
+    (
+        "openai_responses",
+        {"input": [{"type": "computer_call_output", "call_id": "call_1", "output": {"type": "x", "file_id": "f"}}]},
+        "file_id",
+    ),
+    ("openai_responses", {"input": [{"type": "image_generation_call", "id": "ig_1"}]}, "image_generation_call"),
+    (
+        "openai_responses",
+        {"input": [{"type": "code_interpreter_call", "id": "ci_1", "code": "1", "container_id": "cntr_1"}]},
+        "container_id",
+    ),
+    ("openai_responses", {"tools": [{"type": "file_search", "vector_store_ids": ["vs_1"]}]}, "vector_store_ids"),
+    ("openai_responses", {"tools": [{"type": "code_interpreter", "container": "cntr_1"}]}, "container"),
+    (
+        "openai_responses",
+        {"tools": [{"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["file-1"]}}]},
+        "file_ids",
+    ),
+    (
+        "openai_responses",
+        {"tools": [{"type": "shell", "environment": {"type": "container_reference", "container_id": "cntr_1"}}]},
+        "container_id",
+    ),
+    (
+        "openai_responses",
+        {"tools": [{"type": "image_generation", "input_image_mask": {"file_id": "file-1"}}]},
+        "file_id",
+    ),
+    ("anthropic_messages", said_by_user("anthropic_messages", {"type": "document", "source": SOURCE}), "file_id"),
+    ("anthropic_messages", said_by_user("anthropic_messages", {"type": "image", "source": SOURCE}), "file_id"),
+    (
+        "anthropic_messages",
+        said_by_user("anthropic_messages", {"type": "container_upload", "file_id": "file_1"}),
+        "file_id",
+    ),
+    (
+        "anthropic_messages",
+        said_by_user(
+            "anthropic_messages",
+            {
+                "type": "document",
+                "source": {"type": "content", "content": [{"type": "image", "source": SOURCE}]},
+            },
+        ),
+        "file_id",
+    ),
+    (
+        "anthropic_messages",
+        said_by_user(
+            "anthropic_messages",
+            {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "document", "source": SOURCE}]},
+        ),
+        "file_id",
+    ),
+    ("gemini", said_by_user("gemini", {"fileData": {"fileUri": OWN_FILE, "mimeType": "image/png"}}), "fileUri"),
+    ("gemini", said_by_user("gemini", {"file_data": {"file_uri": "files/abc"}}), "file_uri"),
+    ("gemini", said_by_user("gemini", {"fileData": {"fileUri": "gs://bucket/1"}}), "fileUri"),
+    ("gemini", said_by_user("gemini", {"fileData": {"fileUri": OWN_FILE.upper()}}), "fileUri"),
+    (
+        "gemini",
+        said_by_user("gemini", {"fileData": {"fileUri": "https://x@generativelanguage.googleapis.com.:443/files/1"}}),
+        "fileUri",
+    ),
+    ("gemini", {"tools": [{"fileSearch": {"fileSearchStoreNames": ["fileSearchStores/1"]}}]}, "fileSearchStoreNames"),
+    (
+        "gemini",
+        {"tools": [{"file_search": {"file_search_store_names": ["fileSearchStores/1"]}}]},
+        "file_search_store_names",
+    ),
+    ("gemini", {"tools": [{"retrieval": {"vertexAiSearch": {"datastore": "d"}}}]}, "retrieval"),
+]
+
+
+@pytest.mark.parametrize("escaped", [False, True])
+@pytest.mark.parametrize(("family", "fields", "name"), NAMED_INSIDE)
+def test_what_content_and_tools_name_of_what_is_stored_is_refused(
+    family: str, fields: dict[str, Any], name: str, escaped: bool
+) -> None:
+    """A file of another client, its vector store or its container: however the key is written."""
+    body = json.dumps(plain(family, **fields))
+    if escaped:
+        key = name.removesuffix(".id")
+        body = body.replace(f'"{key}"', f'"\\u{ord(key[0]):04x}{key[1:]}"')
+    with pytest.raises(RequestRefused, match=rf"`{name}` in `{next(iter(fields))}` is not served here: .*one_client"):
+        ask(family, body.encode())
+    ask(family, body.encode(), one_client=True)
+
+
+SCHEMA = {"type": "object", "properties": {"file_id": {"type": "string"}, "container": {"type": "string"}}}
+FREE_NAMES: list[tuple[str, dict[str, Any]]] = [
+    ("openai_chat", {"tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}]}),
+    ("openai_chat", said_by_user("openai_chat", {"type": "text", "text": '{"file_id": "file-1"}'})),
+    ("openai_chat", {"modalities": ["text", "audio"], "audio": {"voice": "alloy", "format": "wav"}}),
+    ("openai_responses", {"tools": [{"type": "function", "name": "f", "parameters": SCHEMA, "strict": False}]}),
+    ("openai_responses", {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]}),
+    ("openai_responses", {"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}}}),
+    (
+        "openai_responses",
+        {"input": [{"type": "file_search_call", "id": "fs_1", "queries": ["q"], "results": [{"file_id": "file-1"}]}]},
+    ),
+    ("openai_responses", {"input": [{"type": "image_generation_call", "id": "ig_1", "result": "iVBORw0KGgo="}]}),
+    ("anthropic_messages", {"tools": [{"name": "f", "input_schema": SCHEMA}]}),
+    (
+        "anthropic_messages",
+        {
+            "messages": [
+                *({"role": "user", "content": "hi"},),
+                {
+                    "role": "assistant",
+                    "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {"file_id": "1"}}],
+                },
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "done"}]},
+            ]
+        },
+    ),
+    ("anthropic_messages", {"container": {"skills": [{"type": "anthropic", "skill_id": "pptx"}]}}),
+    ("gemini", said_by_user("gemini", {"fileData": {"fileUri": "https://www.youtube.com/watch?v=1"}})),
+    ("gemini", said_by_user("gemini", {"fileData": {"fileUri": "https://storage.googleapis.com/public/1.png"}})),
+    ("gemini", {"tools": [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": SCHEMA}]}]}),
+    (
+        "gemini",
+        {
+            "contents": [
+                {"role": "user", "parts": [{"text": "hi"}]},
+                {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {"fileUri": "files/1"}}}]},
+                {
+                    "role": "user",
+                    "parts": [{"functionResponse": {"name": "f", "response": {"retrieval": 1, "fileUri": "files/1"}}}],
+                },
+            ]
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("family", "fields"), FREE_NAMES)
+def test_the_same_names_are_free_in_somebodys_own_json(family: str, fields: dict[str, Any]) -> None:
+    """A tool of the client's may well have an argument `file_id`."""
+    ask(family, plain(family, **fields))
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "name"), [case for case in NAMED_INSIDE if case[0] in ("anthropic_messages", "gemini")]
+)
+def test_counting_names_nothing_that_is_stored(family: str, fields: dict[str, Any], name: str) -> None:
+    """The upstream that counts reads the file, too."""
+    asked = path_of(family)
+    with pytest.raises(RequestRefused, match=f"`{name}`"):
+        read_count_request(asked, json.dumps(plain(family, **fields)).encode())
 
 
 @pytest.mark.parametrize(("family", "fields", "field"), STORED)

@@ -30,8 +30,9 @@ REFUSED = {
         "tool_choice",
         "tools",
     },
+    # `messages` names a file that is stored at the provider;
     # `messages.image` and `contents.inlineData` are files whose base64 the recording cut short.
-    "anthropic_messages": {"mcp_servers", "messages.file", "messages.image", "stop_sequences", "tools"},
+    "anthropic_messages": {"mcp_servers", "messages", "messages.image", "stop_sequences", "tools"},
     "gemini": {
         "contents.inlineData",
         "generationConfig.responseMimeType",

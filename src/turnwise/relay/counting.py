@@ -9,9 +9,10 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.relay.incoming import ClientRequest, decode, read_body, refuse_stored
+from turnwise.relay.incoming import ClientRequest, decode, read_body
 from turnwise.relay.paths import AskedPath
 from turnwise.relay.refusals import RequestRefused
+from turnwise.relay.stored_things import refuse_stored
 from turnwise.relay.terms import RouteTerms, UpstreamRequest
 from turnwise.relay.translating import translate
 from turnwise.rules.budget import message_bytes, request_bytes, tokens_in
@@ -59,11 +60,12 @@ def read_count_request(asked: AskedPath, body: bytes, *, one_client: bool = Fals
     if asked.family == "gemini":
         fields = _inner(fields)
     if not one_client:
-        refuse_stored(asked, fields)
+        refuse_stored(asked.family, fields)
     whole = fields
     if asked.family == "anthropic_messages":
         whole = {**fields, "max_tokens": ONE_TOKEN}  # a message has to have it, a count has not
-    return CountRequest(asked=asked, fields=fields, request=decode(asked, write_object(whole)))
+    request = decode(asked, write_object(whole))
+    return CountRequest(asked=asked, fields=fields, request=request)
 
 
 def _inner(fields: Fields) -> Fields:

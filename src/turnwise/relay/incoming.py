@@ -1,20 +1,16 @@
 """What a client asked: its body read, and refused by name where it wants what the gateway does not do for it."""
 
-from collections.abc import Callable, Mapping
-
 import msgspec
 from msgspec.structs import replace
 
 from turnwise.relay.body_size import check_size
 from turnwise.relay.paths import AskedPath
 from turnwise.relay.refusals import RequestRefused
-from turnwise.vocab import ProviderItem, Request
+from turnwise.relay.stored_things import FALSE, refuse_references, refuse_stored
+from turnwise.vocab import Request
 from turnwise.wire.family import BadRequest
-from turnwise.wire.gemini.fields import camel
 from turnwise.wire.json_fields import UNREADABLE, Fields, is_null, read_fields, write_object
 from turnwise.wire.registry import family
-
-FALSE = msgspec.Raw(b"false")
 
 GEMINI_PATHS = {False: "/models/model:generateContent", True: "/models/model:streamGenerateContent"}
 """What the decoder is given: it takes no name with a slash or a colon, and the model is known already."""
@@ -41,13 +37,13 @@ def read_client_request(asked: AskedPath, body: bytes, *, one_client: bool = Fal
     """The request of a `generate` path. Raises RequestRefused, and nothing else."""
     fields = read_body(body)
     if not one_client:
-        refuse_stored(asked, fields)
+        refuse_stored(asked.family, fields)
     keeps_nothing = asked.family == "openai_responses" and is_null(fields.get("store"))
     if keeps_nothing:
         fields["store"] = FALSE
     request = decode(asked, write_object(fields) if keeps_nothing else body)
     if not one_client:
-        _refuse_references(request)
+        refuse_references(request)
     return ClientRequest(
         asked=asked,
         body=body,
@@ -78,64 +74,3 @@ def decode(asked: AskedPath, body: bytes) -> Request:
     except UNREADABLE as error:
         raise RequestRefused(f"the body cannot be read: {error}") from None
     return request if asked.model is None else replace(request, model=asked.model)
-
-
-# --- what is stored at the provider
-
-STORED = "with the gateway's key it could be another client's; the route has to belong to one client (`one_client`)"
-STORES = (
-    "what a provider stores can be read with the gateway's key; the route has to belong to one client (`one_client`)"
-)
-
-FieldTest = Callable[[msgspec.Raw], bool]
-
-
-def _is_said(raw: msgspec.Raw) -> bool:
-    return not is_null(raw)
-
-
-def _is_on(raw: msgspec.Raw) -> bool:
-    return not is_null(raw) and raw != FALSE
-
-
-def _names_container(raw: msgspec.Raw) -> bool:
-    """A container that exists. One without an id is made for this request: it only says which skills it has."""
-    try:
-        return not is_null(read_fields(raw).get("id"))
-    except UNREADABLE:
-        return not is_null(raw)
-
-
-STORED_FIELDS: Mapping[str, Mapping[str, tuple[FieldTest, str]]] = {
-    "openai_chat": {"store": (_is_on, STORES)},
-    "openai_responses": {
-        "previous_response_id": (_is_said, STORED),
-        "conversation": (_is_said, STORED),
-        "store": (_is_on, STORES),
-        "background": (_is_on, STORES),
-    },
-    "anthropic_messages": {"container": (_names_container, STORED), "thread": (_is_said, STORES)},
-    "gemini": {
-        "cachedContent": (_is_said, STORED),
-        "continuationToken": (_is_said, STORED),
-        "store": (_is_on, STORES),
-    },
-}
-"""Fields that name or make what stays at the provider: when they do, and why that is refused."""
-
-
-def refuse_stored(asked: AskedPath, fields: Fields) -> None:
-    """Raises RequestRefused for what only a route of one client may ask."""
-    is_gemini = asked.family == "gemini"
-    found = STORED_FIELDS[asked.family]
-    for given, raw in fields.items():
-        says, why = found.get(camel(given) if is_gemini else given, (None, ""))
-        if says is not None and says(raw):
-            raise RequestRefused(f"`{given}` is not served here: {why}", field=given)
-
-
-def _refuse_references(request: Request) -> None:
-    for message in request.messages:
-        for part in message.parts:
-            if type(part) is ProviderItem and part.kind == "item_reference":
-                raise RequestRefused(f"`item_reference` in `input` is not served here: {STORED}", field="input")

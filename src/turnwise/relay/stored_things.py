@@ -1,0 +1,202 @@
+"""What is stored at the provider, and how a request names it: with the gateway's key each client could use what is another's."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from turnwise.relay.refusals import RequestRefused
+from turnwise.vocab import ProviderItem, Request
+from turnwise.wire.gemini.fields import camel
+from turnwise.wire.json_fields import UNREADABLE, Fields, is_null
+from turnwise.wire.profiles import FamilyName
+
+FALSE = msgspec.Raw(b"false")
+
+STORED = "with the gateway's key it could be another client's; the route has to belong to one client (`one_client`)"
+STORES = (
+    "what a provider stores can be read with the gateway's key; the route has to belong to one client (`one_client`)"
+)
+
+# --- fields of the body
+
+FieldTest = Callable[[msgspec.Raw], bool]
+
+
+def _is_said(raw: msgspec.Raw) -> bool:
+    return not is_null(raw)
+
+
+def _is_on(raw: msgspec.Raw) -> bool:
+    return not is_null(raw) and raw != FALSE
+
+
+class _Skill(msgspec.Struct):
+    type: str
+
+
+class _NewContainer(msgspec.Struct):
+    id: str | None = None
+    skills: tuple[_Skill, ...] = ()
+
+
+def _names_container(raw: msgspec.Raw) -> bool:
+    """A container that exists. One without an id is made for this request: it only says which skills it has, and those of type
+    `anthropic` are everybody's."""
+    if is_null(raw):
+        return False
+    try:
+        new = msgspec.json.decode(raw, type=_NewContainer)
+    except UNREADABLE:
+        return True
+    return new.id is not None or any(skill.type != "anthropic" for skill in new.skills)
+
+
+STORED_FIELDS: Mapping[FamilyName, Mapping[str, tuple[FieldTest, str]]] = {
+    "openai_chat": {"store": (_is_on, STORES), "data_sources": (_is_said, STORED)},
+    "openai_responses": {
+        "previous_response_id": (_is_said, STORED),
+        "conversation": (_is_said, STORED),
+        "prompt": (_is_said, STORED),
+        "store": (_is_on, STORES),
+        "background": (_is_on, STORES),
+    },
+    "anthropic_messages": {"container": (_names_container, STORED), "thread": (_is_said, STORES)},
+    "gemini": {
+        "cachedContent": (_is_said, STORED),
+        "continuationToken": (_is_said, STORED),
+        "store": (_is_on, STORES),
+    },
+}
+"""Fields of the body that name or make what stays at the provider: when they do, and why that is refused."""
+
+# --- names further inside
+
+NAMES: Mapping[FamilyName, tuple[str, ...]] = {
+    "openai_chat": ("file_id", "file_ids", "vector_store_ids", "collection_ids", "audio.id"),
+    "openai_responses": (
+        *("file_id", "file_ids", "vector_store_ids", "collection_ids", "container", "container_id", "skill_id"),
+        "image_generation_call",
+    ),
+    "anthropic_messages": ("file_id", "file_ids"),
+    "gemini": ("fileUri", "fileSearchStoreNames", "retrieval"),
+}
+"""Keys of content and tools whose value names what is stored. Gemini's by their camelCase names; of a `fileUri`, Google's alone.
+`audio.id`, a `container` that is a text and an `image_generation_call` without its result have code of their own. Sources: the
+references of OpenAI, xAI, Mistral, Anthropic and Google: files, file search, code execution, skills."""
+
+FREE: Mapping[FamilyName, frozenset[str]] = {
+    "openai_chat": frozenset(["function", "functions", "function_call", "custom", "metadata", "response_format"]),
+    "openai_responses": frozenset(
+        "parameters schema input_schema arguments metadata filters attributes headers annotations results".split()
+    ),
+    "anthropic_messages": frozenset(["input", "input_schema", "schema", "metadata", "citations"]),
+    "gemini": frozenset(
+        "args response functionDeclarations responseSchema responseJsonSchema labels executableCode".split()
+    ),
+}
+"""Keys behind which somebody's own JSON stands (a schema, arguments, a result, what a search found): there every name is free."""
+
+_ESCAPED = b"\\u00"  # a key may be written with escapes
+_WRITTEN: Mapping[FamilyName, tuple[bytes, ...]] = {
+    "openai_chat": (b"file_id", b"vector_store_ids", b"collection_ids", b'"audio"', _ESCAPED),
+    "openai_responses": (
+        *(b"file_id", b"vector_store_ids", b"collection_ids", b"container", b"skill_id", b"image_generation_call"),
+        _ESCAPED,
+    ),
+    "anthropic_messages": (b"file_id", _ESCAPED),
+    "gemini": (b"fileUri", b"file_uri", b"earchStore", b"earch_store", b"retrieval", _ESCAPED),
+}
+"""A body without any of these has no such key: most are not walked through."""
+
+_TOLD_APART = ("container", "image_generation_call")
+
+# Google's own: what they serve depends on whose key asks. Others may be read by anybody (`storage.googleapis.com` too, without a
+# signature).
+_GOOGLE_HOSTS = ("generativelanguage.googleapis.com", "aiplatform.googleapis.com", "storage.cloud.google.com")
+
+
+def refuse_stored(family: FamilyName, fields: Fields) -> None:
+    """Raises RequestRefused for what only a route of one client may ask: a field of the body, or a name inside one."""
+    is_gemini = family == "gemini"
+    found = STORED_FIELDS[family]
+    for given, raw in fields.items():
+        says, why = found.get(camel(given) if is_gemini else given, (None, ""))
+        if says is not None and says(raw):
+            raise RequestRefused(f"`{given}` is not served here: {why}", field=given)
+        if (name := _stored_name(raw, of=given, family=family)) is not None:
+            raise RequestRefused(f"`{name}` in `{given}` is not served here: {STORED}", field=given)
+
+
+def refuse_references(request: Request) -> None:
+    """Raises RequestRefused for items of which only the id was sent."""
+    for message in request.messages:
+        for part in message.parts:
+            if type(part) is ProviderItem and part.kind == "item_reference":
+                raise RequestRefused(f"`item_reference` in `input` is not served here: {STORED}", field="input")
+
+
+def _stored_name(raw: msgspec.Raw, *, of: str, family: FamilyName) -> str | None:
+    """The first key within a field's value that names something stored; None where there is none."""
+    key = camel(of) if family == "gemini" else of
+    if key in FREE[family] or bytes(memoryview(raw)[:1]) not in (b"{", b"["):
+        return None
+    text = bytes(memoryview(raw))
+    if not any(part in text for part in _WRITTEN[family]):
+        return None
+    try:
+        value: object = msgspec.json.decode(text)
+    except UNREADABLE:
+        return None  # the decoder of the request says why, and refuses it
+    return next(_names_within(value, family=family), None)
+
+
+def _names_within(value: object, *, family: FamilyName) -> Iterator[str]:
+    """Depth is bounded by `check_size`."""
+    if isinstance(value, list):
+        for item in cast("list[object]", value):
+            yield from _names_within(item, family=family)
+    elif isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        yield from _references(fields, family=family)
+        for given, inner in fields.items():
+            if (camel(given) if family == "gemini" else given) not in FREE[family]:
+                yield from _names_within(inner, family=family)
+
+
+def _references(fields: Mapping[str, object], *, family: FamilyName) -> Iterator[str]:
+    """The keys of one object that name something stored."""
+    kind = fields.get("type")
+    match family:
+        case "openai_chat":
+            if isinstance(audio := fields.get("audio"), dict) and "id" in audio:
+                yield "audio.id"  # what the model said before, by its id
+        case "openai_responses":
+            if isinstance(fields.get("container"), str):
+                yield "container"
+            if kind == "image_generation_call" and not fields.get("result"):
+                yield "image_generation_call"
+        case "anthropic_messages":
+            if isinstance(kind, str) and kind.endswith("_output"):
+                return  # it tells of a file that a tool has made
+        case "gemini":
+            pass
+    for given, value in fields.items():
+        key = camel(given) if family == "gemini" else given
+        if key in NAMES[family] and key not in _TOLD_APART and value and (key != "fileUri" or _is_stored_uri(value)):
+            yield given
+
+
+def _is_stored_uri(value: object) -> bool:
+    """Everything but an address that anybody may read."""
+    if not isinstance(value, str):
+        return True
+    try:
+        found = urlsplit(value)
+        host = (found.hostname or "").rstrip(".")
+    except ValueError:
+        return True
+    return found.scheme not in ("http", "https", "data") or (
+        found.scheme != "data" and (not host or host.endswith(_GOOGLE_HOSTS))
+    )
