@@ -6,7 +6,15 @@ import msgspec
 import pytest
 
 from turnwise.lab import Script, builtin_scripts
-from turnwise.lab.cases import HEALTHY_CASES, HOPELESS_CASES, all_cases, malformed_cases, meaning_of
+from turnwise.lab.cases import (
+    HEALTHY_CASES,
+    HOPELESS_CASES,
+    SILENT_CASES,
+    all_cases,
+    checked_cases,
+    malformed_cases,
+    meaning_of,
+)
 from turnwise.lab.provider import Provider
 from turnwise.lab.readers.naive import read_naively
 from turnwise.lab.readers.reading import BrokenRule, difference
@@ -97,6 +105,12 @@ def test_the_naive_reader_falls_for_shared_and_missing_indexes() -> None:
 def test_every_case_but_the_hopeless_has_a_meaning() -> None:
     """What nothing right can be had of is listed, with its reason."""
     assert {case for case in all_cases() if meaning_of(SCRIPTS[case]) is None} == set(HOPELESS_CASES)
+
+
+def test_every_failure_of_the_lab_is_a_case() -> None:
+    """A script that is added is tried, too."""
+    failures = {name for name in SCRIPTS if name.startswith("fault-")}
+    assert failures == {name for name in (*checked_cases(), *SILENT_CASES) if name.startswith("fault-")}
 
 
 def written(name: str) -> bytes:

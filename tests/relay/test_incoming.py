@@ -299,6 +299,22 @@ def test_a_body_that_is_no_json_object_is_refused(family: str, body: bytes) -> N
         read_client_request(path_of(family), body)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("half", ["\\ud83d", "\\uD83D and on", "\\udc00", "\\ud83d\\ud83d", "\\\\\\ud83d"])
+def test_half_a_character_is_called_that(family: str, half: str) -> None:
+    """JavaScript's clients send it where they cut a text inside an emoji: the message says so, and nothing about JSON's end."""
+    body = json.dumps(PLAIN[family]).replace("hi", half).encode()
+    with pytest.raises(RequestRefused, match="a string holds half of a character"):
+        read_client_request(path_of(family), body)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("whole", ["\\ud83d\\ude00", "\\\\ud83d"])
+def test_whole_characters_are_served_however_they_are_written(family: str, whole: str) -> None:
+    """Two halves side by side, and a backslash that is one."""
+    ask(family, json.dumps(PLAIN[family]).replace("hi", whole).encode())
+
+
 NESTED = [
     b"[" * 100_000,
     b'{"a":' * 100_000 + b"1" + b"}" * 100_000,

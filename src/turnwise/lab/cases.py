@@ -35,6 +35,10 @@ HOPELESS_CASES = {
 }
 # Scripts about something else than the shape of one stream.
 _OTHER_SUBJECTS = ("fault-", "cut-", "loop-", "writer-", "retry-")
+# The upstream refuses with a status, always or once: no stream begins, or the second attempt has it.
+REFUSED_CASES = ("fault-401", "fault-429", "fault-500", "fault-529", "fault-once-429", "fault-once-503")
+# Only the gateway's own deadlines end these, so they are tried where they are named.
+SILENT_CASES = ("fault-silence", "fault-stall")
 TOOL_NAMES = ("read", "write", "list", "note", "edit", "search")
 QUESTION = "Please. Begin with part-001.txt"
 
@@ -54,7 +58,13 @@ def malformed_cases() -> tuple[str, ...]:
 
 
 def all_cases() -> tuple[str, ...]:
+    """Those in which the upstream sends a stream to its end, or breaks it off."""
     return (*malformed_cases(), *FAILING_CASES, *HEALTHY_CASES)
+
+
+def checked_cases() -> tuple[str, ...]:
+    """What a gateway is tried with unless cases are named."""
+    return (*malformed_cases(), *FAILING_CASES, *REFUSED_CASES, *HEALTHY_CASES)
 
 
 def meaning_of(script: Script) -> MeantAnswer | None:

@@ -1,5 +1,7 @@
 """What a client asked: its body read, and refused by name where it wants what the gateway does not do for it."""
 
+import json
+
 import msgspec
 from msgspec.structs import replace
 
@@ -11,6 +13,8 @@ from turnwise.vocab import Request
 from turnwise.wire.family import BadRequest
 from turnwise.wire.json_fields import UNREADABLE, Fields, is_null, read_fields, write_object
 from turnwise.wire.registry import family
+
+HALF_CHARACTER = "a string holds half of a character (an escape from `\\ud800` to `\\udfff` without its other half)"
 
 GEMINI_PATHS = {False: "/models/model:generateContent", True: "/models/model:streamGenerateContent"}
 """What the decoder is given: it takes no name with a slash or a colon, and the model is known already."""
@@ -61,7 +65,19 @@ def read_body(body: bytes) -> Fields:
         body.decode()
         return read_fields(body)
     except UNREADABLE as error:
-        raise RequestRefused(f"the body is no JSON object: {error}") from None
+        why = HALF_CHARACTER if _holds_half_characters(body) else error
+        raise RequestRefused(f"the body is no JSON object: {why}") from None
+
+
+def _holds_half_characters(body: bytes) -> bool:
+    """JavaScript's `JSON.stringify` writes them where a text was cut inside an emoji; Python's reader takes them."""
+    try:
+        json.dumps(json.loads(body), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        pass
+    return False
 
 
 def decode(asked: AskedPath, body: bytes) -> Request:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import cast
-from urllib.parse import urlsplit
 
 import msgspec
 
 from turnwise.relay.refusals import RequestRefused
 from turnwise.vocab import ProviderItem, Request
 from turnwise.wire.gemini.fields import camel
+from turnwise.wire.gemini.parts import is_own_file
 from turnwise.wire.json_fields import UNREADABLE, Fields, is_null
 from turnwise.wire.profiles import FamilyName
 
@@ -112,10 +112,6 @@ _WRITTEN: Mapping[FamilyName, tuple[bytes, ...]] = {
 
 _TOLD_APART = ("container", "image_generation_call")
 
-# Google's own: what they serve depends on whose key asks. Others may be read by anybody (`storage.googleapis.com` too, without a
-# signature).
-_GOOGLE_HOSTS = ("generativelanguage.googleapis.com", "aiplatform.googleapis.com", "storage.cloud.google.com")
-
 
 def refuse_stored(family: FamilyName, fields: Fields) -> None:
     """Raises RequestRefused for what only a route of one client may ask: a field of the body, or a name inside one."""
@@ -184,19 +180,10 @@ def _references(fields: Mapping[str, object], *, family: FamilyName) -> Iterator
             pass
     for given, value in fields.items():
         key = camel(given) if family == "gemini" else given
-        if key in NAMES[family] and key not in _TOLD_APART and value and (key != "fileUri" or _is_stored_uri(value)):
+        if (
+            key in NAMES[family]
+            and key not in _TOLD_APART
+            and value
+            and (key != "fileUri" or not isinstance(value, str) or is_own_file(value))
+        ):
             yield given
-
-
-def _is_stored_uri(value: object) -> bool:
-    """Everything but an address that anybody may read."""
-    if not isinstance(value, str):
-        return True
-    try:
-        found = urlsplit(value)
-        host = (found.hostname or "").rstrip(".")
-    except ValueError:
-        return True
-    return found.scheme not in ("http", "https", "data") or (
-        found.scheme != "data" and (not host or host.endswith(_GOOGLE_HOSTS))
-    )

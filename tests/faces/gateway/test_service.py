@@ -369,3 +369,5 @@ def test_a_passed_path_goes_where_its_model_goes(monkeypatch: pytest.MonkeyPatch
     refused = [passed(model=name) for name in ("other", "own", "nobody")]
     assert [one.status for one in refused] == [404, 404, 404] and len(seen) == 3
     assert b"does not list" in b"".join(refused[0].pieces)
+    stored = passed(model="small", image={"file_id": "file-1"})
+    assert (stored.status, len(seen)) == (400, 3) and b"`file_id` in `image`" in b"".join(stored.pieces)

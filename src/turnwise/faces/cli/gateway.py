@@ -70,8 +70,8 @@ Examples:
   turnwise gateway keys list
   turnwise gateway keys revoke laptop
 
-A change counts at once, also for a gateway that runs. Keys lie hashed in gateway-keys.json beside your turnwise.toml. Once that
-file exists, every client needs a key."""
+A change counts at once, also for a gateway that runs. Keys lie hashed in gateway-keys.json, in `turnwise` in XDG_CONFIG_HOME or
+~/.config. Once that file exists, every client needs a key."""
 
 REPORT_EPILOG = """\b
 Examples:
@@ -94,7 +94,7 @@ journal that cannot be read."""
     "config_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Routes, bounds and doors. [default: gateway.toml beside your turnwise.toml]",
+    help="Routes, bounds and doors. [default: gateway.toml in `turnwise` in XDG_CONFIG_HOME or ~/.config]",
 )
 @click.option("--host", metavar="ADDRESS", help="Where to listen. Other than loopback needs keys. [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65_535), help="0 takes a free one. [default: 8484]")
@@ -214,7 +214,13 @@ def report(provider: str | None, model: str | None, since: str | None, as_json: 
     "--port", type=click.IntRange(0, 65_535), help="The lab's port on 127.0.0.1; 0 takes a free one. [default: 8788]"
 )
 @click.option("--lab", "lab_url", metavar="URL", help="Use this lab, which runs, instead of starting one.")
-@click.option("--case", "cases", multiple=True, metavar="NAME", help="Try this case only. Repeatable.")
+@click.option(
+    "--case",
+    "cases",
+    multiple=True,
+    metavar="NAME",
+    help="Try this case only, also `fault-silence` or `fault-stall`. Repeatable.",
+)
 @click.option(
     "--wait",
     "wait_s",

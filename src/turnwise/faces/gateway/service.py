@@ -26,6 +26,7 @@ from turnwise.relay.incoming import ClientRequest, read_body, read_client_reques
 from turnwise.relay.paths import AskedPath
 from turnwise.relay.refusals import RequestRefused, refusal_answer
 from turnwise.relay.relaying import ClientSide, Relay, RelayRules, SoughtInText, UpstreamSide
+from turnwise.relay.stored_things import refuse_stored
 from turnwise.relay.terms import RouteTerms
 from turnwise.relay.translating import translate
 from turnwise.rules.budget import UNKNOWN_LIMITS
@@ -228,6 +229,8 @@ class RelayService:
             raise RequestRefused(
                 f"the route of the model `{named}` does not list `{call.path}` in `pass`", field="model", status=404
             )
+        if not chosen.route.one_client:
+            refuse_stored(call.family, fields)
         body = call.body if chosen.model == named else encode({**fields, "model": chosen.model})
         opened = self._for_client(self._upstreams[chosen.route.upstream], call)
         sent = await account.sends(

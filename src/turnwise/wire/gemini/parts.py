@@ -6,6 +6,7 @@ Keys of `Opaque` data of this family: on Text, Reasoning, File and ToolCall the 
 """
 
 from typing import assert_never
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -217,6 +218,16 @@ def _read_file(source: Fields, *, about: Opaque | None) -> File | None:
 _URL_SAFE = str.maketrans("-_", "+/", "\r\n=")
 
 
+# What these serve depends on whose key asks; `storage.googleapis.com` gives to everybody.
+_OWN_HOSTS = ("generativelanguage.googleapis.com", "aiplatform.googleapis.com", "storage.cloud.google.com")
+
+
 def is_own_file(uri: str) -> bool:
-    """The URI is one of Gemini's Files API, where the URI is the file's id."""
-    return uri.startswith(("https://generativelanguage.googleapis.com/", "files/"))
+    """The URI is no address that anybody can read, but the id of a file: one of Gemini's Files API (an address of its own, or
+    `files/NAME`), or one in Google's storage (`gs://`)."""
+    try:
+        parts = urlsplit(uri)
+        host = (parts.hostname or "").rstrip(".")
+    except ValueError:
+        return True
+    return parts.scheme != "data" and (parts.scheme not in ("http", "https") or not host or host.endswith(_OWN_HOSTS))

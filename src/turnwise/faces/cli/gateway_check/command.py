@@ -26,7 +26,7 @@ from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.text import shortened, style
 from turnwise.faces.models import find_profile
 from turnwise.lab import Lab
-from turnwise.lab.cases import all_cases
+from turnwise.lab.cases import SILENT_CASES, checked_cases
 from turnwise.wire.profiles import FamilyName
 
 FAMILIES: tuple[FamilyName, ...] = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
@@ -51,7 +51,7 @@ class GatewayCheckRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_gateway(wanted: GatewayCheckRequest) -> int:
     """The exit code. Raises CallerError for wrong use, Failure where the gateway is not there."""
-    known = all_cases()
+    known = (*checked_cases(), *SILENT_CASES)
     unknown = [case for case in wanted.cases if case not in known]
     if unknown:
         raise CallerError(f"there is no case `{unknown[0]}`; there are {', '.join(known)}")
@@ -90,7 +90,7 @@ async def _ask(wanted: GatewayCheckRequest, *, gateway: GatewayAsked, course: Ga
             checking = GatewayChecking(gateway, lab, transport=transport, clock=SystemClock(), tell=telling)
             try:
                 await checking.run(
-                    wanted.cases or all_cases(),
+                    wanted.cases or checked_cases(),
                     families=wanted.families or FAMILIES,
                     wait_s=wanted.wait_s,
                     course=course,

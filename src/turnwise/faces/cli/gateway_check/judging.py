@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from turnwise.faces.cli.gateway_check.asking import GatewayAnswer
-from turnwise.lab.cases import FAILING_CASES, MeantAnswer
+from turnwise.lab.cases import FAILING_CASES, REFUSED_CASES, SILENT_CASES, MeantAnswer
 from turnwise.lab.readers.naive import read_naively
 from turnwise.lab.readers.reading import BrokenRule, CaseVerdict, StreamReading, difference
 from turnwise.lab.readers.strict import read_strictly, told_error
@@ -31,8 +31,12 @@ class CaseFound(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_broken(self) -> bool:
         """Where the upstream fails, one error is a good answer, too."""
-        good = {"right", "error"} if self.case in FAILING_CASES else {"right"}
+        good = {"right", "error"} if self.upstream_fails else {"right"}
         return not {self.strict.verdict, self.naive.verdict} <= good
+
+    @property
+    def upstream_fails(self) -> bool:
+        return self.case in (*FAILING_CASES, *REFUSED_CASES, *SILENT_CASES)
 
 
 def judge_case(

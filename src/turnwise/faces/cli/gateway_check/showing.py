@@ -12,7 +12,7 @@ from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.tables import Column, lines_of_table, width_of
 from turnwise.faces.cli.text import shortened, style
 from turnwise.faces.saying import many
-from turnwise.lab.cases import FAILING_CASES, HEALTHY_CASES
+from turnwise.lab.cases import HEALTHY_CASES
 
 VERSION = 1  # of the JSON object: it grows when a field changes its meaning
 MOST_WHY = 160
@@ -80,7 +80,7 @@ def _reasons(one: CaseFound) -> str:
 def _summary(found: Sequence[CaseFound], *, broken: Sequence[CaseFound]) -> str:
     if not found:
         return "nothing was asked"
-    failing = len([one for one in found if one.case in FAILING_CASES])
+    failing = len([one for one in found if one.upstream_fails])
     healthy = len([one for one in found if one.case in HEALTHY_CASES])
     counted = [
         many(len(found) - failing - healthy, "malformed stream"),
