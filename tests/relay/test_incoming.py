@@ -150,6 +150,34 @@ def test_what_content_and_tools_name_of_what_is_stored_is_refused(
     ask(family, body.encode(), one_client=True)
 
 
+@pytest.mark.parametrize(
+    ("family", "body"),
+    [
+        (
+            "openai_responses",
+            '{"model":"m","input":"hi","tools":[{"type":"file_search","vector_store_ids":["v"],"vector_store_ids":null}]}',
+        ),
+        (
+            "openai_responses",
+            '{"model":"m","input":[{"type":"image_generation_call","id":"ig","result":"aGk=","result":null}]}',
+        ),
+        (
+            "anthropic_messages",
+            '{"model":"m","max_tokens":9,"messages":[{"role":"user","content":[{"type":"document","title":"t","source":'
+            '{"type":"file","type":"x_output","file_id":"f","file_id":null}}]}]}',
+        ),
+        (
+            "gemini",
+            '{"contents":[{"role":"user","parts":[{"fileData":{"fileUri":"files/1","fileUri":"https://a.invalid/1"}}]}]}',
+        ),
+    ],
+)
+def test_a_key_that_stands_twice_hides_nothing(family: str, body: str) -> None:
+    """Which of the two counts is the upstream's choice."""
+    with pytest.raises(RequestRefused, match="is not served here"):
+        ask(family, body.encode())
+
+
 SCHEMA = {"type": "object", "properties": {"file_id": {"type": "string"}, "container": {"type": "string"}}}
 FREE_NAMES: list[tuple[str, dict[str, Any]]] = [
     ("openai_chat", {"tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}]}),
@@ -178,6 +206,10 @@ FREE_NAMES: list[tuple[str, dict[str, Any]]] = [
         },
     ),
     ("anthropic_messages", {"container": {"skills": [{"type": "anthropic", "skill_id": "pptx"}]}}),
+    (
+        "anthropic_messages",
+        said_by_user("anthropic_messages", {"type": "code_execution_output", "file_id": "file_1"}),
+    ),
     ("gemini", said_by_user("gemini", {"fileData": {"fileUri": "https://www.youtube.com/watch?v=1"}})),
     ("gemini", said_by_user("gemini", {"fileData": {"fileUri": "https://storage.googleapis.com/public/1.png"}})),
     ("gemini", {"tools": [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": SCHEMA}]}]}),

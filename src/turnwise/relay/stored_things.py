@@ -1,5 +1,6 @@
 """What is stored at the provider, and how a request names it: with the gateway's key each client could use what is another's."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
@@ -110,7 +111,8 @@ _WRITTEN: Mapping[FamilyName, tuple[bytes, ...]] = {
 }
 """A body without any of these has no such key: most are not walked through."""
 
-_TOLD_APART = ("container", "image_generation_call")
+Pairs = tuple[tuple[str, object], ...]
+"""An object as its keys and values, in order: a key may stand twice, and which one counts is the upstream's choice."""
 
 
 def refuse_stored(family: FamilyName, fields: Fields) -> None:
@@ -142,48 +144,58 @@ def _stored_name(raw: msgspec.Raw, *, of: str, family: FamilyName) -> str | None
     if not any(part in text for part in _WRITTEN[family]):
         return None
     try:
-        value: object = msgspec.json.decode(text)
-    except UNREADABLE:
-        return None  # the decoder of the request says why, and refuses it
+        value: object = json.loads(text, object_pairs_hook=tuple, parse_int=str)
+    except (ValueError, RecursionError) as error:
+        raise RequestRefused(f"`{of}` cannot be read: {error}", field=of) from None
     return next(_names_within(value, family=family), None)
 
 
 def _names_within(value: object, *, family: FamilyName) -> Iterator[str]:
-    """Depth is bounded by `check_size`."""
+    """An object in `value` is `Pairs`. Depth is bounded by `check_size`."""
     if isinstance(value, list):
         for item in cast("list[object]", value):
             yield from _names_within(item, family=family)
-    elif isinstance(value, dict):
-        fields = cast("dict[str, object]", value)
-        yield from _references(fields, family=family)
-        for given, inner in fields.items():
+    elif isinstance(value, tuple):
+        pairs = cast("Pairs", value)
+        yield from _references(pairs, family=family)
+        for given, inner in pairs:
             if (camel(given) if family == "gemini" else given) not in FREE[family]:
                 yield from _names_within(inner, family=family)
 
 
-def _references(fields: Mapping[str, object], *, family: FamilyName) -> Iterator[str]:
+def _references(pairs: Pairs, *, family: FamilyName) -> Iterator[str]:
     """The keys of one object that name something stored."""
-    kind = fields.get("type")
     match family:
         case "openai_chat":
-            if isinstance(audio := fields.get("audio"), dict) and "id" in audio:
-                yield "audio.id"  # what the model said before, by its id
+            # What the model said before, by its id.
+            if any(
+                key == "id"
+                for audio in _values(pairs, "audio")
+                if isinstance(audio, tuple)
+                for key, _ in cast("Pairs", audio)
+            ):
+                yield "audio.id"
         case "openai_responses":
-            if isinstance(fields.get("container"), str):
-                yield "container"
-            if kind == "image_generation_call" and not fields.get("result"):
+            is_image = "image_generation_call" in _values(pairs, "type")
+            if is_image and not ((results := _values(pairs, "result")) and all(results)):
                 yield "image_generation_call"
         case "anthropic_messages":
-            if isinstance(kind, str) and kind.endswith("_output"):
+            kinds = _values(pairs, "type")
+            if kinds and all(isinstance(kind, str) and kind.endswith("_output") for kind in kinds):
                 return  # it tells of a file that a tool has made
         case "gemini":
             pass
-    for given, value in fields.items():
+    for given, value in pairs:
         key = camel(given) if family == "gemini" else given
-        if (
-            key in NAMES[family]
-            and key not in _TOLD_APART
-            and value
-            and (key != "fileUri" or not isinstance(value, str) or is_own_file(value))
-        ):
+        if key in NAMES[family] and value and _is_reference(key, value):
             yield given
+
+
+def _values(pairs: Pairs, key: str) -> list[object]:
+    return [value for given, value in pairs if given == key]
+
+
+def _is_reference(key: str, value: object) -> bool:
+    if key in ("container", "fileUri"):
+        return isinstance(value, str) and (key == "container" or is_own_file(value))
+    return key != "image_generation_call"
