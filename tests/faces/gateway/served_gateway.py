@@ -5,9 +5,10 @@ import http.client
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
@@ -25,6 +26,7 @@ class ServedGateway(NamedTuple):
     process: "subprocess.Popen[str]"
     port: int
     env: dict[str, str]
+    log: BinaryIO
 
     def ask(self, path: str, body: object, **headers: str) -> http.client.HTTPResponse:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANG_S)
@@ -63,7 +65,9 @@ class ServedGateway(NamedTuple):
     def end(self) -> str:
         """Gently. What it logged."""
         self.process.terminate()
-        return self.process.communicate(timeout=HANG_S)[1]
+        self.process.communicate(timeout=HANG_S)
+        self.log.seek(0)
+        return self.log.read().decode()
 
 
 @contextlib.contextmanager
@@ -79,17 +83,15 @@ def served_gateway(
         **(env or {}),
     }
     chosen = () if upstream is None else ("--upstream", upstream)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "turnwise", "gateway", *chosen, "--port", "0", "--json", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=own,
-    )
-    try:
-        assert process.stdout is not None
-        port = msgspec.json.decode(process.stdout.readline(), type=dict[str, Any])["port"]
-        yield ServedGateway(process, port, own)
-    finally:
-        process.kill()
-        process.communicate(timeout=HANG_S)
+    line = [sys.executable, "-m", "turnwise", "gateway", *chosen, "--port", "0", "--json", *words]
+    # The log goes to a file: nobody reads a pipe meanwhile, and once it is full the gateway would wait.
+    with (
+        tempfile.TemporaryFile() as log,
+        subprocess.Popen(line, stdout=subprocess.PIPE, stderr=log, text=True, env=own) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            port = msgspec.json.decode(process.stdout.readline(), type=dict[str, Any])["port"]
+            yield ServedGateway(process, port, own, log)
+        finally:
+            process.kill()
