@@ -10,7 +10,9 @@ from turnwise.relay.body_size import MAX_DEPTH, MAX_VALUES, check_size
 from turnwise.relay.counting import read_count_request
 from turnwise.relay.incoming import read_client_request
 from turnwise.relay.refusals import RequestRefused, refusal_answer
+from turnwise.relay.stored_things import NAMES, refuse_stored
 from turnwise.vocab import Message, Text
+from turnwise.wire.json_fields import read_fields
 
 STORED: list[tuple[str, dict[str, Any], str]] = [
     ("openai_chat", {"store": True}, "store"),
@@ -148,6 +150,20 @@ def test_what_content_and_tools_name_of_what_is_stored_is_refused(
     with pytest.raises(RequestRefused, match=rf"`{name}` in `{next(iter(fields))}` is not served here: .*one_client"):
         ask(family, body.encode())
     ask(family, body.encode(), one_client=True)
+
+
+@pytest.mark.parametrize(("family", "name"), [(family, name) for family, names in NAMES.items() for name in names])
+def test_each_name_of_the_list_is_found_inside_a_tool(family: Any, name: str) -> None:
+    """The list is the only one: what is written there is looked for in bodies, too."""
+    known: dict[str, dict[str, Any]] = {
+        "audio.id": {"audio": {"id": "x"}},
+        "container": {"container": "x"},
+        "image_generation_call": {"type": "image_generation_call", "id": "x"},
+        "fileUri": {"fileUri": "files/x"},
+    }
+    fields = {"tools": [{"type": "t", **known.get(name, {name: ["x"]})}]}
+    with pytest.raises(RequestRefused, match=f"`{name}` in `tools` is not served here"):
+        refuse_stored(family, read_fields(json.dumps(fields)))
 
 
 @pytest.mark.parametrize(

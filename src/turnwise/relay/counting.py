@@ -64,8 +64,7 @@ def read_count_request(asked: AskedPath, body: bytes, *, one_client: bool = Fals
     whole = fields
     if asked.family == "anthropic_messages":
         whole = {**fields, "max_tokens": ONE_TOKEN}  # a message has to have it, a count has not
-    request = decode(asked, write_object(whole))
-    return CountRequest(asked=asked, fields=fields, request=request)
+    return CountRequest(asked=asked, fields=fields, request=decode(asked, write_object(whole)))
 
 
 def _inner(fields: Fields) -> Fields:

@@ -1,6 +1,7 @@
 """What is stored at the provider, and how a request names it: with the gateway's key each client could use what is another's."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
@@ -99,17 +100,16 @@ FREE: Mapping[FamilyName, frozenset[str]] = {
 }
 """Keys behind which somebody's own JSON stands (a schema, arguments, a result, what a search found): there every name is free."""
 
-_ESCAPED = b"\\u00"  # a key may be written with escapes
-_WRITTEN: Mapping[FamilyName, tuple[bytes, ...]] = {
-    "openai_chat": (b"file_id", b"vector_store_ids", b"collection_ids", b'"audio"', _ESCAPED),
-    "openai_responses": (
-        *(b"file_id", b"vector_store_ids", b"collection_ids", b"container", b"skill_id", b"image_generation_call"),
-        _ESCAPED,
-    ),
-    "anthropic_messages": (b"file_id", _ESCAPED),
-    "gemini": (b"fileUri", b"file_uri", b"earchStore", b"earch_store", b"retrieval", _ESCAPED),
+
+def _as_written(name: str) -> str:
+    """A pattern for the key in a body: `fileUri` may be `file_uri`, and `audio.id` begins with `audio`."""
+    return re.sub("[A-Z]", lambda capital: f"_?[{capital[0]}{capital[0].lower()}]", name.partition(".")[0])
+
+
+_WRITTEN: Mapping[FamilyName, re.Pattern[bytes]] = {
+    family: re.compile("|".join([r"\\u00", *map(_as_written, names)]).encode()) for family, names in NAMES.items()
 }
-"""A body without any of these has no such key: most are not walked through."""
+"""A value without a match has none of the keys: most are not walked through. A key may be written with escapes."""
 
 Pairs = tuple[tuple[str, object], ...]
 """An object as its keys and values, in order: a key may stand twice, and which one counts is the upstream's choice."""
@@ -141,7 +141,7 @@ def _stored_name(raw: msgspec.Raw, *, of: str, family: FamilyName) -> str | None
     if key in FREE[family] or bytes(memoryview(raw)[:1]) not in (b"{", b"["):
         return None
     text = bytes(memoryview(raw))
-    if not any(part in text for part in _WRITTEN[family]):
+    if _WRITTEN[family].search(text) is None:
         return None
     try:
         value: object = json.loads(text, object_pairs_hook=tuple, parse_int=str)
