@@ -1,4 +1,4 @@
-"""Is the model going in circles? It is told first, then answered from memory, then asked for its answer (promises `loop:`).
+"""Does the model repeat its calls? It is warned first, then given the stored result, then made to answer (promises `loop:`).
 
 The unit is the step: the set of its calls with their results, so equal calls side by side are one. A loop is a run of
 steps that each equal the one 1, 2 or 3 steps before. It is measured in rounds: each step of a cycle runs as often as a step

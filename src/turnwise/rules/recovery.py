@@ -1,8 +1,8 @@
 """Recovery of a response that the output limit cut: going on with it, or asking once more.
 
-A response is taken in whole or not at all. So a cut one waits: its calls (one after the other) or its text are gone on with by
-requests for the rest, and what comes of it is one response like any other: the calls that were joined are complete, those that
-could not be are truncated and get the split notice (promises cut:continued, cut:split, cut:text-continued).
+A response is taken in whole or not at all. So a cut one waits: requests for the rest continue its calls (one after the other)
+or its text, and what comes of it is one response like any other: the calls that were joined are complete, those that could not
+be are truncated and get the split notice (promises cut:continued, cut:split, cut:text-continued).
 
 Nothing here knows of a turn, its limits or its tools: whoever asked for the response says in `Means` what may be done about it,
 sends the requests, and decides whether they are affordable.
@@ -59,7 +59,7 @@ MAX_TEXT_CONTINUATIONS = 16
 MAX_GROWN_CHARACTERS = 8 * 1024 * 1024
 # A limit that is hardly higher cuts again.
 WORTH_RAISING = 1.25
-# `continue`: the model goes on from the cut; `split`: a cut call is not gone on with; `off`: no request is made for it.
+# `continue`: the model goes on from the cut; `split`: a cut call is not continued; `off`: no request is made for it.
 Recover = Literal["continue", "split", "off"]
 
 

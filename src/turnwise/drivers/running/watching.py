@@ -48,8 +48,8 @@ class RequestFinished(msgspec.Struct, frozen=True, tag="request_finished"):
 
 
 class AttemptDiscarded(msgspec.Struct, frozen=True, tag="attempt_discarded"):
-    """Request `number` failed and is given up: what was shown of it counts for nothing. Another attempt follows in
-    `retry_in_s` seconds; `fault` is None where the stream ended without a word."""
+    """Request `number` failed and was dropped: ignore its partial output. Another attempt follows in `retry_in_s`
+    seconds; `fault` is None if the stream ended without a word."""
 
     number: int
     fault: Fault | None
