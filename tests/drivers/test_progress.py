@@ -1,16 +1,21 @@
 """How a command gets on is shown while it runs: its last line, bounded and not too often (issue 15, 7)."""
 
 import asyncio
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turnwise import Agent, ToolCall, ToolFinished, ToolStarted, tool
 from turnwise.drivers.running.means import Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.watching import RequestFinished, ToolProgress, WatcherEvent
-from turnwise.drivers.tools.progress import EVERY_S, LINE, Progress, last_line
+from turnwise.drivers.tools.progress import EVERY_S, LINE, CallTelling, LastLine, last_line, telling, tells_of
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.turn.config import TurnConfig
@@ -48,7 +53,7 @@ def test_any_output_has_one_short_line(chunks: list[bytes]) -> None:
 async def test_it_is_told_now_and_then_and_not_after_the_end() -> None:
     """Proves: nothing before a quarter of a second, one line for what came meanwhile, nothing twice, nothing afterwards."""
     clock, told = FakeClock(), list[str]()
-    progress = Progress(told.append, clock=clock)
+    progress = LastLine(told.append, clock=clock)
     for number in range(100):
         progress.take(f"line {number}\n".encode())
     assert told == [] and clock.delays == [EVERY_S]
@@ -87,3 +92,95 @@ async def test_a_command_at_work_is_seen(tmp_path: Path) -> None:
     assert (told.call.name, told.line) == ("bash", "two")
     assert result.messages[2].parts[0].content == (Text("one\ntwo\n"),)  # pyright: ignore[reportAttributeAccessIssue]
     assert [one.usd for one in seen if isinstance(one, RequestFinished)] == [None, None]
+
+
+class Noted(msgspec.Struct, frozen=True, tag="tool_noted"):
+    """As a tool's author would write one down."""
+
+    call: ToolCall
+    text: str
+
+
+def note(text: str) -> None:
+    at_hand = telling()
+    assert at_hand is not None
+    at_hand.tell(cast("WatcherEvent", Noted(at_hand.call, text)))
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_any_tool_can_tell_an_event_of_its_call(is_async: bool) -> None:
+    """Proves: from the event loop or a thread of its own, in order, between the call's start and its result."""
+
+    def plain() -> str:
+        for number in range(50):
+            note(str(number))
+        return "done"
+
+    async def waits() -> str:
+        return plain()
+
+    seen = await _seen_of(waits if is_async else plain)
+    told = [one for one in seen if isinstance(one, Noted | ToolStarted | ToolFinished)]
+    assert [one.text for one in told[1:-1] if isinstance(one, Noted)] == [str(number) for number in range(50)]
+    assert isinstance(told[0], ToolStarted) and isinstance(told[-1], ToolFinished)
+    assert {one.call.id for one in told if isinstance(one, Noted)} == {told[0].call.id}
+
+
+async def test_a_tool_that_was_given_up_is_not_heard_any_more() -> None:
+    """Proves: what a thread tells after its call has its result reaches nobody, even when the event loop is gone."""
+    kept: list[CallTelling | None] = []
+
+    def keep() -> str:
+        kept.append(telling())
+        return "done"
+
+    seen = await _seen_of(keep)
+    (late,) = kept
+    assert late is not None
+    before = len(seen)
+    late.tell(cast("WatcherEvent", Noted(late.call, "late")))
+    late.take_output(b"late\n")
+    assert len(seen) == before
+
+    def after(loop: asyncio.AbstractEventLoop) -> CallTelling:
+        async def begin() -> CallTelling:
+            with tells_of(late.call, seen.append, clock=FakeClock()):
+                found = telling()
+            assert found is not None
+            return found
+
+        return loop.run_until_complete(begin())
+
+    def elsewhere() -> None:
+        loop = asyncio.new_event_loop()
+        orphan = after(loop)
+        loop.close()
+        thread = threading.Thread(target=orphan.tell, args=(cast("WatcherEvent", Noted(late.call, "orphan")),))
+        thread.start()
+        thread.join(HANG_S)
+        assert not thread.is_alive()
+
+    await asyncio.to_thread(elsewhere)
+    assert len(seen) == before
+
+
+async def test_where_nobody_watches_there_is_nothing_to_tell() -> None:
+    """Proves: a tool finds no one, and need not build an event."""
+    found: list[CallTelling | None] = []
+
+    def look() -> str:
+        found.append(telling())
+        return "done"
+
+    await _seen_of(look, watched=False)
+    assert found == [None]
+
+
+async def _seen_of(function: Callable[..., object], *, watched: bool = True) -> list[object]:
+    seen: list[object] = []
+    made = tool(name="it")(function)
+    model = ScriptedModel([call("it"), "bye"])
+    agent = Agent("openai_chat:m", base_url="http://x", tools=[made], transport=model)
+    watching: RunOptions = {"watch": seen.append} if watched else {}
+    await asyncio.wait_for(agent.run("go", **watching), HANG_S)
+    return seen

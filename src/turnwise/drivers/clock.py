@@ -76,16 +76,15 @@ class Watchdog:
         self._cancelling = 0
         self._barked = False
 
-    def expect(self, what: str, *, within_s: float) -> None:
+    def expect(self, what: str, *, within_s: float, total_s: float | None = None) -> None:
+        """`total_s` bounds what is left of the block, from now on."""
+        now_s = self._monotonic()
         self._what = what
         self._seconds = within_s
-        self._due = self._monotonic() + within_s
-        self._arm_earlier()
-
-    def restart(self, *, total_s: float) -> None:
-        """Bound what is left of the block by `total_s`, from now on."""
-        self._total_s = total_s
-        self._end = self._monotonic() + total_s
+        self._due = now_s + within_s
+        if total_s is not None:
+            self._total_s = total_s
+            self._end = now_s + total_s
         self._arm_earlier()
 
     def renew(self) -> None:

@@ -5,6 +5,7 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable
+from types import FunctionType
 from typing import TypeVar
 
 Outcome = TypeVar("Outcome")
@@ -12,6 +13,8 @@ Outcome = TypeVar("Outcome")
 
 def is_async(function: Callable[..., object]) -> bool:
     """Whether calling it only makes something to be awaited."""
+    if type(function) is FunctionType and function.__code__.co_flags & inspect.CO_COROUTINE:
+        return True  # as `inspect` would say, and it is asked for every call
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 

@@ -29,6 +29,8 @@ class Circuits:
 
     def saw(self, door: Door, *, fault: Fault | None) -> None:
         before = self._circuits.get(door, CLOSED)
+        if before is CLOSED and fault is None:
+            return
         after = after_response(before, fault=fault, policy=self._policy, now_s=self._clock.monotonic())
         if after == CLOSED:
             self._circuits.pop(door, None)

@@ -154,7 +154,8 @@ class Exchange:
     @property
     def received_bytes(self) -> int:
         """Of the body, whatever it was: what was read, not what was still on its way."""
-        return self._streamed_bytes + self._body_bytes + sum(map(len, self._body)) + sum(map(len, self._error))
+        read = self._streamed_bytes + self._body_bytes
+        return read + sum(map(len, [*self._body, *self._error])) if self._body or self._error else read
 
     @property
     def has_left(self) -> bool:
@@ -206,7 +207,7 @@ class Exchange:
 
     def _within(self, seconds: float) -> float:
         """So many from now on, or what is left of the time that the answer after it leaves."""
-        return min(seconds, self._end_s - self._clock.monotonic())
+        return seconds if self._end_s == math.inf else min(seconds, self._end_s - self._clock.monotonic())
 
     async def _receive(self, reply: HttpReply, dog: Watchdog) -> ResponseReceived | RequestFailed:
         if not 200 <= reply.status < 300:
@@ -310,14 +311,15 @@ class Exchange:
         self._streamed_bytes += len(chunk)
         before, was_over = reader.heard, reader.finished or reader.failed
         frames = reader.feed(chunk)
+        total_s = None
         if before == 0 and reader.heard:
             self.first_event_s = self._clock.now()
-            dog.restart(total_s=self._within(self._order.deadlines.total_s))
+            total_s = self._within(self._order.deadlines.total_s)
         if reader.finished or reader.failed:
             if not was_over:
-                dog.expect("end of the stream", within_s=self._quiet_s)
-        elif before == 0 and reader.heard:
-            dog.expect("next event", within_s=self._order.deadlines.idle_s)
+                dog.expect("end of the stream", within_s=self._quiet_s, total_s=total_s)
+        elif total_s is not None:
+            dog.expect("next event", within_s=self._order.deadlines.idle_s, total_s=total_s)
             self._silence = Silence(reader, dog=dog, clock=self._clock, within_s=self._left_open_s)
             self._silence.watch()
         elif reader.heard > before:

@@ -152,23 +152,22 @@ class Bookkeeper:
 
 def received_of(exchange: Exchange, *, event: ResponseReceived | RequestFailed | None) -> ReceivedResponse:
     """What came back of a request; without an event it was broken off."""
-    first_s, received_bytes = exchange.first_event_s, exchange.received_bytes
+    response = partial = fault = None
+    is_answer = False
     match event:
         case ResponseReceived(response=response):
-            received = ReceivedResponse(
-                response=response, fault=response.fault, first_event=first_s, received_bytes=received_bytes
-            )
+            fault = response.fault
         case RequestFailed(partial=partial, fault=fault, is_answer=is_answer):
-            received = ReceivedResponse(
-                partial=partial,
-                fault=fault,
-                first_event=first_s,
-                received_bytes=received_bytes,
-                is_answer=is_answer,
-            )
+            pass
         case None:
             partial = exchange.arrived()
-            received = ReceivedResponse(
-                partial=partial, cancelled=True, first_event=first_s, received_bytes=received_bytes
-            )
-    return msgspec.structs.replace(received, answered=exchange.has_answered)
+    return ReceivedResponse(
+        response=response,
+        partial=partial,
+        fault=fault,
+        cancelled=event is None,
+        first_event=exchange.first_event_s,
+        received_bytes=exchange.received_bytes,
+        is_answer=is_answer,
+        answered=exchange.has_answered,
+    )

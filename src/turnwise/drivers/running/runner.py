@@ -23,7 +23,6 @@ from turnwise.drivers.running.watching import (
     CallAnswered,
     StepStarted,
     ToolFinished,
-    ToolProgress,
     ToolStarted,
     TurnFinished,
     WatcherEvent,
@@ -426,17 +425,17 @@ class _Running:
 
     async def _run_tools(self, command: RunTools) -> ToolsFinished:
         began: dict[str, float] = {}
+        is_watched = self._watchers.are_there
 
         def on_start(call: ToolCall) -> None:
-            began[call.id] = self._clock.monotonic()
-            self._tell(ToolStarted(call))
+            if is_watched:
+                began[call.id] = self._clock.monotonic()
+                self._tell(ToolStarted(call))
 
         def on_finish(result: ToolResult) -> None:
             self._unanswered.pop(result.call_id, None)
-            self._tell(ToolFinished(result, self._clock.monotonic() - began[result.call_id]))
-
-        def on_progress(call: ToolCall, line: str) -> None:
-            self._tell(ToolProgress(call, line))
+            if is_watched:
+                self._tell(ToolFinished(result, self._clock.monotonic() - began[result.call_id]))
 
         changed = await self._changed(command) if [1 for planned in command.calls if planned.shown] else {}
         calls = tuple([planned for planned in command.calls if planned.call.id not in changed])
@@ -450,7 +449,7 @@ class _Running:
             clock=self._clock,
             on_start=on_start,
             on_finish=on_finish,
-            on_progress=on_progress if self._watchers.are_there else None,
+            tell=self._tell if is_watched else None,
             settle_s=settle_s,
             whole_bytes=command.whole_bytes,
             most_s=command.most_s,
@@ -516,8 +515,9 @@ class _Running:
 
     def _tell_answered(self, turn: Turn) -> None:
         """Tell of the results in new messages that no tool has given."""
-        told, self._told = self._told, len(turn.added)
-        for message in turn.added[told:]:
+        added = turn.added
+        told, self._told = self._told, len(added)
+        for message in added[told:]:
             for part in message.parts:
                 if type(part) is ToolCall:
                     self._unanswered[part.id] = part
@@ -535,7 +535,8 @@ class _Running:
     def _enter_step(self, step: int) -> None:
         if step != self._step:
             self._step = step
-            self._tell_of_event(StepStarted(step))
+            if self._watchers.are_there:
+                self._tell_of_event(StepStarted(step))
 
     def _write(self, record: JournalRecord) -> None:
         if self._journal is not None:

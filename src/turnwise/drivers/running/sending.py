@@ -99,13 +99,13 @@ class Sender:
         )
         missed = None
         if response is not None:
-            missed = self._cache.saw(
-                msgspec.structs.replace(command, request=asked), call, usage=response.usage, left_s=began
-            )
+            as_sent = command if asked is command.request else msgspec.structs.replace(command, request=asked)
+            missed = self._cache.saw(as_sent, call, usage=response.usage, left_s=began)
         ended = self._books.settle(entry, exchange, event=event, missed=missed, asked_hour=asks_hour(call))
         self.exchange = None
         usd = None if ended is None else ended.usd
-        self._tell_finished(event, seconds=self._clock.monotonic() - began, usd=usd, missed=missed)
+        if self._watchers.are_there:
+            self._tell_finished(event, seconds=self._clock.monotonic() - began, usd=usd, missed=missed)
         self._circuits.saw(door, fault=fault)
         if isinstance(event, RequestFailed):
             event = self._learn(event, request=asked, profile=profile, call=call, door=door)
@@ -138,15 +138,16 @@ class Sender:
 
     def _tell_started(self, command: SendRequest) -> None:
         self.was_told = True
-        self._watchers.tell(
-            RequestStarted(
-                number=command.number,
-                step=command.step,
-                purpose=command.purpose,
-                model=command.request.model,
-                retry_of=command.retry_of,
+        if self._watchers.are_there:
+            self._watchers.tell(
+                RequestStarted(
+                    number=command.number,
+                    step=command.step,
+                    purpose=command.purpose,
+                    model=command.request.model,
+                    retry_of=command.retry_of,
+                )
             )
-        )
 
     def _tell_finished(
         self,

@@ -106,6 +106,14 @@ WatcherEvent = (
     | ChildSeen
     | TurnFinished
 )
+"""A face that has no line of its own for one of these shows its kind and its values: none is hidden. A further one that tools
+tell is added here, and told by `drivers/tools/progress.telling`."""
+
+
+def kind_of(seen: WatcherEvent) -> str:
+    """Its tag: `tool_started`."""
+    return str(seen.__struct_config__.tag)
+
 
 Watch = Callable[[WatcherEvent], object]
 """Called in the event loop, in order, while the turn waits for it: it must be quick (put it into a queue). If it raises, it is

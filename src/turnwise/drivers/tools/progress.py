@@ -1,11 +1,19 @@
-"""How a tool gets on: the last line of what it says, now and then, for whoever watches. No result depends on it."""
+"""What a tool tells of a call while it runs, for whoever watches: any event, and the last line of its output now and then.
 
+No result depends on it.
+"""
+
+import asyncio
+import contextlib
 import re
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 from turnwise.drivers.clock import Clock, Timer
+from turnwise.drivers.running.watching import ToolProgress, Watch, WatcherEvent
+from turnwise.vocab import ToolCall
 
 EVERY_S = 0.25  # a person reads no faster; what ends sooner is not told of
 LOOKED_AT = 4096  # bytes of the end of the output
@@ -14,30 +22,68 @@ LINE = 200  # characters that are told
 OutputSink = Callable[[bytes], object]
 """Takes a further piece of output."""
 
-_tell: ContextVar[OutputSink | None] = ContextVar("turnwise_progress", default=None)
+_at_hand: ContextVar["CallTelling | None"] = ContextVar("turnwise_call_telling", default=None)
 
 # Colours and moves of the cursor, whole or cut at the front by what is looked at.
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\^_=>78()]?")
 _LINE_ENDS = re.compile(r"[\r\n]+")
 
 
+class CallTelling:
+    """Where a tool tells of its call; a tool's function finds its own by `telling`. Begun in the event loop's thread."""
+
+    def __init__(self, call: ToolCall, tell: Watch, *, clock: Clock) -> None:
+        self.call = call
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._progress = LastLine(self._tell_line, clock=clock)
+        self._is_over = False
+
+    def tell(self, seen: WatcherEvent) -> None:
+        """In order, from any thread; a tool that was given up, and goes on, is not heard any more."""
+        if threading.get_ident() == self._thread:
+            self._say(seen)
+        else:
+            with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody watches any more
+                self._loop.call_soon_threadsafe(self._say, seen)
+
+    def take_output(self, output: bytes) -> None:
+        """A further piece of what a command says, in the event loop's thread."""
+        self._progress.take(output)
+
+    def leave(self) -> None:
+        """The call has ended: its result says the rest."""
+        self._is_over = True
+        self._progress.leave()
+
+    def _say(self, seen: WatcherEvent) -> None:
+        if not self._is_over:
+            self._tell(seen)
+
+    def _tell_line(self, line: str) -> None:
+        self._say(ToolProgress(self.call, line))
+
+
 @contextmanager
-def told_to(tell: OutputSink) -> Generator[None]:
-    """Within it, a tool that shows how it gets on tells it there. Holds for the tasks and threads begun in it."""
-    token = _tell.set(tell)
+def tells_of(call: ToolCall, tell: Watch, *, clock: Clock) -> Generator[None]:
+    """Within it, a tool can tell of its `call`. Holds for the tasks and threads begun in it."""
+    one = CallTelling(call, tell, clock=clock)
+    token = _at_hand.set(one)
     try:
         yield
     finally:
-        _tell.reset(token)
+        _at_hand.reset(token)
+        one.leave()
 
 
-def teller() -> OutputSink | None:
-    """Where the tool at hand may tell how it gets on; None: nobody watches."""
-    return _tell.get()
+def telling() -> CallTelling | None:
+    """Where the tool at hand may tell of its call; None: nobody watches."""
+    return _at_hand.get()
 
 
-class Progress:
-    """Of one call: takes its output as it comes, and tells its last line, not more often than every `EVERY_S`."""
+class LastLine:
+    """Takes a command's output as it comes, and tells its last line, not more often than every `EVERY_S`."""
 
     def __init__(self, tell: Callable[[str], object], *, clock: Clock) -> None:
         self._tell = tell
@@ -53,7 +99,7 @@ class Progress:
             self._timer = self._clock.call_later(EVERY_S, self._say)
 
     def leave(self) -> None:
-        """The call has ended: its result says the rest."""
+        """Nothing is told any more."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()

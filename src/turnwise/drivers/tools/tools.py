@@ -15,10 +15,10 @@ from turnwise.drivers.clock import Clock, Timer, wait_for_task
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.running.approvals import Approver
-from turnwise.drivers.running.watching import WatcherEvent
+from turnwise.drivers.running.watching import Watch, WatcherEvent
 from turnwise.drivers.threads import in_thread, is_async
 from turnwise.drivers.tools.grants import TURNS_TIME, CallTerms, judged_paths, judged_programs
-from turnwise.drivers.tools.progress import Progress, told_to
+from turnwise.drivers.tools.progress import tells_of
 from turnwise.drivers.tools.tool_output import error_result, failure_of, result_of
 from turnwise.rules.limits import Limit
 from turnwise.rules.subagents import Place
@@ -84,8 +84,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     `Text` or `File` part, or a list of those; or an awaitable of it. A function that is not `async def` runs in a thread
     of its own, so it may block. None for client-side tools. `start` is what a sub-agent has in its place. One that ends by a
     deadline of its own, with what it has, is given `grace_s` for that once its time is up. `keeps` gives the folder in which
-    it has put what was too long to show, for the model to read; None where there is nothing. `tells`: it shows how it gets on
-    (`progress.teller`).
+    it has put what was too long to show, for the model to read; None where there is nothing.
     """
 
     offer: ToolOffer
@@ -93,7 +92,6 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     start: Callable[[ChildOrder], Awaitable[object]] | None = None
     grace_s: float = 0.0
     keeps: Callable[[], Path | None] | None = None
-    tells: bool = False
 
     @property
     def name(self) -> str:
@@ -127,7 +125,7 @@ class CallTime(msgspec.Struct, frozen=True, kw_only=True):
 
 class ToolRun:
     """The running of one step's calls. `await run()` once; if that is cancelled, `finished` holds the results so far.
-    `whole_bytes` and `most_s` are those of `RunTools`."""
+    `whole_bytes` and `most_s` are those of `RunTools`; `tell` hears what tools tell of their calls while they run."""
 
     def __init__(
         self,
@@ -137,7 +135,7 @@ class ToolRun:
         clock: Clock,
         on_start: Callable[[ToolCall], None],
         on_finish: Callable[[ToolResult], None],
-        on_progress: Callable[[ToolCall, str], None] | None = None,
+        tell: Watch | None = None,
         settle_s: float = SETTLE_S,
         whole_bytes: int | None = None,
         most_s: float | None = None,
@@ -148,7 +146,7 @@ class ToolRun:
         self._clock = clock
         self._on_start = on_start
         self._on_finish = on_finish
-        self._on_progress = on_progress
+        self._tell = tell
         self._settle_s = settle_s
         self._result_of = functools.partial(result_of, whole_bytes=whole_bytes)
         self._computes = whole_bytes is not None
@@ -225,7 +223,7 @@ class ToolRun:
             result = error_result(planned.call, f"there is no tool `{planned.call.name}` here")
         else:
             time = CallTime.of(planned.timeout_s, left_s=left_s, grace_s=tool.grace_s)
-            run = self._run_telling if tool.tells and self._on_progress is not None else self._within_deadline
+            run = self._within_deadline if self._tell is None else self._run_telling
             if planned.paths or planned.programs is not None:
                 # the hand that opens a path looks again whether it still leads where it was judged to lead
                 with judged_paths(planned.paths or None), judged_programs(planned.programs):
@@ -238,14 +236,10 @@ class ToolRun:
     async def _run_telling(
         self, function: Callable[[Arguments], object], planned: PlannedCall, *, time: CallTime | None = None
     ) -> ToolResult:
-        """As `_within_deadline`, and whoever watches sees how it gets on."""
-        assert self._on_progress is not None
-        progress = Progress(functools.partial(self._on_progress, planned.call), clock=self._clock)
-        try:
-            with told_to(progress.take):
-                return await self._within_deadline(function, planned, time=time)
-        finally:
-            progress.leave()
+        """As `_within_deadline`, and the tool can tell of its call (`progress.telling`)."""
+        assert self._tell is not None
+        with tells_of(planned.call, self._tell, clock=self._clock):
+            return await self._within_deadline(function, planned, time=time)
 
     def _child(
         self, start: Callable[[ChildOrder], Awaitable[object]], planned: PlannedCall, *, timeout_s: float

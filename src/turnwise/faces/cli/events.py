@@ -15,8 +15,11 @@ from turnwise.drivers.running.watching import (
     RequestStarted,
     StepStarted,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
+    TurnFinished,
     WatcherEvent,
+    kind_of,
 )
 from turnwise.faces.results import RunResult
 from turnwise.vocab import ReasoningDelta, RefusalDelta, Text, TextDelta, ToolCall, ToolResult
@@ -98,8 +101,10 @@ class JsonLines:
                 if call.id not in self._started:
                     self._write_call(call)
                 self._write_result(result, seconds=None)
+            case FrameSeen() | ToolProgress() | TurnFinished():
+                pass  # told by other lines: `tool_call`, `response`, `tool_result`, `result`
             case _:
-                pass
+                self._write_plainly(seen)
 
     def tell(self, line: str) -> None:
         self._write({"event": "note", "text": line})
@@ -162,6 +167,10 @@ class JsonLines:
                 "seconds": seconds,
             }
         )
+
+    def _write_plainly(self, seen: WatcherEvent) -> None:
+        """An event that has no line of its own here: all that it holds, under the names that it has in the library."""
+        self._write({"event": kind_of(seen), **msgspec.structs.asdict(seen)})
 
     def _write(self, line: dict[str, object]) -> None:
         sys.stdout.buffer.write(msgspec.json.encode({**line, **self._within}) + b"\n")

@@ -19,9 +19,11 @@ from turnwise.drivers.running.watching import (
     RequestStarted,
     StepStarted,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
     TurnFinished,
     WatcherEvent,
+    kind_of,
 )
 from turnwise.faces.cli.lines import columns_of, fitted
 from turnwise.faces.cli.remedies import FailedModel, remedy
@@ -144,8 +146,10 @@ class Screen:
                 self._note_result(result)
             case TurnFinished():
                 self._finish(seen.result)
+            case FrameSeen() | ToolProgress():
+                pass  # the line that waits shows them
             case _:
-                pass
+                self._note(describe_event(seen, stream=self._notes))
 
     def tell(self, line: str) -> None:
         """Something about the run itself."""
@@ -244,8 +248,12 @@ class Screen:
             case AttemptDiscarded(fault=fault):
                 why = "the stream broke off" if fault is None else describe_fault(fault)
                 self._note_within(child.path, line=style(f"✗ {why}: trying again", "yellow", stream=self._notes))
+            case StepStarted() | RequestStarted() | FrameSeen() | RequestFinished() | ToolProgress() | TurnFinished():
+                pass  # of the agents below it calls and failures are shown
+            case ChildSeen():
+                self._note_child(child.seen)
             case _:
-                pass
+                self._note_within(child.path, line=describe_event(child.seen, stream=self._notes))
 
     def _note_within(self, path: tuple[str, ...], *, line: str) -> None:
         self._note("  " * len(path) + style(f"{clean(' › '.join(path))}: ", "dim", stream=self._notes) + line)
@@ -356,6 +364,15 @@ class Screen:
 
     def _row_at_hand(self) -> str:
         return "" if self._answer is None else self._answer.row
+
+
+def describe_event(seen: WatcherEvent, *, stream: TextIO | None = None) -> str:
+    """`· tool_noted read: 3 files`: the line of an event that has no other, with the name of its call and its plain values."""
+    values = [getattr(seen, name) for name in seen.__struct_fields__]
+    of = "".join([f" {clean(value.name)}" for value in values if isinstance(value, ToolCall)])
+    said = " ".join([str(value) for value in values if isinstance(value, str | int | float)])
+    text = f"· {clean(kind_of(seen))}{of}{': ' if said else ''}{shortened(said, limit=LINE)}"
+    return style(text, "dim", stream=stream)
 
 
 def describe_call(call: ToolCall, *, stream: TextIO | None = None) -> str:

@@ -94,7 +94,7 @@ class Waiting:
                 self._calls.pop(result.call_id, None)
             case CallAnswered(call=call):
                 self._calls.pop(call.id, None)
-            case _:
+            case _:  # nothing to wait for; the screen shows it
                 pass
 
     def stopping(self, *, now_s: float) -> None:

@@ -109,6 +109,5 @@ def workspace_tools(
             timeout_s=MAX_S,
             grace_s=GRACE_S,
             keeps=commands.kept,
-            tells=True,
         ),
     )

@@ -28,7 +28,6 @@ def make_tool(
     timeout_s: float | None = None,
     grace_s: float = 0.0,
     keeps: Callable[[], Path | None] | None = None,
-    tells: bool = False,
 ) -> Tool:
     """A plain `function` runs in a thread, an `async def` one in the event loop."""
 
@@ -50,7 +49,7 @@ def make_tool(
         spec=spec, exclusive=exclusive, idempotent=idempotent, effect=effect, timeout_s=timeout_s, inspected=True
     )
     called = run_async if inspect.iscoroutinefunction(function) else run
-    return Tool(offer=offer, function=called, grace_s=grace_s, keeps=keeps, tells=tells)
+    return Tool(offer=offer, function=called, grace_s=grace_s, keeps=keeps)
 
 
 @functools.cache  # a run and its sub-agents have the same tools

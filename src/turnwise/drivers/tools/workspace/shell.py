@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from turnwise.drivers.tools.grants import TURNS_TIME, programs_at_hand, seconds_of
 from turnwise.drivers.tools.programs import ProgramSearch, is_program
-from turnwise.drivers.tools.progress import teller
+from turnwise.drivers.tools.progress import telling
 from turnwise.drivers.tools.sandbox import CannotGuard, GitGuard, RestoredFiles, Sandbox, Scratch, find_sandbox
 from turnwise.drivers.tools.sandbox.private import PrivateFolder
 from turnwise.drivers.tools.workspace.output import MAX_FILES, Tape
@@ -115,7 +115,9 @@ class Shell:
         program = self._shell()
         if "\0" in given.command:
             raise ToolFault("a command must not hold a NUL character")
-        tape = Tape(kept_bytes=KEPT_BYTES, spill=self._next_output(), tell=teller())
+        watched = telling()
+        listener = None if watched is None else watched.take_output
+        tape = Tape(kept_bytes=KEPT_BYTES, spill=self._next_output(), tell=listener)
         guards = self._git_guards()
         git: list[RestoredFiles] = []
         notes: list[str] = []
