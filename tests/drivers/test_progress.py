@@ -17,6 +17,7 @@ from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.watching import RequestFinished, ToolProgress, WatcherEvent
 from turnwise.drivers.tools.progress import EVERY_S, LINE, CallTelling, LastLine, last_line, telling, tells_of
 from turnwise.drivers.tools.workspace import workspace_tools
+from turnwise.faces.run_options import RunOptions
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import TurnStarted
