@@ -72,9 +72,13 @@ class ServedGateway(NamedTuple):
 
 @contextlib.contextmanager
 def served_gateway(
-    folder: Path, *words: str, upstream: str | None, env: dict[str, str] | None = None
+    folder: Path,
+    *words: str,
+    upstream: str | None,
+    env: dict[str, str] | None = None,
+    log_to: int | None = None,
 ) -> Iterator[ServedGateway]:
-    """With state, configuration and cache of its own below `folder`."""
+    """With state, configuration and cache of its own below `folder`. `log_to`: its standard error, if no file."""
     own = {
         **{key: value for key, value in os.environ.items() if not key.startswith(("TURNWISE_", "XDG_"))},
         "TURNWISE_STATE_DIR": str(folder / "state"),
@@ -84,10 +88,11 @@ def served_gateway(
     }
     chosen = () if upstream is None else ("--upstream", upstream)
     line = [sys.executable, "-m", "turnwise", "gateway", *chosen, "--port", "0", "--json", *words]
-    # The log goes to a file: nobody reads a pipe meanwhile, and once it is full the gateway would wait.
     with (
         tempfile.TemporaryFile() as log,
-        subprocess.Popen(line, stdout=subprocess.PIPE, stderr=log, text=True, env=own) as process,
+        subprocess.Popen(
+            line, stdout=subprocess.PIPE, stderr=log if log_to is None else log_to, text=True, env=own
+        ) as process,
     ):
         try:
             assert process.stdout is not None
