@@ -6,6 +6,7 @@ decoded in those that begin and end the same: JSON means the same around it, wha
 """
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Generic, TypeVar
 
 import msgspec
@@ -48,8 +49,7 @@ class Alike(Generic[Rest]):
         head, tail, begin, end = self._head, self._tail, self._start, self._end
         found: list[str] = []
         try:
-            for at in range(start, len(texts)):
-                text = texts[at]
+            for text in islice(texts, start, None) if start else texts:
                 if not (text.startswith(head) and text.endswith(tail)):
                     break
                 # Where head and tail share bytes, or one string has become two, this is no string.

@@ -167,7 +167,7 @@ def test_the_gateways_key_is_sent_and_never_shown(
     ("line", "said"),
     [
         (["nonsense"], "`nonsense` is no base URL"),
-        (["http://127.0.0.1:1", "--case", "none"], "there is no case `none`; there are calls-after-stop, "),
+        (["http://127.0.0.1:1", "--case", "none"], "there is no case `none`; did you mean "),
         (["http://127.0.0.1:1", "--key-env", "NO_SUCH_KEY"], "the variable `NO_SUCH_KEY` is not set"),
         (["http://127.0.0.1:1", "--port", "0", "--lab", "http://127.0.0.1:1"], "give --port or --lab"),
         (["http://127.0.0.1:1", "--lab", "http://127.0.0.1:1"], "no lab at `http://127.0.0.1:1`"),

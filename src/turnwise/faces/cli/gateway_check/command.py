@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import difflib
 import os
 import sys
 from collections.abc import AsyncGenerator
@@ -54,7 +55,9 @@ def check_gateway(wanted: GatewayCheckRequest) -> int:
     known = (*checked_cases(), *SILENT_CASES)
     unknown = [case for case in wanted.cases if case not in known]
     if unknown:
-        raise CallerError(f"there is no case `{unknown[0]}`; there are {', '.join(known)}")
+        near = difflib.get_close_matches(unknown[0], known, n=3)
+        meant = f"did you mean {' or '.join([f'`{name}`' for name in near])}? " if near else ""
+        raise CallerError(f"there is no case `{unknown[0]}`; {meant}all of them: {', '.join(known)}")
     key = find_key(find_profile("openai_chat"), env=os.environ, api_key_env=wanted.key_env) if wanted.key_env else None
     gateway = GatewayAsked(url=wanted.url, key=key, model=wanted.model, timeout_s=wanted.timeout_s)
     shown = gateway.endpoint("anthropic_messages")  # an address that is none is told before anything starts
