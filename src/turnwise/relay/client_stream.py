@@ -113,6 +113,7 @@ class ClientStream:
         self._held: list[_Held] = []
         self._waits = False  # all that follows waits for the end
         self._has_begun = False
+        self._was_usual = False
         self._is_over = False
         self.fault: Fault | None = None  # with which it ended
 
@@ -126,6 +127,20 @@ class ClientStream:
         """Whether the client has been told a word or a call."""
         return self._shown.is_anything
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the last event passed as it came, and a word that follows it would, too."""
+        return self._was_usual and self._passes
+
+    def passed(self, word: Frame, *, is_true: bool) -> None:
+        """The client has this word from original events behind one after which it `goes_on`. `is_true`: they said just that."""
+        self._shown.note(word)
+        self._agreement.read((word,), (word,))
+        self._pass(word)
+        if not is_true:
+            self._passes = False
+            self._shown.contradict("an event was read in another form than it was sent in")
+
     def take(self, raw: bytes, frames: Sequence[Frame], healed: Sequence[Frame]) -> bytes:
         """One event: its `raw` bytes, the frames that stood in it, and the healed ones."""
         if not self._heals:
@@ -136,7 +151,8 @@ class ClientStream:
             if not frames and not healed and self._originals.is_stray(raw):
                 return b""
             self._passes = self._originals.read(raw)
-            if self._is_usual(frames, healed):
+            self._was_usual = self._is_usual(frames, healed)
+            if self._was_usual:
                 return raw
         self._waits = self._waits or not _LAST_WORDS.isdisjoint(map(type, healed))
         if self._waits or _may_be_last(healed, empty_too=self._hides_empty) or (self._held and not frames):

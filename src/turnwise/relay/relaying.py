@@ -12,6 +12,7 @@ import msgspec
 from turnwise.relay.call_filters import CallFilter
 from turnwise.relay.client_stream import BROKE_OFF, LOST_PIECE, ClientStream, summed, untrue_end, without_hidden_cuts
 from turnwise.relay.deviations import Deviations
+from turnwise.relay.early_words import EarlyWords, say_the_same
 from turnwise.relay.event_splitting import EventSplitter
 from turnwise.relay.evidence import Witness
 from turnwise.relay.response_reading import ResponseReader, StreamReader
@@ -138,11 +139,14 @@ class EventReader:
         bounds: Limits,
         deviations: Deviations,
         filter: CallFilter | None = None,
+        spread: float = 0.0,
     ) -> None:
         self._reader = reader
         self._filter = filter
         self._client = client
         self._splitter = EventSplitter(bounds)
+        self._early = EarlyWords(bounds, spread=spread)
+        self._lets_pass = reader.lets_pass if reader.seeks_calls else None
         self._out: list[bytes] = []
         self._deviations = deviations
         self._repair_count = 0
@@ -162,19 +166,46 @@ class EventReader:
 
     @property
     def heard(self) -> int:
-        return self._reader.heard
+        return self._reader.heard + self._early.heard
 
     def is_closed(self) -> bool:
+        self._catch_up()
         return self._reader.is_closed()
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """The healed frames of the events that the chunk completed."""
+        if self._early.is_open:
+            self._early.is_open = False
+            self._catch_up()
         found: list[Frame] = []
-        for event in self._splitter.feed(chunk):
+        events = self._splitter.feed(chunk)
+        for event in events:
             found += self._take(event)
+        if len(events) == 1 == len(found) and events[0] is chunk and self._filter is None and self._client.goes_on:
+            self._early.learn(chunk, found[0])
         return found
 
+    def feed_word(self, chunk: bytes) -> bool:
+        early = self._early
+        if not early.is_open or not early.take(chunk, passes=self._lets_pass):
+            return False
+        self._out.append(chunk)
+        if early.is_full:
+            self._catch_up()
+        return True
+
+    def _catch_up(self) -> None:
+        """What went out early is decoded and healed as well, and compared with what was told of it."""
+        if not self._early.are_waiting:
+            return
+        events, word = self._early.give()
+        self.witness.saw_words(events)
+        frames = self._reader.decode(b"".join(events))
+        healed = self._reader.heal_passed(frames)
+        self._client.passed(word, is_true=say_the_same(frames, word) and say_the_same(healed, word))
+
     def flush(self) -> list[Frame]:
+        self._catch_up()
         rest = self._splitter.rest()
         found = self._take(rest) if rest else []
         last = self._reader.flush()
@@ -219,11 +250,19 @@ class EventReader:
 
 
 class Relay:
-    """See the module. `told` is what is known of the request before it leaves."""
+    """See the module. `told` is what is known of the request before it leaves. `spread` is a number of [0, 1): streams that have
+    different ones do the work that can wait at different times."""
 
     def __init__(
-        self, *, upstream: UpstreamSide, client: ClientSide, rules: RelayRules, told: Sequence[Repair] = ()
+        self,
+        *,
+        upstream: UpstreamSide,
+        client: ClientSide,
+        rules: RelayRules,
+        told: Sequence[Repair] = (),
+        spread: float = 0.0,
     ) -> None:
+        self._spread = spread
         self._upstream = upstream
         self._client = client
         self._rules = rules
@@ -275,6 +314,7 @@ class Relay:
                 self._upstream.family.name, forces_call=self._sent.request.tool_choice not in ("auto", "none")
             ),
             filter=None if self._filter.does_nothing else self._filter,
+            spread=self._spread,
         )
         self.witness = reader.witness
         return reader

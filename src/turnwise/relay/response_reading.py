@@ -95,6 +95,8 @@ class StreamReader(Protocol):
 
     def feed(self, chunk: bytes, /) -> list[Frame]: ...
 
+    def feed_word(self, chunk: bytes, /) -> bool: ...
+
     def flush(self) -> list[Frame]: ...
 
     def finish(self) -> Response: ...
@@ -138,6 +140,11 @@ class ResponseReader:
         frames = self.decode(chunk)
         return self._receive(frames) if frames else frames
 
+    def feed_word(self, chunk: bytes) -> bool:
+        """Take the next bytes if they are more of what the provider is saying, and nothing else; whether it took them. For
+        readers whose frames nobody wants at once; this one takes none."""
+        return False
+
     def decode(self, chunk: bytes) -> list[Frame]:
         """Take the next bytes; return the frames as they stood on the wire. Each of them is to be given to `heal`."""
         if self.faulted:
@@ -150,6 +157,19 @@ class ResponseReader:
     def heal(self, frames: list[Frame]) -> list[Frame]:
         """The healed frames of these, which `decode` gave."""
         return self._receive(frames)
+
+    @property
+    def seeks_calls(self) -> bool:
+        """Whether a word may turn out to be a call."""
+        return self._in_text is not None
+
+    def lets_pass(self, frame: TextDelta | ReasoningDelta | RefusalDelta) -> bool:
+        """Whether a word can be no beginning of a call. It counts as read then, and goes to `heal_passed`."""
+        return self._in_text is None or self._in_text.passes(frame)
+
+    def heal_passed(self, frames: list[Frame]) -> list[Frame]:
+        """As `heal`, for words that were passed one by one."""
+        return self._assembler.receive_all(frames)
 
     def flush(self) -> list[Frame]:
         """No more bytes will come: the frames that were still held."""

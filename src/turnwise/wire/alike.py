@@ -61,6 +61,15 @@ class Alike(Generic[Rest]):
         self._credit = min(MOST, self._credit + len(found))
         return found
 
+    def string(self, text: bytes) -> str:
+        """That of one chunk; empty where it is not alike."""
+        if text.startswith(self._head) and text.endswith(self._tail):
+            try:
+                return _decode_string(text[self._start : self._end])
+            except UNREADABLE:
+                pass
+        return ""
+
     def learn(self, text: bytes, string: str, *, rest: Rest, read: Callable[[bytes], str | None]) -> None:
         """`text` brought the piece `string`, which is what `read` gives for such a chunk (or raises one of UNREADABLE)."""
         self._credit -= LEARNING

@@ -56,12 +56,11 @@ class Gathered:
         assert data
         self.pieces.append(data)
 
-    @property
     def may_send(self) -> bool:
         return self.status != 0
 
     def send_now(self, data: bytes) -> None:
-        assert self.may_send and data
+        assert self.may_send() and data
         self.pieces.append(data)
 
     async def gone(self) -> None:

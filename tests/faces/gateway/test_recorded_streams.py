@@ -63,7 +63,8 @@ def relayed(row: Row, *, client: str, pieces: Iterable[bytes] | None = None) -> 
     assert isinstance(reader, EventReader)
     out: list[bytes] = []
     for piece in [row.path.read_bytes()] if pieces is None else pieces:
-        reader.feed(piece)
+        if not reader.feed_word(piece):
+            reader.feed(piece)
         out.append(reader.take_out())
     response = reader.finish()
     out.append(reader.take_out())

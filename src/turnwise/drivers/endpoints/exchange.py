@@ -265,6 +265,10 @@ class Exchange:
 
     def _take(self, chunk: bytes, *, reader: StreamReader, dog: Watchdog, pass_on: Callable[[], bool]) -> bool:
         """A chunk in the socket's callback; whether the next one may come there, too."""
+        if self._on_frames is None and reader.feed_word(chunk):
+            self._streamed_bytes += len(chunk)
+            dog.renew()
+            return pass_on()
         self._feed(reader, chunk, dog)
         return not reader.faulted and pass_on()
 

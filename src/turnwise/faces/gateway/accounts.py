@@ -105,11 +105,8 @@ class WatchedOutlet:
         self._outlet = outlet
         self.send = outlet.send
         self.send_now = outlet.send_now
+        self.may_send = outlet.may_send
         self.gone = outlet.gone
-
-    @property
-    def may_send(self) -> bool:
-        return self._outlet.may_send
 
     async def start(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
         await self._outlet.start(status, headers)

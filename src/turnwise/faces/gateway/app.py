@@ -91,7 +91,6 @@ class Visit:
         if data:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
-    @property
     def may_send(self) -> bool:
         return self.has_started and not self.left.is_set() and self._may_write()
 

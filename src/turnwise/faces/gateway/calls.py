@@ -59,7 +59,6 @@ class Outlet(Protocol):
         """Waits while the client does not read. Raises ClientGone."""
         ...
 
-    @property
     def may_send(self) -> bool:
         """Whether `send_now` may be called: the answer has its head, the client is there and reads, and nothing would wait."""
         ...

@@ -161,7 +161,7 @@ class Delivery:
     def _pass_on(self) -> bool:
         """What the reader holds goes out at once; False where it has to be waited for: the client does not read, its answer has
         no head yet, or a comment is on its way."""
-        if not self.started or self._sending.locked() or not self._outlet.may_send:
+        if not self.started or self._sending.locked() or not self._outlet.may_send():
             return False
         if self._reader is not None and (out := self._reader.take_out()):
             if self._array is not None:

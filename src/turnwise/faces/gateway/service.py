@@ -183,6 +183,7 @@ class RelayService:
             client=ClientSide(request=asked.request, family=family(call.family), counts=not sent.adds_usage),
             rules=rules,
             told=sent.told,
+            spread=random.random(),
         )
         return Delivery(
             relay,

@@ -1,0 +1,99 @@
+"""Words that go on to the client before they are assembled.
+
+Between equal families a stream of text brings event after event that differs from the one before in nothing but its piece
+(`wire/alike.py`). What such an event says is known from that one string, and the client gets its bytes as they came. So it goes
+out at once, and decoding, healing and comparing are done later, for many events together: that costs a third of doing it for
+each, because a processor that has just served another stream has forgotten where all of it stands.
+
+Nothing is taken on trust: the events are decoded whole before anything else of the response is looked at, and what they say then
+is compared with what was told here (`EventReader.catch_up`).
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from turnwise.vocab import Frame, ReasoningDelta, RefusalDelta, TextDelta
+from turnwise.wire.alike import PROBE, Alike
+from turnwise.wire.limits import Limits
+
+WordsFrame = TextDelta | ReasoningDelta | RefusalDelta
+
+FEWEST_EVENTS, MOST_EVENTS = 32, 64  # that wait: decoding them together takes a tenth of a millisecond
+MOST_EVENT_BYTES = 2048  # of one that waits: longer ones are read whole
+SHARE = (
+    4  # no limit on a response can be met within this part of the smallest one: a text may count four times its bytes
+)
+
+
+class EarlyWords:
+    """`learn` from a healthy word that was read whole; `take` those that are like it. `heard` counts all that it took."""
+
+    __slots__ = ("_alike", "_events", "_left_bytes", "_most", "_said", "heard", "is_open")
+
+    def __init__(self, limits: Limits, *, spread: float) -> None:
+        """`spread`: a number of [0, 1), so that many streams do not all catch up at once."""
+        self._most = FEWEST_EVENTS + round(spread * (MOST_EVENTS - FEWEST_EVENTS))
+        self._alike: Alike[WordsFrame] = Alike()
+        self._left_bytes = min(limits.response_bytes, limits.stream_bytes) // SHARE
+        self._events: list[bytes] = []
+        self._said: list[str] = []
+        self.heard = 0
+        self.is_open = False  # the event before was such a word, so the next one may be
+
+    @property
+    def are_waiting(self) -> bool:
+        return bool(self._events)
+
+    def learn(self, event: bytes, frame: Frame) -> None:
+        """The whole event said this word, and nothing else, to the client, too."""
+        assert isinstance(frame, WordsFrame)
+        self._left_bytes -= len(event)
+        alike = self._alike
+        rest = alike.rest
+        if rest is not None and type(rest) is type(frame) and rest.block == frame.block:
+            self.is_open = alike.string(event) == frame.text
+        if not self.is_open and frame.text and alike.may_learn:
+            literal = msgspec.json.encode(frame.text)
+            # What stands in it once is the piece; the id or the type of an event may be the same word.
+            alike.learn(event, frame.text, rest=frame, read=lambda _: PROBE if event.count(literal) == 1 else None)
+            self.is_open = alike.rest is not None
+
+    def take(self, event: bytes, *, passes: Callable[[WordsFrame], bool] | None) -> bool:
+        """Keep an event that is like the last one, if its word `passes`; the client gets it."""
+        size = len(event)
+        if not (said := self._alike.string(event)) or size > self._left_bytes or size > MOST_EVENT_BYTES:
+            return False
+        if passes is not None and not passes(self._word(said)):
+            return False
+        self._events.append(event)
+        self._said.append(said)
+        self._left_bytes -= size
+        self.heard += 1
+        return True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough events wait by now."""
+        return len(self._events) >= self._most
+
+    def _word(self, said: str) -> WordsFrame:
+        rest = self._alike.rest
+        assert rest is not None, "there are events that are like another"
+        return type(rest)(said, rest.block)
+
+    def give(self) -> tuple[list[bytes], WordsFrame]:
+        """The events that wait, and what they said together. Nothing waits any more."""
+        events, word = self._events, self._word("".join(self._said))
+        self._events, self._said = [], []
+        return events, word
+
+
+def say_the_same(frames: list[Frame], word: WordsFrame) -> bool:
+    """Whether the frames are pieces of that one word."""
+    said: list[str] = []
+    for frame in frames:
+        if not isinstance(frame, WordsFrame) or type(frame) is not type(word) or frame.block != word.block:
+            return False
+        said.append(frame.text)
+    return "".join(said) == word.text
