@@ -4,7 +4,7 @@ import hashlib
 
 from turnwise import Agent, Journal
 from turnwise.drivers.endpoints.body_hash import BodyHash
-from turnwise.drivers.journal.journal import RequestSent
+from turnwise.drivers.journal.records import RequestSent
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.testing.scripted_model import BASE_URL
 from turnwise.turn.commands import PrepareStep

@@ -13,8 +13,8 @@ import pytest
 
 from turnwise import Agent, Journal, RunResult, tool
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal.journal import RequestSent, ToolsStarted
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
+from turnwise.drivers.journal.records import RequestSent, ToolsStarted
 from turnwise.drivers.running.means import RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.watching import CallAnswered, ToolFinished, ToolStarted, WatcherEvent

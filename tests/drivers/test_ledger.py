@@ -18,7 +18,6 @@ from lab.test_fault_schedules import drawn_script
 from turnwise import Agent, Journal, ModelLimits, StopReason
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
-from turnwise.drivers.journal.journal import RequestSent
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.ledger_queries import (
     KEYS,
@@ -31,6 +30,7 @@ from turnwise.drivers.journal.ledger_queries import (
     sum_of_totals,
 )
 from turnwise.drivers.journal.prices import Prices, read_prices
+from turnwise.drivers.journal.records import RequestSent
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.errors import CallerError
 from turnwise.lab import Lab, builtin_scripts

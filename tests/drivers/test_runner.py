@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from turn.playing import session_messages
-from turnwise.drivers.journal.journal import Journal, RequestSent, ToolsStarted
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.journal.records import RequestSent, ToolsStarted
 from turnwise.drivers.running.means import Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.watching import (

@@ -13,9 +13,10 @@ from lab.failing import settled
 from turnwise import Agent, Journal, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.endpoints.circuits import Circuits
-from turnwise.drivers.journal.journal import RequestSent, TurnJournal
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
+from turnwise.drivers.journal.pen import TurnJournal
+from turnwise.drivers.journal.records import RequestSent
 from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.running.hooks import Hook
 from turnwise.drivers.running.means import EndpointRecovery

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from turnwise import Agent, Approval, Asking, Journal, Policy, StopReason, ToolSpec, tool
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal.journal import ToolsStarted
+from turnwise.drivers.journal.records import ToolsStarted
 from turnwise.errors import CallerError
 from turnwise.faces.results import RunResult
 from turnwise.rules.permissions import PermissionRule

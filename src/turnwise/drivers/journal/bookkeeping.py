@@ -7,7 +7,6 @@ import msgspec
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.endpoints.exchange import Exchange
 from turnwise.drivers.journal.cache_watch import CacheMissed, CacheWatch
-from turnwise.drivers.journal.journal import RequestSent, TurnJournal
 from turnwise.drivers.journal.ledger import (
     Ledger,
     LedgerEntry,
@@ -17,6 +16,8 @@ from turnwise.drivers.journal.ledger import (
     entry_of,
     programmed_entry,
 )
+from turnwise.drivers.journal.pen import TurnJournal
+from turnwise.drivers.journal.records import RequestSent
 from turnwise.rules.apart import searches_asked
 from turnwise.rules.pricing import PriceRow
 from turnwise.turn.commands import SendRequest

@@ -11,8 +11,9 @@ import msgspec
 from turnwise.drivers.clock import sleep
 from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.drivers.journal.bookkeeping import Bookkeeper
-from turnwise.drivers.journal.journal import JournalRecord, ToolsStarted, TurnJournal
 from turnwise.drivers.journal.ledger import Ledger
+from turnwise.drivers.journal.pen import TurnJournal
+from turnwise.drivers.journal.records import JournalRecord, ToolsStarted
 from turnwise.drivers.running.approvals import ask
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
 from turnwise.drivers.running.scripts import Scripts

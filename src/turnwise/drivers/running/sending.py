@@ -13,7 +13,7 @@ from turnwise.drivers.endpoints.endpoints import Addressing
 from turnwise.drivers.endpoints.exchange import Exchange
 from turnwise.drivers.journal.bookkeeping import Bookkeeper
 from turnwise.drivers.journal.cache_watch import CacheMissed
-from turnwise.drivers.journal.journal import RequestSent
+from turnwise.drivers.journal.records import RequestSent
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
 from turnwise.drivers.running.watching import RequestFinished, RequestStarted, Watchers
 from turnwise.turn.asking import is_aside

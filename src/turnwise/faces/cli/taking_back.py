@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from turnwise.drivers.journal.journal import Journal, Session, ToolsStarted, TurnRow
+from turnwise.drivers.journal.journal import Journal, Session, TurnRow
+from turnwise.drivers.journal.records import ToolsStarted
 from turnwise.drivers.tools.workspace.changes import FileChanges
 from turnwise.drivers.tools.workspace.previews import CHANGING, diff_of, shortly
 from turnwise.drivers.tools.workspace.recovery import recover_changes

@@ -1,0 +1,33 @@
+"""What a driver writes down beside a turn's events, and how records look as text."""
+
+from typing import get_args
+
+import msgspec
+
+from turnwise.turn.commands import Purpose
+from turnwise.turn.events import Event
+
+
+class RequestSent(msgspec.Struct, frozen=True, kw_only=True, tag="request_sent"):
+    """A request is about to leave. The hash stands for the body: the history in it is in the journal already. If it never left,
+    the `request_failed` or `interrupted` after it says that it was not sent."""
+
+    number: int
+    purpose: Purpose
+    url: str  # without its query
+    body_sha256: str
+    body_bytes: int
+
+
+class ToolsStarted(msgspec.Struct, frozen=True, kw_only=True, tag="tools_started"):
+    """Calls are about to run; without a ToolsFinished after it they may have run, or not, or in part."""
+
+    step: int
+    call_ids: tuple[str, ...]
+
+
+JournalRecord = Event | RequestSent | ToolsStarted
+KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(JournalRecord)}
+
+encode_record = msgspec.json.Encoder().encode
+decode_record = msgspec.json.Decoder(JournalRecord).decode
