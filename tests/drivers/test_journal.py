@@ -15,11 +15,11 @@ import pytest
 
 from turn.playing import session_messages
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal.journal import Journal, JournalEntry, journal_path
+from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.pen import TurnJournal
-from turnwise.drivers.journal.records import RequestSent
+from turnwise.drivers.journal.records import JournalEntry, RequestSent
 from turnwise.drivers.journal.repairs_seen import RepairSeen
 from turnwise.errors import CallerError
 from turnwise.testing import FakeClock

@@ -28,7 +28,7 @@ from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall, call
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import Deadlines, ToolOffer, TurnConfig
-from turnwise.turn.events import Interrupted, StepPrepared, ToolsFinished, TurnStarted
+from turnwise.turn.events import Interrupted, StepPrepared, ToolEnded, ToolsFinished, TurnStarted
 from turnwise.vocab import (
     ArgumentsState,
     Fault,
@@ -352,8 +352,9 @@ async def test_interrupt_cancels_the_tools_and_keeps_the_finished_results() -> N
         runner.interrupt()
         result = await asyncio.wait_for(running, HANG_S)
 
-        last = journal.events("turn-1")[-1]
-    assert isinstance(last, Interrupted) and texts(last.results) == ["quick result"]
+        ended, last = journal.events("turn-1")[-2:]
+    assert isinstance(ended, ToolEnded) and texts([ended.result]) == ["quick result"]
+    assert isinstance(last, Interrupted) and last.results == ()
     assert stopped == ["forever"]
     assert result.stop_reason is StopReason.CANCELLED and result.text
     said = texts(results_of(result.messages[-1]))

@@ -510,7 +510,7 @@ async def test_a_journal_replays_without_the_interpreter_and_a_killed_turn_says_
         assert replay(events[:cut]) == whole[:cut]
     script_at = [at for at, event in enumerate(events, start=1) if isinstance(event, ScriptCalled)]
     for cut, words in zip(
-        [script_at[0], script_at[0] + 1, script_at[1], script_at[1] + 1],
+        [script_at[0], script_at[0] + 1, script_at[1], script_at[1] + 2],
         [
             "No call had run, and `read` may have run in part.",
             "1 call had run (`read`).",

@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
-import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from typing import Literal, Unpack, cast, get_args
+from typing import Literal, Unpack, get_args
 
 import msgspec
 
@@ -37,17 +37,27 @@ from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.grants import working_for
 from turnwise.drivers.tools.tools import ChildOrder, Tool
 from turnwise.errors import CallerError
-from turnwise.faces.agent_options import checking_options
+from turnwise.faces.agent_options import check_names, checking_options
 from turnwise.faces.children import MAX_DEPTH, Child, RunChild, task_tool
 from turnwise.faces.given import Prompt, check_text, input_of, json_of, message_of, system_of, title_of
 from turnwise.faces.interrupted import interrupted
+from turnwise.faces.model_facts import asks_hour, at_endpoint, checked, fallback_of
 from turnwise.faces.models import ModelName, open_endpoint, read_model
 from turnwise.faces.plain import check_plain
 from turnwise.faces.policies import check_approver, check_tools_of_hooks, check_tools_of_rules, known_tools, read_policy
 from turnwise.faces.results import RunResult, run_result
-from turnwise.faces.run_options import RunOptions, check_choice, check_options, read_settings, settings_over, turn_over
+from turnwise.faces.run_options import (
+    ResumeOptions,
+    RunOptions,
+    check_choice,
+    check_options,
+    read_settings,
+    settings_over,
+    turn_over,
+)
 from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.scripts import check_script_limits, with_script
+from turnwise.faces.taking_up import check_endpoint, left_child, left_run
 from turnwise.faces.tools import BATCH_HINT, ToolLike, read_tools
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.history import check_input
@@ -67,16 +77,15 @@ from turnwise.turn.config import (
     CallsInText,
     Deadlines,
     Effect,
-    Fallback,
     RoomPolicy,
     ScriptLimits,
     TurnConfig,
+    TurnResult,
 )
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.turn.resuming import asked_ids, listed_digests
 from turnwise.turn.snapshot import SessionSoFar, fold_session
 from turnwise.vocab import Cache, File, Message, Settings, StopReason, Text, ToolChoice
-from turnwise.wire.profiles import MARK_WAYS
 
 ALL_EFFECTS: tuple[Effect, ...] = get_args(Effect)
 
@@ -216,7 +225,7 @@ class Agent:
             recover=recover,
             calls_in_text=calls_in_text,
             retry=retry,
-            fallbacks=tuple([_fallback(name, profile=profile.name) for name in fallbacks]),
+            fallbacks=tuple([fallback_of(name, profile=profile.name) for name in fallbacks]),
             room=room,
             cache=cache,
             model_limits=limits_over(find_limits(self._model.name, profile=profile.name), model_limits),
@@ -228,7 +237,7 @@ class Agent:
             base_url="".join((base_url or "").partition("?")[:2]),
             api_key_env=api_key_env or "",
         )
-        config = _at_endpoint(config, endpoint=self._endpoint)
+        config = at_endpoint(config, endpoint=self._endpoint)
         self._config = config if allow_hint is None else msgspec.structs.replace(config, allow_hint=allow_hint)
         check_approver(approver, policies=self._policies())
 
@@ -389,28 +398,77 @@ class Agent:
                 session_id=session_id,
                 folder=self._folder,
                 title=title_of(started.input),
+                started=started,
             )
         kept = session_id if self._journal is not None else ""
+        carried = () if started.history else before.carried
+        turn = runner.run(started, earlier=carried, journal=pen, ends=ends)
+        ended = partial(run_result, output=output, before=before, session=kept)
+        return await self._to_end(runner, turn, config=started.config, ended=ended, cancelled=cancelled)
+
+    async def resume(self, session: str, **options: Unpack[ResumeOptions]) -> RunResult:
+        """Go on with the last turn of a session that a dead process has left, to its end.
+
+        A finished request is not sent again, a finished tool not run again. A request that was under way is counted as lost and
+        sent anew. A call that may have run is told to the model as unknown, unless its tool is `idempotent`. The turn keeps its
+        own model, limits and rules; tools, keys and the approver are this agent's. Raises CallerError where there is nothing to
+        resume, and as `run` does.
+        """
+        check_names(options, known=ResumeOptions.__annotations__, what="`resume`")
+        if self._journal is None:
+            raise CallerError("`resume` needs a journal: Agent(..., journal=Journal.open(...))")
+        found = left_run(self._journal, self._journal.find_session(session))
+        config = found.left.config
+        check_endpoint(config, own=self._config)
+        tools = self._with_script(read_tools(options["tools"]) if "tools" in options else self._tools)
+        prepare_step = options.get("prepare_step", self._prepare_step)
+        output = read_output_type(options["output_type"]) if "output_type" in options else self._output
+        async with contextlib.AsyncExitStack() as stack:
+            runner = self._runner(
+                self._transport or await self._open_transport(stack),
+                config=config,
+                tools=tools,
+                output=output,
+                prepare_step=prepare_step if config.prepares_steps else None,
+                approver=options.get("approver", self._safety.approver),
+                observation=Observation(watch=options.get("watch"), ledger=found.ledger),
+            )
+            pen = self._journal.resume_turn(found.turn_id)
+            turn = runner.resume(found.left, journal=pen)
+            ended = partial(run_result, output=output, before=found.before, session=found.session.row.id)
+            return await self._to_end(runner, turn, config=config, ended=ended)
+
+    async def _to_end(
+        self,
+        runner: Runner,
+        turn: Coroutine[None, None, TurnResult],
+        *,
+        config: TurnConfig,
+        ended: Callable[..., RunResult],
+        cancelled: Callable[[RunResult], None] | None = None,
+    ) -> RunResult:
         self._running.add(runner)
         try:
-            with working_for(started.config.turn_id):
-                carried = () if started.history else before.carried
-                result = await runner.run(started, earlier=carried, journal=pen, ends=ends)
+            with working_for(config.turn_id):
+                result = await turn
         except asyncio.CancelledError:
             if cancelled is not None and runner.result is not None:
-                cancelled(run_result(runner.result, output=output, before=before, session=kept, ledger=runner.ledger))
+                cancelled(ended(runner.result, ledger=runner.ledger))
             raise
         finally:
             self._running.discard(runner)
             if runner.result is not None:
                 was_cancelled = runner.result.stop_reason is StopReason.CANCELLED
-                await self._hooks.ended(runner.result, cancelled=was_cancelled, deadlines=started.config.deadlines)
-        return run_result(result, output=output, before=before, session=kept, ledger=runner.ledger)
+                await self._hooks.ended(runner.result, cancelled=was_cancelled, deadlines=config.deadlines)
+        return ended(result, ledger=runner.ledger)
 
     async def run_child(self, order: ChildOrder, prompt: str, *, name: str) -> str:
-        """Run one turn as a child of another: the tool `task` does. Raises ToolFault where there is no answer."""
+        """Run one turn as a child of another: the tool `task` does. One that a dead process has left goes on. Raises ToolFault
+        where there is no answer."""
         check_text(prompt, what="the prompt")
-        session_id = self._ids.new()
+        journal = self._journal or order.journal  # whoever reads the parent's journal finds what was spent there
+        found = left_child(journal, order) if journal is not None and order.resumes else None
+        session_id = self._ids.new() if found is None else found.session_id
         minder = Minder(
             order,
             name=name,
@@ -418,24 +476,13 @@ class Agent:
             clock=self._clock,
             idle_s=idle_s_of(self._config.deadlines, profile=self._model.profile, stream=self._config.stream),
         )
+        if found is not None and found.left.turn.result is not None:
+            return minder.ended(found.left.turn.result)
         tools = self._with_script(self._tools)
-        config = self._config_of_run(
-            {}, tools=tools, output=self._output, prepares=self._prepare_step is not None, session_id=session_id
-        )
-        config = await self._priced(as_child(config, order=order))
-        given = await self._opened((Message("user", (Text(prompt),)),), earlier=())
-        started = TurnStarted(config=config, input=given, keeps_waiting=True)
-        pen = None
-        # whoever reads the parent's journal finds what was spent there
-        if (journal := self._journal or order.journal) is not None:
-            title = f"{'/'.join(minder.path)}: {title_of(started.input)}"
-            pen = journal.begin_turn(
-                turn_id=config.turn_id,
-                session_id=session_id,
-                folder=self._folder,
-                title=title,
-                parent=(order.parent_turn, order.call.id),
-            )
+        started, config = None, None if found is None else found.left.config
+        if config is None:
+            started = await self._child_started(prompt, order=order, tools=tools, session_id=session_id)
+            config = started.config
         async with contextlib.AsyncExitStack() as stack:
             runner = self._runner(
                 self._transport or await self._open_transport(stack),
@@ -448,7 +495,31 @@ class Agent:
                 path=minder.path,
                 settle_s=minder.settle_s,
             )
+            if found is not None and journal is not None:
+                return await minder.run(runner, runner.resume(found.left, journal=journal.resume_turn(found.turn_id)))
+            assert started is not None, "a child that was not left begins"
+            pen = None
+            if journal is not None:
+                title = f"{'/'.join(minder.path)}: {title_of(started.input)}"
+                pen = journal.begin_turn(
+                    turn_id=config.turn_id,
+                    session_id=session_id,
+                    folder=self._folder,
+                    title=title,
+                    parent=(order.parent_turn, order.call.id),
+                    started=started,
+                )
             return await minder.run(runner, runner.run(started, journal=pen))
+
+    async def _child_started(
+        self, prompt: str, *, order: ChildOrder, tools: tuple[Tool, ...], session_id: str
+    ) -> TurnStarted:
+        config = self._config_of_run(
+            {}, tools=tools, output=self._output, prepares=self._prepare_step is not None, session_id=session_id
+        )
+        config = await self._priced(as_child(config, order=order))
+        given = await self._opened((Message("user", (Text(prompt),)),), earlier=())
+        return TurnStarted(config=config, input=given, keeps_waiting=True)
 
     def _runner(
         self,
@@ -544,7 +615,7 @@ class Agent:
             return config
         models = (config.model, *[fallback.model for fallback in config.fallbacks])
         prices = await asyncio.to_thread(self._rows_of, models)  # the table takes most of a second to be read
-        if _asks_hour(config):
+        if asks_hour(config):
             prices = {model: msgspec.structs.replace(row, asks_hour=True) for model, row in prices.items()}
         least: dict[str, Decimal] = {}
         for name, agent in self._agents.items():
@@ -566,16 +637,16 @@ class Agent:
     def _prepares(self, prepare_step: StepPreparer, *, config: TurnConfig) -> StepPreparer:
         """The user's `prepare_step`, its answer checked, with the price of a model that it names where a limit of cost needs
         it: what it got wrong is a CallerError."""
-        checked = _checked(prepare_step)
+        prepares = checked(prepare_step)
         if not counts_cost(config.limits):
-            return checked
+            return prepares
 
         async def prepare(view: PrepareStep) -> StepPrepared | None:
-            answer = await checked(view)
+            answer = await prepares(view)
             if answer is None or answer.model is None:
                 return answer
             rows = await asyncio.to_thread(self._rows_of, (answer.model,))
-            row = msgspec.structs.replace(rows[answer.model], asks_hour=_asks_hour(config))
+            row = msgspec.structs.replace(rows[answer.model], asks_hour=asks_hour(config))
             return msgspec.structs.replace(answer, price=row)
 
         return prepare
@@ -606,21 +677,6 @@ class _Beginning:
     ends: InterruptKind | None = None
 
 
-def _at_endpoint(config: TurnConfig, *, endpoint: Endpoint) -> TurnConfig:
-    """With the facts of the endpoint that rules need."""
-    profile = endpoint.profile
-    return msgspec.structs.replace(
-        config,
-        family=profile.family,
-        profile=profile.name,
-        accepts_prefill=profile.accepts_prefill,
-        default_max_tokens=profile.sent_max_tokens,
-        tool_choice_none=profile.tool_choice_none,
-        leaves_calls_in_text=endpoint.leaves_calls_in_text,
-        marks_cache=profile.cache_way(config.model) in MARK_WAYS,
-    )
-
-
 def _children(agents: Mapping[str, Agent]) -> dict[str, Child]:
     def runs(name: str, agent: Agent) -> RunChild:
         return lambda order, prompt: agent.run_child(order, prompt, name=name)
@@ -634,28 +690,3 @@ def _children(agents: Mapping[str, Agent]) -> dict[str, Child]:
 def read_session(journal: Journal, session: Session) -> SessionSoFar:
     """What was said in a session, and what its next turn starts from; a turn that was killed has its open calls answered."""
     return fold_session(journal.events(turn.id) for turn in session.turns)
-
-
-def _checked(prepare_step: StepPreparer) -> Callable[[PrepareStep], Awaitable[StepPrepared | None]]:
-    """The user's `prepare_step`, its answer checked: what it got wrong is a CallerError."""
-
-    async def prepare(view: PrepareStep) -> StepPrepared | None:
-        given = prepare_step(view)
-        answer = cast("object", await given if inspect.isawaitable(given) else given)  # the user's word may not hold
-        if answer is None:
-            return None
-        if not isinstance(answer, StepPrepared):
-            raise CallerError(f"`prepare_step` must return StepChanges or None, not {type(answer).__name__}")
-        check_plain(answer, what="`prepare_step`: StepChanges")
-        return answer
-
-    return prepare
-
-
-def _fallback(name: str, *, profile: str) -> Fallback:
-    return Fallback(model=name, limits=limits_over(find_limits(name, profile=profile), None))
-
-
-def _asks_hour(config: TurnConfig) -> bool:
-    """Whether its requests ask for a cache that is kept for an hour, by the option or by a mark in `extra`."""
-    return (config.cache == "1h" and config.marks_cache) or '"1h"' in config.extra

@@ -55,6 +55,16 @@ class RunOptions(TurnOptions, total=False):
     approvals: Sequence[Approval]
 
 
+class ResumeOptions(TypedDict, total=False):
+    """What a run that goes on after a crash may be given: what a journal cannot hold."""
+
+    tools: Sequence[ToolLike]
+    output_type: object
+    prepare_step: StepPreparer
+    watch: Watch
+    approver: Approver
+
+
 def check_options(options: Mapping[str, object]) -> None:
     """Raise UnknownOption for a name that is no option of a run, and CallerError for values that cannot be."""
     check_names(options, known=RunOptions.__annotations__, what="a run")

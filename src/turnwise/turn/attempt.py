@@ -137,6 +137,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         match self.reply:
             case ResponseReceived(response=response):
                 return self._broken_off(response, known)
+            case RequestFailed(fault=fault, lost=True):
+                return self._send_anew(fault, known)
             case RequestFailed(fault=fault):
                 return self._try_again(fault, known)
             case None:
@@ -192,12 +194,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def _try_again(self, fault: Fault, known: Known, *, may_fall_back: bool = True) -> Move:
         """The wait before another attempt, or the wish for the next model; else this failure stands."""
         assert self.reply is not None
-        pacing, allowed, before = known.spending.pacing, self.allowed, self.trying
-        trying = Trying(
-            attempt=1 if before is None else before.attempt,
-            failed_s=pacing.at_s if before is None else before.failed_s,
-            fault=fault,
-        )
+        pacing, allowed = known.spending.pacing, self.allowed
+        trying = Trying.of(fault, before=self.trying, at_s=known.spending.pacing.at_s)
         left = left_s(known)
         verdict = judge_retry(
             fault,
@@ -224,6 +222,14 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                     fit = Fit(own=self.own_texts, limits=True)
                     return Move(replace(waiting, stage="fitted"), (fit,))
                 return self._give_up(known, why=NO_ROOM_LEFT)
+
+    def _send_anew(self, fault: Fault, known: Known) -> Move:
+        """The same request at once, if the limits have room for one: that it was lost is nobody's failure."""
+        trying = Trying.of(fault, before=self.trying, at_s=known.spending.pacing.at_s)
+        again = replace(self, trying=replace(trying, attempt=trying.attempt - 1), stage="again")
+        if self.allowed.plain or again._affords_again(known, wait_s=0.0):
+            return Move(again)
+        return self._give_up(known, why=NO_ROOM_LEFT)
 
     def _wait(self, known: Known) -> Move:
         assert self.wait is not None and self.trying is not None

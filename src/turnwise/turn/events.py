@@ -49,7 +49,8 @@ class RequestFailed(msgspec.Struct, frozen=True, kw_only=True, tag="request_fail
     """The request gave no response that could be taken. `partial` is what had arrived: its text is shown, no call of it runs.
     One that was never `sent` (no byte of it can have left: there was no connection, or its endpoint is left alone for a while)
     does not count as a request, and the next one has its number. `is_answer`: the endpoint answered with the fault (an error, no
-    content, another format), and with nothing else; a status that says so needs no such word."""
+    content, another format), and with nothing else; a status that says so needs no such word. `lost`: it may have been answered,
+    but our process died before that was recorded; it is sent anew, and no attempt of the retry policy is used up."""
 
     number: int
     fault: Fault
@@ -58,6 +59,7 @@ class RequestFailed(msgspec.Struct, frozen=True, kw_only=True, tag="request_fail
     jitter: float = 0.0
     sent: bool = True
     is_answer: bool = False
+    lost: bool = False
 
 
 class ToolEnded(msgspec.Struct, frozen=True, kw_only=True, tag="tool_ended", omit_defaults=True):

@@ -22,6 +22,15 @@ class Trying(msgspec.Struct, frozen=True, kw_only=True):
     failed_s: float
     fault: Fault
 
+    @classmethod
+    def of(cls, fault: Fault, *, before: "Trying | None", at_s: float) -> "Trying":
+        """The failure at hand, the first one or one after those `before`."""
+        return (
+            cls(attempt=1, failed_s=at_s, fault=fault)
+            if before is None
+            else msgspec.structs.replace(before, fault=fault)
+        )
+
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """A response to be taken in. `gave_up` says why there was no further attempt, where one would have been in place."""

@@ -131,7 +131,8 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
         PrepareStep: "the same as SendRequest, where the user gave a prepare_step",
         Wait: "the request is worth another attempt",
         CheckOutput: _OUTPUT,
-        SendRequest: "it was for more of a cut response, and no call may run; another model is to be asked, or less at once",
+        SendRequest: "it was for more of a cut response, and no call may run; another model is to be asked, or less at once; a "
+        "crash lost the request",
         FinishTurn: "else",
     },
     (State.CHECKING, OutputChecked): {

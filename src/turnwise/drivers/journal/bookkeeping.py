@@ -14,6 +14,7 @@ from turnwise.drivers.journal.ledger import (
     discarded_entry,
     ended_entry,
     entry_of,
+    lost_entry,
     programmed_entry,
 )
 from turnwise.drivers.journal.pen import TurnJournal
@@ -23,6 +24,7 @@ from turnwise.rules.pricing import PriceRow
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ScriptCalled, ScriptFinished
+from turnwise.vocab import Fault
 
 PriceFinder = Callable[[str, float], PriceRow | None]
 """What a model costs at that time (UTC, seconds since 1970); None where nobody knows."""
@@ -53,6 +55,12 @@ class Bookkeeper:
         self._number_before = 0
         self._program = ""  # the call whose program was at hand last
         self._early = (0, 0)  # programs, and calls of theirs, before the first request: an approval began them
+
+    def go_on(self, *, program: str) -> None:
+        """Behind the requests of the turn that stand in the ledger already; `program` is the call of the one at hand."""
+        own = [entry.number for entry in self.ledger.entries if entry.turn == self._config.turn_id]
+        self._number_before = self._number = max(own, default=0)
+        self._program = program
 
     def enter(self, order: SendRequest, sent: RequestSent) -> LedgerEntry:
         """On return the request is safely written down, and may leave."""
@@ -124,6 +132,15 @@ class Bookkeeper:
         )
         self._note(ended)
         return ended
+
+    def lose(self, number: int, *, fault: Fault) -> None:
+        """Nobody knows what came of that request: the process that sent it has died."""
+        entry = self.ledger.get(self._config.turn_id, number)
+        if entry is not None:
+            find = self._find_price
+            row = None if find is None else find(entry.model, entry.started)
+            billed = self.ledger.billed_in_step(entry)
+            self._note(lost_entry(entry, fault=fault, ended=self._clock.now(), row=row, billed_in_step=billed))
 
     def discard(self, number: int) -> None:
         """The request is given up, and sent again."""

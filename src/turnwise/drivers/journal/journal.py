@@ -25,10 +25,11 @@ from turnwise.drivers.journal.file import BUSY_S, JournalFile, make_private, pre
 from turnwise.drivers.journal.ledger_queries import LedgerReader
 from turnwise.drivers.journal.owners import is_alive, our_name
 from turnwise.drivers.journal.pen import TurnJournal
-from turnwise.drivers.journal.records import JournalRecord, RequestSent, ToolsStarted, decode_record
+from turnwise.drivers.journal.records import JournalEntry, RequestSent, ToolsStarted, decode_record
 from turnwise.drivers.journal.repairs_seen import RepairBook
+from turnwise.drivers.journal.schema import SEQ_BITS
 from turnwise.errors import CallerError
-from turnwise.turn.events import Event
+from turnwise.turn.events import Event, TurnStarted
 from turnwise.vocab import StopReason
 
 SHORTEST_PREFIX = 4
@@ -59,12 +60,6 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     finished: float | None
     stop_reason: StopReason | None
     complete: bool | None
-
-
-class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
-    seq: int
-    time: float
-    record: JournalRecord
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,9 +125,11 @@ class Journal:
         folder: Path | str,
         title: str,
         parent: tuple[str, str] | None = None,
+        started: TurnStarted | None = None,
     ) -> TurnJournal:
         """A new turn of a session, which is made if it is new; `title` is kept from its first turn. `parent` are the turn and
-        the call that a sub-agent's session belongs to.
+        the call that a sub-agent's session belongs to. With `started` its first record is written along, so that no turn stands
+        in the file without its beginning.
 
         Raises CallerError while a living process (this one too) runs a turn of that session, or where a newer turnwise has
         changed the file since it was opened: its turns may stand where we do not look. A turn that a dead one left is
@@ -162,7 +159,55 @@ class Journal:
                 " values (?, ?, 'running', ?, ?, (select coalesce(max(number), 0) + 1 from turn)) returning number",
                 (turn_id, session_id, our_name(), now),
             ).fetchone()
-        return TurnJournal(self._file, journal=self, turn_id=turn_id, number=number, epoch=1, clock=self._clock)
+            pen = TurnJournal(self._file, journal=self, turn_id=turn_id, number=number, epoch=1, clock=self._clock)
+            if started is not None:
+                pen.begin(started, connection=connection)
+        return pen
+
+    def resume_turn(self, turn_id: str) -> TurnJournal:
+        """Take over a turn that was left: the pen goes on behind its last record, and its old one writes nothing any more.
+
+        Raises CallerError where the turn has ended, where a living process runs it, where its session has gone on without it,
+        or where an older turnwise has written it.
+        """
+        with self._file.transaction() as connection:
+            refuse_newer(connection.execute("pragma user_version").fetchone()[0])
+            row = connection.execute(
+                "select session, status, owner, epoch, number, exists (select 1 from turn later where"
+                " later.session = turn.session and later.number > turn.number) from turn where id = ?",
+                (turn_id,),
+            ).fetchone()
+            if row is None:
+                raise CallerError(f"there is no turn `{turn_id}`")
+            session, status, owner, epoch, number, has_gone_on = row
+            if status not in ("running", "lost"):
+                raise CallerError(f"the last turn of session `{session}` has ended: there is nothing to resume")
+            if status == "running" and turn_id not in self._left and is_alive(owner):
+                raise CallerError(f"session `{session}` is running ({owner}): wait for it")
+            if has_gone_on:
+                raise CallerError(f"session `{session}` has gone on without that turn: nothing of it is left to resume")
+            if number is None:
+                raise CallerError("an older turnwise has written that turn: it can be read, and not resumed")
+            connection.execute(
+                "update turn set status = 'running', epoch = ?, owner = ?, finished = null where id = ?",
+                (epoch + 1, our_name(), turn_id),
+            )
+            self._left.discard(turn_id)
+            pen = TurnJournal(
+                self._file, journal=self, turn_id=turn_id, number=number, epoch=epoch + 1, clock=self._clock
+            )
+            pen.go_on(connection)
+        return pen
+
+    def tries_in_vain(self, turn_id: str) -> int:
+        """How many times in a row the turn was taken up since its last record."""
+        with self._file.statement() as connection:
+            (tries,) = connection.execute(
+                "select epoch - coalesce((select epoch from record where id > turn.number << ?1"
+                " and id < (turn.number + 1) << ?1 order by id desc limit 1), epoch) from turn where id = ?2",
+                (SEQ_BITS, turn_id),
+            ).fetchone()
+        return tries
 
     def leave(self, turn_id: str) -> None:
         """Nobody works on that turn any more, though the file may still call it running."""

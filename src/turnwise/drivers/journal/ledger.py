@@ -48,6 +48,7 @@ LEDGER_CACHES = (
 _CUT = FinishReason.CUT  # until Python 3.12, a member that is looked up in its class costs a call
 OK = "ok"
 CANCELLED = "cancelled"
+LOST = "lost"  # our process died before the response was recorded: the provider may have billed it
 DISCARDED = (
     "discarded"  # it ended without a word and was sent again; a failure that was sent again keeps its fault's name
 )
@@ -58,8 +59,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
     `number` counts the requests of its turn from 1, further attempts included; `purpose` is the turn's own, `retry_of` what a
     retry is a further attempt at. `path` names the sub-agents that lead to its turn, outermost first; `root_turn` and
-    `root_session` are those of the turn that the user began. `outcome` is `ok`, `cancelled`, `discarded`, or the kind of the
-    fault; None where nobody knows. `discarded`: it was given up and sent again. `calls` are the tool calls that it brought;
+    `root_session` are those of the turn that the user began. `outcome` is `ok`, `cancelled`, `discarded`, `lost`, or the kind of
+    the fault; None where nobody knows. `discarded`: it was given up and sent again. `calls` are the tool calls that it brought;
     `programs` are those of them that ran as programs, and `program_calls` the calls that these have made.
     `usage` is None where the provider did not say (its `untold` counts are 0, and null in the table), `usd` where the price is
     not known: `price_note` says why, or whose price it is. `cache_missed_tokens` are those that the provider had kept and did not
@@ -277,6 +278,15 @@ def _only_told(usage: Usage) -> Usage:
     if not usage.untold:
         return usage
     return msgspec.structs.replace(usage, untold=tuple(untold), **dict.fromkeys(untold, 0))
+
+
+def lost_entry(
+    entry: LedgerEntry, *, fault: Fault, ended: float, row: PriceRow | None, billed_in_step: int
+) -> LedgerEntry:
+    """Of a request whose response a crash has taken: nobody knows its tokens or its price."""
+    received = ReceivedResponse(fault=fault, answered=False)
+    lost = ended_entry(entry, received, ended=ended, row=row, billed_in_step=billed_in_step)
+    return msgspec.structs.replace(lost, outcome=LOST)
 
 
 def programmed_entry(entry: LedgerEntry, *, programs: int, calls: int) -> LedgerEntry:

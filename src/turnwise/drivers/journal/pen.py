@@ -12,6 +12,7 @@ from turnwise.drivers.journal.records import KINDS, JournalRecord, RequestSent, 
 from turnwise.drivers.journal.schema import SEQ_BITS
 from turnwise.errors import JournalFailed
 from turnwise.turn.config import TurnResult
+from turnwise.turn.events import TurnStarted
 
 if TYPE_CHECKING:
     from turnwise.drivers.journal.journal import Journal
@@ -39,6 +40,22 @@ class TurnJournal:
         self._rows_of_requests: dict[int, int] = {}  # of the ledger's table, by the request's number
         self._stayed: list[int] = []  # rows of requests that never left, to be struck out
         self._has_ended = False
+        self.has_begun = False  # its first record is there
+
+    def begin(self, started: TurnStarted, *, connection: sqlite3.Connection) -> None:
+        """Write the first record within the transaction at hand."""
+        connection.execute(_EVENT, self._row_of(started))
+        self.has_begun = True
+
+    def go_on(self, connection: sqlite3.Connection) -> None:
+        """Stand behind the last record of a turn that was taken over, and know the requests that it has sent."""
+        first, past = self._last_id, self._last_id + (1 << SEQ_BITS)
+        (last,) = connection.execute("select max(id) from record where id > ? and id < ?", (first, past)).fetchone()
+        self._last_id = first if last is None else last
+        self._rows_of_requests = dict(
+            connection.execute("select number, id from request where turn = ?", (self._turn_id,)).fetchall()
+        )
+        self.has_begun = last is not None
 
     def append(self, record: JournalRecord) -> None:
         """On return the record is safe from our own death, and all that waited."""

@@ -20,7 +20,8 @@ class RequestSent(msgspec.Struct, frozen=True, kw_only=True, tag="request_sent")
 
 
 class ToolsStarted(msgspec.Struct, frozen=True, kw_only=True, tag="tools_started"):
-    """Calls are about to run; without a ToolsFinished after it they may have run, or not, or in part."""
+    """A call is about to run (journals before version 8: all calls of a step); without a result after it, it may have run, or
+    not, or in part. A call of the step without such a record has not run."""
 
     step: int
     call_ids: tuple[str, ...]
@@ -31,3 +32,11 @@ KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(JournalRecor
 
 encode_record = msgspec.json.Encoder().encode
 decode_record = msgspec.json.Decoder(JournalRecord).decode
+
+
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One record of a turn in its place. `time` is UTC, seconds since 1970."""
+
+    seq: int
+    time: float
+    record: JournalRecord

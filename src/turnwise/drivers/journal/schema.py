@@ -7,7 +7,7 @@ append).
 from turnwise.drivers.journal.ledger import LEDGER_CACHES, LEDGER_PROGRAMS, LEDGER_SCHEMA
 from turnwise.drivers.journal.repairs_seen import REPAIRS_SCHEMA
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 APPLICATION_ID = 0x7475726E  # "turn": tells our files from other SQLite files
 
 FIRST_TABLES = """
@@ -66,4 +66,5 @@ UPGRADES = {
     4: RECORDS,
     5: LEDGER_CACHES,
     6: REPAIRS_SCHEMA,
+    7: (),  # the records of a turn that went on after a crash: an older turnwise would replay them wrongly
 }

@@ -153,6 +153,11 @@ class Minder:
             case _:
                 pass
 
+    def ended(self, result: TurnResult) -> str:
+        """The answer of a child that had come to its end before its parent's process died. Raises as `run` does."""
+        self._report(result)
+        return self._said(result, stopped="")
+
     async def run(self, runner: Runner, turn: Awaitable[TurnResult]) -> str:
         """The child's answer, or what it has and why it ended. Raises ToolFault where it has nothing to say for itself."""
         task = asyncio.ensure_future(turn)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Literal, assert_never
 
 import msgspec
@@ -16,6 +16,7 @@ from turnwise.drivers.journal.pen import TurnJournal
 from turnwise.drivers.journal.records import JournalRecord, ToolsStarted
 from turnwise.drivers.running.approvals import ask
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
+from turnwise.drivers.running.resumption import LOST_REQUEST, STUCK, LeftTurn, results_of_left
 from turnwise.drivers.running.scripts import Scripts
 from turnwise.drivers.running.sending import Sender
 from turnwise.drivers.running.turn_time import TurnTime
@@ -40,6 +41,7 @@ from turnwise.turn.commands import (
     Command,
     FinishTurn,
     InspectCalls,
+    PlannedCall,
     PrepareStep,
     RunHooks,
     RunScript,
@@ -47,7 +49,7 @@ from turnwise.turn.commands import (
     SendRequest,
     Wait,
 )
-from turnwise.turn.config import TurnConfig, TurnResult
+from turnwise.turn.config import ChildReport, TurnConfig, TurnResult
 from turnwise.turn.endings import unrecorded
 from turnwise.turn.events import (
     Asked,
@@ -61,6 +63,7 @@ from turnwise.turn.events import (
     ScriptCalled,
     ScriptFinished,
     StepPrepared,
+    ToolEnded,
     ToolsFinished,
     TurnStarted,
     WaitOver,
@@ -102,14 +105,34 @@ class Runner:
         configuration that cannot work or a journal that takes no beginning of the turn, and what `prepare_step` raises. If the
         task is cancelled, the turn is journalled as cancelled, and the CancelledError goes on.
         """
-        if self._running is not None:
-            raise CallerError("this runner is in the middle of a turn: await it, or make another runner")
-        running = self._running = _Running(self._means, recovery=self._recovery, config=started.config, journal=journal)
-        self.ledger = running.books.ledger
+        running = self._begin(started.config, journal=journal)
         if ends is not None:
             running.interrupt(ends)
+        return await self._run(running, running.run(started, earlier=earlier), journal=journal)
+
+    async def resume(self, left: LeftTurn, *, journal: TurnJournal) -> TurnResult:
+        """Go on with a turn that a dead process has left, to its end. `journal` has taken it over (`Journal.resume_turn`).
+
+        What was finished is not done again; what may have happened is told to the model as unknown, unless it may be done twice.
+        Raises as `run` does.
+        """
+        running = self._begin(left.config, journal=journal, left=left)
+        return await self._run(running, running.resume(left), journal=journal)
+
+    def _begin(self, config: TurnConfig, *, journal: TurnJournal | None, left: LeftTurn | None = None) -> "_Running":
+        if self._running is not None:
+            raise CallerError("this runner is in the middle of a turn: await it, or make another runner")
+        running = self._running = _Running(
+            self._means, recovery=self._recovery, config=config, journal=journal, left=left
+        )
+        self.ledger = running.books.ledger
+        return running
+
+    async def _run(
+        self, running: "_Running", turn: Coroutine[None, None, TurnResult], *, journal: TurnJournal | None
+    ) -> TurnResult:
         try:
-            return await running.run(started, earlier=earlier)
+            return await turn
         finally:
             self.result = running.result
             self._running = None
@@ -149,9 +172,16 @@ class _Running:
     """One turn on its way."""
 
     def __init__(
-        self, means: RunnerMeans, *, recovery: EndpointRecovery, config: TurnConfig, journal: TurnJournal | None
+        self,
+        means: RunnerMeans,
+        *,
+        recovery: EndpointRecovery,
+        config: TurnConfig,
+        journal: TurnJournal | None,
+        left: LeftTurn | None,
     ) -> None:
         self._means, self._safety = means, means.safety
+        self._left = left  # until its first command is done
         self._clock = means.clock
         self._tools = {tool.name: tool for tool in means.tools}
         self._watchers = Watchers(means.observation.watch, feed=means.observation.feed)
@@ -159,8 +189,9 @@ class _Running:
         self._journal = journal
         self._interrupted: asyncio.Future[EndKind] = asyncio.get_running_loop().create_future()
         self._unrecorded = ""  # why the journal cannot be written any more
+        self._why_stopped = ""  # where it is no person's word
         self._tool_run: ToolRun | None = None
-        self._scripts = Scripts(means.clock)
+        self._scripts = Scripts(means.clock, so_far=None if left is None else left.program)
         self._script_began_s: dict[str, float] = {}
         self._step = 0
         self._turn: Turn | None = None
@@ -179,6 +210,8 @@ class _Running:
             journal=journal,
             clock=means.clock,
         )
+        if left is not None:
+            self.books.go_on(program="" if left.program is None else left.program.begun.call.id)
         self._sender = Sender(
             means,
             recovery=recovery,
@@ -196,13 +229,20 @@ class _Running:
             ledger=self.books.ledger,
             journal=None if journal is None else journal.journal,
             ask_s=config.deadlines.ask_s,
+            begun=frozenset() if left is None else left.begun,
         )
         self._time = TurnTime(
-            means.clock, limits=config.limits, end_first=self._end_first, at_end=lambda: self.interrupt("deadline")
+            means.clock,
+            limits=config.limits,
+            end_first=self._end_first,
+            at_end=lambda: self.interrupt("deadline"),
+            spent_s=0.0 if left is None else left.at_s,
         )
         self._ask_over: asyncio.Future[None] | None = None  # the time of the asks at hand
         self.result: TurnResult | None = None
         self._unanswered: dict[str, ToolCall] = {}  # calls whose result the watcher has not seen, by id
+        self._ended: set[str] = set()  # calls of the order at hand whose end is recorded by itself
+        self._children_told = 0  # of the order at hand, by those records
 
     def interrupt(self, kind: EndKind) -> None:
         if not self._interrupted.done():
@@ -236,9 +276,21 @@ class _Running:
 
     async def run(self, started: TurnStarted, *, earlier: Sequence[Message] | Carried) -> TurnResult:
         turn, command = Turn.start(started, earlier=earlier)
+        if self._journal is None or not self._journal.has_begun:
+            self._write(started)
+        return await self._live(turn, command)
+
+    async def resume(self, left: LeftTurn) -> TurnResult:
+        turn, command = left.turn, left.turn.at_hand
+        assert command is not None, "a turn that has begun has ordered something"
+        if left.is_stuck:
+            self._interrupted.set_result("cancel")
+            self._why_stopped = STUCK
+        return await self._live(turn, command)
+
+    async def _live(self, turn: Turn, command: Command) -> TurnResult:
         self._turn = turn
         self._told = len(turn.added)
-        self._write(started)
         self._time.start()
         try:
             return await self._run_to_end(turn, command)
@@ -317,7 +369,7 @@ class _Running:
         """A command that is still at hand is cut short; whatever of it goes on all the same counts for nothing."""
         self._is_over = True
         if not isinstance(self._command, FinishTurn):
-            event = self._cut_short(kind, command=self._command)
+            event = msgspec.structs.replace(self._cut_short(kind, command=self._command), why=self._why_stopped)
             try:
                 if event.kind != "journal":
                     self._write(event)
@@ -349,11 +401,13 @@ class _Running:
     def _cut_short(self, kind: EndKind, *, command: Command) -> Interrupted:
         """With what there is of the command at hand: results, calls that have begun, text that has arrived."""
         match command:
-            case RunTools() if self._tool_run is None:
-                return Interrupted(kind=kind, started=())
-            case RunTools() if self._tool_run is not None:
+            case RunTools():
                 run = self._tool_run
-                return Interrupted(kind=kind, results=run.finished, started=run.started, children=run.children)
+                begun = tuple(self._around.begun)
+                if run is None:
+                    return Interrupted(kind=kind, started=begun)
+                results, children = self._not_recorded(run)
+                return Interrupted(kind=kind, results=results, started=(*begun, *run.started), children=children)
             case SendRequest(number=number) if not self.books.has(number):
                 return Interrupted(kind=kind, sent=False)
             case SendRequest() if self._sender.exchange is not None:
@@ -366,7 +420,31 @@ class _Running:
             return event
         return msgspec.structs.replace(event, at_s=round(self._time.now_s(), 3))
 
+    async def _do_left(self, command: Doable, left: LeftTurn) -> Event:
+        """The command that was at hand when the process died: what of it was done is not done again."""
+        self._left = None
+        passed_s = max(0.0, self._clock.now() - left.heard_s)
+        match command:
+            case SendRequest(number=number) if left.was_sent:
+                self.books.lose(number, fault=LOST_REQUEST)
+                return RequestFailed(number=number, fault=LOST_REQUEST, lost=True)
+            case RunTools():
+                self._ended = set(left.ended)
+                again = frozenset([name for name, tool in self._tools.items() if tool.goes_again])
+                for planned, result in results_of_left(command.calls, left=left, again=again):
+                    self._record_end(result)
+                    self._tell(CallAnswered(planned.call, result))
+                return await self._run_tools(command)
+            case Ask(deadline_s=deadline_s):
+                return await self._ask(msgspec.structs.replace(command, deadline_s=max(0.0, deadline_s - passed_s)))
+            case Wait(seconds=seconds):
+                return await self._do(msgspec.structs.replace(command, seconds=max(0.0, seconds - passed_s)))
+            case _:
+                return await self._do(command)
+
     async def _do(self, command: Doable) -> Event:
+        if self._left is not None:
+            return await self._do_left(command, self._left)
         match command:
             case SendRequest():
                 return await self._sender.send(command)
@@ -433,14 +511,26 @@ class _Running:
                 began[call.id] = self._clock.monotonic()
                 self._tell(ToolStarted(call))
 
+        def before(starting: Sequence[PlannedCall]) -> None:
+            if self._journal is not None:
+                for planned in starting:
+                    self._journal.later(ToolsStarted(step=command.step, call_ids=(planned.call.id,)))
+                self._journal.write()
+
         def on_finish(result: ToolResult) -> None:
+            run = self._tool_run
+            if self._journal is not None and run is not None and len(run.finished) < len(calls):
+                self._record_end(result, children=run.children[self._children_told :])
             self._unanswered.pop(result.call_id, None)
             if is_watched:
                 self._tell(ToolFinished(result, self._clock.monotonic() - began[result.call_id]))
 
         changed = await self._changed(command) if [1 for planned in command.calls if planned.shown] else {}
-        calls = tuple([planned for planned in command.calls if planned.call.id not in changed])
-        self._write(ToolsStarted(step=command.step, call_ids=tuple([planned.call.id for planned in calls])))
+        done = self._ended | changed.keys()
+        calls = tuple([planned for planned in command.calls if planned.call.id not in done])
+        self._children_told = 0
+        if self._journal is not None and not calls:
+            self._journal.write()
         settle_s = self._means.settle_s * TOOL_SHARE
         if command.most_s is not None:  # what tidies up behind the deadline takes no more of the answer's time
             settle_s = min(settle_s, self._time.left_after(command.most_s) * ANSWERS_SHARE)
@@ -450,6 +540,7 @@ class _Running:
             clock=self._clock,
             on_start=on_start,
             on_finish=on_finish,
+            before=before,
             tell=self._tell if is_watched else None,
             settle_s=settle_s,
             whole_bytes=command.whole_bytes,
@@ -457,11 +548,34 @@ class _Running:
             around=self._around,
         )
         began_s = self._time.now_s()
-        results = await self._tool_run.run()
-        children = self._tool_run.children
+        await self._tool_run.run()
+        results, children = self._not_recorded(self._tool_run)
         self._tool_run = None
+        self._ended.clear()
         self._time.ended(None if command.most_s is None else began_s + command.most_s)
         return ToolsFinished(results=(*results, *changed.values()), children=children)
+
+    def _record_end(self, result: ToolResult, *, children: tuple[ChildReport, ...] = ()) -> None:
+        """The result of a call while others run is recorded at once: nothing loses it any more."""
+        if self._is_over or self._turn is None:
+            return
+        event = self._stamp(ToolEnded(result=result, children=children))
+        try:
+            self._write(event)
+        except JournalFailed as failed:
+            self._unrecorded = str(failed)
+            self.interrupt("journal")
+            return
+        self._turn.receive(event)
+        self._ended.add(result.call_id)
+        self._children_told += len(children)
+
+    def _not_recorded(self, run: ToolRun) -> tuple[tuple[ToolResult, ...], tuple[ChildReport, ...]]:
+        """The results, and what children spent, that no record of their own has."""
+        results = run.finished
+        if self._ended:
+            results = tuple([result for result in results if result.call_id not in self._ended])
+        return results, run.children[self._children_told :]
 
     async def _changed(self, command: RunTools) -> dict[str, ToolResult]:
         """What a person allowed is looked at once more, as late as can be; it takes a moment, so what led to it is written."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import msgspec
 
 from turnwise.drivers.clock import Clock, sleep, wait_for_task
+from turnwise.drivers.running.resumption import ProgramSoFar
 from turnwise.drivers.running.script_calls import awaited_calls, line_at, normal_lines
 from turnwise.drivers.running.script_values import json_problem, shown
 from turnwise.drivers.tools.grants import TURNS_TIME
@@ -48,6 +49,11 @@ INSTEAD = {
     "exceptions can only be called with zero or one string argument": "; raise it with one text or none (not "
     "`SystemExit(3)`); a program ends with its last line",
 }
+LOST_PROGRAM = "The program was lost while its calls ran."
+OTHER_CALLS = (
+    "The process died while the program ran. Run again with the results that its calls had, it asked for other calls, so it was "
+    "ended. What its calls did stands: look at it, and write a program for the rest."
+)
 SETTLE_S = 0.5  # for a program that is stopped in the middle of its work, before it is killed
 SLEEP, ASYNC_SLEEP = "time.sleep", "asyncio.sleep"
 
@@ -55,8 +61,10 @@ SLEEP, ASYNC_SLEEP = "time.sleep", "asyncio.sleep"
 class Scripts:
     """Runs the programs of a turn."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, so_far: ProgramSoFar | None = None) -> None:
+        """`so_far` is a program that a process which has died was at."""
         self._clock = clock
+        self._so_far = so_far
         self._at_hand: _Program | None = None
         self._over: asyncio.Future[None] | None = None  # the time of the program at work
 
@@ -73,18 +81,36 @@ class Scripts:
         program = self._at_hand
         if program is None or program.call_id != command.call.id:
             await self.close()
-            if command.results:
-                return ScriptFinished(
-                    call_id=command.call.id, text="The program was lost while its calls ran.", is_error=True
-                )
+            so_far, self._so_far = self._so_far, None
+            if not command.results:
+                so_far = None
+            elif so_far is None or so_far.begun.call.id != command.call.id:
+                return ScriptFinished(call_id=command.call.id, text=LOST_PROGRAM, is_error=True)
             program = self._at_hand = _Program(command, clock=self._clock)
+        else:
+            so_far = None
         try:
-            event = await self._advance(program, command)
+            if so_far is None:
+                event = await self._advance(program, command)
+            else:
+                event = await self._run_again(program, command, so_far=so_far)
         except BaseException:
             await self.close()
             raise
         if isinstance(event, ScriptFinished):
             await self.close()
+        return event
+
+    async def _run_again(
+        self, program: "_Program", command: RunScript, *, so_far: ProgramSoFar
+    ) -> ScriptCalled | ScriptFinished:
+        """From its beginning, with the results that its calls had: as long as it asks for the same calls, none of them runs
+        again."""
+        event = await self._advance(program, so_far.begun)
+        for asked, given in zip(so_far.asked, (*so_far.given[: len(so_far.asked) - 1], command.results), strict=True):
+            if not isinstance(event, ScriptCalled) or event.calls != asked:
+                return ScriptFinished(call_id=command.call.id, text=OTHER_CALLS, is_error=True)
+            event = await self._advance(program, msgspec.structs.replace(command, results=given))
         return event
 
     async def _advance(self, program: "_Program", command: RunScript) -> ScriptCalled | ScriptFinished:

@@ -15,10 +15,17 @@ class TurnTime:
     """
 
     def __init__(
-        self, clock: Clock, *, limits: Limit | None, end_first: Callable[[], bool], at_end: Callable[[], object]
+        self,
+        clock: Clock,
+        *,
+        limits: Limit | None,
+        end_first: Callable[[], bool],
+        at_end: Callable[[], object],
+        spent_s: float = 0.0,
     ) -> None:
+        """`spent_s` of its time has passed already: in a process that has died."""
         self._clock = clock
-        self._began_s = clock.monotonic()
+        self._began_s = clock.monotonic() - spent_s
         self._limit_s = None if limits is None else wall_time_s(limits)
         self._end_first = end_first
         self._at_end = at_end

@@ -4,7 +4,7 @@ import asyncio
 import functools
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import cast
@@ -46,7 +46,8 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     of the bounds on the tree, `timeout_s` the
     seconds that it may take, `settle_s` those that it has to end in when it is cancelled. `path` names the sub-agents that lead
     to the one that calls; `approver`, `watch`, `ledger` and `journal` are its parent's. `report` is told what was spent,
-    always. No ask below it waits longer than `ask_s`; `over` is set where its parent finds first that its time is up."""
+    always. No ask below it waits longer than `ask_s`; `over` is set where its parent finds first that its time is up.
+    `resumes`: a process that has died may have started it; it goes on from where that one left it."""
 
     call: ToolCall
     arguments: Arguments
@@ -63,6 +64,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     place: Place | None = None
     ask_s: float = math.inf
     over: "asyncio.Future[None] | None" = None
+    resumes: bool = False
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +77,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger | None = None
     journal: Journal | None = None
     ask_s: float = math.inf
+    begun: frozenset[str] = frozenset()  # ids of calls that a process which has died may have started
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +99,11 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return self.offer.spec.name
+
+    @property
+    def goes_again(self) -> bool:
+        """Whether a call that may have run can be run again: it does no harm, or it goes on from where it was left."""
+        return self.offer.idempotent or self.start is not None
 
 
 class CallTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,9 +131,14 @@ class CallTime(msgspec.Struct, frozen=True, kw_only=True):
         return f"{ended} after {round(self.seconds, 2):g} s: {TURNS_TIME}. It may have run in part"
 
 
+def _nothing(calls: Sequence[PlannedCall]) -> None:
+    return None
+
+
 class ToolRun:
-    """The running of one step's calls. `await run()` once; if that is cancelled, `finished` holds the results so far.
-    `whole_bytes` and `most_s` are those of `RunTools`; `tell` hears what tools tell of their calls while they run."""
+    """The running of one step's calls. `await run()` once; if that is cancelled, `finished` holds the results so far. `before` is
+    told which calls are about to run, before any of them is entered. `whole_bytes` and `most_s` are those of `RunTools`; `tell`
+    hears what tools tell of their calls while they run."""
 
     def __init__(
         self,
@@ -135,6 +148,7 @@ class ToolRun:
         clock: Clock,
         on_start: Callable[[ToolCall], None],
         on_finish: Callable[[ToolResult], None],
+        before: Callable[[Sequence[PlannedCall]], None] = _nothing,
         tell: Watch | None = None,
         settle_s: float = SETTLE_S,
         whole_bytes: int | None = None,
@@ -144,6 +158,7 @@ class ToolRun:
         self._calls = calls
         self._tools = tools
         self._clock = clock
+        self._before = before
         self._on_start = on_start
         self._on_finish = on_finish
         self._tell = tell
@@ -192,13 +207,17 @@ class ToolRun:
         Cancelling it cancels all that run, gives each `settle_s` to tidy up, and then raises CancelledError.
         """
         if len(self._calls) == 1:  # alone, it needs no group and no task more
+            self._before(self._calls)
             await self._run_one(0, self._calls[0])
             return self.finished
         for exclusive, batch in groupby(enumerate(self._calls), key=lambda placed: placed[1].exclusive):
             if exclusive:
                 for place, planned in batch:
+                    self._before((planned,))
                     await self._run_one(place, planned)
             else:
+                batch = tuple(batch)
+                self._before([planned for _, planned in batch])
                 async with asyncio.TaskGroup() as group:
                     for place, planned in batch:
                         group.create_task(self._run_one(place, planned))
@@ -265,6 +284,7 @@ class ToolRun:
                     journal=around.journal,
                     ask_s=around.ask_s,
                     over=over,
+                    resumes=planned.call.id in around.begun,
                 )
             )
 

@@ -1,0 +1,121 @@
+"""What a turn that was left had under way, read from its journal: what has happened counts, what had begun may have."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from turnwise.drivers.journal.records import JournalEntry, RequestSent, ToolsStarted
+from turnwise.errors import CallerError
+from turnwise.rules.history import error_result
+from turnwise.turn.carrying import Carried
+from turnwise.turn.commands import PlannedCall, RunScript, ScriptResult
+from turnwise.turn.config import TurnConfig
+from turnwise.turn.events import Event, MessageArrived, ScriptCalled, ToolEnded, TurnStarted
+from turnwise.turn.machine import Turn
+from turnwise.vocab import Fault, FaultKind, Message, ToolCall, ToolResult
+
+UNKNOWN_OUTCOME = (
+    "The process was interrupted while this call ran, so its outcome is unknown: it may have run whole, in part, or not at all. "
+    "Look at what it has done before you repeat it."
+)
+LOST_REQUEST = Fault(
+    kind=FaultKind.DISCONNECTED,
+    message="our process ended before the response was recorded: the request may be billed, and is sent anew",
+)
+MOST_TRIES = 5  # times in a row in which a turn was taken up and left again without anything recorded (DISPATCH)
+STUCK = f"it was taken up {MOST_TRIES} times in a row, and each time the process died before anything was recorded"
+
+
+class ProgramSoFar(msgspec.Struct, frozen=True, kw_only=True):
+    """What a program has asked for, and what it was given: it is run again with the same answers."""
+
+    begun: RunScript
+    asked: tuple[tuple[ToolCall, ...], ...] = ()
+    given: tuple[tuple[ScriptResult, ...], ...] = ()
+
+
+class LeftTurn(msgspec.Struct, kw_only=True):
+    """A turn as its process left it. `at_s`: seconds from its beginning to its last event; `heard_s`: when the journal last
+    heard of it (UTC, seconds since 1970). `was_sent`: the request at hand may have left. `begun`: ids of calls of the order at
+    hand that may have run, `ended` of those whose results are recorded. `program`: the one at hand. `tries`: how often in a row
+    it was taken up since its last record."""
+
+    turn: Turn
+    config: TurnConfig
+    at_s: float
+    heard_s: float
+    was_sent: bool
+    begun: frozenset[str]
+    ended: frozenset[str]
+    program: ProgramSoFar | None
+    tries: int
+
+    @property
+    def is_stuck(self) -> bool:
+        return self.tries >= MOST_TRIES
+
+
+def left_turn(entries: Sequence[JournalEntry], *, earlier: Sequence[Message] | Carried, tries: int = 0) -> LeftTurn:
+    """The turn with these records. `earlier` is what the session's turns before it carry on.
+
+    Raises CallerError where nothing of it was recorded.
+    """
+    if not entries or not isinstance(started := entries[0].record, TurnStarted):
+        raise CallerError("nothing of the turn was recorded before its process died: there is nothing to go on with")
+    turn, command = Turn.start(started, earlier=earlier)
+    at_s, was_sent = 0.0, False
+    begun, ended = set[str](), set[str]()
+    program: ProgramSoFar | None = None
+    for entry in entries[1:]:
+        record = entry.record
+        if isinstance(record, RequestSent):
+            was_sent = True
+        elif isinstance(record, ToolsStarted):
+            begun.update(record.call_ids)
+        else:
+            if isinstance(record, ToolEnded):
+                ended.add(record.result.call_id)
+            elif not isinstance(record, MessageArrived):  # these two leave the command at hand as it is
+                was_sent, begun, ended = False, set[str](), set[str]()
+            command = turn.receive(record)
+            program = _followed(program, event=record, command=command)
+            at_s = max(at_s, _at_s(record))
+    return LeftTurn(
+        turn=turn,
+        config=started.config,
+        at_s=at_s,
+        heard_s=entries[-1].time,
+        was_sent=was_sent,
+        begun=frozenset(begun),
+        ended=frozenset(ended),
+        program=program,
+        tries=tries,
+    )
+
+
+def _at_s(event: Event) -> float:
+    return float(getattr(event, "at_s", 0.0))
+
+
+def _followed(program: ProgramSoFar | None, *, event: Event, command: object) -> ProgramSoFar | None:
+    """The program at hand behind this event, and the command that it led to."""
+    if isinstance(event, ScriptCalled) and program is not None and program.begun.call.id == event.call_id:
+        program = msgspec.structs.replace(program, asked=(*program.asked, event.calls))
+    if not isinstance(command, RunScript):
+        return program
+    if program is None or program.begun.call.id != command.call.id:
+        return ProgramSoFar(begun=command)
+    if len(program.given) < len(program.asked):
+        return msgspec.structs.replace(program, given=(*program.given, command.results))
+    return program
+
+
+def results_of_left(
+    calls: Sequence[PlannedCall], *, left: LeftTurn, again: frozenset[str]
+) -> list[tuple[PlannedCall, ToolResult]]:
+    """The calls that may have run, each with the result that says so; without those whose tools may run `again`."""
+    return [
+        (planned, error_result(planned.call, text=UNKNOWN_OUTCOME))
+        for planned in calls
+        if planned.call.id in left.begun - left.ended and planned.call.name not in again
+    ]

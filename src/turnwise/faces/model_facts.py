@@ -1,0 +1,57 @@
+"""What a turn's configuration says of its model and endpoint, and the user's `prepare_step`, whose answer is checked."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import msgspec
+
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.running.means import StepPreparer
+from turnwise.drivers.settings.catalogue import find_limits, limits_over
+from turnwise.errors import CallerError
+from turnwise.faces.plain import check_plain
+from turnwise.turn.commands import PrepareStep
+from turnwise.turn.config import Fallback, TurnConfig
+from turnwise.turn.events import StepPrepared
+from turnwise.wire.profiles import MARK_WAYS
+
+
+def at_endpoint(config: TurnConfig, *, endpoint: Endpoint) -> TurnConfig:
+    """With the facts of the endpoint that rules need."""
+    profile = endpoint.profile
+    return msgspec.structs.replace(
+        config,
+        family=profile.family,
+        profile=profile.name,
+        accepts_prefill=profile.accepts_prefill,
+        default_max_tokens=profile.sent_max_tokens,
+        tool_choice_none=profile.tool_choice_none,
+        leaves_calls_in_text=endpoint.leaves_calls_in_text,
+        marks_cache=profile.cache_way(config.model) in MARK_WAYS,
+    )
+
+
+def checked(prepare_step: StepPreparer) -> Callable[[PrepareStep], Awaitable[StepPrepared | None]]:
+    """The user's `prepare_step`, its answer checked: what it got wrong is a CallerError."""
+
+    async def prepare(view: PrepareStep) -> StepPrepared | None:
+        given = prepare_step(view)
+        answer = cast("object", await given if inspect.isawaitable(given) else given)  # the user's word may not hold
+        if answer is None:
+            return None
+        if not isinstance(answer, StepPrepared):
+            raise CallerError(f"`prepare_step` must return StepChanges or None, not {type(answer).__name__}")
+        check_plain(answer, what="`prepare_step`: StepChanges")
+        return answer
+
+    return prepare
+
+
+def fallback_of(name: str, *, profile: str) -> Fallback:
+    return Fallback(model=name, limits=limits_over(find_limits(name, profile=profile), None))
+
+
+def asks_hour(config: TurnConfig) -> bool:
+    """Whether its requests ask for a cache that is kept for an hour, by the option or by a mark in `extra`."""
+    return (config.cache == "1h" and config.marks_cache) or '"1h"' in config.extra

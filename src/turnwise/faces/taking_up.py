@@ -1,0 +1,72 @@
+"""Finding a turn that its process has left, in the journal, and all that is needed to go on with it."""
+
+import msgspec
+
+from turnwise.drivers.journal.journal import Journal, Session
+from turnwise.drivers.journal.ledger import Ledger
+from turnwise.drivers.journal.ledger_queries import LedgerSpan
+from turnwise.drivers.running.resumption import LeftTurn, left_turn
+from turnwise.drivers.tools.tools import ChildOrder
+from turnwise.errors import CallerError
+from turnwise.turn.config import TurnConfig
+from turnwise.turn.snapshot import SessionSoFar, fold_session
+
+
+class LeftRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The last turn of a session, which was left: its `session` `before` it, the turn, and its bill so far."""
+
+    session: Session
+    before: SessionSoFar
+    turn_id: str
+    left: LeftTurn
+    ledger: Ledger
+
+
+def is_left(session: Session) -> bool:
+    """Whether the session's last turn was left by a process that has died."""
+    return bool(session.turns) and session.turns[-1].status == "lost"
+
+
+def left_run(journal: Journal, session: Session) -> LeftRun:
+    """The turn to go on with. Raises CallerError where the session's last turn has ended, or runs."""
+    if not session.turns:
+        raise CallerError(f"session `{session.row.id}` has no turn yet: there is nothing to resume")
+    last = session.turns[-1]
+    if last.status == "running":
+        raise CallerError(f"session `{session.row.id}` is running: wait for it")
+    if last.status != "lost":
+        raise CallerError(f"the last turn of session `{session.row.id}` has ended: there is nothing to resume")
+    before = fold_session(journal.events(turn.id) for turn in session.turns[:-1])
+    left = left_turn(journal.entries(last.id), earlier=before.carried, tries=journal.tries_in_vain(last.id))
+    ledger = Ledger(root_session=session.row.id, root_turn=last.id)
+    for entry in journal.ledger.entries(LedgerSpan(session=session.row.id)):
+        if entry.root_turn == last.id:
+            ledger.put(entry)
+    return LeftRun(session=session, before=before, turn_id=last.id, left=left, ledger=ledger)
+
+
+class LeftChild(msgspec.Struct, frozen=True, kw_only=True):
+    """The only turn of a sub-agent, which has ended (`left.turn.result`), or was left."""
+
+    session_id: str
+    turn_id: str
+    left: LeftTurn
+
+
+def left_child(journal: Journal, order: ChildOrder) -> LeftChild | None:
+    """What the call's sub-agent has done; None where it did not come to start one."""
+    for call_id, session in journal.children(order.parent_turn):
+        if call_id == order.call.id:
+            turn_id = session.turns[-1].id
+            left = left_turn(journal.entries(turn_id), earlier=(), tries=journal.tries_in_vain(turn_id))
+            return LeftChild(session_id=session.row.id, turn_id=turn_id, left=left)
+    return None
+
+
+def check_endpoint(config: TurnConfig, *, own: TurnConfig) -> None:
+    """Raise CallerError where an agent of another endpoint's family would go on with the turn."""
+    if (config.family, config.profile) != (own.family, own.profile):
+        raise CallerError(
+            f"the turn was begun at `{config.profile}` ({config.family}), and this agent asks `{own.profile}` ({own.family}): "
+            "resume it with an agent of the same provider"
+        )
