@@ -13,7 +13,7 @@ import pytest
 
 from crashes.dying import Ended, Order
 from crashes.dying_processes import Processes, dying_processes
-from crashes.turns import EFFECTS, KINDS, World, all_scripts
+from crashes.turns import EFFECTS, KINDS, TELLING, World, all_scripts
 from faces.cli.running import running_lab
 from turnwise import Journal
 from turnwise.drivers.clock import SystemClock
@@ -136,6 +136,7 @@ class Usual(NamedTuple):
 
     ended: Ended
     effects: frozenset[str]
+    files: dict[str, str]
 
 
 def check(story: Story, ended: Ended, *, usual: Usual, died: str) -> None:
@@ -143,11 +144,13 @@ def check(story: Story, ended: Ended, *, usual: Usual, died: str) -> None:
     where = f"{story.kind}, killed {died}"
     effects = Counter(story.world.lines(EFFECTS))
     assert all(times == 1 for times in effects.values()), f"{where}: done twice: {effects}"
+    assert story.world.files() == usual.files, where
     with story.journal() as journal:
         session = journal.find_session(ended.session)
         (turn,) = session.turns
         assert turn.status == ("waiting" if ended.pending else "done"), where
         told = calls_told(journal, session)
+        assert story.kind not in TELLING or not told.unknown, where
         of_programs = story.kind == "program"  # one that fails in its middle leaves the rest undone
         assert of_programs or len(usual.effects - effects.keys()) <= sum(told.unknown.values()) <= 3, (
             f"{where}: not done, and not told"
@@ -188,7 +191,7 @@ def play(scene: Scene, *, kind: str, folder: Path, every: int) -> int:
     first = Story(scene, kind=kind, folder=folder / "usual")
     lived = first.live()
     assert lived is not None and lived.writes < MOST_WRITES
-    usual = Usual(lived, frozenset(first.world.lines(EFFECTS)))
+    usual = Usual(lived, frozenset(first.world.lines(EFFECTS)), first.world.files())
     check(first, lived, usual=usual, died="never")
     places = [(at, before) for at in range(1, lived.writes + 1) for before in (True, False)]
     chosen = places[random.Random(kind).randrange(every) :: every]
@@ -228,7 +231,7 @@ def at_moments(scene: Scene, *, folder: Path, number: int, seed: int) -> None:
             first = Story(scene, kind=kind, folder=folder / f"usual-{kind}")
             ended = first.live()
             assert ended is not None
-            usual[kind] = Usual(ended, frozenset(first.world.lines(EFFECTS)))
+            usual[kind] = Usual(ended, frozenset(first.world.lines(EFFECTS)), first.world.files())
         story = Story(scene, kind=kind, folder=folder / str(place))
         moments = [chance.randrange(500, LONGEST_US) for _ in range(MOST_LIVES - 1)]
         ended = None

@@ -22,6 +22,9 @@ from turnwise import (
     ToolSpec,
     tool,
 )
+from turnwise.drivers.tools.workspace import workspace_tools
+from turnwise.drivers.tools.workspace.changes import FileChanges
+from turnwise.drivers.tools.workspace.paths import Workspace
 from turnwise.lab import Script, parse_script
 from turnwise.lab.script import load_scripts
 
@@ -110,7 +113,20 @@ calls = [{ name = "do", arguments = { name = "{half}" } }]
 [[steps]]
 text = "The {half} half is done."
 """
+WRITTEN = """
+[[steps]]
+calls = [{ name = "write", arguments = { path = "a.txt", content = "one\\ntwo\\n" } }]
+[[steps]]
+calls = [
+    { name = "edit", arguments = { path = "a.txt", old_string = "two", new_string = "two and two" } },
+    { name = "write", arguments = { path = "b.txt", content = "b" } },
+]
+[[steps]]
+text = "Both are written."
+"""
 SCRIPTS = (
+    script("written", WRITTEN),
+    script("probed", steps(["a"], ["b"]).replace('"do"', '"careful"')),
     script("one", steps(["one"])),
     script("sequence", steps(["a"], ["b"], ["c"])),
     script("parallel", steps(["a", "b", "c"])),
@@ -138,6 +154,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        (folder / "files").mkdir(exist_ok=True)
 
     def note(self, file: str, line: str) -> None:
         handle = os.open(self.folder / file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -145,6 +162,9 @@ class World:
             os.write(handle, f"{line}\n".encode())
         finally:
             os.close(handle)
+
+    def files(self) -> dict[str, str]:
+        return {path.name: path.read_text() for path in sorted((self.folder / "files").iterdir())}
 
     def lines(self, file: str) -> list[str]:
         path = self.folder / file
@@ -155,6 +175,15 @@ def tools_of(world: World) -> list[Any]:
     @tool(effect="write")
     async def do(name: str) -> str:
         """Do something that must not be done twice."""
+        world.note(EFFECTS, name)
+        return f"did {name}"
+
+    def was_done(name: str) -> str | None:
+        return f"did {name}" if name in world.lines(EFFECTS) else None
+
+    @tool(effect="write", probe=was_done)
+    async def careful(name: str) -> str:
+        """Do something that can be looked up."""
         world.note(EFFECTS, name)
         return f"did {name}"
 
@@ -176,7 +205,7 @@ def tools_of(world: World) -> list[Any]:
         part = int(path.removeprefix("part-").removesuffix(".txt"))
         return f"part {part}\n" + "There is little of note here.\n" * 100 + f"the next part is part-{part + 1:03}.txt"
 
-    return [do, alone, look, read]
+    return [do, careful, alone, look, read]
 
 
 def _allow(asking: Asking) -> list[Approval]:
@@ -209,6 +238,9 @@ def agent_of(kind: str, *, url: str, journal: Journal, world: World) -> Agent:
     }
     more = made[kind]() if kind in made else {}
     tools = tools_of(world)
+    if kind == "written":
+        changes = FileChanges(world.folder / "changes")
+        tools = [*workspace_tools(Workspace(world.folder / "files", changes=changes))]
     if kind == "client":
         tools.append(ToolSpec(name="person", description="Asks a person.", parameters='{"type":"object"}'))
     return Agent(f"openai_chat:{name}", tools=tools, journal=journal, folder=world.folder, **common, **more)
@@ -230,4 +262,7 @@ KINDS = (
     "hooked",
     "client",
     "summary",
+    "written",
+    "probed",
 )
+TELLING = frozenset({"idempotent", "written", "probed"})  # no call of theirs is ever unknown

@@ -59,6 +59,7 @@ def tool(
     idempotent: bool = False,
     repeatable: bool = False,
     timeout_s: float | None = None,
+    probe: Callable[P, object] | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
     function: Callable[P, R] | None = None,
@@ -71,12 +72,16 @@ def tool(
     idempotent: bool = False,
     repeatable: bool = False,
     timeout_s: float | None = None,
+    probe: Callable[P, object] | None = None,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a tool of a typed function, sync or async.
 
     `effect` says what it does to the world (`none`, `read`, `write`, `execute`), `exclusive` that it never runs beside
     another call, `idempotent` that running it twice does no harm, `repeatable` that asking again and again is what it is for,
     even while the answer stays the same (a status): the loop guard spares it. `timeout_s` is the seconds one call may take.
+    `probe` is asked after a crash what became of a call that may have run. It takes the same arguments, changes nothing, and
+    returns the call's result, or None if the call has not happened (then it runs). If it raises, nobody knows, and the model is
+    told so.
     What it returns (text, or anything that JSON can carry) is the result; an exception becomes a result that says so;
     raise `ToolFault` to choose the words.
 
@@ -102,7 +107,8 @@ def tool(
             repeatable=repeatable,
             timeout_s=timeout_s,
         )
-        return FunctionTool(plain, Tool(offer=offer, function=_adapted(plain, signature)))
+        asked = None if probe is None else _adapted(probe, signature)
+        return FunctionTool(plain, Tool(offer=offer, function=_adapted(plain, signature), probe=asked))
 
     return make if function is None else make(function)
 

@@ -1,10 +1,13 @@
 """What a turn that was left had under way, read from its journal: what has happened counts, what had begun may have."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from turnwise.drivers.clock import Clock
 from turnwise.drivers.journal.records import JournalEntry, RequestSent, ToolsStarted
+from turnwise.drivers.tools.probes import OutcomeUnknown, ask_probe
+from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError
 from turnwise.rules.history import error_result
 from turnwise.turn.carrying import Carried
@@ -110,12 +113,26 @@ def _followed(program: ProgramSoFar | None, *, event: Event, command: object) ->
     return program
 
 
-def results_of_left(
-    calls: Sequence[PlannedCall], *, left: LeftTurn, again: frozenset[str]
+async def results_of_left(
+    calls: Sequence[PlannedCall], *, left: LeftTurn, tools: Mapping[str, Tool], clock: Clock
 ) -> list[tuple[PlannedCall, ToolResult]]:
-    """The calls that may have run, each with the result that says so; without those whose tools may run `again`."""
-    return [
-        (planned, error_result(planned.call, text=UNKNOWN_OUTCOME))
-        for planned in calls
-        if planned.call.id in left.begun - left.ended and planned.call.name not in again
-    ]
+    """The calls that may have run, each with what its tool's probe tells of it, or with the result that nobody knows. Those that
+    have not happened, and those that may happen twice, are not among them: they run."""
+    found: list[tuple[PlannedCall, ToolResult]] = []
+    for planned in calls:
+        tool = tools.get(planned.call.name)
+        if planned.call.id not in left.begun - left.ended or (tool is not None and tool.goes_again):
+            continue
+        result = await _result_of_left(planned, tool=tool, turn_id=left.config.turn_id, clock=clock)
+        if result is not None:
+            found.append((planned, result))
+    return found
+
+
+async def _result_of_left(planned: PlannedCall, *, tool: Tool | None, turn_id: str, clock: Clock) -> ToolResult | None:
+    try:
+        if tool is not None and tool.probe is not None:
+            return await ask_probe(tool.probe, planned, key=f"{turn_id}/{planned.call.id}", clock=clock)
+    except OutcomeUnknown:
+        pass
+    return error_result(planned.call, text=UNKNOWN_OUTCOME)

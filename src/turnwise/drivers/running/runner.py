@@ -430,8 +430,8 @@ class _Running:
                 return RequestFailed(number=number, fault=LOST_REQUEST, lost=True)
             case RunTools():
                 self._ended = set(left.ended)
-                again = frozenset([name for name, tool in self._tools.items() if tool.goes_again])
-                for planned, result in results_of_left(command.calls, left=left, again=again):
+                found = await results_of_left(command.calls, left=left, tools=self._tools, clock=self._clock)
+                for planned, result in found:
                     self._record_end(result)
                     self._tell(CallAnswered(planned.call, result))
                 return await self._run_tools(command)

@@ -19,6 +19,8 @@ TURNS_TIME = "the turn's limit of time leaves it no more, as the rest is kept fo
 
 _programs: ContextVar[JudgedPrograms | None] = ContextVar("turnwise_judged_programs", default=None)
 
+_call: ContextVar[str] = ContextVar("turnwise_call_at_work", default="")
+
 _turn: ContextVar[str] = ContextVar("turnwise_turn_at_work", default="")
 
 
@@ -60,22 +62,25 @@ def programs_at_hand() -> JudgedPrograms | None:
 
 class CallTerms:
     """Within it, a tool with a deadline of its own has no more `seconds` than these (None is as many as it asks for), and results
-    go to a program that `computes` with them, or (False) to the model. Holds for the tasks and threads begun in it.
+    go to a program that `computes` with them, or (False) to the model. `call` is the name of the call among those of all turns.
+    Holds for the tasks and threads begun in it.
 
     It is no generator as its sisters are: each call of a tool passes here, and two generators take three times the calls.
     """
 
-    __slots__ = ("_computes", "_seconds", "_tokens")
+    __slots__ = ("_call", "_computes", "_seconds", "_tokens")
 
-    def __init__(self, *, seconds: float | None, computes: bool) -> None:
+    def __init__(self, *, seconds: float | None, computes: bool, call: str = "") -> None:
         self._seconds = seconds
         self._computes = computes
+        self._call = call
 
     def __enter__(self) -> None:
-        self._tokens = _seconds.set(self._seconds), _computes.set(self._computes)
+        self._tokens = _seconds.set(self._seconds), _computes.set(self._computes), _call.set(self._call)
 
     def __exit__(self, *_: object) -> None:
-        seconds, computes = self._tokens
+        seconds, computes, call = self._tokens
+        _call.reset(call)
         _computes.reset(computes)
         _seconds.reset(seconds)
 
@@ -83,6 +88,11 @@ class CallTerms:
 def is_for_program() -> bool:
     """Whether the result of the call at hand has to be the bare value, with nothing said beside it."""
     return _computes.get()
+
+
+def call_at_work() -> str:
+    """The name of the call at hand, the same in a process that goes on with its turn; empty outside of any."""
+    return _call.get()
 
 
 def seconds_of(wanted_s: float) -> tuple[float, bool]:

@@ -18,6 +18,7 @@ from turnwise.drivers.running.approvals import Approver
 from turnwise.drivers.running.watching import Watch, WatcherEvent
 from turnwise.drivers.threads import in_thread, is_async
 from turnwise.drivers.tools.grants import TURNS_TIME, CallTerms, judged_paths, judged_programs
+from turnwise.drivers.tools.probes import Probe
 from turnwise.drivers.tools.progress import tells_of
 from turnwise.drivers.tools.tool_output import error_result, failure_of, result_of
 from turnwise.rules.limits import Limit
@@ -87,7 +88,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     `Text` or `File` part, or a list of those; or an awaitable of it. A function that is not `async def` runs in a thread
     of its own, so it may block. None for client-side tools. `start` is what a sub-agent has in its place. One that ends by a
     deadline of its own, with what it has, is given `grace_s` for that once its time is up. `keeps` gives the folder in which
-    it has put what was too long to show, for the model to read; None where there is nothing.
+    it has put what was too long to show, for the model to read; None where there is nothing. `probe` tells after a crash what
+    became of a call.
     """
 
     offer: ToolOffer
@@ -95,6 +97,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     start: Callable[[ChildOrder], Awaitable[object]] | None = None
     grace_s: float = 0.0
     keeps: Callable[[], Path | None] | None = None
+    probe: Probe | None = None
 
     @property
     def name(self) -> str:
@@ -296,7 +299,8 @@ class ToolRun:
         """Without a `time` it keeps its deadline itself, as a sub-agent does: two clocks would have no order. The grace begins
         when the deadline was seen to have passed, however late that is."""
         over: asyncio.Future[ToolResult | None] = asyncio.get_running_loop().create_future()
-        with CallTerms(seconds=None if time is None else time.told_s, computes=self._computes):
+        key = f"{self._around.turn_id}/{planned.call.id}"
+        with CallTerms(seconds=None if time is None else time.told_s, computes=self._computes, call=key):
             task = asyncio.create_task(self._call_into(over, function, planned), name=f"tool {planned.call.name}")
         timer: Timer | None = None
 

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
-from turnwise.drivers.tools.tools import Tool
+from turnwise.drivers.tools.grants import call_at_work
+from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.drivers.tools.workspace import editing, listing, patching, reading, searching, writing
 from turnwise.drivers.tools.workspace.instructions import instructions_for, with_instructions
 from turnwise.drivers.tools.workspace.offers import make_tool
 from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.probing import told_of_change
 from turnwise.drivers.tools.workspace.shell import MAX_S, BashArguments, Shell
 
 GRACE_S = 5.0  # `bash`, `list` and `search` end by their own deadline, with what they have
@@ -35,6 +37,9 @@ def workspace_tools(
     async def search(given: searching.SearchArguments) -> str:
         return await searching.search(workspace, given)
 
+    def was_changed(_: Arguments) -> str | None:
+        return told_of_change(workspace, call=call_at_work())
+
     async def bash(given: BashArguments) -> str:
         return await commands.run(given)
 
@@ -54,6 +59,7 @@ def workspace_tools(
             function=lambda given: writing.write(workspace, given),
             effect="write",
             exclusive=True,
+            probe=was_changed,
         ),
         make_tool(
             "edit",
@@ -62,6 +68,7 @@ def workspace_tools(
             function=lambda given: editing.edit(workspace, given),
             effect="write",
             exclusive=True,
+            probe=was_changed,
         ),
         make_tool(
             "multi_edit",
@@ -70,6 +77,7 @@ def workspace_tools(
             function=lambda given: editing.multi_edit(workspace, given),
             effect="write",
             exclusive=True,
+            probe=was_changed,
         ),
         make_tool(
             "apply_patch",
@@ -78,6 +86,7 @@ def workspace_tools(
             function=lambda given: patching.apply_patch(workspace, given),
             effect="write",
             exclusive=True,
+            probe=was_changed,
         ),
         make_tool(
             "list",

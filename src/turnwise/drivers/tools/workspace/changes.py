@@ -11,12 +11,14 @@ from pathlib import Path
 import msgspec
 
 from turnwise.drivers.journal.owners import our_name
-from turnwise.drivers.tools.grants import turn_at_work
+from turnwise.drivers.tools.grants import call_at_work, turn_at_work
 from turnwise.drivers.tools.private_folders import make_private_folder
 from turnwise.drivers.tools.workspace.disk import Disk
 from turnwise.drivers.tools.workspace.kept import KeptChange, KeptFile, Note, drop_temporaries, kept_changes
+from turnwise.drivers.tools.workspace.recovery import recover_changes
 from turnwise.drivers.tools.workspace.staging import FileChange, digest
 from turnwise.drivers.tools.workspace.undoing import Undoing, Undone, carry_out, plan_undoing
+from turnwise.errors import ToolFault
 
 KEPT_BYTES = 64 * 1024 * 1024  # of old contents; the oldest give way
 KEPT_CHANGES = 500
@@ -33,6 +35,7 @@ class FileChanges:
         self, folder: Path | None = None, *, kept_bytes: int = KEPT_BYTES, kept_changes: int = KEPT_CHANGES
     ) -> None:
         self._folder = folder
+        self._outlives = folder is not None
         self._kept_bytes = kept_bytes
         self._kept_changes = kept_changes
         self._group = ""
@@ -77,6 +80,7 @@ class FileChanges:
                 files=tuple(files),
                 made=tuple([os.fsencode(path) for path in made]),
                 takes_back=takes_back,
+                call=call_at_work(),
                 is_partial=group in self._partial,
             )
             kept = KeptChange(place, note=note, disk=disk)
@@ -85,6 +89,18 @@ class FileChanges:
             shutil.rmtree(place, ignore_errors=True)
             raise
         return kept
+
+    def of_call(self, call: str) -> Note | None:
+        """The note of the change that a call has made, its process having died; None where it has made none.
+
+        What was broken off is finished or cleared away first. Raises OSError, and ToolFault where nobody can tell: the store did
+        not outlive the process.
+        """
+        if self._folder is None or not self._outlives:
+            raise ToolFault("the notes of changes went with the process")
+        recover_changes(self._folder)
+        notes = [kept.note for kept in self._kept(disk=Disk())]
+        return next((note for note in notes if note.call == call and not note.takes_back), None)
 
     def groups(self) -> Mapping[str, int]:
         """Those of which changes are kept, taken back or not, and how many of each."""

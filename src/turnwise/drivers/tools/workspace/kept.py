@@ -49,6 +49,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     files: tuple[KeptFile, ...]
     made: tuple[bytes, ...] = ()
     takes_back: bool = False  # itself an undoing, kept for finishing it only
+    call: str = ""  # whose change it is (`grants.call_at_work`)
     is_partial: bool = False  # other changes of its group gave way to newer ones
 
     @property

@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from turnwise.drivers.tools.probes import Probe
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.errors import ToolFault
 from turnwise.turn.config import Effect, ToolOffer
@@ -28,6 +29,7 @@ def make_tool(
     timeout_s: float | None = None,
     grace_s: float = 0.0,
     keeps: Callable[[], Path | None] | None = None,
+    probe: Probe | None = None,
 ) -> Tool:
     """A plain `function` runs in a thread, an `async def` one in the event loop."""
 
@@ -49,7 +51,7 @@ def make_tool(
         spec=spec, exclusive=exclusive, idempotent=idempotent, effect=effect, timeout_s=timeout_s, inspected=True
     )
     called = run_async if inspect.iscoroutinefunction(function) else run
-    return Tool(offer=offer, function=called, grace_s=grace_s, keeps=keeps)
+    return Tool(offer=offer, function=called, grace_s=grace_s, keeps=keeps, probe=probe)
 
 
 @functools.cache  # a run and its sub-agents have the same tools
