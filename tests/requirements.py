@@ -259,7 +259,6 @@ PROMISES: dict[str, Promise] = {
     "keep:crash": Promise(
         "kill -9 at any moment: the turn resumes; a finished tool is not run again; a finished request is not billed again; a tool that may have run is reported as uncertain unless it is declared idempotent.",
         "field",
-        CRASH,
     ),
     "keep:replay": Promise(
         "A journalled turn replays offline to the same commands with zero requests.", "beyond the field", CRASH

@@ -244,7 +244,7 @@ class _Running:
         self._ended: set[str] = set()  # calls of the order at hand whose end is recorded by itself
         self._children_told = 0  # of the order at hand, by those records
 
-    def interrupt(self, kind: EndKind) -> None:
+    def interrupt(self, kind: EndKind = "cancel") -> None:
         if not self._interrupted.done():
             self._is_stopping = True
             self._interrupted.set_result(kind)
@@ -284,8 +284,8 @@ class _Running:
         turn, command = left.turn, left.turn.at_hand
         assert command is not None, "a turn that has begun has ordered something"
         if left.is_stuck:
-            self._interrupted.set_result("cancel")
             self._why_stopped = STUCK
+            self.interrupt()
         return await self._live(turn, command)
 
     async def _live(self, turn: Turn, command: Command) -> TurnResult:

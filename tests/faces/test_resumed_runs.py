@@ -1,0 +1,315 @@
+"""A run that goes on behind a crash: what counts, what is asked again, what is refused.
+
+The crash is a copy of the journal's file, taken at that moment, whose owner is dead (tests/crashes kills real processes).
+"""
+
+import asyncio
+import itertools
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise import (
+    Agent,
+    Approval,
+    Asking,
+    CallerError,
+    Journal,
+    MaxWallTime,
+    PermissionRule,
+    Policy,
+    RetryPolicy,
+    RunResult,
+    tool,
+)
+from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.journal.ledger_queries import LedgerSpan
+from turnwise.drivers.journal.owners import our_name
+from turnwise.drivers.running.resumption import MOST_TRIES, UNKNOWN_OUTCOME
+from turnwise.errors import JournalFailed
+from turnwise.testing import FakeClock, ScriptedModel
+from turnwise.testing.scripted_model import BASE_URL, call
+from turnwise.turn.events import Asked
+from turnwise.vocab import Fault, FaultKind, Text, ToolResult
+from waits import HANG_S
+
+HOST = our_name().rpartition(":")[0].rpartition(":")[0]
+START = FakeClock().now()
+BUSY = Fault(kind=FaultKind.OVERLOADED, message="busy", status=529)
+
+
+class Crash:
+    """Takes the journal as it stands: what a process that died now would have left."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._numbers = itertools.count()
+        self.path = folder / "journal.db"
+        self.left: Path | None = None
+
+    def now(self) -> None:
+        self.left = self._folder / f"left-{next(self._numbers)}.db"
+        with closing(sqlite3.connect(self.path)) as source, closing(sqlite3.connect(self.left)) as target:
+            source.backup(target)
+            target.execute("update turn set owner = ? where status = 'running'", (f"{HOST}:999999999:1",))
+            target.commit()
+
+    def journal(self, clock: Clock) -> Journal:
+        assert self.left is not None, "there was no crash"
+        return Journal.open(self.left, clock=clock)
+
+
+def agent_of(model: ScriptedModel, journal: Journal, *, clock: Clock, **more: Any) -> Agent:
+    return Agent("openai_chat:m", base_url=BASE_URL, api_key="k", transport=model, journal=journal, clock=clock, **more)
+
+
+def results_of(result: RunResult) -> list[str]:
+    return [
+        "".join([one.text for one in part.content if isinstance(one, Text)])
+        for message in result.new_messages
+        for part in message.parts
+        if isinstance(part, ToolResult)
+    ]
+
+
+@pytest.mark.promise("keep:crash", "bill:wire")
+async def test_a_lost_request_is_sent_anew_though_no_retry_is_allowed(tmp_path: Path) -> None:
+    """Proves: that a crash lost a request uses up no attempt; its entry is `lost`, its price unknown, and it counts."""
+
+    crash = Crash(tmp_path)
+    clock = SystemClock()
+
+    def dies(_: object) -> str:
+        crash.now()
+        return "Hello."
+
+    with Journal.open(crash.path, clock=clock) as journal:
+        await agent_of(ScriptedModel([dies]), journal, clock=clock, retry=RetryPolicy(attempts=1)).run("Go.")
+    model = ScriptedModel([BUSY])
+    with crash.journal(clock) as again:
+        session = again.sessions()[0].id
+        result = await agent_of(model, again, clock=clock, retry=RetryPolicy(attempts=1)).resume(session)
+        entries = again.ledger.entries(LedgerSpan(session=session))
+    assert result.stop_reason == "provider_failed" and len(model.asked) == 1  # the one attempt that is allowed
+    assert [entry.outcome for entry in entries] == ["lost", "overloaded"]
+    assert entries[0].usd is None and entries[0].usage is None and entries[1].retry_of == "step"
+    assert result.requests == 2 and result.requests_by_purpose == {"step": 1, "retry": 1}
+    assert len(result.ledger) == 2
+
+
+@pytest.mark.promise("keep:crash", "wait:ask")
+async def test_a_question_is_asked_again_for_what_was_left_of_its_time(tmp_path: Path) -> None:
+    """Proves: 200 of 300 s had passed when the process went on."""
+    clock = FakeClock()
+    crash = Crash(tmp_path)
+    asked: list[float] = []
+
+    @tool(effect="write")
+    def do(name: str) -> str:
+        """Do it."""
+        return f"did {name}"
+
+    def first(asking: Asking) -> list[Approval]:
+        crash.now()
+        return []
+
+    def again(asking: Asking) -> list[Approval]:
+        asked.append(asking.deadline_s)
+        return [Approval(call_id=one.call.id, verdict="allow", digest=one.digest) for one in asking.asks]
+
+    policy = Policy(rules=(PermissionRule(verdict="ask", tool="do"),), attended=True)
+    more: dict[str, Any] = {"tools": [do], "policy": policy}
+    with Journal.open(crash.path, clock=clock) as journal:
+        model = ScriptedModel([[call("do", name="it")], "Denied."])
+        await agent_of(model, journal, clock=clock, approver=first, **more).run("Go.")
+    await clock.advance(200)
+    with crash.journal(clock) as left:
+        model = ScriptedModel(["Done."])
+        result = await agent_of(model, left, clock=clock, approver=again, **more).resume(left.sessions()[0].id)
+        (turn,) = left.find_session(result.session).turns
+        assert sum(isinstance(event, Asked) for event in left.events(turn.id)) == 1
+    assert asked == [100.0]
+    assert (result.text, results_of(result)) == ("Done.", ["did it"])
+
+
+@pytest.mark.promise("keep:crash", "wait:retry")
+async def test_a_wait_lasts_as_long_as_was_left(tmp_path: Path) -> None:
+    """Proves: a pause of 30 to 60 s before a retry goes on where it was, and nothing is sent before its end."""
+    clock = FakeClock()
+    crash = Crash(tmp_path)
+    retry = RetryPolicy(attempts=3, base_s=60, cap_s=60)
+    with Journal.open(crash.path, clock=clock) as journal:
+        agent = agent_of(ScriptedModel([BUSY, "Late."]), journal, clock=clock, retry=retry)
+        running = asyncio.create_task(agent.run("Go."))
+        await clock.advance(1)
+        crash.now()
+        (waits_s,) = [delay for delay in clock.delays if 10 < delay <= 60]
+        await clock.advance(100)
+        assert (await asyncio.wait_for(running, HANG_S)).text == "Late."
+    model = ScriptedModel(["Here."])
+    later = FakeClock(now=START + waits_s - 9)  # 10 s are left of it
+    with crash.journal(later) as left:
+        agent = agent_of(model, left, clock=later, retry=retry)
+        resumed = asyncio.create_task(agent.resume(left.sessions()[0].id))
+        await later.advance(9)
+        assert model.asked == []
+        await later.advance(2)
+        assert (await asyncio.wait_for(resumed, HANG_S)).text == "Here."
+
+
+@pytest.mark.promise("keep:crash")
+async def test_probes_are_believed_and_one_that_fails_knows_nothing(tmp_path: Path) -> None:
+    """Proves: a result, None (it runs), and an exception."""
+    crash = Crash(tmp_path)
+    ran: list[str] = []
+
+    def probe(name: str) -> str | None:
+        if name == "broken":
+            raise OSError("no connection")
+        return f"had done {name}" if name == "happened" else None
+
+    @tool(effect="write", probe=probe)
+    async def do(name: str) -> str:
+        """Do it."""
+        ran.append(name)
+        if len(ran) == 3:
+            crash.now()
+        return f"did {name}"
+
+    asks = [call("do", name=name) for name in ("happened", "not yet", "broken")]
+    with Journal.open(crash.path, clock=SystemClock()) as journal:
+        await agent_of(ScriptedModel([asks, "Done."]), journal, clock=SystemClock(), tools=[do]).run("Go.")
+    ran_before = len(ran)
+    with crash.journal(SystemClock()) as left:
+        model = ScriptedModel(["Done."])
+        result = await agent_of(model, left, clock=SystemClock(), tools=[do]).resume(left.sessions()[0].id)
+    told = results_of(result)
+    assert told[2] == UNKNOWN_OUTCOME
+    assert told[0] in ("did happened", "had done happened")  # its end may have been recorded
+    assert told[1] == "did not yet" and len(ran) <= ran_before + 1
+
+
+@pytest.mark.promise("keep:crash")
+async def test_a_program_that_asks_for_other_calls_when_it_runs_again_ends(tmp_path: Path) -> None:
+    """Proves: what its calls did is not done again, and the model is told."""
+    crash = Crash(tmp_path)
+    ran: list[str] = []
+
+    @tool(effect="write")
+    def do(name: str) -> str:
+        """Do it."""
+        ran.append(name)
+        if name == "second":
+            crash.now()
+        return f"did {name}"
+
+    program = 'first = do(name="first")\ndo(name="second")\nprint(first)'
+    with Journal.open(crash.path, clock=SystemClock()) as journal:
+        model = ScriptedModel([[call("script", program=program)], "Done."])
+        await agent_of(model, journal, clock=SystemClock(), tools=[do], script=True).run("Go.")
+    assert crash.left is not None
+    with closing(sqlite3.connect(crash.left)) as connection:  # as if the program had asked for something else
+        connection.execute("""update record set body = replace(body, '"{\\"name\\":\\"first\\"}"', '"{\\"name\\":\\"other\\"}"')
+            where kind = 'script_called'""")
+        connection.commit()
+    with crash.journal(SystemClock()) as left:
+        model = ScriptedModel(["Sorry."])
+        agent = agent_of(model, left, clock=SystemClock(), tools=[do], script=True)
+        result = await agent.resume(left.sessions()[0].id)
+    (told,) = results_of(result)
+    assert "asked for other calls" in told and "look at it" in told
+    assert ran == ["first", "second"]
+
+
+@pytest.mark.promise("keep:crash")
+async def test_the_process_that_was_left_behind_can_write_nothing_more(tmp_path: Path) -> None:
+    """Proves: the epoch fences the old pen, while what became of its request is kept."""
+    clock = SystemClock()
+    crash = Crash(tmp_path)
+    with Journal.open(crash.path, clock=clock) as journal:
+        await agent_of(ScriptedModel([lambda _: crash.now() or "Hello."]), journal, clock=clock).run("Go.")
+    with crash.journal(clock) as one, crash.journal(clock) as two:
+        session = one.sessions()[0].id
+        (turn,) = one.find_session(session).turns
+        old = one.resume_turn(turn.id)
+        with pytest.raises(CallerError, match="is running"):
+            two.resume_turn(turn.id)
+        one.leave(turn.id)
+        one.resume_turn(turn.id)
+        with pytest.raises(JournalFailed, match="another process has taken this turn over"):
+            old.append(Asked())
+
+
+async def test_a_turn_that_never_gets_further_is_ended(tmp_path: Path) -> None:
+    """Proves: five processes in a row that died before they recorded anything are enough; no request is sent."""
+    clock = SystemClock()
+    crash = Crash(tmp_path)
+    with Journal.open(crash.path, clock=clock) as journal:
+        await agent_of(ScriptedModel([lambda _: crash.now() or "Hello."]), journal, clock=clock).run("Go.")
+    model = ScriptedModel(["Hello."])
+    with crash.journal(clock) as left:
+        session = left.sessions()[0].id
+        (turn,) = left.find_session(session).turns
+        for _ in range(MOST_TRIES):
+            left.resume_turn(turn.id)
+            left.leave(turn.id)
+        left.close()
+    assert crash.left is not None
+    with closing(sqlite3.connect(crash.left)) as connection:
+        connection.execute("update turn set owner = ?", (f"{HOST}:999999999:1",))
+        connection.commit()
+    with crash.journal(clock) as left:
+        result = await agent_of(model, left, clock=clock).resume(session)
+    assert model.asked == [] and not result.complete
+    assert "5 times in a row" in result.text
+
+
+async def test_what_cannot_be_resumed_is_refused_by_name(tmp_path: Path) -> None:
+    """Proves: a session that has ended, one without a journal, another provider's agent, an option that there is not."""
+    clock = SystemClock()
+    crash = Crash(tmp_path)
+    with Journal.open(crash.path, clock=clock) as journal:
+        agent = agent_of(ScriptedModel([lambda _: crash.now() or "Hello."]), journal, clock=clock)
+        result = await agent.run("Go.")
+        with pytest.raises(CallerError, match="has ended: there is nothing to resume"):
+            await agent.resume(result.session)
+    with crash.journal(clock) as left:
+        session = left.sessions()[0].id
+        other = Agent("anthropic_messages:m", base_url=BASE_URL, api_key="k", journal=left, clock=clock)
+        with pytest.raises(CallerError, match="resume it with an agent of the same provider"):
+            await other.resume(session)
+        with pytest.raises(CallerError, match="needs a journal"):
+            await Agent("openai_chat:m", base_url=BASE_URL, api_key="k").resume(session)
+        with pytest.raises(CallerError, match="max_steps"):
+            await agent_of(ScriptedModel([]), left, clock=clock).resume(session, max_steps=3)  # pyright: ignore[reportCallIssue]
+        await agent_of(ScriptedModel(["And on."]), left, clock=clock).run("On.", session=session)
+        (turn, _) = left.find_session(session).turns
+        with pytest.raises(CallerError, match="has gone on without that turn"):
+            left.resume_turn(turn.id)
+
+
+async def test_time_in_which_nobody_worked_does_not_count(tmp_path: Path) -> None:
+    """Proves: of a limit of 100 s, 30 had passed; a day later 70 are left."""
+    clock = FakeClock()
+    crash = Crash(tmp_path)
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        await clock.sleep(30)
+        return "waited"
+
+    limits = MaxWallTime(100)
+    with Journal.open(crash.path, clock=clock) as journal:
+        model = ScriptedModel([[call("wait")], lambda _: crash.now() or "Done."])
+        running = asyncio.create_task(agent_of(model, journal, clock=clock, tools=[wait], limits=limits).run("Go."))
+        await clock.advance(31)
+        await asyncio.wait_for(running, HANG_S)
+    await clock.advance(86_400)
+    with crash.journal(clock) as left:
+        model = ScriptedModel(["Still here."])
+        result = await agent_of(model, left, clock=clock, tools=[wait], limits=limits).resume(left.sessions()[0].id)
+    assert (result.text, result.stop_reason) == ("Still here.", "answered")
