@@ -15,7 +15,7 @@ from turnwise.drivers.tools.tool_output import result_of
 from turnwise.turn.commands import PlannedCall
 from turnwise.vocab import ToolResult
 
-Probe = Callable[[dict[str, object]], object]
+CallProbe = Callable[[dict[str, object]], object]
 """Takes a call's arguments and tells what became of it: its result, or None if it has not happened. Whatever it raises: nobody
 knows. Changes nothing."""
 
@@ -27,7 +27,7 @@ class OutcomeUnknown(Exception):
     """The probe could not tell."""
 
 
-async def ask_probe(probe: Probe, planned: PlannedCall, *, key: str, clock: Clock) -> ToolResult | None:
+async def ask_probe(probe: CallProbe, planned: PlannedCall, *, key: str, clock: Clock) -> ToolResult | None:
     """The call's result; None if it has not happened. Raises OutcomeUnknown."""
     call = planned.call
     arguments: dict[str, object] = (
@@ -46,7 +46,7 @@ async def ask_probe(probe: Probe, planned: PlannedCall, *, key: str, clock: Cloc
     return None if said is None else result_of(call, said)
 
 
-async def _ask(probe: Probe, arguments: dict[str, object]) -> object:
+async def _ask(probe: CallProbe, arguments: dict[str, object]) -> object:
     """Raises nothing but a cancellation: a probe is a stranger."""
     try:
         if is_async(probe):
@@ -60,7 +60,7 @@ async def _ask(probe: Probe, arguments: dict[str, object]) -> object:
         return OutcomeUnknown()
 
 
-def _ask_here(probe: Probe, arguments: dict[str, object]) -> object:
+def _ask_here(probe: CallProbe, arguments: dict[str, object]) -> object:
     try:
         return probe(arguments)
     except BaseException:  # noqa: BLE001 (as above)

@@ -18,7 +18,7 @@ from turnwise.drivers.running.approvals import Approver
 from turnwise.drivers.running.watching import Watch, WatcherEvent
 from turnwise.drivers.threads import in_thread, is_async
 from turnwise.drivers.tools.grants import TURNS_TIME, CallTerms, judged_paths, judged_programs
-from turnwise.drivers.tools.probes import Probe
+from turnwise.drivers.tools.probes import CallProbe
 from turnwise.drivers.tools.progress import tells_of
 from turnwise.drivers.tools.tool_output import error_result, failure_of, result_of
 from turnwise.rules.limits import Limit
@@ -97,7 +97,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     start: Callable[[ChildOrder], Awaitable[object]] | None = None
     grace_s: float = 0.0
     keeps: Callable[[], Path | None] | None = None
-    probe: Probe | None = None
+    probe: CallProbe | None = None
 
     @property
     def name(self) -> str:

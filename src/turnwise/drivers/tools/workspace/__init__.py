@@ -1,5 +1,6 @@
 """The tools that work in one folder: read, write, edit, multi_edit, apply_patch, list, search, bash."""
 
+import functools
 from pathlib import Path
 
 from turnwise.drivers.tools.grants import call_at_work
@@ -40,6 +41,8 @@ def workspace_tools(
     def was_changed(_: Arguments) -> str | None:
         return told_of_change(workspace, call=call_at_work())
 
+    changing = functools.partial(make_tool, effect="write", exclusive=True, probe=was_changed)
+
     async def bash(given: BashArguments) -> str:
         return await commands.run(given)
 
@@ -52,41 +55,29 @@ def workspace_tools(
             effect="read",
             idempotent=True,
         ),
-        make_tool(
+        changing(
             "write",
             description=writing.DESCRIPTION,
             takes=writing.WriteArguments,
             function=lambda given: writing.write(workspace, given),
-            effect="write",
-            exclusive=True,
-            probe=was_changed,
         ),
-        make_tool(
+        changing(
             "edit",
             description=editing.DESCRIPTION,
             takes=editing.EditArguments,
             function=lambda given: editing.edit(workspace, given),
-            effect="write",
-            exclusive=True,
-            probe=was_changed,
         ),
-        make_tool(
+        changing(
             "multi_edit",
             description=editing.MULTI_DESCRIPTION,
             takes=editing.MultiEditArguments,
             function=lambda given: editing.multi_edit(workspace, given),
-            effect="write",
-            exclusive=True,
-            probe=was_changed,
         ),
-        make_tool(
+        changing(
             "apply_patch",
             description=patching.DESCRIPTION,
             takes=patching.PatchArguments,
             function=lambda given: patching.apply_patch(workspace, given),
-            effect="write",
-            exclusive=True,
-            probe=was_changed,
         ),
         make_tool(
             "list",

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from turnwise.drivers.tools.probes import Probe
+from turnwise.drivers.tools.probes import CallProbe
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.errors import ToolFault
 from turnwise.turn.config import Effect, ToolOffer
@@ -29,7 +29,7 @@ def make_tool(
     timeout_s: float | None = None,
     grace_s: float = 0.0,
     keeps: Callable[[], Path | None] | None = None,
-    probe: Probe | None = None,
+    probe: CallProbe | None = None,
 ) -> Tool:
     """A plain `function` runs in a thread, an `async def` one in the event loop."""
 
