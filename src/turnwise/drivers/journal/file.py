@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
+from turnwise.drivers.journal.durability import Durability
 from turnwise.drivers.journal.schema import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, UPGRADES
 from turnwise.errors import CallerError, JournalFailed, TurnwiseBug
 
@@ -69,6 +70,11 @@ class JournalFile:
         with self._use as connection, Transaction(connection):
             yield connection
 
+    def keep(self, durability: Durability) -> None:
+        """SQLite takes this between two transactions, and there is none while `statement` is free."""
+        with self._use as connection:
+            connection.execute(f"pragma synchronous = {durability}")
+
     def close(self) -> None:
         with self._use:
             self._connection.close()
@@ -85,9 +91,9 @@ def make_private(path: Path) -> None:
         ) from None
 
 
-def prepare(connection: sqlite3.Connection, path: Path | None, *, synchronous: str) -> None:
+def prepare(connection: sqlite3.Connection, path: Path | None, *, durability: Durability) -> None:
     connection.execute("pragma foreign_keys = on")
-    connection.execute(f"pragma synchronous = {synchronous}")
+    connection.execute(f"pragma synchronous = {durability}")
     _check_version(connection, path)
     _switch_to_wal(connection)
     with Transaction(connection):
