@@ -20,9 +20,11 @@ from typing import Literal, Self
 import msgspec
 
 from turnwise.drivers.clock import Clock
+from turnwise.drivers.journal.damage import is_whole
 from turnwise.drivers.journal.direct_ledger import DirectLedger
 from turnwise.drivers.journal.durability import Durability, check_durability
-from turnwise.drivers.journal.file import BUSY_S, JournalFile, make_private, prepare, raise_explained, refuse_newer
+from turnwise.drivers.journal.failures import BUSY_S, raise_explained
+from turnwise.drivers.journal.file import JournalFile, make_private, prepare, refuse_newer
 from turnwise.drivers.journal.ledger_queries import LedgerReader
 from turnwise.drivers.journal.owners import is_alive, our_name
 from turnwise.drivers.journal.pen import TurnJournal
@@ -90,6 +92,7 @@ class Journal:
     def __init__(self, file: JournalFile, *, clock: Clock) -> None:
         self._file = file
         self._clock = clock
+        self.notes: tuple[str, ...] = ()
         self._left: set[str] = set()  # turns of this process that have ended, whatever the file says
 
     @classmethod
@@ -116,7 +119,35 @@ class Journal:
                 raise
         except sqlite3.Error as error:
             raise_explained(error, path)
-        return cls(JournalFile(connection), clock=clock)
+        return cls(JournalFile(connection, path=path), clock=clock)
+
+    @classmethod
+    def open_to_read(cls, path: Path | str, *, clock: Clock) -> Self:
+        """Open the file without ever writing into it, also in a folder that cannot be written; a missing one is not made.
+        `notes` says what its reader ought to know. Raises CallerError where it cannot be read."""
+        from turnwise.drivers.journal.reading import open_to_read  # loads what runs do not need
+
+        try:
+            opened = open_to_read(Path(path))
+        except sqlite3.Error as error:
+            raise_explained(error, Path(path))
+        journal = cls(JournalFile(opened.connection, path=Path(path)), clock=clock)
+        journal.notes = opened.notes
+        return journal
+
+    @classmethod
+    def open_rescued(cls, path: Path | str, *, clock: Clock) -> Self:
+        """What can be read of a damaged file, as a journal of its own that is gone when it is closed. `notes` says what was
+        lost. Raises CallerError where nothing can be read."""
+        from turnwise.drivers.journal.reading import open_rescued  # loads what runs do not need
+
+        try:
+            connection, rescued = open_rescued(Path(path))
+        except sqlite3.Error as error:
+            raise_explained(error, Path(path))
+        journal = cls(JournalFile(connection), clock=clock)
+        journal.notes = (f"the journal `{path}` is {rescued.said()}",)
+        return journal
 
     def __enter__(self) -> Self:
         return self
@@ -126,6 +157,11 @@ class Journal:
 
     def close(self) -> None:
         self._file.close()
+
+    def is_whole(self) -> bool:
+        """Whether SQLite finds no broken page. It reads the whole file."""
+        with self._file.statement() as connection:
+            return is_whole(connection)
 
     def keep(self, durability: Durability) -> None:
         """From the next commit on the file is kept so."""
