@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from drivers.test_written_before import ENTRY
 from turnwise import Agent, Journal, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import JournalEntry
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
+from turnwise.drivers.journal.ledger_thread import LedgerThread
 from turnwise.drivers.journal.replacing import replace_damaged
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 from turnwise.faces.agent import read_session
@@ -189,3 +191,41 @@ def test_a_header_of_noise_is_told_and_left(whole: Path, tmp_path: Path) -> None
         ):
             open_it(path, clock=SystemClock())
     assert path.read_bytes() == before
+
+
+@pytest.mark.promise("keep:crash")
+async def test_noise_in_the_log_reads_as_an_earlier_end(tmp_path: Path) -> None:
+    """Proves: wherever the write-ahead log is broken, what is read is a whole journal of an earlier moment."""
+    with Journal.open(tmp_path / "live.db", clock=SystemClock()) as journal:
+        for number in range(4):
+            await one_turn(journal, prompt=f"prompt {number}")
+        before = content(journal)
+        file, log = (tmp_path / "live.db").read_bytes(), (tmp_path / "live.db-wal").read_bytes()
+    draws = random.Random(7)
+    counts: set[int] = set()
+    for number in range(12):
+        path = tmp_path / f"{number}.db"
+        path.write_bytes(file)
+        at = draws.randrange(len(log) - 64)
+        path.with_name(f"{number}.db-wal").write_bytes(log[:at] + draws.randbytes(64) + log[at + 64 :])
+        with Journal.open(path, clock=SystemClock()) as journal:
+            after = content(journal)
+            assert journal.is_whole()
+        assert all(before[id][: len(entries)] == entries for id, entries in after.items())
+        counts.add(len(after))
+    assert len(counts) > 2, "it was broken early and late"
+
+
+async def test_the_gateways_ledger_stops_at_damage(whole: Path, tmp_path: Path) -> None:
+    """Proves: no request leaves that cannot be entered, and nothing is written from then on."""
+    connection = sqlite3.connect(whole)
+    (root,) = connection.execute("select rootpage from sqlite_schema where name = 'request'").fetchone()
+    connection.close()
+    path = broken(whole, page=root, to=tmp_path / "journal.db")
+    thread = LedgerThread(path, clock=FakeClock())
+    for _ in range(2):
+        with pytest.raises(JournalFailed, match=r"damaged in table `request` .*`turnwise sessions rescue`"):
+            await thread.leaves(ENTRY)
+        assert not thread.is_well
+    thread.close()
+    assert path.read_bytes() == broken(whole, page=root, to=tmp_path / "again.db").read_bytes()

@@ -191,3 +191,17 @@ def test_nothing_to_read_makes_no_file(folder: Path) -> None:
     """A list of sessions leaves no journal behind."""
     ran = end(begin("sessions", "list", cwd=folder))
     assert ran.code == 0 and "no sessions yet" in ran.err and not journal_path(os.environ).exists()
+
+
+def test_a_copy_that_finds_no_room_is_not_told_as_a_full_journal(folder: Path, kept: Path, tmp_path: Path) -> None:
+    """A full folder for temporary files is named, and so is the way out."""
+    small, state = str(tmp_path / "small"), str(kept.parent)
+    (tmp_path / "small").mkdir()
+    kept.with_name(f"{kept.name}-wal").write_bytes(
+        b"\0" * 200_000
+    )  # a log without its index: SQLite cannot read it there
+    frozen = [sandbox_called("bubblewrap").program, "--dev-bind", "/", "/", "--ro-bind", state, state]
+    full = [*frozen, "--size", "65536", "--tmpfs", small, "--"]
+    ran = within(full, "sessions", "list", "--json", cwd=folder, env={"TMPDIR": small})
+    assert ran.code == 2 and "cannot be read" in ran.err and "set TMPDIR to another folder" in ran.err
+    assert ran.events() == [{"error": ran.err.rstrip().removeprefix("turnwise: ")}]

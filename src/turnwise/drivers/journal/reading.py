@@ -9,6 +9,8 @@ import shutil
 import sqlite3
 import sys
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -57,8 +59,9 @@ def open_rescued(path: Path) -> tuple[sqlite3.Connection, Rescued]:
     """
     target = _connect("")
     try:
-        prepare(target, None, durability=WHOLE)
-        return target, rescue_into(target, path)
+        with _room_for(path):
+            prepare(target, None, durability=WHOLE)
+            return target, rescue_into(target, path)
     except BaseException:
         target.close()
         raise
@@ -72,6 +75,20 @@ def rescue_into(target: sqlite3.Connection, path: Path) -> Rescued:
             return rescue(source, target)
         finally:
             source.close()
+
+
+@contextmanager
+def _room_for(path: Path) -> Generator[None]:
+    """A copy that finds no room is not told as a full disk of the journal's."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if name_of(error).startswith(("SQLITE_FULL", "SQLITE_IOERR_WRITE")):
+            raise JournalFailed(
+                f"the journal `{path}` cannot be read: there is no room for a copy in `{tempfile.gettempdir()}`; make room "
+                "there, or set TMPDIR to another folder"
+            ) from None
+        raise
 
 
 def _in_place(path: Path) -> ReadableFile:
@@ -116,13 +133,13 @@ def _upgraded_copy(path: Path) -> sqlite3.Connection:
     """The file as it is, brought up to our version where nobody sees it."""
     target = _connect("")
     try:
-        with tempfile.TemporaryDirectory(prefix="turnwise-") as folder:
+        with _room_for(path), tempfile.TemporaryDirectory(prefix="turnwise-") as folder:
             source = _open_copy(path, folder=Path(folder))
             try:
                 source.backup(target)
             finally:
                 source.close()
-        prepare(target, path, durability=WHOLE)
+            prepare(target, path, durability=WHOLE)
     except BaseException:
         target.close()
         raise

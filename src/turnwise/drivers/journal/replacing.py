@@ -20,7 +20,9 @@ def replace_damaged(path: Path, *, clock: Clock) -> tuple[Rescued, Path]:
     The new file is whole and on the disk before the old one is touched. Raises CallerError where nothing is broken or can be
     read, where the new one cannot be written, or while another process has the file open; the old one is then as it was.
     """
-    if not path.exists() or _is_well(path):
+    if not path.exists():
+        raise CallerError(f"there is no journal `{path}`, and so nothing to rescue")
+    if _is_well(path):
         raise CallerError(f"no page of the journal `{path}` is broken: there is nothing to rescue")
     when = datetime.fromtimestamp(clock.now(), UTC).strftime("%Y%m%d-%H%M%S")
     kept = path.with_name(f"{path.name}.damaged-{when}")
