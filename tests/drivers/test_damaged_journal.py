@@ -133,6 +133,24 @@ async def test_damage_in_mid_turn_ends_it_and_the_file_is_not_written_any_more(w
         assert len(journal.sessions()) >= SESSIONS, "the list is on other pages"
 
 
+@pytest.mark.promise("end:reason", "end:never-empty", "bill:wire")
+async def test_a_turn_that_meets_damage_ends_with_a_result_that_names_it(whole: Path, tmp_path: Path) -> None:
+    """Proves: the entry of the first request cannot be written, so it does not leave, and the result says why."""
+    connection = sqlite3.connect(whole)
+    (root,) = connection.execute("select rootpage from sqlite_schema where name = 'request'").fetchone()
+    connection.close()
+    path = broken(whole, page=root, to=tmp_path / "journal.db")
+    with Journal.open(path, clock=SystemClock()) as journal:
+        model = ScriptedModel(["Never."], family="anthropic_messages")
+        agent = Agent("anthropic_messages:m", base_url=BASE_URL, transport=model, journal=journal)
+        result = await agent.run("Go.")
+        assert (result.stop_reason, result.complete, model.asked) == (StopReason.JOURNAL_FAILED, False, [])
+        assert "damaged in table `request`" in result.text and "`turnwise sessions rescue`" in result.text
+        assert [row.status for row in journal.sessions()] == ["running", *["done"] * SESSIONS], (
+            "not even its end is written"
+        )
+
+
 def journal_counter(path: Path) -> tuple[int, int]:
     """What any commit changes: the sizes of the file and of its log."""
     return path.stat().st_size, path.with_name(f"{path.name}-wal").stat().st_size

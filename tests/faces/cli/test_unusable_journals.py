@@ -116,7 +116,7 @@ def test_a_folder_of_another_users_is_told(lab: Lab, folder: Path, kept: Path, m
     assert files_of(kept) == before
 
 
-@pytest.mark.parametrize("error", [errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS])
+@pytest.mark.parametrize("error", [errno.ENOLCK, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS])
 def test_a_file_system_without_locks_is_named(lab: Lab, folder: Path, kept: Path, error: int) -> None:
     """Proves: a run says that the file system takes no locks, and not that somebody holds the journal; readers take a copy.
     The kernel refuses the locks by a filter, with what network file systems answer."""

@@ -12,11 +12,12 @@ from typing import NoReturn
 
 from turnwise.drivers.journal.damage import SHORT_S, damaged_tables
 from turnwise.drivers.journal.durability import Durability
-from turnwise.drivers.journal.failures import BUSY_S, ELSEWHERE, is_damage, raise_explained
+from turnwise.drivers.journal.failures import BUSY_S, ELSEWHERE, is_damage, is_of_locks, name_of, raise_explained
 from turnwise.drivers.journal.schema import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, UPGRADES
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 
 SWITCH_AGAIN_S = 0.005
+FIRST_BUSY_MS = 200
 
 
 class Use:
@@ -121,7 +122,7 @@ def _make_or_find(path: Path) -> None:
 def prepare(connection: sqlite3.Connection, path: Path | None, *, durability: Durability) -> None:
     connection.execute("pragma foreign_keys = on")
     connection.execute(f"pragma synchronous = {durability}")
-    check_version(connection, path)
+    first_look(connection, path)
     _switch_to_wal(connection)
     with Transaction(connection):
         version = check_version(connection, path)
@@ -148,6 +149,19 @@ def _switch_to_wal(connection: sqlite3.Connection) -> None:
             time.sleep(SWITCH_AGAIN_S)
         else:
             return
+
+
+def first_look(connection: sqlite3.Connection, path: Path | None, *, newer: bool = False) -> int:
+    """As `check_version`, but a file system without locks is told at once: some look as if another process held the file."""
+    connection.execute(f"pragma busy_timeout = {FIRST_BUSY_MS}")
+    try:
+        return check_version(connection, path, newer=newer)
+    except sqlite3.OperationalError as error:
+        if not name_of(error).startswith("SQLITE_BUSY") or is_of_locks(error, path):
+            raise
+    finally:
+        connection.execute(f"pragma busy_timeout = {BUSY_S * 1000:.0f}")
+    return check_version(connection, path, newer=newer)
 
 
 def check_version(connection: sqlite3.Connection, path: Path | None, *, newer: bool = False) -> int:

@@ -17,7 +17,7 @@ import msgspec
 
 from turnwise.drivers.journal.durability import Durability
 from turnwise.drivers.journal.failures import BUSY_S, is_of_locks, name_of
-from turnwise.drivers.journal.file import check_version, prepare
+from turnwise.drivers.journal.file import check_version, first_look, prepare
 from turnwise.drivers.journal.rescuing import Rescued, rescue
 from turnwise.drivers.journal.schema import SCHEMA_VERSION
 from turnwise.errors import JournalFailed
@@ -94,7 +94,7 @@ def _room_for(path: Path) -> Generator[None]:
 def _in_place(path: Path) -> ReadableFile:
     connection = _connect(f"{path.absolute().as_uri()}?mode=ro")
     try:
-        version = check_version(connection, path, newer=True)
+        version = first_look(connection, path, newer=True)
         if version > SCHEMA_VERSION:
             return ReadableFile(connection, (_note_of_newer(connection, path, version=version),))
         if version == SCHEMA_VERSION:
