@@ -68,6 +68,13 @@ def broken(whole: Path, *, page: int, to: Path) -> Path:
     return to
 
 
+def root_of(whole: Path, table: str) -> int:
+    connection = sqlite3.connect(whole)
+    (root,) = connection.execute("select rootpage from sqlite_schema where name = ?", (table,)).fetchone()
+    connection.close()
+    return root
+
+
 def places(whole: Path) -> Iterator[int]:
     """Every page but the first."""
     yield from range(2, whole.stat().st_size // PAGE + 1)
@@ -119,10 +126,7 @@ def test_a_file_that_lost_its_end_keeps_its_beginning(whole: Path, tmp_path: Pat
 @pytest.mark.promise("keep:crash", "end:reason")
 async def test_damage_in_mid_turn_ends_it_and_the_file_is_not_written_any_more(whole: Path, tmp_path: Path) -> None:
     """Proves: whoever meets the damage names the table, and no later commit goes into the file; what is rescued of it goes on."""
-    connection = sqlite3.connect(whole)
-    (root,) = connection.execute("select rootpage from sqlite_schema where name = 'record'").fetchone()
-    connection.close()
-    path = broken(whole, page=root, to=tmp_path / "journal.db")
+    path = broken(whole, page=root_of(whole, "record"), to=tmp_path / "journal.db")
     with Journal.open(path, clock=SystemClock()) as journal:
         with pytest.raises(JournalDamaged, match=r"damaged in table `record` \(database disk image is malformed\)"):
             await one_turn(journal)
@@ -136,10 +140,7 @@ async def test_damage_in_mid_turn_ends_it_and_the_file_is_not_written_any_more(w
 @pytest.mark.promise("end:reason", "end:never-empty", "bill:wire")
 async def test_a_turn_that_meets_damage_ends_with_a_result_that_names_it(whole: Path, tmp_path: Path) -> None:
     """Proves: the entry of the first request cannot be written, so it does not leave, and the result says why."""
-    connection = sqlite3.connect(whole)
-    (root,) = connection.execute("select rootpage from sqlite_schema where name = 'request'").fetchone()
-    connection.close()
-    path = broken(whole, page=root, to=tmp_path / "journal.db")
+    path = broken(whole, page=root_of(whole, "request"), to=tmp_path / "journal.db")
     with Journal.open(path, clock=SystemClock()) as journal:
         model = ScriptedModel(["Never."], family="anthropic_messages")
         agent = Agent("anthropic_messages:m", base_url=BASE_URL, transport=model, journal=journal)
@@ -236,14 +237,11 @@ async def test_noise_in_the_log_reads_as_an_earlier_end(tmp_path: Path) -> None:
 
 async def test_the_gateways_ledger_stops_at_damage(whole: Path, tmp_path: Path) -> None:
     """Proves: no request leaves that cannot be entered, and nothing is written from then on."""
-    connection = sqlite3.connect(whole)
-    (root,) = connection.execute("select rootpage from sqlite_schema where name = 'request'").fetchone()
-    connection.close()
-    path = broken(whole, page=root, to=tmp_path / "journal.db")
+    path = broken(whole, page=root_of(whole, "request"), to=tmp_path / "journal.db")
     thread = LedgerThread(path, clock=FakeClock())
     for _ in range(2):
         with pytest.raises(JournalFailed, match=r"damaged in table `request` .*`turnwise sessions rescue`"):
             await thread.leaves(ENTRY)
         assert not thread.is_well
     thread.close()
-    assert path.read_bytes() == broken(whole, page=root, to=tmp_path / "again.db").read_bytes()
+    assert path.read_bytes() == broken(whole, page=root_of(whole, "request"), to=tmp_path / "again.db").read_bytes()
