@@ -7,7 +7,8 @@ TurnwiseError
 │   ├── MissingKey         the provider wants a key and none was found
 │   ├── BadTool            a tool's signature or schema cannot be used
 │   ├── NotARecording      a file given to `decode` is no stream of that family
-│   └── JournalFailed      the journal cannot be read or written: a full disk, another process, a damaged file
+│   └── JournalFailed      the journal cannot be read or written: a full disk, another process, a newer version
+│       └── JournalDamaged its file is broken: what can be read of it can be rescued
 ├── ProviderFault          the provider, or the way to it, failed; carries a `Fault` as data
 ├── ToolFault              a tool failed; inside a turn it becomes a result instead
 ├── ModelFault             the model did what it must not, and no recovery was left
@@ -51,6 +52,10 @@ class NotARecording(CallerError):
 
 class JournalFailed(CallerError):
     """Raised before a turn begins. A turn at hand ends with a result instead, whose stop reason is `journal_failed`."""
+
+
+class JournalDamaged(JournalFailed):
+    """Pages of the file are broken. From then on nothing is written into it."""
 
 
 class ProviderFault(TurnwiseError):

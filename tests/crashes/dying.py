@@ -94,7 +94,7 @@ def die() -> NoReturn:
 
 def open_file(path: Path, order: Order) -> DyingFile:
     connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
-    prepare(connection, path, synchronous="normal")
+    prepare(connection, path, durability="normal")
     return DyingFile(connection, dies_at=order.dies_at, before=order.before)
 
 

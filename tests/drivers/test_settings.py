@@ -220,6 +220,7 @@ NO_LIMITS = {
     "recover": "what is done about a cut response, within the limits",
     "cache": "how long a prompt is kept; a project's file cannot have it",
     "calls_in_text": "which calls count; a project's file cannot have it",
+    "durability": "how safely the journal is kept; a project's file cannot have it",
     "temperature": "of the command line, as the next three",
     "top_p": "",
     "seed": "",

@@ -10,28 +10,47 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
+from turnwise.drivers.journal.damage import SHORT_S, damaged_tables
+from turnwise.drivers.journal.durability import Durability
+from turnwise.drivers.journal.failures import BUSY_S, ELSEWHERE, is_damage, is_of_locks, name_of, raise_explained
 from turnwise.drivers.journal.schema import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, UPGRADES
-from turnwise.errors import CallerError, JournalFailed, TurnwiseBug
+from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 
-BUSY_S = 10.0
 SWITCH_AGAIN_S = 0.005
+FIRST_BUSY_MS = 200
 
 
 class Use:
-    """The connection, for as long as one thread has it."""
+    """The connection, for as long as one thread has it. Once it has met damage, it writes no more."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, *, path: Path | None) -> None:
         self._connection = connection
+        self._path = path
         self._lock = threading.Lock()
+        self._damage = ""
 
     def __enter__(self) -> sqlite3.Connection:
         self._lock.acquire()
         return self._connection
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
-        self._lock.release()
-        if isinstance(error, sqlite3.Error):
-            raise_explained(error)
+        try:
+            if isinstance(error, sqlite3.Error):
+                self._explain(error)
+        finally:
+            self._lock.release()
+
+    def _explain(self, error: sqlite3.Error) -> NoReturn:
+        if self._damage:
+            raise JournalDamaged(self._damage) from None
+        if not is_damage(error):
+            raise_explained(error, self._path)
+        self._connection.execute("pragma query_only = on")
+        try:
+            raise_explained(error, self._path, tables=damaged_tables(self._connection, within_s=SHORT_S))
+        except JournalDamaged as damage:
+            self._damage = str(damage)
+            raise
 
 
 class Transaction:
@@ -56,9 +75,9 @@ class JournalFile:
     """The connection, for one thread at a time: a transaction belongs to the connection, so another thread's statements would
     fall into it, and vanish if it is rolled back."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, *, path: Path | None = None) -> None:
         self._connection = connection
-        self._use = Use(connection)
+        self._use = Use(connection, path=path)
 
     def statement(self) -> Use:
         """For a single statement, its rows fetched inside: it is a transaction of its own."""
@@ -69,6 +88,11 @@ class JournalFile:
         with self._use as connection, Transaction(connection):
             yield connection
 
+    def keep(self, durability: Durability) -> None:
+        """SQLite takes this between two transactions, and there is none while `statement` is free."""
+        with self._use as connection:
+            connection.execute(f"pragma synchronous = {durability}")
+
     def close(self) -> None:
         with self._use:
             self._connection.close()
@@ -78,20 +102,30 @@ def make_private(path: Path) -> None:
     """SQLite gives its `-wal` and `-shm` files the mode of the file itself."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        _make_or_find(path)
     except OSError as error:
-        raise CallerError(
-            f"the journal `{path}` cannot be written ({error.strerror}); set TURNWISE_STATE_DIR to another folder"
+        raise JournalFailed(
+            f"the journal `{path}` cannot be written ({error.strerror}): make it writable, or {ELSEWHERE}; "
+            "`turnwise sessions` and `turnwise usage` can still read it"
         ) from None
 
 
-def prepare(connection: sqlite3.Connection, path: Path | None, *, synchronous: str) -> None:
+def _make_or_find(path: Path) -> None:
+    """A file that is there is not opened: closing it again would take the locks away that this process may hold on it."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if path.is_dir() or not os.access(path, os.R_OK | os.W_OK):
+            os.close(os.open(path, os.O_RDWR))  # raises what is in the way
+
+
+def prepare(connection: sqlite3.Connection, path: Path | None, *, durability: Durability) -> None:
     connection.execute("pragma foreign_keys = on")
-    connection.execute(f"pragma synchronous = {synchronous}")
-    _check_version(connection, path)
+    connection.execute(f"pragma synchronous = {durability}")
+    first_look(connection, path)
     _switch_to_wal(connection)
     with Transaction(connection):
-        version = _check_version(connection, path)
+        version = check_version(connection, path)
         if version == 0:
             for statement in SCHEMA.split(";"):
                 connection.execute(statement)
@@ -117,38 +151,34 @@ def _switch_to_wal(connection: sqlite3.Connection) -> None:
             return
 
 
-def _check_version(connection: sqlite3.Connection, path: Path | None) -> int:
-    """The file's version, 0 for an empty one. Raises CallerError for another's or a newer one's."""
+def first_look(connection: sqlite3.Connection, path: Path | None, *, newer: bool = False) -> int:
+    """As `check_version`, but a file system without locks is told at once: some look as if another process held the file."""
+    connection.execute(f"pragma busy_timeout = {FIRST_BUSY_MS}")
+    try:
+        return check_version(connection, path, newer=newer)
+    except sqlite3.OperationalError as error:
+        if not name_of(error).startswith("SQLITE_BUSY") or is_of_locks(error, path):
+            raise
+    finally:
+        connection.execute(f"pragma busy_timeout = {BUSY_S * 1000:.0f}")
+    return check_version(connection, path, newer=newer)
+
+
+def check_version(connection: sqlite3.Connection, path: Path | None, *, newer: bool = False) -> int:
+    """The file's version, 0 for an empty one. Raises CallerError for another's, or a newer one's unless `newer` may be."""
     (version,) = connection.execute("pragma user_version").fetchone()
     (application,) = connection.execute("pragma application_id").fetchone()
     (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
     if tables and application != APPLICATION_ID:
-        raise CallerError(f"`{path}` is not a journal of turnwise; set TURNWISE_STATE_DIR to another folder")
-    refuse_newer(version, path)
+        raise CallerError(f"`{path}` is not a journal of turnwise; {ELSEWHERE}")
+    if not newer:
+        refuse_newer(version, path)
     return version
 
 
 def refuse_newer(version: int, path: Path | None = None) -> None:
     if version > SCHEMA_VERSION:
         name = f"the journal `{path}`" if path else "the journal"
-        raise CallerError(
-            f"{name} is from a newer turnwise (version {version}, this one knows {SCHEMA_VERSION}): "
-            f"upgrade, or set TURNWISE_STATE_DIR to another folder"
+        raise JournalFailed(
+            f"{name} is from a newer turnwise (version {version}, this one knows {SCHEMA_VERSION}): upgrade, or {ELSEWHERE}"
         )
-
-
-def raise_explained(error: sqlite3.Error, path: Path | None = None) -> NoReturn:
-    """SQLite's failures as a caller's: each says what to do."""
-    name = f"the journal `{path}`" if path else "the journal"
-    match error:
-        case sqlite3.OperationalError():
-            text = str(error)
-            if "locked" in text or "busy" in text:
-                raise JournalFailed(f"{name} is held by another process for more than {BUSY_S:g} s") from None
-            raise JournalFailed(f"{name} cannot be used: {text}") from None
-        case sqlite3.ProgrammingError() | sqlite3.IntegrityError() | sqlite3.InterfaceError():
-            raise TurnwiseBug(f"{name}: {error}") from error
-        case _:
-            raise JournalFailed(
-                f"{name} is damaged or no SQLite file ({error}): move it away, or set TURNWISE_STATE_DIR to another folder"
-            ) from None

@@ -4,10 +4,10 @@ One writer per turn. Events are written before they are acted upon, and what is 
 tool) is written as started before it starts, in one transaction with what has just happened and led to it. The tables are
 those that PostgreSQL will have when machines share (`turn` has an epoch, so a writer whose turn was taken over cannot append).
 
-`synchronous=NORMAL` in WAL mode: a commit is in the operating system's hands, so `kill -9` at any moment loses nothing;
-a power failure may lose the last commits (never the file). FULL waits for the disk at every append, which costs
-milliseconds of wall time on real disks inside the event loop; `synchronous="full"` is there for those who want it.
-Appends run in the event loop's thread: at 0.03 ms of CPU (0.11 with FULL) they are cheaper than a hop to another one.
+At `durability="normal"` a commit is in the operating system's hands, so `kill -9` at any moment loses nothing; a power failure
+may lose the last commits (never the file). `durability="full"` waits for the disk at every commit, which costs milliseconds of
+wall time on real disks inside the event loop.
+Appends run in the event loop's thread: at 0.03 ms of CPU (0.11 with `full`) they are cheaper than a hop to another one.
 Threads (several event loops) may share one `Journal`: they take turns.
 """
 
@@ -20,8 +20,11 @@ from typing import Literal, Self
 import msgspec
 
 from turnwise.drivers.clock import Clock
+from turnwise.drivers.journal.damage import is_whole
 from turnwise.drivers.journal.direct_ledger import DirectLedger
-from turnwise.drivers.journal.file import BUSY_S, JournalFile, make_private, prepare, raise_explained, refuse_newer
+from turnwise.drivers.journal.durability import Durability, check_durability
+from turnwise.drivers.journal.failures import BUSY_S, raise_explained
+from turnwise.drivers.journal.file import JournalFile, make_private, prepare, refuse_newer
 from turnwise.drivers.journal.ledger_queries import LedgerReader
 from turnwise.drivers.journal.owners import is_alive, our_name
 from turnwise.drivers.journal.pen import TurnJournal
@@ -84,14 +87,19 @@ class Journal:
     def __init__(self, file: JournalFile, *, clock: Clock) -> None:
         self._file = file
         self._clock = clock
+        self.notes: tuple[str, ...] = ()
         self._left: set[str] = set()  # turns of this process that have ended, whatever the file says
 
     @classmethod
-    def open(cls, path: Path | str | None, *, clock: Clock, synchronous: Literal["normal", "full"] = "normal") -> Self:
+    def open(
+        cls, path: Path | str | None, *, clock: Clock, durability: Durability = "normal", **unknown: object
+    ) -> Self:
         """Open or make the file (mode 0600, its folder 0700); None keeps it in memory.
 
-        Raises CallerError where the file is no journal, is damaged, is from a newer turnwise, or cannot be written.
+        `durability="full"`: what `append` wrote survives a power failure, too. Raises CallerError where the file is no
+        journal, is damaged, is from a newer turnwise, or cannot be written.
         """
+        check_durability(durability, others=unknown)
         path = None if path is None else Path(path)
         try:
             if path is not None:
@@ -100,13 +108,41 @@ class Journal:
                 ":memory:" if path is None else path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
             )
             try:
-                prepare(connection, path, synchronous=synchronous)
+                prepare(connection, path, durability=durability)
             except BaseException:
                 connection.close()
                 raise
         except sqlite3.Error as error:
             raise_explained(error, path)
-        return cls(JournalFile(connection), clock=clock)
+        return cls(JournalFile(connection, path=path), clock=clock)
+
+    @classmethod
+    def open_to_read(cls, path: Path | str, *, clock: Clock) -> Self:
+        """Open the file without ever writing into it, also in a folder that cannot be written; a missing one is not made.
+        `notes` says what its reader ought to know. Raises CallerError where it cannot be read."""
+        from turnwise.drivers.journal.reading import open_to_read  # loads what runs do not need
+
+        try:
+            opened = open_to_read(Path(path))
+        except sqlite3.Error as error:
+            raise_explained(error, Path(path))
+        journal = cls(JournalFile(opened.connection, path=Path(path)), clock=clock)
+        journal.notes = opened.notes
+        return journal
+
+    @classmethod
+    def open_rescued(cls, path: Path | str, *, clock: Clock) -> Self:
+        """What can be read of a damaged file, as a journal of its own that is gone when it is closed. `notes` says what was
+        lost. Raises CallerError where nothing can be read."""
+        from turnwise.drivers.journal.reading import open_rescued  # loads what runs do not need
+
+        try:
+            connection, rescued = open_rescued(Path(path))
+        except sqlite3.Error as error:
+            raise_explained(error, Path(path))
+        journal = cls(JournalFile(connection), clock=clock)
+        journal.notes = (f"the journal `{path}` is {rescued.said()}",)
+        return journal
 
     def __enter__(self) -> Self:
         return self
@@ -116,6 +152,15 @@ class Journal:
 
     def close(self) -> None:
         self._file.close()
+
+    def is_whole(self) -> bool:
+        """Whether SQLite finds no broken page. It reads the whole file."""
+        with self._file.statement() as connection:
+            return is_whole(connection)
+
+    def keep(self, durability: Durability) -> None:
+        """From the next commit on the file is kept so."""
+        self._file.keep(durability)
 
     def begin_turn(
         self,

@@ -16,6 +16,7 @@ import msgspec
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.journal.direct_ledger import EntryBecame, EntryLeaves, EntryStayed, LedgerChange, LedgerLine
+from turnwise.drivers.journal.durability import Durability
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.repairs_seen import RepairSeen
@@ -57,9 +58,9 @@ _Order = _Leaving | _Ending | EntryStayed | _Mended
 class LedgerThread:
     """The journal's file and the thread that writes into it. `close` it at the end."""
 
-    def __init__(self, path: Path | None, *, clock: Clock) -> None:
+    def __init__(self, path: Path | None, *, clock: Clock, durability: Durability = "normal") -> None:
         """Raises CallerError for a file that is no journal, or cannot be written."""
-        self._journal = Journal.open(path, clock=clock)
+        self._journal = Journal.open(path, clock=clock, durability=durability)
         self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         self._kept: list[LedgerChange] = []  # what could not be written yet
         self._failed = False

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Union, cast, get_args, get_origin, get_ty
 
 import msgspec
 
+from turnwise.drivers.journal.durability import Durability
 from turnwise.drivers.settings.catalogue import LimitRow
 from turnwise.rules.limits import AnyOf, Leaf, Limit, MaxCost, MaxRequests, MaxTokens, MaxToolCalls, MaxWallTime
 from turnwise.rules.recovery import Recover
@@ -337,6 +338,20 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             metavar="N",
             default=f"{MAX_SUBAGENT_REQUESTS}",
             kept=lambda last: last.max_subagent_requests,
+        ),
+    ] = None
+    durability: Annotated[
+        Durability | None,
+        Option(
+            help="What the journal survives: the end of the process, or a power failure too.",
+            page="what the journal survives: `normal` the end of the process, `full` a power failure, too; `full` waits for the "
+            "disk before each request and each tool ([what may be lost](journal.md#durability))",
+            sources=("command line", "file"),
+            project="never",
+            why_never="a project's file cannot say how safely your journal is kept: give --durability, or write it in your own "
+            "turnwise.toml",
+            python="`Journal.open(durability=...)`",
+            default="normal",
         ),
     ] = None
     environment: Annotated[

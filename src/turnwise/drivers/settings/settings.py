@@ -5,13 +5,14 @@ have a table of their own in them (permissions).
 """
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Literal, TypeGuard
 
 import msgspec
 
+from turnwise.drivers.journal.durability import Durability
 from turnwise.drivers.settings.catalogue import LimitRow, read_rows, rows_over
 from turnwise.drivers.settings.options import RunSettings, rows, rows_from
 from turnwise.drivers.unasked_files import LeftOut, read_of_user, read_unasked
@@ -130,6 +131,15 @@ def check_layer(layer: Layer, *, also: Collection[str] = ()) -> SourceSettings:
         )
     settings = msgspec.structs.replace(RunSettings(), **values)
     return SourceSettings(source=layer.source, origin=str(layer.path or layer.source), settings=settings)
+
+
+def durability_of(layers: Iterable[Layer]) -> Durability:
+    """How the files want the journal kept; nothing else in them is looked at. Raises CallerError."""
+    said = [
+        msgspec.structs.replace(layer, table={key: layer.table[key] for key in layer.table if key == "durability"})
+        for layer in layers
+    ]
+    return merge(*[check_layer(layer) for layer in said]).settings.durability or "normal"
 
 
 def read_usd(value: object) -> Decimal:

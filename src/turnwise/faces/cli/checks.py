@@ -23,7 +23,7 @@ from turnwise.drivers.running.hook_commands import read_hooks
 from turnwise.drivers.settings.settings import Layer, Merged, RunSettings, read_layers
 from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.tools.sandbox import find_sandbox
-from turnwise.errors import CallerError, MissingKey, ProviderFault
+from turnwise.errors import CallerError, JournalDamaged, MissingKey, ProviderFault
 from turnwise.faces.cli.choice import Choice, NoModel, choose
 from turnwise.faces.cli.failures import FAILED
 from turnwise.faces.cli.folder import settings_of_run
@@ -39,6 +39,7 @@ LITTLE_BYTES = 1024**3
 TOO_LITTLE_BYTES = 16 * 1024**2
 CheckStatus = Literal["ok", "note", "stops"]
 MARKS: dict[CheckStatus, tuple[str, str]] = {"ok": ("✓", "green"), "note": ("!", "yellow"), "stops": ("✗", "red")}
+_MENDS = "`turnwise sessions rescue` puts what can be read into a new file, and keeps the damaged one"
 _CANNOT_BE_REACHED = frozenset({FaultKind.UNREACHABLE, FaultKind.TIMEOUT, FaultKind.DISCONNECTED})
 
 
@@ -236,13 +237,26 @@ def _state() -> Iterator[Check]:
         if path.exists():
             Journal.open(path, clock=SystemClock()).close()
             yield Check(name="state", status="ok", found=str(path.parent))
+            yield _journal(path)
         elif above.is_dir() and os.access(above, os.W_OK | os.X_OK):
             yield Check(name="state", status="ok", found=f"{path.parent}; the first run makes it")
         else:
             yield Check(name="state", status="stops", found=f"{path.parent} cannot be made in {above}", advice=way)
+    except JournalDamaged as error:
+        yield Check(name="state", status="stops", found=str(error), advice=_MENDS)
     except (CallerError, OSError) as error:
         yield Check(name="state", status="stops", found=f"{path}: {error}", advice=way)
     yield _disk(above)
+
+
+def _journal(path: Path) -> Check:
+    """Every page of it is looked at: no run does that."""
+    clock = SystemClock()
+    with Journal.open_to_read(path, clock=clock) as journal:
+        if journal.is_whole():
+            return Check(name="journal", status="ok", found=f"{path} is whole")
+    with Journal.open_rescued(path, clock=clock) as rescued:
+        return Check(name="journal", status="stops", found="; ".join(rescued.notes), advice=_MENDS)
 
 
 def _disk(folder: Path) -> Check:

@@ -69,7 +69,7 @@ def complete_sessions(context: click.Context, parameter: click.Parameter, incomp
     if not path.exists():
         return []
     try:
-        with Journal.open(path, clock=SystemClock()) as journal:
+        with Journal.open_to_read(path, clock=SystemClock()) as journal:
             rows = journal.sessions(limit=MAX_SESSIONS)
     except CallerError:
         return []

@@ -21,8 +21,9 @@ from turnwise.drivers.running.watching import (
     WatcherEvent,
     kind_of,
 )
+from turnwise.errors import JournalFailed
 from turnwise.faces.results import RunResult
-from turnwise.vocab import ReasoningDelta, RefusalDelta, Text, TextDelta, ToolCall, ToolResult
+from turnwise.vocab import NO_USAGE, ReasoningDelta, RefusalDelta, StopReason, Text, TextDelta, ToolCall, ToolResult
 
 
 class DeniedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,3 +176,34 @@ class JsonLines:
     def _write(self, line: dict[str, object]) -> None:
         sys.stdout.buffer.write(msgspec.json.encode({**line, **self._within}) + b"\n")
         sys.stdout.buffer.flush()
+
+
+def write_not_begun(failed: JournalFailed) -> None:
+    """The result of a turn that the journal did not let begin: nothing was sent."""
+    result = RunResult(
+        text=str(failed),
+        stop_reason=StopReason.JOURNAL_FAILED,
+        complete=False,
+        why_incomplete=str(failed),
+        output=None,
+        steps=0,
+        requests=0,
+        requests_by_purpose={},
+        usage=NO_USAGE,
+        recovery_usage=NO_USAGE,
+        reasoning="",
+        repairs=(),
+        pending=(),
+        asks=(),
+        unread=(),
+        children=(),
+        fault=None,
+        written_locally=True,
+        history=(),
+        messages=(),
+        new_messages=(),
+        session="",
+        prefix_changes=(),
+    )
+    with contextlib.suppress(OSError):  # standard error says it, too
+        JsonLines().finish(result)

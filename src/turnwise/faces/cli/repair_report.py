@@ -93,7 +93,7 @@ def _read(path: Path, *, clock: SystemClock, day: str | None) -> list[ReportedMo
     if not path.exists():
         return []
     began = 0.0 if day is None else datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC).timestamp()
-    with Journal.open(path, clock=clock) as journal:
+    with Journal.open_to_read(path, clock=clock) as journal:
         return models_of(journal.repairs.sums(since_day=day or ""), journal.repairs.requests(since_s=began))
 
 

@@ -5,6 +5,7 @@ from typing import Unpack
 
 import click
 
+from turnwise.errors import JournalFailed
 from turnwise.faces.cli.exit_codes import EXIT_CODES
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.hints import TakesPrompts
@@ -64,13 +65,20 @@ def command(
     with as_one_line():
         from turnwise.faces.cli.single_run import Answers, run_prompt
 
-        code = run_prompt(
-            words,
-            given=given,
-            answers=Answers(approve=approve, deny=deny),
-            standard_input="none" if no_stdin else "auto",
-            output_schema=output_schema,
-            unattended=unattended,
-            as_json=as_json,
-        )
+        try:
+            code = run_prompt(
+                words,
+                given=given,
+                answers=Answers(approve=approve, deny=deny),
+                standard_input="none" if no_stdin else "auto",
+                output_schema=output_schema,
+                unattended=unattended,
+                as_json=as_json,
+            )
+        except JournalFailed as error:
+            if as_json:
+                from turnwise.faces.cli.events import write_not_begun
+
+                write_not_begun(error)
+            raise
     sys.exit(code)

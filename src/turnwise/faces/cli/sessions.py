@@ -4,8 +4,7 @@ import os
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
@@ -13,9 +12,12 @@ import msgspec
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, Session, SessionRow, journal_path
+from turnwise.drivers.journal.replacing import replace_damaged
+from turnwise.errors import CallerError
 from turnwise.faces.agent import read_session
 from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.journals import read_journal, say_error
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.screen import describe_call, describe_result
 from turnwise.faces.cli.text import clean, clean_answer, shortened, style
@@ -31,6 +33,7 @@ Examples:
   turnwise sessions show 3f2a9c1e
   turnwise sessions show 3f2a9c1e --json | jq .
   turnwise run --session 3f2a9c1e "and then?"
+  turnwise sessions rescue
 
 An id may be given by its first or last letters. The journal lies in TURNWISE_STATE_DIR, else in ~/.local/state/turnwise."""
 
@@ -50,12 +53,16 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a session, on one line each.")
 def list_sessions(limit: int | None, as_json: bool) -> None:
     """List sessions, the latest first."""
-    with as_one_line(), opened() as journal:
-        rows = journal.sessions(limit=limit or (MOST if as_json else SHOWN))
+    with as_one_line():
+
+        def read(journal: Journal) -> tuple[list[SessionRow], int]:
+            return journal.sessions(limit=limit or (MOST if as_json else SHOWN)), journal.count_sessions()
+
+        (rows, count), code = read_journal(read, as_json=as_json)
         if as_json:
             for row in rows:
                 _write_json(row)
-            return
+            sys.exit(code)
         if not rows:
             say("no sessions yet: `turnwise run` makes one")
         widest = max([len(_state(row)) for row in rows], default=0)
@@ -65,8 +72,9 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
                 f"{shortened(row.title, limit=60)}  {style(clean(row.folder), 'dim')}",
                 stream=sys.stdout,
             )
-        if (count := journal.count_sessions()) > len(rows):
+        if count > len(rows):
             click.echo(style(f"{len(rows)} of {many(count, 'session')}; --limit N shows more", "dim"))
+    sys.exit(code)
 
 
 @command.command("show")
@@ -74,13 +82,32 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="The session as one JSON object.")
 def show_session(session: str, as_json: bool) -> None:
     """Show what was said and done in SESSION (an id, or its first or last letters)."""
-    with as_one_line(), opened() as journal:
-        found = journal.find_session(session)
-        tree = _read_tree(journal, found)
+    with as_one_line():
+        tree, code = read_journal(lambda journal: _read_tree(journal, journal.find_session(session)), as_json=as_json)
         if as_json:
             _write_json(_json_of(tree))
+        else:
+            _show(tree)
+    sys.exit(code)
+
+
+@command.command("rescue")
+@click.option("--json", "as_json", is_flag=True, help="What was done as one JSON object.")
+def rescue_sessions(as_json: bool) -> None:
+    """Put what can be read of a damaged journal into a new file. The damaged one is kept beside it."""
+    with as_one_line():
+        path = journal_path(os.environ)
+        try:
+            rescued, kept = replace_damaged(path, clock=SystemClock())
+        except CallerError as error:
+            if as_json:
+                say_error(error)
+            raise
+        if as_json:
+            _write_json({"journal": str(path), "kept": str(kept), **msgspec.structs.asdict(rescued)})
             return
-        _show(tree)
+        say(f"{clean(str(path))} is new; {rescued.said()}", stream=sys.stdout)
+        say(f"the damaged file is {clean(str(kept))}", stream=sys.stdout)
 
 
 class _Tree(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,12 +136,6 @@ def _json_of(tree: _Tree) -> dict[str, object]:
     turns = [{**msgspec.structs.asdict(turn), "requests": tree.requests[turn.id]} for turn in tree.session.turns]
     children = {call_id: _json_of(child) for call_id, child in tree.children.items()}
     return {"session": tree.session.row, "turns": turns, "messages": tree.messages, "children": children}
-
-
-@contextmanager
-def opened() -> Generator[Journal]:
-    with Journal.open(journal_path(os.environ), clock=SystemClock()) as journal:
-        yield journal
 
 
 def _show(tree: _Tree, *, indent: str = "") -> None:

@@ -1,7 +1,6 @@
 """`turnwise usage`: what was sent, and what it cost, out of the ledger."""
 
 import csv
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -14,12 +13,13 @@ import msgspec
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.direct_ledger import is_gateways
-from turnwise.drivers.journal.journal import Journal, journal_path
-from turnwise.drivers.journal.ledger_queries import By, LedgerSpan, Total, TurnBill, sum_of_totals
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.journal.ledger_queries import By, LedgerReader, LedgerSpan, Total, TurnBill, sum_of_totals
 from turnwise.errors import CallerError
 from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.costs import json_of
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.journals import read_journal
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.tables import Column, fitting, lines_of_table, width_of
 from turnwise.faces.cli.text import shortened
@@ -101,25 +101,43 @@ def command(
             raise CallerError("give either --limit or --all, not both")
         clock = SystemClock()
         began = since_of(since, by=by, has_session=session is not None, now=datetime.fromtimestamp(clock.now()))
-        with Journal.open(journal_path(os.environ), clock=clock) as journal:
+        lines, turns = (None, None) if as_json or as_csv or shows_all else (limit or LINES, limit or TURNS)
+
+        def read(journal: Journal) -> _ReadUsage:
             span = LedgerSpan(since=began, session=session_asked(session, journal=journal))
-            reader = journal.ledger
-            rows = reader.totals(span, by=by)
-            if as_csv:
-                write_csv(rows, by=by, stream=sys.stdout)
-                return
-            lines, turns = (None, None) if as_json or shows_all else (limit or LINES, limit or TURNS)
-            bills = reader.bills_by_request(span, latest=turns)
-            report = Report(
-                since=began, by=by, session=span.session, rows=rows, total=sum_of_totals(rows), by_request=bills
-            )
-            if as_json:
-                sys.stdout.buffer.write(msgspec.json.encode(json_of(report)) + b"\n")
-                return
-            count = len(bills) if turns is None or len(bills) < turns else reader.count_turns_by_request(span)
-            shown = [row.key for row in shown_of(rows, by=by, limit=lines)] if by == "session" else []
-            titles = reader.titles([*shown, *[bill.session for bill in bills]])
-        show(report, titles=titles, turns=count, limit=lines, stream=sys.stdout)
+            return _read_usage(journal.ledger, span, by=by, lines=lines, turns=turns)
+
+        found, code = read_journal(read, as_json=as_json)
+        report = found.report
+        if as_csv:
+            write_csv(report.rows, by=by, stream=sys.stdout)
+        elif as_json:
+            sys.stdout.buffer.write(msgspec.json.encode(json_of(report)) + b"\n")
+        else:
+            show(report, titles=found.titles, turns=found.turns, limit=lines, stream=sys.stdout)
+    sys.exit(code)
+
+
+class _ReadUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown: `turns` are those on plans by request, how many there are; `titles` those of the sessions that are named."""
+
+    report: Report
+    turns: int
+    titles: dict[str, str]
+
+
+def _read_usage(reader: LedgerReader, span: LedgerSpan, *, by: By, lines: int | None, turns: int | None) -> _ReadUsage:
+    rows = reader.totals(span, by=by)
+    bills = reader.bills_by_request(span, latest=turns)
+    report = Report(
+        since=span.since, by=by, session=span.session, rows=rows, total=sum_of_totals(rows), by_request=bills
+    )
+    shown = [row.key for row in shown_of(rows, by=by, limit=lines)] if by == "session" else []
+    return _ReadUsage(
+        report=report,
+        turns=len(bills) if turns is None or len(bills) < turns else reader.count_turns_by_request(span),
+        titles=reader.titles([*shown, *[bill.session for bill in bills]]),
+    )
 
 
 def session_asked(given: str | None, *, journal: Journal) -> str | None:

@@ -108,6 +108,7 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
     settings = settings_of_run(
         layers, last=last, given=_settings_given(given), is_same_model=is_same_model(given["model"], last=last)
     ).settings
+    journal.keep(settings.durability or "normal")
     choice = choose(
         given["model"],
         base_url=given["base_url"],

@@ -17,7 +17,7 @@ from turnwise.drivers.journal.ledger import CANCELLED, COUNTS, OK, Ledger, Ledge
 from turnwise.drivers.journal.ledger_thread import LedgerThread
 from turnwise.drivers.journal.prices import NO_PRICES, Prices, prices_of_layers
 from turnwise.drivers.journal.repairs_seen import ANY, RepairSeen
-from turnwise.drivers.settings.settings import read_layers
+from turnwise.drivers.settings.settings import durability_of, read_layers
 from turnwise.errors import JournalFailed
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, Outlet
 from turnwise.faces.gateway.counts import GatewayCounts
@@ -341,7 +341,7 @@ def open_accounts(env: Mapping[str, str], *, clock: Clock) -> Generator[AccountM
     """Accounts in the user's journal, with the user's prices. Raises CallerError for files that cannot be used."""
     # A project's file may say what a model costs for runs in its folder: a server has none.
     layers = [layer for layer in read_layers(Path.home(), env=env) if layer.source == "user"]
-    ledger = LedgerThread(journal_path(env), clock=clock)
+    ledger = LedgerThread(journal_path(env), clock=clock, durability=durability_of(layers))
     try:
         yield AccountMeans(ledger=ledger, prices=prices_of_layers(layers, env=env), clock=clock)
     finally:

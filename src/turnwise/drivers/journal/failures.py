@@ -1,0 +1,96 @@
+"""SQLite's failures as a caller's: each says what is wrong, with which file, and what to do."""
+
+import sqlite3
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from turnwise.errors import JournalDamaged, JournalFailed, TurnwiseBug
+
+BUSY_S = 10.0
+ELSEWHERE = "set TURNWISE_STATE_DIR to another folder"
+RESCUE = "`turnwise sessions rescue` puts what can be read into a new file, and keeps this one"
+
+# By the beginning of SQLite's name for the failure. Source: sqlite.org/rescode.html
+_REMEDIES = {
+    "SQLITE_FULL": f"make room on its disk, or {ELSEWHERE}",
+    "SQLITE_READONLY": f"make the file and its folder writable, or {ELSEWHERE}",
+    "SQLITE_CANTOPEN": f"make the file and its folder writable, or {ELSEWHERE}",
+    "SQLITE_IOERR": f"look at its disk, and at limits of a file's size, or {ELSEWHERE}",
+}
+_OF_LOCKS = frozenset(
+    {
+        *("SQLITE_PROTOCOL", "SQLITE_NOLFS", "SQLITE_IOERR_LOCK", "SQLITE_IOERR_RDLOCK", "SQLITE_IOERR_UNLOCK"),
+        *("SQLITE_IOERR_CHECKRESERVEDLOCK", "SQLITE_IOERR_SHMLOCK", "SQLITE_IOERR_SHMMAP", "SQLITE_IOERR_SHMOPEN"),
+    }
+)
+_NOT_TEXT = (
+    "Could not decode to UTF-8"  # the module's own words, without a code: a page of noise in the middle of a text
+)
+
+
+def name_of(error: sqlite3.Error) -> str:
+    """SQLite's own name; empty for failures of Python's module."""
+    return getattr(error, "sqlite_errorname", None) or ""
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file itself is broken, and not the way to it."""
+    return name_of(error).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or _NOT_TEXT in str(error)
+
+
+def is_of_locks(error: sqlite3.Error, path: Path | None) -> bool:
+    """Whether the file system takes no locks. Some say so as if somebody else held one, so those are tried."""
+    name = name_of(error)
+    return name in _OF_LOCKS or (name.startswith("SQLITE_BUSY") and path is not None and not _takes_locks(path.parent))
+
+
+def _takes_locks(folder: Path) -> bool:
+    """True unless a lock on a file of its own is refused there."""
+    if sys.platform == "win32":
+        return True
+    import fcntl
+    import tempfile  # loads much, and is needed where something is wrong
+
+    try:
+        file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (closed below)
+    except OSError:
+        return True
+    with file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
+
+
+def raise_explained(error: sqlite3.Error, path: Path | None = None, *, tables: tuple[str, ...] = ()) -> NoReturn:
+    """`tables` are those that are known to be damaged. Raises JournalDamaged, JournalFailed or TurnwiseBug."""
+    name = f"the journal `{path}`" if path else "the journal"
+    text, code = str(error), name_of(error)
+    if is_damage(error):
+        raise JournalDamaged(damage_line(name, text=text, code=code, tables=tables)) from None
+    if is_of_locks(error, path):
+        raise JournalFailed(
+            f"{name} cannot be used: its file system takes no locks ({code}), as some network folders do not; "
+            "set TURNWISE_STATE_DIR to a folder on a local disk"
+        ) from None
+    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        raise JournalFailed(
+            f"{name} is held by another process for more than {BUSY_S:g} s: wait for it, or {ELSEWHERE}"
+        ) from None
+    if not code or isinstance(error, sqlite3.ProgrammingError | sqlite3.IntegrityError | sqlite3.InterfaceError):
+        raise TurnwiseBug(f"{name}: {error}") from error
+    remedy = next((said for begin, said in _REMEDIES.items() if code.startswith(begin)), ELSEWHERE)
+    shown = f"{text} ({code})" if code.startswith("SQLITE_IOERR") else text
+    raise JournalFailed(f"{name} cannot be used: {shown}; {remedy}") from None
+
+
+def damage_line(name: str, *, text: str, code: str, tables: tuple[str, ...]) -> str:
+    """What is said of a damaged file, in one line."""
+    if code.startswith("SQLITE_NOTADB"):
+        return f"{name} is damaged or no SQLite file ({text}): move it away, or {ELSEWHERE}"
+    where = (
+        f" in {'table' if len(tables) == 1 else 'tables'} {', '.join([f'`{one}`' for one in tables])}" if tables else ""
+    )
+    return f"{name} is damaged{where} ({text}), and is not written any more: {RESCUE}"
