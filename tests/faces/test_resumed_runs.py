@@ -225,6 +225,33 @@ async def test_a_program_that_asks_for_other_calls_when_it_runs_again_ends(tmp_p
 
 
 @pytest.mark.promise("keep:crash")
+async def test_a_program_that_draws_numbers_goes_on(tmp_path: Path) -> None:
+    """Proves: run again it draws the same numbers, so no call of it runs twice."""
+    crash = Crash(tmp_path)
+    ran: list[str] = []
+
+    @tool(effect="write")
+    def do(name: str) -> str:
+        """Do it."""
+        if len(ran) == 1:
+            crash.now()
+        ran.append(name)
+        return f"did {name}"
+
+    program = "import random\nfor _ in range(2):\n    do(name=str(random.random()))"
+    with Journal.open(crash.path, clock=SystemClock()) as journal:
+        model = ScriptedModel([[call("script", program=program)], "Done."])
+        await agent_of(model, journal, clock=SystemClock(), tools=[do], script=True).run("Go.")
+    with crash.journal(SystemClock()) as left:
+        model = ScriptedModel(["Done."])
+        agent = agent_of(model, left, clock=SystemClock(), tools=[do], script=True)
+        result = await agent.resume(left.sessions()[0].id)
+    (told,) = results_of(result)
+    assert "asked for other calls" not in told and UNKNOWN_OUTCOME in told
+    assert len(ran) == 2
+
+
+@pytest.mark.promise("keep:crash")
 async def test_the_process_that_was_left_behind_can_write_nothing_more(tmp_path: Path) -> None:
     """Proves: the epoch fences the old pen, while what became of its request is kept."""
     clock = SystemClock()

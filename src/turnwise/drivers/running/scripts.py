@@ -265,7 +265,12 @@ class _Program:
                 # calls, waits for them, names of functions, sleeps: the limit of calls is kept here, in words of ours
                 "max_suspensions": 20 * limits.calls + 10_000,
             },
-            os_policy={"sleep": "call_host"},  # its own sleeps end after ten seconds, whatever was asked for
+            os_policy={
+                "sleep": "call_host",  # its own sleeps end after ten seconds, whatever was asked for
+                # After a crash it is run again, and has to ask for the same calls.
+                "random_start": {"seed": self.call_id},
+                "process_time": "zero",
+            },
         )
         session = cast("_Session", await self._open.enter_async_context(checkout))
         _let_the_kernel_end(session.worker_pid, cpu_s=limits.cpu_s)
