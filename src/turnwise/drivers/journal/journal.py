@@ -1,8 +1,8 @@
-"""The journal: what happened in every turn, in order, in one SQLite file.
+"""The journal: what happened in every turn, in order, in one SQLite file or one database of PostgreSQL.
 
 One writer per turn. Events are written before they are acted upon, and what is about to touch the outside (a request, a
-tool) is written as started before it starts, in one transaction with what has just happened and led to it. The tables are
-those that PostgreSQL will have when machines share (`turn` has an epoch, so a writer whose turn was taken over cannot append).
+tool) is written as started before it starts, in one transaction with what has just happened and led to it. `turn` has an
+epoch, so a writer whose turn was taken over cannot append. What follows is of SQLite; `postgres/` tells of the other.
 
 `synchronous=NORMAL` in WAL mode: a commit is in the operating system's hands, so `kill -9` at any moment loses nothing;
 a power failure may lose the last commits (never the file). FULL waits for the disk at every append, which costs
@@ -21,17 +21,19 @@ import msgspec
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.journal.direct_ledger import DirectLedger
-from turnwise.drivers.journal.file import BUSY_S, JournalFile, make_private, prepare, raise_explained, refuse_newer
+from turnwise.drivers.journal.file import BUSY_S, JournalFile, make_private, prepare, raise_explained
 from turnwise.drivers.journal.ledger_queries import LedgerReader
 from turnwise.drivers.journal.owners import is_alive, our_name
 from turnwise.drivers.journal.pen import TurnJournal
 from turnwise.drivers.journal.records import JournalRecord, RequestSent, ToolsStarted, decode_record
 from turnwise.drivers.journal.repairs_seen import RepairBook
+from turnwise.drivers.journal.stores import JournalConnection, JournalStore
 from turnwise.errors import CallerError
 from turnwise.turn.events import Event
 from turnwise.vocab import StopReason
 
 SHORTEST_PREFIX = 4
+DATABASES = ("postgresql://", "postgres://")
 
 SessionStatus = Literal["running", "waiting", "done", "lost"]
 """`waiting`: ended while calls wait for the client or for a person. `lost`: its process went away before the end."""
@@ -83,20 +85,35 @@ def journal_path(env: Mapping[str, str]) -> Path:
     return folder / "turnwise" / "journal.db"
 
 
-class Journal:
-    """The file. Several processes may have it open at once."""
+def _database_at(dsn: str) -> JournalStore:
+    try:
+        from turnwise.drivers.journal.postgres.store import PostgresStore
+    except ModuleNotFoundError as error:
+        if error.name != "psycopg":
+            raise
+        raise CallerError(
+            "a journal on PostgreSQL needs the package psycopg: install it with `pip install 'turnwise[postgres]'`"
+        ) from None
+    return PostgresStore.open(dsn)
 
-    def __init__(self, file: JournalFile, *, clock: Clock) -> None:
-        self._file = file
+
+class Journal:
+    """The file, or the database. Several processes may have it open at once."""
+
+    def __init__(self, store: JournalStore, *, clock: Clock) -> None:
+        self._store = store
         self._clock = clock
         self._left: set[str] = set()  # turns of this process that have ended, whatever the file says
 
     @classmethod
     def open(cls, path: Path | str | None, *, clock: Clock, synchronous: Literal["normal", "full"] = "normal") -> Self:
-        """Open or make the file (mode 0600, its folder 0700); None keeps it in memory.
+        """Open or make the file (mode 0600, its folder 0700); None keeps it in memory. An address of a database
+        (`postgresql://USER@HOST/DATABASE`) opens or makes the journal there; it needs `turnwise[postgres]`.
 
-        Raises CallerError where the file is no journal, is damaged, is from a newer turnwise, or cannot be written.
+        Raises CallerError where it is no journal, is damaged, is from a newer turnwise, or cannot be written.
         """
+        if isinstance(path, str) and path.startswith(DATABASES):
+            return cls(_database_at(path), clock=clock)
         path = None if path is None else Path(path)
         try:
             if path is not None:
@@ -120,7 +137,7 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        self._file.close()
+        self._store.close()
 
     def begin_turn(
         self,
@@ -139,16 +156,19 @@ class Journal:
         marked as lost: see `Session.turns`.
         """
         now = self._clock.now()
-        with self._file.transaction() as connection:
-            refuse_newer(connection.execute("pragma user_version").fetchone()[0])
+
+        def begin(connection: JournalConnection) -> int:
+            self._store.check_version(connection)
             connection.execute(
                 "insert into session (id, folder, title, created, updated, parent_turn, parent_call)"
                 " values (?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set updated = excluded.updated",
                 (session_id, str(folder), title, now, now, *(parent or (None, None))),
             )
-            for running, owner in connection.execute(
-                "select id, owner from turn where session = ? and status = 'running'", (session_id,)
+            for running, number, owner in connection.execute(
+                "select id, number, owner from turn where session = ? and status = 'running'", (session_id,)
             ).fetchall():
+                if running == turn_id and owner == our_name():
+                    return number  # the attempt before this one stands, though its connection was lost
                 if running not in self._left and is_alive(owner):
                     raise CallerError(
                         f"session `{session_id}` is running already ({owner}): wait for it, or start a new session"
@@ -159,10 +179,13 @@ class Journal:
             )
             (number,) = connection.execute(
                 "insert into turn (id, session, status, owner, created, number)"
-                " values (?, ?, 'running', ?, ?, (select coalesce(max(number), 0) + 1 from turn)) returning number",
+                f" values (?, ?, 'running', ?, ?, {self._store.dialect.next_number}) returning number",
                 (turn_id, session_id, our_name(), now),
             ).fetchone()
-        return TurnJournal(self._file, journal=self, turn_id=turn_id, number=number, epoch=1, clock=self._clock)
+            return number
+
+        number = self._store.attempt(begin)
+        return TurnJournal(self._store, journal=self, turn_id=turn_id, number=number, epoch=1, clock=self._clock)
 
     def leave(self, turn_id: str) -> None:
         """Nobody works on that turn any more, though the file may still call it running."""
@@ -170,18 +193,18 @@ class Journal:
 
     def sessions(self, *, limit: int = 100) -> list[SessionRow]:
         """The latest first, without those of sub-agents."""
-        with self._file.statement() as connection:
+        with self._store.statement() as connection:
             return [_session_row(row) for row in connection.execute(f"{_ROOTS} limit ?", (limit,))]
 
     def count_sessions(self) -> int:
         """Without those of sub-agents."""
-        with self._file.statement() as connection:
+        with self._store.statement() as connection:
             (count,) = connection.execute("select count(*) from session where parent_turn is null").fetchone()
         return count
 
     def children(self, turn_id: str) -> list[tuple[str, Session]]:
         """The sessions of the sub-agents that a turn started, each with the call that it belongs to, in order."""
-        with self._file.statement() as connection:
+        with self._store.statement() as connection:
             calls = dict(
                 connection.execute("select id, parent_call from session where parent_turn = ?", (turn_id,)).fetchall()
             )
@@ -195,10 +218,10 @@ class Journal:
             raise CallerError(
                 f"`{id_or_part}` is no session id: give at least {SHORTEST_PREFIX} letters or digits of it"
             )
-        with self._file.statement() as connection:
+        with self._store.statement() as connection:
             rows = connection.execute(
-                f"{_SESSIONS_WHERE.format('id = ?1 or id glob ?2 or id glob ?3')} limit 20",
-                (id_or_part, f"{id_or_part}*", f"*{id_or_part}"),
+                f"{_SESSIONS_WHERE.format(_HAS_PART)} limit 20",
+                {"part": id_or_part, "length": len(id_or_part)},
             ).fetchall()
         rows = [row for row in rows if row[0] == id_or_part] or rows
         if not rows:
@@ -209,7 +232,7 @@ class Journal:
 
     def last_session(self, folder: Path | str) -> Session | None:
         """The one of that folder that was used last."""
-        with self._file.statement() as connection:
+        with self._store.statement() as connection:
             row = connection.execute(
                 f"{_SESSIONS_WHERE.format('folder = ? and parent_turn is null')} limit 1", (str(folder),)
             ).fetchone()
@@ -217,7 +240,7 @@ class Journal:
 
     def entries(self, turn_id: str) -> list[JournalEntry]:
         """Everything written about a turn, in order. Raises CallerError where the text is damaged."""
-        with self._file.statement() as connection:
+        with self._store.statement() as connection:
             rows = connection.execute(
                 "select seq, t, body from written where turn = ? order by seq", (turn_id,)
             ).fetchall()
@@ -234,19 +257,19 @@ class Journal:
 
     def requests_by_purpose(self, turn_id: str) -> dict[str, int]:
         """How many requests of each purpose a turn has sent, in the order of the first of each."""
-        with self._file.statement() as connection:
+        with self._store.statement() as connection:
             rows = connection.execute(
-                "select kind, case kind when 'request_sent' then json_extract(body, '$.purpose')"
-                " when 'response_received' then null else json_extract(body, '$.sent') end from written where turn = ?"
+                "select kind, case kind when 'response_received' then '{}' else body end from written where turn = ?"
                 " and kind in ('request_sent', 'response_received', 'request_failed', 'interrupted') order by seq",
                 (turn_id,),
             ).fetchall()
         purposes: list[str] = []
         before = ""
-        for kind, said in rows:
+        for kind, body in rows:
+            said = _read_sending(body)
             if kind == "request_sent":
-                purposes.append(said)
-            elif said == 0 and before == "request_sent":
+                purposes.append(said.purpose)
+            elif said.sent is False and before == "request_sent":
                 purposes.pop()  # it was about to leave, and never did
             before = kind
         return dict(Counter(purposes))
@@ -254,23 +277,23 @@ class Journal:
     @property
     def ledger(self) -> LedgerReader:
         """What all requests were, and what they cost."""
-        return LedgerReader(self._file.statement)
+        return LedgerReader(self._store)
 
     @property
     def direct(self) -> DirectLedger:
         """For requests that belong to no turn."""
-        return DirectLedger(self._file.transaction)
+        return DirectLedger(self._store.transaction)
 
     @property
     def repairs(self) -> RepairBook:
         """What the gateway had to mend."""
-        return RepairBook(transaction=self._file.transaction, statement=self._file.statement)
+        return RepairBook(transaction=self._store.transaction, statement=self._store.statement)
 
     def _load(self, row: SessionRow) -> Session:
-        with self._file.statement() as connection:
+        with self._store.statement() as connection:
             rows = connection.execute(
                 "select id, session, status, created, finished, stop_reason, complete, owner from turn"
-                " where session = ? order by created, id",
+                " where session = ? order by number nulls first, created, id",
                 (row.id,),
             ).fetchall()
         turns = [
@@ -288,13 +311,26 @@ class Journal:
         return Session(row=row, turns=tuple(turns))
 
 
+class _Sending(msgspec.Struct):
+    """What a record says of the sending of a request."""
+
+    purpose: str = ""
+    sent: bool | None = None
+
+
+_read_sending = msgspec.json.Decoder(_Sending).decode
+
 _SESSIONS_WHERE = """
-select id, folder, title, created, updated, (select count(*) from turn where session = session.id),
+select session.id, folder, title, session.created, updated, (select count(*) from turn where session = session.id),
     last.status, last.stop_reason, last.complete, last.owner
-from session left join (
-    select session as of, status, stop_reason, complete, owner, max(created) from turn group by session
-) last on last.of = session.id
-where {} order by updated desc, id desc"""
+from session left join turn as last on last.id = (
+    select turn.id from turn where turn.session = session.id order by number desc nulls last, created desc, id desc limit 1
+)
+where {} order by updated desc, session.id desc"""
+_HAS_PART = (
+    "session.id = :part or substr(session.id, 1, :length) = :part"
+    " or substr(session.id, length(session.id) - :length + 1) = :part"
+)
 _ROOTS = _SESSIONS_WHERE.format("parent_turn is null")
 
 SessionColumns = tuple[str, str, str, float, float, int, SessionStatus | None, str | None, int | None, str | None]
