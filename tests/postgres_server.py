@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
@@ -209,12 +210,12 @@ def own_postgres() -> Iterator[PostgresServer]:
 def postgres_dsn(postgres_server_dsn: str) -> Iterator[str]:
     """A fresh database, dropped at the end."""
     psycopg = pytest.importorskip("psycopg", reason="psycopg is missing: install `turnwise[postgres]`")
-    from psycopg.conninfo import make_conninfo
+    from psycopg.conninfo import conninfo_to_dict
 
     name = f"turnwise_test_{os.getpid()}_{next(_numbers)}"
     with psycopg.connect(postgres_server_dsn, autocommit=True) as connection:
         connection.execute(f"create database {name} template template0 encoding 'UTF8'")
-    yield make_conninfo(postgres_server_dsn, dbname=name)
+    yield f"postgresql:///?{urlencode({**conninfo_to_dict(postgres_server_dsn), 'dbname': name})}"
     with psycopg.connect(postgres_server_dsn, autocommit=True) as connection:
         connection.execute(f"drop database {name} with (force)")
 
