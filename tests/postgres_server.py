@@ -177,7 +177,8 @@ class PostgresServer:
 
 
 def _end_with_parent() -> None:
-    """Runs in the child. Where the tests are killed, the kernel asks the server to end at once."""
+    """Runs in the child. Where the tests are killed, the kernel asks the server to end at once; where the thread that has started
+    it ends, too, so start it in the main one."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
 

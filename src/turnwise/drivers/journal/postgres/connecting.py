@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, LiteralString, TypeVar, cast
 
+import msgspec
 import psycopg
 from psycopg import errors
 from psycopg.abc import PQGen
@@ -18,30 +19,42 @@ from turnwise.drivers.journal.postgres.texts import SumLoader, TextDumper, TextL
 from turnwise.drivers.journal.stores import FoundRows, Values
 
 STATEMENT_S = 10
-# A server that has accepted a statement and says nothing more: longer than the statement may take. Together with RECONNECT_S it
-# stays below the 24 s after which a worker without its lease ends itself.
-WAIT_S = 12.0
 SCHEMA = "turnwise"
+
+
+class Waits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the event loop's thread waits at most. `answer_s` is for a server that has taken a statement and says nothing
+    more: longer than the statement may take. `reconnect_s` is for one that is gone: a restart takes a second or two. Both
+    together stay below the 24 s after which a worker without its lease ends itself."""
+
+    answer_s: float = 12.0
+    reconnect_s: float = 10.0
+
+
+USUAL_WAITS = Waits()
 
 T = TypeVar("T")
 PostgresRows = psycopg.Cursor[TupleRow]
 
 
 class BoundedConnection(psycopg.Connection[TupleRow]):
-    """Gives up after WAIT_S, and is closed then: nobody knows what became of its statement."""
+    """Gives up after `answer_s`, and is closed then: nobody knows what became of its statement."""
+
+    answer_s = USUAL_WAITS.answer_s
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         try:
-            return super().wait(gen, interval=interval, timeout=WAIT_S if timeout is None else timeout)
+            return super().wait(gen, interval=interval, timeout=self.answer_s if timeout is None else timeout)
         except errors.OperationalError as error:
             if error.sqlstate is None:
                 self.pgconn.finish()
             raise
 
 
-def connect(address: DatabaseAddress) -> BoundedConnection:
+def connect(address: DatabaseAddress, *, waits: Waits = USUAL_WAITS) -> BoundedConnection:
     """A connection whose settings are the journal's. Raises psycopg.Error."""
     connection = BoundedConnection.connect(address.conninfo, autocommit=True)
+    connection.answer_s = waits.answer_s
     try:
         connection.adapters.register_dumper(str, TextDumper)
         for type_name in ("text", "varchar"):

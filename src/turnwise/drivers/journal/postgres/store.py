@@ -1,7 +1,7 @@
 """The journal's database on PostgreSQL: one connection, used by one thread at a time, made anew where it was lost.
 
-It is used in the event loop's thread, as SQLite's file is: an append is one round trip, and a hop to another thread would cost as
-much. Every wait is bounded (`connecting.WAIT_S`, RECONNECT_S). Where a connection is lost, nobody knows whether its last
+It is used in the event loop's thread, as SQLite's file is: an append is one round trip, and a hop to another thread would cost
+as much. Every wait is bounded (`connecting.Waits`). Where a connection is lost, nobody knows whether its last
 statement stands. So what is written again is either the same when written twice, or looked for first (`appending.py`).
 """
 
@@ -18,9 +18,11 @@ from turnwise.drivers.journal.postgres.address import DatabaseAddress, read_addr
 from turnwise.drivers.journal.postgres.appending import append, without_what_stands
 from turnwise.drivers.journal.postgres.connecting import (
     STATEMENT_S,
+    USUAL_WAITS,
     BoundedConnection,
     PostgresRows,
     SpokenConnection,
+    Waits,
     connect,
     is_lost,
     spoken,
@@ -38,8 +40,6 @@ from turnwise.drivers.journal.stores import (
 )
 from turnwise.errors import CallerError, JournalFailed, TurnwiseBug
 
-# A restart takes a second or two, a fail-over longer: then the turn ends, and is resumed.
-RECONNECT_S = 10.0
 AGAIN_S = 0.05
 POSTGRES = Dialect(
     day="coalesce(to_char(to_timestamp(started), 'YYYY-MM-DD'), 'unknown')",
@@ -53,20 +53,21 @@ POSTGRES = Dialect(
 class PostgresStore:
     """`close` it at the end."""
 
-    def __init__(self, address: DatabaseAddress, connection: BoundedConnection) -> None:
+    def __init__(self, address: DatabaseAddress, connection: BoundedConnection, *, waits: Waits) -> None:
         self._address = address
+        self._waits = waits
         self._connection: BoundedConnection | None = None
         self._lock = threading.Lock()
         self._is_closed = False
         self._use(connection)
 
     @classmethod
-    def open(cls, dsn: str) -> "PostgresStore":
+    def open(cls, dsn: str, *, waits: Waits = USUAL_WAITS) -> "PostgresStore":
         """With the tables of this version. Raises CallerError where the database cannot be reached or used."""
         address = read_address(dsn)
         connection = None
         try:
-            connection = connect(address)
+            connection = connect(address, waits=waits)
             bring_up_to_date(connection, name=address.name)
         except psycopg.Error as error:
             if connection is not None:
@@ -76,7 +77,7 @@ class PostgresStore:
             if connection is not None:
                 connection.close()
             raise
-        return cls(address, connection)
+        return cls(address, connection, waits=waits)
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._address.name!r})"
@@ -189,7 +190,7 @@ class PostgresStore:
                 raise_explained(error, self._address)
 
     def _again(self, work: Callable[[BoundedConnection], T]) -> T:
-        """What `work` gives; with new connections for RECONNECT_S where one is lost."""
+        """What `work` gives; with new connections for `reconnect_s` where one is lost."""
         if self._is_closed:
             raise TurnwiseBug(f"the journal `{self._address.name}` is closed")
         give_up = 0.0
@@ -197,12 +198,12 @@ class PostgresStore:
             try:
                 connection = self._connection
                 if connection is None or connection.closed:
-                    connection = self._use(connect(self._address))
+                    connection = self._use(connect(self._address, waits=self._waits))
                 return work(connection)
             except psycopg.Error as error:
                 if not is_lost(error, self._connection) or not _may_pass(error):
                     raise
-                give_up = give_up or time.monotonic() + RECONNECT_S
+                give_up = give_up or time.monotonic() + self._waits.reconnect_s
                 if time.monotonic() > give_up:
                     raise
                 self._drop()
