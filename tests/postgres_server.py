@@ -47,28 +47,28 @@ class NoPostgres(Exception):
 
 
 def find_programs() -> Path:
-    """The folder with `initdb` and `postgres`, which the user of the server can run. Raises NoPostgres."""
+    """The folder with `initdb` and `postgres`. Raises NoPostgres."""
     tried: list[str] = []
     for source, folder in _places():
         if not (folder / "initdb").exists():
             tried.append(f"{source}: no `initdb` in `{folder}`")
-            continue
-        try:
-            subprocess.run(
-                [folder / "postgres", "--version"],
-                check=True,
-                capture_output=True,
-                timeout=START_S,
-                **_as_server_user(),
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            tried.append(f"{source}: `{folder}/postgres` cannot be run by the user of the server ({error})")
-            continue
-        return folder
+        elif (why := _why_not(folder)) is not None:
+            tried.append(f"{source}: `{folder}/postgres` does not run ({why})")
+        else:
+            return folder
     raise NoPostgres(
         f"no PostgreSQL: set {DSN_VARIABLE}, or install one (`uv sync --inexact --group postgres`, or "
         f"`apt-get install postgresql`); tried {'; '.join(tried)}"
     )
+
+
+def _why_not(folder: Path, **user: int) -> Exception | None:
+    """None where it runs."""
+    try:
+        subprocess.run([folder / "postgres", "--version"], check=True, capture_output=True, timeout=START_S, **user)
+    except (OSError, subprocess.SubprocessError) as error:
+        return error
+    return None
 
 
 def _places() -> Iterator[tuple[str, Path]]:
@@ -101,14 +101,16 @@ class PostgresServer:
     """A server of our own. `stop` it at the end; if this process is killed, the kernel ends the server."""
 
     def __init__(self, programs: Path, **settings: str) -> None:
-        self.programs = programs
         self._folder = Path(tempfile.mkdtemp(prefix="tw-pg-"))
+        self.programs = programs
         self._settings = {**SETTINGS, **settings}
         self._process: subprocess.Popen[bytes] | None = None
         user = _server_user()
         if user is not None:
             os.chown(self._folder, user.pw_uid, user.pw_gid)
         try:
+            if _why_not(programs, **_as_server_user()) is not None:  # it stands in a folder that is closed to that user
+                self.programs = _copied(programs, self._folder / "package")
             self._make()
             self.start()
         except BaseException:
@@ -174,6 +176,16 @@ class PostgresServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(START_S)
+
+
+def _copied(programs: Path, target: Path) -> Path:
+    """Of the package from PyPI, with the libraries that stand beside it."""
+    package = programs.parents[1]
+    shutil.copytree(programs.parent, target / package.name / programs.parent.name, symlinks=True)
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, target / libraries.name)
+    return target / package.name / programs.parent.name / programs.name
 
 
 def _end_with_parent() -> None:

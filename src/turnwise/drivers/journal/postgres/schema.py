@@ -121,8 +121,8 @@ def bring_up_to_date(
 
 def version_of(connection: BoundedConnection) -> int:
     """0 where there are no tables yet."""
-    row = connection.execute("select to_regclass('turnwise.schema_version')::text").fetchone()
-    if row is None or row[0] is None:
+    there = "select 1 from pg_tables where schemaname = %s and tablename = 'schema_version'"
+    if connection.execute(there, (SCHEMA,)).fetchone() is None:
         return 0
     row = connection.execute("select coalesce(max(version), 0) from turnwise.schema_version").fetchone()
     return 0 if row is None else row[0]
@@ -152,17 +152,22 @@ def _check_server(connection: BoundedConnection, *, name: str) -> None:
 
 
 def _upgrade(connection: BoundedConnection, *, upgrades: Upgrades, version: int) -> None:
-    with connection.transaction():
-        connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK_KEY,))
-        connection.execute(sql.SQL("set local lock_timeout = {}").format(f"{LOCK_S}s"))
-        found = version_of(connection)
-        if found == 0:
-            _make(connection)
-            found = 1
-        for older in range(found, version):
-            for statement in upgrades[older]:
-                connection.execute(statement)
-            _note(connection, older + 1)
+    """The lock is taken before the transaction: it begins with what the one before has made, and not with a cache without it."""
+    connection.execute("select pg_advisory_lock(%s)", (_LOCK_KEY,))
+    try:
+        with connection.transaction():
+            connection.execute(sql.SQL("set local lock_timeout = {}").format(f"{LOCK_S}s"))
+            found = version_of(connection)
+            if found == 0:
+                _make(connection)
+                found = 1
+            for older in range(found, version):
+                for statement in upgrades[older]:
+                    connection.execute(statement)
+                _note(connection, older + 1)
+    finally:
+        if not connection.closed:
+            connection.execute("select pg_advisory_unlock(%s)", (_LOCK_KEY,))
 
 
 def _make(connection: BoundedConnection) -> None:
