@@ -56,6 +56,20 @@ def test_no_error_shows_the_password(dsn: str) -> None:
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.parametrize(
+    "address",
+    [f"mysql://me:{PASSWORD}@db/turns", Path(f"postgresql://me:{PASSWORD}@db/turns"), f"postgres:/{PASSWORD}"],
+)
+def test_what_looks_like_an_address_makes_no_file(
+    address: Path | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proves: another database, or an address as a `Path`, is refused, and no file bears its password in its name."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CallerError, match="give `postgresql://USER@HOST/DATABASE` as a text") as caught:
+        Journal.open(address, clock=FakeClock())
+    assert PASSWORD not in str(caught.value) and list(tmp_path.iterdir()) == []
+
+
 def test_an_address_shows_itself_without_its_password(postgres_dsn: str) -> None:
     """Proves: `repr` of an address and of an open journal's parts, and what a message would take from them, hold no secret."""
     address = read_address(f"postgresql://me:{PASSWORD}@db.example:5433/turns")

@@ -11,6 +11,7 @@ Appends run in the event loop's thread: at 0.03 ms of CPU (0.11 with FULL) they 
 Threads (several event loops) may share one `Journal`: they take turns.
 """
 
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping
@@ -34,6 +35,8 @@ from turnwise.vocab import StopReason
 
 SHORTEST_PREFIX = 4
 DATABASES = ("postgresql://", "postgres://")
+# Of another database, or of PostgreSQL as a `Path`, which makes one slash of two.
+_ADDRESS = re.compile(r"[a-z+]+://|postgres(ql)?:/")
 
 SessionStatus = Literal["running", "waiting", "done", "lost"]
 """`waiting`: ended while calls wait for the client or for a person. `lost`: its process went away before the end."""
@@ -114,6 +117,10 @@ class Journal:
         """
         if isinstance(path, str) and path.startswith(DATABASES):
             return cls(_database_at(path), clock=clock)
+        if path is not None and _ADDRESS.match(str(path)):
+            raise CallerError(  # without quoting it: it may hold a password
+                "the journal's address is neither a path nor one of PostgreSQL: give `postgresql://USER@HOST/DATABASE` as a text"
+            )
         path = None if path is None else Path(path)
         try:
             if path is not None:
