@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from postgres_server import own_postgres as own_postgres
+from postgres_server import postgres_dsn as postgres_dsn
+from postgres_server import postgres_server_dsn as postgres_server_dsn
+
 # The same examples every time, and no clock: a slow machine is not a failure.
 settings.register_profile("turnwise", deadline=None, derandomize=True)
 settings.load_profile("turnwise")

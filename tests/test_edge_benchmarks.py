@@ -13,7 +13,7 @@ pytestmark = pytest.mark.wide
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SYSTEMS = {
-    "journal_append": {"turnwise", "bare SQLite"},
+    "journal_append": {"turnwise", "bare SQLite", "turnwise, PostgreSQL"},
     "tool_dispatch": {"turnwise"},
     "cold_start": {"turnwise", "turnwise, as a library"},
     "answer": {"turnwise", "turnwise, --plain", "printing raw"},

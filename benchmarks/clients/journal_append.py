@@ -24,7 +24,7 @@ TABLE = """create table event (
 
 
 class Task(TypedDict):
-    system: str  # turnwise or sqlite
+    system: str  # turnwise, sqlite or postgres
     folder: str
     appends: int
     characters: int  # of an event's text
@@ -74,8 +74,32 @@ def with_sqlite(given: Task, *, path: Path | None, synchronous: str) -> tuple[fl
         connection.close()
 
 
+def with_postgres(given: Task, *, fsync: str) -> tuple[float, float]:
+    sys.path.append(str(Path(__file__).parents[2] / "tests"))
+    from postgres_server import PostgresServer, find_programs
+
+    server = PostgresServer(find_programs(), fsync=fsync)
+    try:
+        with Journal.open(server.dsn, clock=SystemClock()) as journal:
+            pen = journal.begin_turn(turn_id="turn", session_id="session", folder="/", title="measured")
+            return timed(given, pen.append)
+    finally:
+        server.stop()
+
+
+def on_postgres(given: Task) -> dict[str, object]:
+    found: dict[str, object] = {"version": importlib.metadata.version("turnwise")}
+    for name, fsync in (("unsynced", "off"), ("synced", "on")):
+        cpu_s, wall_s = with_postgres(given, fsync=fsync)
+        found |= {f"{name} cpu": cpu_s, f"{name} wall": wall_s}
+    return found
+
+
 def main() -> None:
     given: Task = json.loads(sys.argv[1])
+    if given["system"] == "postgres":
+        print(json.dumps(on_postgres(given)))
+        return
     measured = with_turnwise if given["system"] == "turnwise" else with_sqlite
     version = importlib.metadata.version("turnwise") if given["system"] == "turnwise" else sqlite3.sqlite_version
     found: dict[str, object] = {"version": version}

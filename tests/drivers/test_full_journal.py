@@ -34,17 +34,17 @@ READ_ONLY = "attempt to write a readonly database"
 
 
 def pages(journal: Journal) -> int:
-    with journal._file.statement() as connection:
+    with journal._store.statement() as connection:
         return connection.execute("pragma page_count").fetchone()[0]
 
 
 def allow_pages(journal: Journal, number: int) -> None:
-    with journal._file.statement() as connection:
+    with journal._store.statement() as connection:
         connection.execute(f"pragma max_page_count = {number}")
 
 
 def forbid_writing(journal: Journal, *, forbidden: bool = True) -> None:
-    with journal._file.statement() as connection:
+    with journal._store.statement() as connection:
         connection.execute(f"pragma query_only = {int(forbidden)}")
 
 

@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 import textwrap
-import threading
 from decimal import Decimal
 from pathlib import Path
 
@@ -190,17 +189,6 @@ def writer(path: Path, name: str, *, count: int, hang: bool) -> "subprocess.Pope
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def test_processes_write_at_once(tmp_path: Path) -> None:
-    """Three make the file and write 200 entries each at the same time; none is lost and none fails."""
-    path = tmp_path / "j.db"
-    children = [writer(path, name, count=200, hang=False) for name in "abc"]
-    for child in children:
-        child.communicate(timeout=HANG_S)
-    assert [child.returncode for child in children] == [0, 0, 0]
-    with Journal.open(path, clock=SystemClock()) as journal:
-        assert [len(journal.entries(f"t{name}")) for name in "abc"] == [201, 201, 201]
-
-
 def test_killed_process_leaves_a_readable_session(tmp_path: Path) -> None:
     """kill -9 in the middle of a request: everything appended is there, the turn is `lost`, the session goes on."""
     path = tmp_path / "j.db"
@@ -218,39 +206,6 @@ def test_killed_process_leaves_a_readable_session(tmp_path: Path) -> None:
         begin(journal, "sa", "t2").append(
             RequestFailed(number=1, fault=Fault(kind=FaultKind.TIMEOUT, message="the lost one is not in the way"))
         )
-
-
-def test_threads_share_a_journal() -> None:
-    """Each thread's turns are whole and its own: nobody begins inside another's transaction or is rolled back with it."""
-    problems: list[BaseException] = []
-    together = threading.Barrier(8, timeout=HANG_S)
-
-    def live(journal: Journal, name: str) -> None:
-        try:
-            together.wait()
-            for number in range(25):
-                pen = begin(journal, f"session{name}", f"{name}-{number}")
-                with pytest.raises(CallerError, match="running already"):  # a transaction that is rolled back
-                    begin(journal, f"session{name}", f"{name}-{number}-again")
-                pen.append(STARTED)
-                pen.append(ANSWER)
-                pen.close(RESULT)
-                journal.sessions(limit=3)
-                assert len(journal.find_session(f"session{name}").turns) == number + 1
-        except BaseException as error:  # noqa: BLE001 (a thread's failure is told by the test's own thread)
-            problems.append(error)
-
-    with Journal.open(None, clock=SystemClock()) as journal:
-        names = "abcdefgh"
-        threads = [threading.Thread(target=live, args=(journal, name)) for name in names]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert problems == []
-        kept = {(name, number): journal.events(f"{name}-{number}") for name in names for number in range(25)}
-        assert kept == {(name, number): [STARTED, ANSWER] for name in names for number in range(25)}
-        assert {row.status for row in journal.sessions()} == {"done"}
 
 
 # What version 4 had, of a file of version 5.

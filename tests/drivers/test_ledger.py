@@ -18,6 +18,7 @@ from lab.test_fault_schedules import drawn_script
 from turnwise import Agent, Journal, ModelLimits, StopReason
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
+from turnwise.drivers.journal.file import SQLITE
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.ledger_queries import (
     KEYS,
@@ -406,7 +407,7 @@ def test_the_queries_of_usage_find_their_entries_by_an_index(by: By, tmp_path: P
     connection = sqlite3.connect(tmp_path / "j.db")
     connection.create_aggregate("exact_sum", -1, ExactSum)  # pyright: ignore[reportArgumentType]
     for span, index in ((LedgerSpan(since=5), "request_by_time"), (LedgerSpan(session="s1"), "request_by_session")):
-        query, values = query_of(by, span=span)
+        query, values = query_of(by, span=span, dialect=SQLITE)
         plan = [str(row[3]) for row in connection.execute(f"explain query plan {query}", values)]
         assert any(line.startswith(f"SEARCH request USING INDEX {index}") for line in plan), plan
     connection.close()

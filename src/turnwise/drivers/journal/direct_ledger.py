@@ -4,13 +4,13 @@ They stand in the same table as those of turns. `turn` is the id of the client's
 that is no session of the journal, so no list of sessions shows it.
 """
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 import msgspec
 
 from turnwise.drivers.journal.ledger import LEAVES, STAYED, LedgerEntry, update_of, values_before
+from turnwise.drivers.journal.stores import JournalConnection
 
 GATEWAY = "gateway"
 
@@ -58,9 +58,9 @@ LedgerChange = EntryLeaves | EntryBecame | EntryStayed
 
 
 class DirectLedger:
-    """Writes entries. `transaction` opens the journal's file for one."""
+    """Writes entries. `transaction` opens the journal's database for one."""
 
-    def __init__(self, transaction: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
+    def __init__(self, transaction: Callable[[], AbstractContextManager[JournalConnection]]) -> None:
         self._transaction = transaction
 
     def write(self, changes: Sequence[LedgerChange]) -> None:
@@ -70,9 +70,7 @@ class DirectLedger:
             for change in changes:
                 match change:
                     case EntryLeaves(line=line, entry=entry):
-                        row_id = connection.execute(LEAVES, values_before(entry)).lastrowid
-                        assert row_id is not None, "it was inserted"
-                        rows[line] = row_id
+                        (rows[line],) = connection.execute(f"{LEAVES} returning id", values_before(entry)).fetchone()
                     case EntryBecame(line=line, entry=entry):
                         if (row_id := rows.get(line, line.row_id)) is not None:
                             connection.execute(*update_of(entry, row_id=row_id))

@@ -4,20 +4,34 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
-from turnwise.drivers.journal.damage import SHORT_S, damaged_tables
+from turnwise.drivers.journal.damage import SHORT_S, damaged_tables, is_whole
 from turnwise.drivers.journal.durability import Durability
 from turnwise.drivers.journal.failures import BUSY_S, ELSEWHERE, is_damage, is_of_locks, name_of, raise_explained
-from turnwise.drivers.journal.schema import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, UPGRADES
+from turnwise.drivers.journal.ledger import LEAVES, STAYED, update_of, values_before
+from turnwise.drivers.journal.ledger_queries import ExactSum
+from turnwise.drivers.journal.schema import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, SEQ_BITS, UPGRADES
+from turnwise.drivers.journal.stores import BatchWritten, Dialect, JournalConnection, PenBatch, Statement, T
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 
 SWITCH_AGAIN_S = 0.005
 FIRST_BUSY_MS = 200
+SQLITE = Dialect(
+    day="coalesce(strftime('%Y-%m-%d', started, 'unixepoch', 'localtime'), 'unknown')",
+    texts="select value from json_each({})",
+    next_number="(select coalesce(max(number), 0) + 1 from turn)",
+    shell="sqlite3",
+    elsewhere="set TURNWISE_STATE_DIR to another folder",
+    record=f"insert into record (id, epoch, kind, body, t) values ((? << {SEQ_BITS}) + ?, ?, ?, ?, ?)",
+    last_epoch=f"select epoch from record where id > (:number << {SEQ_BITS}) and id < ((:number + 1) << {SEQ_BITS})"
+    " order by id desc limit 1",
+    locked="",
+)
 
 
 class Use:
@@ -78,6 +92,8 @@ class JournalFile:
     def __init__(self, connection: sqlite3.Connection, *, path: Path | None = None) -> None:
         self._connection = connection
         self._use = Use(connection, path=path)
+        # typeshed knows sums of integers only
+        connection.create_aggregate("exact_sum", -1, ExactSum)  # pyright: ignore[reportArgumentType]
 
     def statement(self) -> Use:
         """For a single statement, its rows fetched inside: it is a transaction of its own."""
@@ -88,6 +104,42 @@ class JournalFile:
         with self._use as connection, Transaction(connection):
             yield connection
 
+    @property
+    def dialect(self) -> Dialect:
+        return SQLITE
+
+    def name(self, connection: JournalConnection) -> str:
+        """ "" in memory."""
+        return connection.execute("pragma database_list").fetchone()[2]
+
+    def attempt(self, work: Callable[[JournalConnection], T]) -> T:
+        """`work` in a transaction, once."""
+        with self.transaction() as connection:
+            return work(connection)
+
+    def execute_all(self, statements: Sequence[Statement]) -> None:
+        """All or none."""
+        with self.transaction() as connection:
+            for sql, values in statements:
+                connection.execute(sql, values)
+
+    def append(self, batch: PenBatch) -> BatchWritten:
+        """In a transaction of its own where it is more than one statement."""
+        with self._use as connection:
+            if batch.leaves is None and len(batch.events) + len(batch.became) + len(batch.stayed) == 1:
+                return _append(batch, connection=connection)
+            with Transaction(connection):
+                return _append(batch, connection=connection)
+
+    def check_version(self, connection: JournalConnection) -> None:
+        """Raises CallerError where a newer turnwise has changed the file since it was opened."""
+        refuse_newer(connection.execute("pragma user_version").fetchone()[0])
+
+    def is_whole(self) -> bool:
+        """Whether SQLite finds no broken page. It reads the whole file."""
+        with self._use as connection:
+            return is_whole(connection)
+
     def keep(self, durability: Durability) -> None:
         """SQLite takes this between two transactions, and there is none while `statement` is free."""
         with self._use as connection:
@@ -96,6 +148,27 @@ class JournalFile:
     def close(self) -> None:
         with self._use:
             self._connection.close()
+
+
+_EVENT = (
+    "insert into record (id, epoch, kind, body, t)"
+    " select ?, epoch, ?, ?, ? from turn where id = ? and epoch = ? and status = 'running'"
+)
+
+
+def _append(batch: PenBatch, *, connection: sqlite3.Connection) -> BatchWritten:
+    for entry, row in batch.became:
+        connection.execute(*update_of(entry, row_id=row))
+    for row in batch.stayed:
+        connection.execute(STAYED, (row,))
+    first, turn, epoch = batch.number << SEQ_BITS, batch.turn, batch.epoch
+    for event in batch.events:
+        values = (first + event.seq, event.kind, event.body, event.time, turn, epoch)
+        if connection.execute(_EVENT, values).rowcount != 1:
+            return BatchWritten(False)
+    if batch.leaves is None:
+        return BatchWritten(True)
+    return BatchWritten(True, connection.execute(LEAVES, values_before(batch.leaves)).lastrowid)
 
 
 def make_private(path: Path) -> None:

@@ -1,8 +1,8 @@
-"""The journal: what happened in every turn, in order, in one SQLite file.
+"""The journal: what happened in every turn, in order, in one SQLite file or one database of PostgreSQL.
 
 One writer per turn. Events are written before they are acted upon, and what is about to touch the outside (a request, a
-tool) is written as started before it starts, in one transaction with what has just happened and led to it. The tables are
-those that PostgreSQL will have when machines share (`turn` has an epoch, so a writer whose turn was taken over cannot append).
+tool) is written as started before it starts, in one transaction with what has just happened and led to it. `turn` has an
+epoch, so a writer whose turn was taken over cannot append. What follows is of SQLite; `postgres/` tells of the other.
 
 At `durability="normal"` a commit is in the operating system's hands, so `kill -9` at any moment loses nothing; a power failure
 may lose the last commits (never the file). `durability="full"` waits for the disk at every commit, which costs milliseconds of
@@ -11,6 +11,7 @@ Appends run in the event loop's thread: at 0.03 ms of CPU (0.11 with `full`) the
 Threads (several event loops) may share one `Journal`: they take turns.
 """
 
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping
@@ -20,22 +21,31 @@ from typing import Literal, Self
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.journal.damage import is_whole
 from turnwise.drivers.journal.direct_ledger import DirectLedger
 from turnwise.drivers.journal.durability import Durability, check_durability
 from turnwise.drivers.journal.failures import BUSY_S, raise_explained
-from turnwise.drivers.journal.file import JournalFile, make_private, prepare, refuse_newer
+from turnwise.drivers.journal.file import JournalFile, make_private, prepare
 from turnwise.drivers.journal.ledger_queries import LedgerReader
 from turnwise.drivers.journal.owners import is_alive, our_name
 from turnwise.drivers.journal.pen import TurnJournal
-from turnwise.drivers.journal.records import JournalEntry, RequestSent, ToolsStarted, decode_record
+from turnwise.drivers.journal.records import (
+    KINDS,
+    JournalEntry,
+    RequestSent,
+    ToolsStarted,
+    decode_record,
+    encode_record,
+)
 from turnwise.drivers.journal.repairs_seen import RepairBook
-from turnwise.drivers.journal.schema import SEQ_BITS
+from turnwise.drivers.journal.stores import JournalConnection, JournalStore
 from turnwise.errors import CallerError
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.vocab import StopReason
 
 SHORTEST_PREFIX = 4
+DATABASES = ("postgresql://", "postgres://")
+# Of another database, or of PostgreSQL as a `Path`, which makes one slash of two.
+_ADDRESS = re.compile(r"[a-z+]+://|postgres(ql)?:/")
 
 SessionStatus = Literal["running", "waiting", "done", "lost"]
 """`waiting`: ended while calls wait for the client or for a person. `lost`: its process went away before the end."""
@@ -81,11 +91,23 @@ def journal_path(env: Mapping[str, str]) -> Path:
     return folder / "turnwise" / "journal.db"
 
 
-class Journal:
-    """The file. Several processes may have it open at once."""
+def _database_at(dsn: str) -> JournalStore:
+    try:
+        from turnwise.drivers.journal.postgres.store import PostgresStore
+    except ModuleNotFoundError as error:
+        if error.name != "psycopg":
+            raise
+        raise CallerError(
+            "a journal on PostgreSQL needs the package psycopg: install it with `pip install 'turnwise[postgres]'`"
+        ) from None
+    return PostgresStore.open(dsn)
 
-    def __init__(self, file: JournalFile, *, clock: Clock) -> None:
-        self._file = file
+
+class Journal:
+    """The file, or the database. Several processes may have it open at once."""
+
+    def __init__(self, store: JournalStore, *, clock: Clock) -> None:
+        self._store = store
         self._clock = clock
         self.notes: tuple[str, ...] = ()
         self._left: set[str] = set()  # turns of this process that have ended, whatever the file says
@@ -94,12 +116,19 @@ class Journal:
     def open(
         cls, path: Path | str | None, *, clock: Clock, durability: Durability = "normal", **unknown: object
     ) -> Self:
-        """Open or make the file (mode 0600, its folder 0700); None keeps it in memory.
+        """Open or make the file (mode 0600, its folder 0700); None keeps it in memory. An address of a database
+        (`postgresql://USER@HOST/DATABASE`) opens or makes the journal there; it needs `turnwise[postgres]`.
 
-        `durability="full"`: what `append` wrote survives a power failure, too. Raises CallerError where the file is no
-        journal, is damaged, is from a newer turnwise, or cannot be written.
+        `durability="full"`: what `append` wrote survives a power failure, too (a database's server decides that for itself).
+        Raises CallerError where it is no journal, is damaged, is from a newer turnwise, or cannot be written.
         """
         check_durability(durability, others=unknown)
+        if isinstance(path, str) and path.startswith(DATABASES):
+            return cls(_database_at(path), clock=clock)
+        if path is not None and _ADDRESS.match(str(path)):
+            raise CallerError(  # without quoting it: it may hold a password
+                "the journal's address is neither a path nor one of PostgreSQL: give `postgresql://USER@HOST/DATABASE` as a text"
+            )
         path = None if path is None else Path(path)
         try:
             if path is not None:
@@ -151,16 +180,15 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        self._file.close()
+        self._store.close()
 
     def is_whole(self) -> bool:
         """Whether SQLite finds no broken page. It reads the whole file."""
-        with self._file.statement() as connection:
-            return is_whole(connection)
+        return self._store.is_whole()
 
     def keep(self, durability: Durability) -> None:
         """From the next commit on the file is kept so."""
-        self._file.keep(durability)
+        self._store.keep(durability)
 
     def begin_turn(
         self,
@@ -181,16 +209,19 @@ class Journal:
         marked as lost: see `Session.turns`.
         """
         now = self._clock.now()
-        with self._file.transaction() as connection:
-            refuse_newer(connection.execute("pragma user_version").fetchone()[0])
+
+        def begin(connection: JournalConnection) -> int:
+            self._store.check_version(connection)
             connection.execute(
                 "insert into session (id, folder, title, created, updated, parent_turn, parent_call)"
                 " values (?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set updated = excluded.updated",
                 (session_id, str(folder), title, now, now, *(parent or (None, None))),
             )
-            for running, owner in connection.execute(
-                "select id, owner from turn where session = ? and status = 'running'", (session_id,)
+            for running, number, owner in connection.execute(
+                "select id, number, owner from turn where session = ? and status = 'running'", (session_id,)
             ).fetchall():
+                if running == turn_id and owner == our_name():
+                    return number  # the attempt before this one stands, though its connection was lost
                 if running not in self._left and is_alive(owner):
                     raise CallerError(
                         f"session `{session_id}` is running already ({owner}): wait for it, or start a new session"
@@ -201,13 +232,32 @@ class Journal:
             )
             (number,) = connection.execute(
                 "insert into turn (id, session, status, owner, created, number)"
-                " values (?, ?, 'running', ?, ?, (select coalesce(max(number), 0) + 1 from turn)) returning number",
+                f" values (?, ?, 'running', ?, ?, {self._store.dialect.next_number}) returning number",
                 (turn_id, session_id, our_name(), now),
             ).fetchone()
-            pen = TurnJournal(self._file, journal=self, turn_id=turn_id, number=number, epoch=1, clock=self._clock)
             if started is not None:
-                pen.begin(started, connection=connection)
-        return pen
+                connection.execute(
+                    self._store.dialect.record, (number, 1, 1, KINDS[TurnStarted], encode_record(started).decode(), now)
+                )
+            return number
+
+        number = self._store.attempt(begin)
+        begun = 0 if started is None else 1
+        return self._pen(turn_id, number=number, epoch=1, last_seq=begun)
+
+    def _pen(
+        self, turn_id: str, *, number: int, epoch: int, last_seq: int, requests: Mapping[int, int] | None = None
+    ) -> TurnJournal:
+        return TurnJournal(
+            self._store,
+            journal=self,
+            turn_id=turn_id,
+            number=number,
+            epoch=epoch,
+            clock=self._clock,
+            last_seq=last_seq,
+            requests=requests or {},
+        )
 
     def resume_turn(self, turn_id: str) -> TurnJournal:
         """Take over a turn that was left: the pen goes on behind its last record, and its old one writes nothing any more.
@@ -215,44 +265,54 @@ class Journal:
         Raises CallerError where the turn has ended, where a living process runs it, where its session has gone on without it,
         or where an older turnwise has written it.
         """
-        with self._file.transaction() as connection:
-            refuse_newer(connection.execute("pragma user_version").fetchone()[0])
+        tried: list[int] = []  # the epoch that an attempt has given it, which may stand
+
+        def take_over(connection: JournalConnection) -> TurnJournal:
+            self._store.check_version(connection)
             row = connection.execute(
                 "select session, status, owner, epoch, number, exists (select 1 from turn later where"
-                " later.session = turn.session and later.number > turn.number) from turn where id = ?",
+                " later.session = turn.session and later.number > turn.number) from turn where id = ?"
+                + self._store.dialect.locked,
                 (turn_id,),
             ).fetchone()
             if row is None:
                 raise CallerError(f"there is no turn `{turn_id}`")
             session, status, owner, epoch, number, has_gone_on = row
-            if status not in ("running", "lost"):
-                raise CallerError(f"the last turn of session `{session}` has ended: there is nothing to resume")
-            if status == "running" and turn_id not in self._left and is_alive(owner):
-                raise CallerError(f"session `{session}` is running ({owner}): wait for it")
-            if has_gone_on:
-                raise CallerError(f"session `{session}` has gone on without that turn: nothing of it is left to resume")
-            if number is None:
-                raise CallerError("an older turnwise has written that turn: it can be read, and not resumed")
-            connection.execute(
-                "update turn set status = 'running', epoch = ?, owner = ?, finished = null where id = ?",
-                (epoch + 1, our_name(), turn_id),
-            )
-            self._left.discard(turn_id)
-            pen = TurnJournal(
-                self._file, journal=self, turn_id=turn_id, number=number, epoch=epoch + 1, clock=self._clock
-            )
-            pen.go_on(connection)
+            is_ours = status == "running" and owner == our_name() and [epoch] == tried
+            if not is_ours:
+                self._check_left(turn_id, session=session, status=status, owner=owner)
+                if has_gone_on:
+                    raise CallerError(
+                        f"session `{session}` has gone on without that turn: nothing of it is left to resume"
+                    )
+                if number is None:
+                    raise CallerError("an older turnwise has written that turn: it can be read, and not resumed")
+                epoch += 1
+                tried[:] = [epoch]
+                connection.execute(
+                    "update turn set status = 'running', epoch = ?, owner = ?, finished = null where id = ?",
+                    (epoch, our_name(), turn_id),
+                )
+            (last,) = connection.execute("select max(seq) from written where turn = ?", (turn_id,)).fetchone()
+            found = connection.execute("select number, id from request where turn = ?", (turn_id,)).fetchall()
+            return self._pen(turn_id, number=number, epoch=epoch, last_seq=last or 0, requests=dict(found))
+
+        pen = self._store.attempt(take_over)
+        self._left.discard(turn_id)
         return pen
+
+    def _check_left(self, turn_id: str, *, session: str, status: str, owner: str) -> None:
+        if status not in ("running", "lost"):
+            raise CallerError(f"the last turn of session `{session}` has ended: there is nothing to resume")
+        if status == "running" and turn_id not in self._left and is_alive(owner):
+            raise CallerError(f"session `{session}` is running ({owner}): wait for it")
 
     def tries_in_vain(self, turn_id: str) -> int:
         """How many times in a row the turn was taken up since its last record."""
-        with self._file.statement() as connection:
-            (tries,) = connection.execute(
-                "select epoch - coalesce((select epoch from record where id > turn.number << ?1"
-                " and id < (turn.number + 1) << ?1 order by id desc limit 1), epoch) from turn where id = ?2",
-                (SEQ_BITS, turn_id),
-            ).fetchone()
-        return tries
+        with self._store.statement() as connection:
+            epoch, number = connection.execute("select epoch, number from turn where id = ?", (turn_id,)).fetchone()
+            last = connection.execute(self._store.dialect.last_epoch, {"number": number}).fetchone()
+        return 0 if last is None else epoch - last[0]
 
     def leave(self, turn_id: str) -> None:
         """Nobody works on that turn any more, though the file may still call it running."""
@@ -260,18 +320,18 @@ class Journal:
 
     def sessions(self, *, limit: int = 100) -> list[SessionRow]:
         """The latest first, without those of sub-agents."""
-        with self._file.statement() as connection:
+        with self._store.statement() as connection:
             return [_session_row(row) for row in connection.execute(f"{_ROOTS} limit ?", (limit,))]
 
     def count_sessions(self) -> int:
         """Without those of sub-agents."""
-        with self._file.statement() as connection:
+        with self._store.statement() as connection:
             (count,) = connection.execute("select count(*) from session where parent_turn is null").fetchone()
         return count
 
     def children(self, turn_id: str) -> list[tuple[str, Session]]:
         """The sessions of the sub-agents that a turn started, each with the call that it belongs to, in order."""
-        with self._file.statement() as connection:
+        with self._store.statement() as connection:
             calls = dict(
                 connection.execute("select id, parent_call from session where parent_turn = ?", (turn_id,)).fetchall()
             )
@@ -285,10 +345,10 @@ class Journal:
             raise CallerError(
                 f"`{id_or_part}` is no session id: give at least {SHORTEST_PREFIX} letters or digits of it"
             )
-        with self._file.statement() as connection:
+        with self._store.statement() as connection:
             rows = connection.execute(
-                f"{_SESSIONS_WHERE.format('id = ?1 or id glob ?2 or id glob ?3')} limit 20",
-                (id_or_part, f"{id_or_part}*", f"*{id_or_part}"),
+                f"{_SESSIONS_WHERE.format(_HAS_PART)} limit 20",
+                {"part": id_or_part, "length": len(id_or_part)},
             ).fetchall()
         rows = [row for row in rows if row[0] == id_or_part] or rows
         if not rows:
@@ -299,7 +359,7 @@ class Journal:
 
     def last_session(self, folder: Path | str) -> Session | None:
         """The one of that folder that was used last."""
-        with self._file.statement() as connection:
+        with self._store.statement() as connection:
             row = connection.execute(
                 f"{_SESSIONS_WHERE.format('folder = ? and parent_turn is null')} limit 1", (str(folder),)
             ).fetchone()
@@ -307,7 +367,7 @@ class Journal:
 
     def entries(self, turn_id: str) -> list[JournalEntry]:
         """Everything written about a turn, in order. Raises CallerError where the text is damaged."""
-        with self._file.statement() as connection:
+        with self._store.statement() as connection:
             rows = connection.execute(
                 "select seq, t, body from written where turn = ? order by seq", (turn_id,)
             ).fetchall()
@@ -324,19 +384,19 @@ class Journal:
 
     def requests_by_purpose(self, turn_id: str) -> dict[str, int]:
         """How many requests of each purpose a turn has sent, in the order of the first of each."""
-        with self._file.statement() as connection:
+        with self._store.statement() as connection:
             rows = connection.execute(
-                "select kind, case kind when 'request_sent' then json_extract(body, '$.purpose')"
-                " when 'response_received' then null else json_extract(body, '$.sent') end from written where turn = ?"
+                "select kind, case kind when 'response_received' then '{}' else body end from written where turn = ?"
                 " and kind in ('request_sent', 'response_received', 'request_failed', 'interrupted') order by seq",
                 (turn_id,),
             ).fetchall()
         purposes: list[str] = []
         before = ""
-        for kind, said in rows:
+        for kind, body in rows:
+            said = _read_sending(body)
             if kind == "request_sent":
-                purposes.append(said)
-            elif said == 0 and before == "request_sent":
+                purposes.append(said.purpose)
+            elif said.sent is False and before == "request_sent":
                 purposes.pop()  # it was about to leave, and never did
             before = kind
         return dict(Counter(purposes))
@@ -344,23 +404,23 @@ class Journal:
     @property
     def ledger(self) -> LedgerReader:
         """What all requests were, and what they cost."""
-        return LedgerReader(self._file.statement)
+        return LedgerReader(self._store)
 
     @property
     def direct(self) -> DirectLedger:
         """For requests that belong to no turn."""
-        return DirectLedger(self._file.transaction)
+        return DirectLedger(self._store.transaction)
 
     @property
     def repairs(self) -> RepairBook:
         """What the gateway had to mend."""
-        return RepairBook(transaction=self._file.transaction, statement=self._file.statement)
+        return RepairBook(transaction=self._store.transaction, statement=self._store.statement)
 
     def _load(self, row: SessionRow) -> Session:
-        with self._file.statement() as connection:
+        with self._store.statement() as connection:
             rows = connection.execute(
                 "select id, session, status, created, finished, stop_reason, complete, owner from turn"
-                " where session = ? order by created, id",
+                " where session = ? order by number nulls first, created, id",
                 (row.id,),
             ).fetchall()
         turns = [
@@ -378,13 +438,26 @@ class Journal:
         return Session(row=row, turns=tuple(turns))
 
 
+class _Sending(msgspec.Struct):
+    """What a record says of the sending of a request."""
+
+    purpose: str = ""
+    sent: bool | None = None
+
+
+_read_sending = msgspec.json.Decoder(_Sending).decode
+
 _SESSIONS_WHERE = """
-select id, folder, title, created, updated, (select count(*) from turn where session = session.id),
+select session.id, folder, title, session.created, updated, (select count(*) from turn where session = session.id),
     last.status, last.stop_reason, last.complete, last.owner
-from session left join (
-    select session as of, status, stop_reason, complete, owner, max(created) from turn group by session
-) last on last.of = session.id
-where {} order by updated desc, id desc"""
+from session left join turn as last on last.id = (
+    select turn.id from turn where turn.session = session.id order by number desc nulls last, created desc, id desc limit 1
+)
+where {} order by updated desc, session.id desc"""
+_HAS_PART = (
+    "session.id = :part or substr(session.id, 1, :length) = :part"
+    " or substr(session.id, length(session.id) - :length + 1) = :part"
+)
 _ROOTS = _SESSIONS_WHERE.format("parent_turn is null")
 
 SessionColumns = tuple[str, str, str, float, float, int, SessionStatus | None, str | None, int | None, str | None]

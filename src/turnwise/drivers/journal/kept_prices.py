@@ -1,4 +1,4 @@
-"""Rows of the package `genai-prices` that were found before, in a file of the user's cache folder.
+"""FoundRows of the package `genai-prices` that were found before, in a file of the user's cache folder.
 
 Reading the whole table takes 0.3 s of CPU and 50 MB; a run needs one or two of its rows. The file holds for exactly the files
 that the package consists of, so an upgrade of it is seen. It is believed only where it is the user's own and nobody else may

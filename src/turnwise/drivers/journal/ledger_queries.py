@@ -1,15 +1,15 @@
 """What the ledger answers: totals by day, session, model or purpose, and what could have been saved."""
 
 import functools
-import sqlite3
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Collection, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 from typing import Literal, NamedTuple, cast
 
 import msgspec
 
 from turnwise.drivers.journal.ledger import COLUMNS, PICO, LedgerEntry, Value, entry_from
+from turnwise.drivers.journal.stores import Dialect, JournalConnection, JournalStore
 from turnwise.errors import CallerError
 from turnwise.rules.cache_losses import CacheCounts, unread_tokens, unread_usd
 from turnwise.rules.pricing import EXACT, ZERO, Cost, add
@@ -19,16 +19,16 @@ By = Literal["day", "session", "model", "purpose"]
 # Seen from the root, the requests of sub-agents are `child`; a day is one of the user's own clock.
 _PURPOSE = "case when path = '[]' then purpose else 'child' end"
 KEYS: dict[By, str] = {
-    "day": "coalesce(strftime('%Y-%m-%d', started, 'unixepoch', 'localtime'), 'unknown')",
-    # `+`: SQLite would walk the whole index of sessions to have them grouped, where only today's entries are wanted.
-    "session": "+root_session",
+    "day": "{day}",  # the database's own
+    # `|| ''`: SQLite would walk the whole index of sessions to have them grouped, where only today's entries are wanted.
+    "session": "root_session || ''",
     "model": "provider || ':' || model",
     "purpose": _PURPOSE,
 }
 AGAIN = "purpose in ('retry', 'continue')"
 # The same as `LedgerEntry.saved_requests`.
 _MORE = (
-    "(case when outcome = 'ok' and not discarded and calls > 0 then calls - 1 else 0 end + program_calls - programs)"
+    "(case when outcome = 'ok' and discarded = 0 and calls > 0 then calls - 1 else 0 end + program_calls - programs)"
 )
 _BY_REQUEST = f"plan = 'request' and {_MORE} != 0"
 _NOT_BY_TOKEN = "plan in ('request', 'step', 'free')"  # a cache changes nothing of their price
@@ -123,11 +123,13 @@ def _sums(name: str, *, only: str = "true") -> str:
 
 _TOTALS = f"""
 select {{key}}, count(*), count(usd), {_sums("usd")},
-    sum({AGAIN}), sum({AGAIN} and usd is not null), {_sums("usd", only=AGAIN)}, sum(ended is null),
+    count(*) filter (where {AGAIN}), count(usd) filter (where {AGAIN}), {_sums("usd", only=AGAIN)},
+    count(*) filter (where ended is null),
     coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0),
     coalesce(sum(cache_read_tokens), 0), coalesce(sum(cache_write_tokens), 0), sum(sent_bytes), sum(received_bytes),
     coalesce(sum(ended - started), 0.0), {_sums("cache_saved")}, {_SAVED},
-    sum(cache_missed_tokens > 0), sum(cache_missed_tokens), count(*) filter (where cache_saved_usd is not null or {_NOT_BY_TOKEN})
+    count(*) filter (where cache_missed_tokens > 0), sum(cache_missed_tokens),
+    count(*) filter (where cache_saved_usd is not null or {_NOT_BY_TOKEN})
 from request where {{where}} group by 1 order by {{order}}
 """
 _CACHED = """
@@ -136,8 +138,8 @@ select {key}, session, provider || ':' || model, coalesce(cache_read_tokens, 0),
 from request where {where} and (cache_read_tokens > 0 or cache_write_tokens > 0) order by started, id
 """
 _BILLS = f"""
-select root_turn, root_session, min(started), count(*), count(usd), {_sums("usd")},
-    sum(case when outcome = 'ok' and not discarded then calls else 0 end - programs + program_calls), sum(program_calls),
+select root_turn, min(root_session), min(started), count(*), count(usd), {_sums("usd")},
+    sum(case when outcome = 'ok' and discarded = 0 then calls else 0 end - programs + program_calls), sum(program_calls),
     {_SAVED}
 from request where plan = 'request' and {{where}} group by root_turn order by 3
 """
@@ -146,9 +148,7 @@ _LATEST = (
     "select root_turn, root_session from request where plan = 'request' and {where} order by started desc, id desc"
 )
 # The sessions have an index, the turns none.
-_OF_TURNS = (
-    "root_session in (select value from json_each(:sessions)) and root_turn in (select value from json_each(:turns))"
-)
+_OF_TURNS = "root_session in ({sessions}) and root_turn in ({turns})"
 _TURNS = "select count(distinct root_turn) from request where plan = 'request' and {where}"
 # Amounts that are no whole number of pico-dollars: few, and a damaged one is among them.
 _ODD = """
@@ -159,19 +159,21 @@ union all select id, cache_write_usd from request where cache_write_usd is not n
 
 
 class LedgerReader:
-    """Reads the ledger of a journal. `statement` opens its file for one statement."""
+    """Reads the ledger of a journal."""
 
-    def __init__(self, statement: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
-        self._statement = statement
+    def __init__(self, store: JournalStore) -> None:
+        self._store = store
+        self._dialect = store.dialect
 
     def totals(self, span: LedgerSpan, *, by: By) -> list[Total]:
         """Days in order; sessions by their first request; models and purposes by the number of requests."""
-        query, values = query_of(by, span=span)
+        query, values = query_of(by, span=span, dialect=self._dialect)
         with self._open() as connection:
             rows = [_Columns(*row) for row in connection.execute(query, values)]
             lost: dict[str, _Unread] = {}
             if any(row.cache_write_tokens for row in rows):
-                cached = _CACHED.format(key=KEYS[by], where=where_of(span)[0], not_by_token=_NOT_BY_TOKEN)
+                key, where = key_of(by, dialect=self._dialect), where_of(span)[0]
+                cached = _CACHED.format(key=key, where=where, not_by_token=_NOT_BY_TOKEN)
                 lost = _unread_of([_CachedColumns(*row) for row in connection.execute(cached, values)])
             return [_total(row, lost=lost.get(row.key, _Unread())) for row in rows]
 
@@ -181,7 +183,8 @@ class LedgerReader:
         with self._open() as connection:
             if latest is not None:
                 turns = _latest(connection.execute(_LATEST.format(where=where), values), most=latest)
-                where = f"{_OF_TURNS} and {where}"
+                of_turns = _OF_TURNS.format(sessions=self._texts(":sessions"), turns=self._texts(":turns"))
+                where = f"{of_turns} and {where}"
                 values |= {"turns": _json(turns), "sessions": _json(set(turns.values()))}
             return [_bill(_BillColumns(*row)) for row in connection.execute(_BILLS.format(where=where), values)]
 
@@ -195,7 +198,7 @@ class LedgerReader:
     def titles(self, sessions: Collection[str]) -> dict[str, str]:
         """The titles of the sessions, by their ids."""
         with self._open() as connection:
-            query = "select id, title from session where id in (select value from json_each(?))"
+            query = f"select id, title from session where id in ({self._texts('?')})"
             return dict(connection.execute(query, (_json(sessions),)).fetchall())
 
     def entries(self, span: LedgerSpan) -> list[LedgerEntry]:
@@ -208,15 +211,16 @@ class LedgerReader:
                 for row in connection.execute(query, values)
             ]
 
+    def _texts(self, name: str) -> str:
+        return self._dialect.texts.format(name)
+
     @contextmanager
-    def _open(self) -> Generator[sqlite3.Connection]:
-        with self._statement() as connection:
-            # typeshed knows sums of integers only
-            connection.create_aggregate("exact_sum", -1, ExactSum)  # pyright: ignore[reportArgumentType]
+    def _open(self) -> Generator[JournalConnection]:
+        with self._store.statement() as connection:
             try:
                 yield connection
             except (_NoAmount, msgspec.ValidationError) as error:
-                raise CallerError(_damage(connection, error=error)) from None
+                raise CallerError(_damage(connection, store=self._store, error=error)) from None
 
 
 def _latest(turns: Iterable[tuple[str, str]], *, most: int) -> dict[str, str]:
@@ -246,31 +250,36 @@ def _amount(text: str) -> Decimal:
     return amount if amount.is_finite() else Decimal("nan")
 
 
-def _damage(connection: sqlite3.Connection, *, error: Exception) -> str:
-    """The file, the entry and its amount, and what to do."""
-    file = connection.execute("pragma database_list").fetchone()[2] or "the ledger in memory"
+def _damage(connection: JournalConnection, *, store: JournalStore, error: Exception) -> str:
+    """The database, the entry and its amount, and what to do."""
+    file = store.name(connection) or "the ledger in memory"
     for number, amount in connection.execute(_ODD):
         if _amount(amount).is_nan():
+            unknown = (
+                f"update request set usd = null, cache_saved_usd = null, cache_write_usd = null where id = {number}"
+            )
             return (
                 f"`{file}` is damaged: the amount of request {number} in its ledger is `{amount[:40]}`, which is no "
-                f'money; make it unknown (`sqlite3 "{file}" "update request set usd = null, cache_saved_usd = null, '
-                f'cache_write_usd = null where id = {number}"`), or set TURNWISE_STATE_DIR to another folder'
+                f'money; make it unknown (`{store.dialect.shell} "{file}" "{unknown}"`), or {store.dialect.elsewhere}'
             )
-    return (
-        f"`{file}` is damaged: an entry of its ledger cannot be read: {error}; set TURNWISE_STATE_DIR to another folder"
-    )
+    return f"`{file}` is damaged: an entry of its ledger cannot be read: {error}; {store.dialect.elsewhere}"
 
 
-def query_of(by: By, *, span: LedgerSpan) -> tuple[str, dict[str, float | str]]:
+def key_of(by: By, *, dialect: Dialect) -> str:
+    """What the totals are grouped by, in SQL."""
+    return KEYS[by].format(day=dialect.day)
+
+
+def query_of(by: By, *, span: LedgerSpan, dialect: Dialect) -> tuple[str, dict[str, Value]]:
     """The query of `totals`, and its values."""
     order = {"day": "1", "session": "min(started)"}.get(by, "2 desc, 1")
     where, values = where_of(span)
-    return _TOTALS.format(key=KEYS[by], where=where, order=order), values
+    return _TOTALS.format(key=key_of(by, dialect=dialect), where=where, order=order), values
 
 
-def where_of(span: LedgerSpan) -> tuple[str, dict[str, float | str]]:
+def where_of(span: LedgerSpan) -> tuple[str, dict[str, Value]]:
     """The condition in SQL, and its values: each has an index that it begins with."""
-    values: dict[str, float | str] = {}
+    values: dict[str, Value] = {}
     conditions: list[str] = []
     if span.since > 0:  # all of them are read faster without an index
         conditions.append("started >= :since")

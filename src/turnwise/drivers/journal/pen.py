@@ -1,18 +1,16 @@
 """The pen of one turn: what happens in it is written down before it is acted upon."""
 
-import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.journal.file import JournalFile, Transaction
-from turnwise.drivers.journal.ledger import LEAVES, STAYED, LedgerEntry, update_of, values_before
+from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.records import KINDS, JournalRecord, RequestSent, encode_record
-from turnwise.drivers.journal.schema import SEQ_BITS
+from turnwise.drivers.journal.stores import EventRow, JournalStore, PenBatch
 from turnwise.errors import JournalFailed
 from turnwise.turn.config import TurnResult
-from turnwise.turn.events import TurnStarted
 
 if TYPE_CHECKING:
     from turnwise.drivers.journal.journal import Journal
@@ -27,35 +25,31 @@ class TurnJournal:
     """
 
     def __init__(
-        self, file: JournalFile, *, journal: "Journal", turn_id: str, number: int, epoch: int, clock: Clock
+        self,
+        store: JournalStore,
+        *,
+        journal: "Journal",
+        turn_id: str,
+        number: int,
+        epoch: int,
+        clock: Clock,
+        last_seq: int = 0,
+        requests: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
+        """It stands behind the record `last_seq`, and knows the rows of the `requests` that were sent before it."""
         self.journal = journal
-        self._file = file
+        self._store = store
         self._turn_id = turn_id
+        self._number = number
         self._epoch = epoch
         self._clock = clock
-        self._last_id = number << SEQ_BITS  # of its records
-        self._waiting: list[_EventRow] = []
+        self._last_seq = last_seq  # of its records
+        self._waiting: list[EventRow] = []
         self._became: dict[int, LedgerEntry] = {}  # requests whose entries wait, too
-        self._rows_of_requests: dict[int, int] = {}  # of the ledger's table, by the request's number
+        self._rows_of_requests = dict(requests)  # of the ledger's table, by the request's number
         self._stayed: list[int] = []  # rows of requests that never left, to be struck out
         self._has_ended = False
-        self.has_begun = False  # its first record is there
-
-    def begin(self, started: TurnStarted, *, connection: sqlite3.Connection) -> None:
-        """Write the first record within the transaction at hand."""
-        connection.execute(_EVENT, self._row_of(started))
-        self.has_begun = True
-
-    def go_on(self, connection: sqlite3.Connection) -> None:
-        """Stand behind the last record of a turn that was taken over, and know the requests that it has sent."""
-        first, past = self._last_id, self._last_id + (1 << SEQ_BITS)
-        (last,) = connection.execute("select max(id) from record where id > ? and id < ?", (first, past)).fetchone()
-        self._last_id = first if last is None else last
-        self._rows_of_requests = dict(
-            connection.execute("select number, id from request where turn = ?", (self._turn_id,)).fetchall()
-        )
-        self.has_begun = last is not None
+        self.has_begun = last_seq > 0  # its first record is there
 
     def append(self, record: JournalRecord) -> None:
         """On return the record is safe from our own death, and all that waited."""
@@ -91,41 +85,29 @@ class TurnJournal:
             with suppress(JournalFailed):  # nobody is left to be told
                 self.write()
 
-    def _row_of(self, record: JournalRecord) -> "_EventRow":
-        self._last_id += 1
-        body = encode_record(record).decode()
-        return self._last_id, KINDS[type(record)], body, self._clock.now(), self._turn_id, self._epoch
+    def _row_of(self, record: JournalRecord) -> EventRow:
+        self._last_seq += 1
+        return EventRow(self._last_seq, KINDS[type(record)], encode_record(record).decode(), self._clock.now())
 
-    def _write(self, events: Sequence["_EventRow"], *, leaves: LedgerEntry | None = None) -> None:
+    def _write(self, events: Sequence[EventRow], *, leaves: LedgerEntry | None = None) -> None:
         """All in one transaction. Where the turn is another's, nothing but what became of our requests is kept."""
-        with self._file.statement() as connection:
-            if leaves is None and len(events) + len(self._became) + len(self._stayed) == 1:
-                is_ours = self._execute(events, connection=connection, leaves=None)
-            else:
-                with Transaction(connection):
-                    is_ours = self._execute(events, connection=connection, leaves=leaves)
+        batch = PenBatch(
+            turn=self._turn_id,
+            number=self._number,
+            epoch=self._epoch,
+            events=events,
+            became=[(entry, self._rows_of_requests[number]) for number, entry in self._became.items()],
+            stayed=self._stayed,
+            leaves=leaves,
+        )
+        appended = self._store.append(batch)
         self._waiting = []
         self._became = {}
         self._stayed = []
-        if not is_ours:
+        if leaves is not None and appended.row is not None:
+            self._rows_of_requests[leaves.number] = appended.row
+        if not appended.is_ours:
             raise JournalFailed("another process has taken this turn over")
-
-    def _execute(
-        self, events: Sequence["_EventRow"], *, connection: sqlite3.Connection, leaves: LedgerEntry | None
-    ) -> bool:
-        """False where the turn is another's."""
-        is_ours = True
-        for entry in self._became.values():
-            connection.execute(*update_of(entry, row_id=self._rows_of_requests[entry.number]))
-        for row_id in self._stayed:
-            connection.execute(STAYED, (row_id,))
-        for values in events:
-            is_ours = is_ours and connection.execute(_EVENT, values).rowcount == 1
-        if is_ours and leaves is not None:
-            row_id = connection.execute(LEAVES, values_before(leaves)).lastrowid
-            assert row_id is not None, "it was inserted"
-            self._rows_of_requests[leaves.number] = row_id
-        return is_ours
 
     def close(self, result: TurnResult) -> None:
         """The turn has ended: note how, for the list of sessions."""
@@ -133,15 +115,18 @@ class TurnJournal:
         self._has_ended = True
         now = self._clock.now()
         status = "waiting" if result.pending else "done"
-        with self._file.transaction() as connection:
-            connection.execute(
-                "update turn set status = ?, finished = ?, stop_reason = ?, complete = ? where id = ? and epoch = ?",
-                (status, now, result.stop_reason, result.complete, self._turn_id, self._epoch),
-            )
-            connection.execute(
-                "update session set updated = ? where id = (select session from turn where id = ?)",
-                (now, self._turn_id),
-            )
+        self._store.execute_all(
+            [
+                (
+                    "update turn set status = ?, finished = ?, stop_reason = ?, complete = ? where id = ? and epoch = ?",
+                    (status, now, result.stop_reason, int(result.complete), self._turn_id, self._epoch),
+                ),
+                (
+                    "update session set updated = ? where id = (select session from turn where id = ?)",
+                    (now, self._turn_id),
+                ),
+            ]
+        )
 
     def abandon(self) -> None:
         """The run ended by an exception: the turn is lost, and the session free for the next one, even if the file cannot say
@@ -151,19 +136,10 @@ class TurnJournal:
             self.write()
         finally:
             try:
-                with self._file.statement() as connection:
-                    connection.execute(
-                        "update turn set status = 'lost', finished = ? where id = ? and epoch = ? and status = 'running'",
-                        (self._clock.now(), self._turn_id, self._epoch),
-                    )
+                self._store.execute_all([(_LOST, (self._clock.now(), self._turn_id, self._epoch))])
             except JournalFailed:
                 self.journal.leave(self._turn_id)
                 raise
 
 
-_EventRow = tuple[int, str, str, float, str, int]
-"""The values of `_EVENT`."""
-_EVENT = (
-    "insert into record (id, epoch, kind, body, t)"
-    " select ?, epoch, ?, ?, ? from turn where id = ? and epoch = ? and status = 'running'"
-)
+_LOST = "update turn set status = 'lost', finished = ? where id = ? and epoch = ? and status = 'running'"

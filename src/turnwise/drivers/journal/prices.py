@@ -76,7 +76,7 @@ class _Plans(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The rows that files name, by `PROVIDER:MODEL` or `MODEL`: of the user's prices `file`, of their settings, of the
-    project's. Rows of the package's table are kept where `kept` says, for the next process."""
+    project's. FoundRows of the package's table are kept where `kept` says, for the next process."""
 
     file: Mapping[str, PriceRow] = {}
     user: Mapping[str, PriceRow] = {}
@@ -158,7 +158,7 @@ NO_PRICES = Prices()
 
 
 def read_prices(table: object, *, named: str, source: str) -> dict[str, PriceRow]:
-    """Rows out of a table of tables, a model each: `{"openai:gpt-5": {"input": 1.25, "output": 10}}`. `named` is what errors
+    """FoundRows out of a table of tables, a model each: `{"openai:gpt-5": {"input": 1.25, "output": 10}}`. `named` is what errors
     call the table, `source` what rows do. A name is the model's whole one, or its beginning with `*` at the end.
 
     Raises CallerError with the model and what is wrong.

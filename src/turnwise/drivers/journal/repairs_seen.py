@@ -3,13 +3,13 @@
 Of each there is one example, without content (`relay.evidence`). The number of rows is bounded: a client may name any model.
 """
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 import msgspec
 
 from turnwise.drivers.journal.direct_ledger import GATEWAY
+from turnwise.drivers.journal.stores import JournalConnection
 from turnwise.relay.evidence import KeptEvent, example_of
 
 # Version 7. `kind` is `ANY` for requests with at least one repair that the provider causes.
@@ -33,8 +33,8 @@ _ADD = """update repair_seen set times = times + ?, requests = requests + ?
 _EXAMPLE = """update repair_seen set example = ?
     where provider = ? and family = ? and model = ? and kind = ? and day = ?"""
 _NEW = "insert into repair_seen (times, requests, provider, family, model, kind, day, example) values (?, ?, ?, ?, ?, ?, ?, ?)"
-_OF_GATEWAY = f"(root_session = '{GATEWAY}' or root_session glob '{GATEWAY}:*')"
-_REQUESTS = f"""select provider, substr(model, 1, {LONGEST_MODEL}), count(*), coalesce(sum(outcome != 'ok'), 0)
+_OF_GATEWAY = f"(root_session = '{GATEWAY}' or substr(root_session, 1, {len(GATEWAY) + 1}) = '{GATEWAY}:')"
+_REQUESTS = f"""select provider, substr(model, 1, {LONGEST_MODEL}), count(*), count(*) filter (where outcome != 'ok')
     from request where {_OF_GATEWAY} and started >= ? and outcome is not null and outcome != 'cancelled' group by 1, 2"""
 
 
@@ -74,13 +74,13 @@ class RequestSum(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RepairBook:
-    """Writes and reads what was mended. `transaction` and `statement` open the journal's file for one."""
+    """Writes and reads what was mended. `transaction` and `statement` open the journal's database for one."""
 
     def __init__(
         self,
         *,
-        transaction: Callable[[], AbstractContextManager[sqlite3.Connection]],
-        statement: Callable[[], AbstractContextManager[sqlite3.Connection]],
+        transaction: Callable[[], AbstractContextManager[JournalConnection]],
+        statement: Callable[[], AbstractContextManager[JournalConnection]],
     ) -> None:
         self._transaction = transaction
         self._statement = statement
@@ -125,7 +125,7 @@ class RepairBook:
         ]
 
 
-def _add(one: RepairSeen, *, connection: sqlite3.Connection) -> None:
+def _add(one: RepairSeen, *, connection: JournalConnection) -> None:
     model = one.model[:LONGEST_MODEL]
     if _added(one, model=model, connection=connection):
         return
@@ -140,7 +140,7 @@ def _add(one: RepairSeen, *, connection: sqlite3.Connection) -> None:
     connection.execute(_NEW, (one.times, 1, *_key(one, model=model), example_of(one.events)))
 
 
-def _added(one: RepairSeen, *, model: str, connection: sqlite3.Connection) -> bool:
+def _added(one: RepairSeen, *, model: str, connection: JournalConnection) -> bool:
     """Whether there is a row for it; its example is made where that has none."""
     key = _key(one, model=model)
     row = connection.execute(_ADD, (one.times, 1, *key)).fetchone()

@@ -1,0 +1,276 @@
+"""The journal's database on PostgreSQL: one connection, used by one thread at a time, made anew where it was lost.
+
+It is used in the event loop's thread, as SQLite's file is: an append is one round trip, and a hop to another thread would cost
+as much. Every wait is bounded (`connecting.Waits`). Where a connection is lost, nobody knows whether its last
+statement stands. So what is written again is either the same when written twice, or looked for first (`appending.py`).
+"""
+
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
+
+import psycopg
+from psycopg import errors
+
+from turnwise.drivers.journal.durability import Durability
+from turnwise.drivers.journal.postgres.address import DatabaseAddress, read_address
+from turnwise.drivers.journal.postgres.appending import append, without_what_stands
+from turnwise.drivers.journal.postgres.connecting import (
+    STATEMENT_S,
+    USUAL_WAITS,
+    BoundedConnection,
+    PostgresRows,
+    SpokenConnection,
+    Waits,
+    connect,
+    is_lost,
+    spoken,
+)
+from turnwise.drivers.journal.postgres.schema import bring_up_to_date, refuse_newer
+from turnwise.drivers.journal.stores import (
+    BatchWritten,
+    Dialect,
+    FoundRows,
+    JournalConnection,
+    PenBatch,
+    Statement,
+    T,
+    Values,
+)
+from turnwise.errors import CallerError, JournalFailed, TurnwiseBug
+
+AGAIN_S = 0.05
+POSTGRES = Dialect(
+    day="coalesce(to_char(to_timestamp(started), 'YYYY-MM-DD'), 'unknown')",
+    texts="select value from json_array_elements_text(cast({} as json)) as found (value)",
+    next_number="default",
+    shell="psql",
+    elsewhere="give the address of another database",
+    record="insert into record (turn, seq, epoch, kind, body, t) values (?, ?, ?, ?, ?, ?)",
+    last_epoch="select epoch from record where turn = :number order by seq desc limit 1",
+    locked=" for update",
+)
+
+
+class PostgresStore:
+    """`close` it at the end."""
+
+    def __init__(self, address: DatabaseAddress, connection: BoundedConnection, *, waits: Waits) -> None:
+        self._address = address
+        self._waits = waits
+        self._connection: BoundedConnection | None = None
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._use(connection)
+
+    @classmethod
+    def open(cls, dsn: str, *, waits: Waits = USUAL_WAITS) -> "PostgresStore":
+        """With the tables of this version. Raises CallerError where the database cannot be reached or used."""
+        address = read_address(dsn)
+        connection = None
+        try:
+            connection = connect(address, waits=waits)
+            bring_up_to_date(connection, name=address.name)
+        except psycopg.Error as error:
+            if connection is not None:
+                connection.close()
+            raise_explained(error, address)
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            raise
+        return cls(address, connection, waits=waits)
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self._address.name!r})"
+
+    @property
+    def dialect(self) -> Dialect:
+        return POSTGRES
+
+    def name(self, connection: JournalConnection) -> str:
+        """The address without its password."""
+        return self._address.name
+
+    @contextmanager
+    def statement(self) -> Generator[JournalConnection]:
+        """For reading: a statement whose connection was lost is executed again."""
+        with self._lock:
+            try:
+                yield _Reading(self)
+            except psycopg.Error as error:
+                raise_explained(error, self._address)
+
+    @contextmanager
+    def transaction(self) -> Generator[JournalConnection]:
+        """For several statements. One whose connection is lost in the middle fails, and may stand all the same."""
+        with self._lock:
+            try:
+                connection = self._begun()
+                try:
+                    yield SpokenConnection(connection)
+                    connection.execute("commit")
+                except BaseException:
+                    _roll_back(connection)
+                    raise
+            except psycopg.Error as error:
+                raise_explained(error, self._address)
+
+    def attempt(self, work: Callable[[JournalConnection], T]) -> T:
+        """`work` in a transaction; again where the connection was lost."""
+
+        def attempted(connection: BoundedConnection) -> T:
+            connection.execute("begin")
+            try:
+                result = work(SpokenConnection(connection))
+                connection.execute("commit")
+            except BaseException:
+                _roll_back(connection)
+                raise
+            return result
+
+        return self._bounded(attempted)
+
+    def execute_all(self, statements: Sequence[Statement]) -> None:
+        """In one round trip."""
+
+        def execute(connection: BoundedConnection) -> None:
+            with connection.pipeline(), connection.transaction():
+                for sql, values in statements:
+                    connection.execute(spoken(sql), tuple(values))
+
+        self._bounded(execute)
+
+    def append(self, batch: PenBatch) -> BatchWritten:
+        """In one statement. After a lost connection its records are looked for before they are written again."""
+        rest, is_sure = batch, True
+
+        def write(connection: BoundedConnection) -> BatchWritten:
+            nonlocal rest, is_sure
+            for _ in range(3):
+                if not is_sure:
+                    rest, standing = without_what_stands(rest, connection=connection)
+                    if standing is not None:
+                        return standing
+                try:
+                    is_sure = False
+                    return append(rest, cursor=self._cursor)
+                except errors.UniqueViolation:
+                    continue  # an attempt of before stands after all
+            raise TurnwiseBug(f"records of turn `{batch.turn}` can neither be found nor written")
+
+        return self._bounded(write)
+
+    def check_version(self, connection: JournalConnection) -> None:
+        """Raises CallerError where a newer turnwise has changed the tables since they were opened."""
+        (found,) = connection.execute("select max(version) from schema_version").fetchone()
+        refuse_newer(found, name=self._address.name)
+
+    def is_whole(self) -> bool:
+        """The server looks after its own pages."""
+        return True
+
+    def keep(self, durability: Durability) -> None:
+        """The server's own setting decides (`synchronous_commit`)."""
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            self._drop()
+
+    def read(self, sql: str, values: Values) -> FoundRows:
+        """Of whoever has the lock."""
+        return self._again(lambda connection: SpokenConnection(connection).execute(sql, values))
+
+    def _begun(self) -> BoundedConnection:
+        """A connection in a transaction; nothing is lost where the first one was dead."""
+
+        def begin(connection: BoundedConnection) -> BoundedConnection:
+            connection.execute("begin")
+            return connection
+
+        return self._again(begin)
+
+    def _bounded(self, work: Callable[[BoundedConnection], T]) -> T:
+        with self._lock:
+            try:
+                return self._again(work)
+            except psycopg.Error as error:
+                raise_explained(error, self._address)
+
+    def _again(self, work: Callable[[BoundedConnection], T]) -> T:
+        """What `work` gives; with new connections for `reconnect_s` where one is lost."""
+        if self._is_closed:
+            raise TurnwiseBug(f"the journal `{self._address.name}` is closed")
+        give_up = 0.0
+        while True:
+            try:
+                connection = self._connection
+                if connection is None or connection.closed:
+                    connection = self._use(connect(self._address, waits=self._waits))
+                return work(connection)
+            except psycopg.Error as error:
+                if not is_lost(error, self._connection) or not _may_pass(error):
+                    raise
+                give_up = give_up or time.monotonic() + self._waits.reconnect_s
+                if time.monotonic() > give_up:
+                    raise
+                self._drop()
+                time.sleep(AGAIN_S)
+
+    def _use(self, connection: BoundedConnection) -> BoundedConnection:
+        self._connection = connection
+        self._cursor: PostgresRows = connection.cursor()
+        return connection
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class _Reading:
+    """Statements of their own, on whichever connection there is."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+
+    def execute(self, sql: str, values: Values = (), /) -> FoundRows:
+        return self._store.read(sql, values)
+
+
+def _roll_back(connection: BoundedConnection) -> None:
+    """A connection that cannot is closed: the server rolls back then."""
+    if connection.closed:
+        return
+    try:
+        connection.execute("rollback")
+    except psycopg.Error:
+        connection.close()
+
+
+def _may_pass(error: psycopg.Error) -> bool:
+    """A wrong password and a database that does not exist stay so."""
+    text = str(error)
+    return not ("authentication failed" in text or "does not exist" in text or "no pg_hba.conf entry" in text)
+
+
+def raise_explained(error: psycopg.Error, address: DatabaseAddress) -> NoReturn:
+    """PostgreSQL's failures as a caller's: each says what to do."""
+    name = f"the journal `{address.name}`"
+    text = address.hide(" ".join(str(error).split()))
+    match error:
+        case errors.InsufficientPrivilege():
+            raise CallerError(f"{name}: {text}; its user needs the rights of docs/postgres.md") from None
+        case errors.UndefinedTable() | errors.InvalidSchemaName() | errors.UndefinedColumn():
+            raise JournalFailed(f"{name} lost tables while it was open: {text}") from None
+        case errors.QueryCanceled() | errors.LockNotAvailable():
+            raise JournalFailed(f"{name} gave no answer within {STATEMENT_S} s: {text}") from None
+        case errors.DataError():
+            raise JournalFailed(f"{name} holds or was given a value that cannot be read: {text}") from None
+        case psycopg.ProgrammingError() | psycopg.IntegrityError() | psycopg.NotSupportedError():
+            raise TurnwiseBug(f"{name}: {text}") from None
+        case _:
+            raise JournalFailed(f"{name} cannot be used: {text}") from None
