@@ -31,5 +31,9 @@ class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     adds_usage: bool = False
 
 
+def capped(field: str, most: int) -> Repair:
+    return Repair("output_capped", f"`{field}`", f"the route allows {most} tokens of output")
+
+
 def not_carried(field: str, *, because: str) -> Repair:
     return Repair(NOT_CARRIED, f"`{field}`", because)

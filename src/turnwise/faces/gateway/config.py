@@ -20,7 +20,7 @@ Of a route:
 | `retry` | 3 | further attempts at a request that failed for a moment |
 | `calls_in_text` | "auto" | calls that the model wrote into its text: "auto", "on", "off" |
 | `one_call_at_a_time` | false | give the client one tool call a response |
-| `max_output_tokens` | none | a cap on what a client may ask for |
+| `max_output_tokens` | none | a cap on the output tokens of one answer, its continuations included |
 | `pass` | none | further paths that go on as they are (POST) |
 | `one_client` | false | true or the name of a client's key: what is stored at the provider may be used |
 """

@@ -168,6 +168,7 @@ class RelayService:
             heals=route.heal,
             continues="calls" if route.continues and route.heal else "off",
             most_calls=1 if route.one_call_at_a_time else None,
+            most_output_tokens=route.max_output_tokens,
             retries=RetryPolicy(attempts=route.retry + 1),
             limits=find_limits(model, profile=endpoint.profile.name) or UNKNOWN_LIMITS,
             bounds=self._limits,
