@@ -70,6 +70,7 @@ class Visit:
         self.has_started = False
         self.kind = ""  # of what is asked for, as the counts name it
         self.is_served = False  # the service has it, and counts it
+        self.is_only_client = True  # that has a key
         self.left = asyncio.Event()  # set once the client has gone
         self._may_write: Callable[[], bool] = scope.get("state", {}).get(MAY_WRITE, _never)
 
@@ -231,6 +232,7 @@ class GatewayApp:
             return DoorRefusal(reason="key", status=503, message="the gateway cannot read its keys; its log says why")
         if keys is None:
             return None
+        visit.is_only_client = len(keys) == 1
         found = find_client(doors.keys_in(visit.headers, visit.query), keys=keys)
         return found or DoorRefusal(
             reason="key",
@@ -295,6 +297,7 @@ class GatewayApp:
             streams=asked is not None and asked.streams,
             takes_streams=visit.http_version != "1.0",
             client="" if client is None else client.name,
+            is_only_client=visit.is_only_client,
             client_key=_key_to_forward(visit) if self._rules.forward_key else "",
         )
 

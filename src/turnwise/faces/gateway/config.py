@@ -22,7 +22,7 @@ Of a route:
 | `one_call_at_a_time` | false | give the client one tool call a response |
 | `max_output_tokens` | none | a cap on the output tokens of one answer, its continuations included |
 | `pass` | none | further paths that go on as they are (POST) |
-| `one_client` | false | true or the name of a client's key: what is stored at the provider may be used |
+| `one_client` | false | true or the name of a client's key: what is stored at the provider may be used; true is for one key |
 """
 
 import fnmatch
@@ -41,6 +41,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.gateway.app import DoorRules
 from turnwise.faces.gateway.bounds import Bounds
 from turnwise.faces.gateway.doors import is_host, is_origin
+from turnwise.faces.gateway.routing import why_unreachable
 from turnwise.faces.models import find_profile, read_model
 from turnwise.relay.paths import asked_path
 from turnwise.rules.retries import RetryPolicy
@@ -130,6 +131,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     bounds: Bounds = Bounds()
 
     def __post_init__(self) -> None:
+        if why := why_unreachable(self.routes):
+            raise ValueError(why)
         for host in self.hosts:
             if not is_host(host):
                 raise ValueError(f"`hosts` cannot have `{host}`: write a name or an address, with a port or for any")

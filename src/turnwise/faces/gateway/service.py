@@ -20,6 +20,7 @@ from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService,
 from turnwise.faces.gateway.config import ChosenRoute, GatewayConfig, GatewayRoute, Upstream, choose_route, upstream_of
 from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, write_body, write_fault
 from turnwise.faces.gateway.refusals import DoorReason
+from turnwise.faces.gateway.routing import SHARED
 from turnwise.relay.array_answers import ArrayAnswer
 from turnwise.relay.counting import read_count, read_count_request, translate_count, write_count
 from turnwise.relay.incoming import ClientRequest, read_body, read_client_request
@@ -313,7 +314,7 @@ class RelayService:
         for route in self._config.routes:
             is_open = not isinstance(route.one_client, str) or route.one_client == call.client
             if is_open and call.path in route.passes:
-                return ChosenRoute(route=route, model="")
+                return self._for_whom(ChosenRoute(route=route, model=""), call)
         raise RequestRefused(f"no route of this gateway passes `{call.path}` on for this client's key", status=404)
 
     def _route_of_model(self, model: str, call: ClientCall) -> ChosenRoute:
@@ -321,6 +322,12 @@ class RelayService:
         chosen = choose_route(self._config.routes, model, client=call.client)
         if chosen is None:
             raise RequestRefused(f"no route of this gateway serves the model `{model}`", field="model", status=404)
+        return self._for_whom(chosen, call)
+
+    def _for_whom(self, chosen: ChosenRoute, call: ClientCall) -> ChosenRoute:
+        """Raises RequestRefused where a second key has made one client's route that of several since the gateway began."""
+        if chosen.route.one_client is True and not call.is_only_client and not self._forward_key:
+            raise RequestRefused(f"this request is refused: {SHARED}", status=403)
         return chosen
 
     def _open(self, upstream: Upstream) -> OpenUpstream:
