@@ -85,14 +85,16 @@ async def test_a_call_reaches_the_service_with_what_its_path_says(path: str, cal
 
 
 async def test_models_are_listed_in_the_clients_family() -> None:
-    """OpenAI and Anthropic share a path; Anthropic's clients say their version."""
+    """Three families share a path: Anthropic's clients say their version, Google's have a header for their key."""
     async with gateway() as there:
         version = {"anthropic-version": "2023-06-01"}
-        found = [await ask(there, "/v1/models", method="GET", headers=headers) for headers in ({}, version)]
+        google = {"x-goog-api-key": "any"}
+        found = [await ask(there, "/v1/models", method="GET", headers=headers) for headers in ({}, version, google)]
         found.append(await ask(there, "/v1beta/models", method="GET"))
         assert [(status, msgspec.json.decode(body)["family"]) for status, _, body in found] == [
             (200, "openai_chat"),
             (200, "anthropic_messages"),
+            (200, "gemini"),
             (200, "gemini"),
         ]
 

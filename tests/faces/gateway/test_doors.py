@@ -188,6 +188,22 @@ def test_a_refusal_is_an_error_of_the_clients_family(name: FamilyName, status: i
 
 
 @pytest.mark.parametrize(
+    ("path", "header", "name"),
+    [
+        ("/v1/models/some", "x-goog-api-key", "gemini"),
+        ("/v1/models/some", "anthropic-version", "anthropic_messages"),
+        ("/v1/models/some", "authorization", "openai_chat"),
+        ("/v1/files", "x-goog-api-client", "gemini"),
+        ("/v1/chat/completions", "x-goog-api-key", "openai_chat"),
+        ("/v1/messages/batches", "x-goog-api-key", "anthropic_messages"),
+    ],
+)
+def test_a_header_tells_whose_errors_a_client_reads_at_a_shared_path(path: str, header: str, name: str) -> None:
+    """A path of one family says more than a header."""
+    assert family_of(path, header_names={header}) == name
+
+
+@pytest.mark.parametrize(
     ("path", "name"),
     [
         ("/v1/messages", "anthropic_messages"),

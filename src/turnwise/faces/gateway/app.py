@@ -63,7 +63,7 @@ class Visit:
         self.headers = tuple([(key.decode("latin-1"), value.decode("latin-1")) for key, value in scope["headers"]])
         self.own = doors.OwnAddress(*scope["server"])
         self.query: tuple[tuple[str, str], ...] = ()
-        self.family: FamilyName = family_of(self.path)
+        self.family: FamilyName = family_of(self.path, header_names={key for key, _ in self.headers})
         self.id = doors.harmless_id(doors.values_of(self.headers, "x-request-id")) or f"tw-{secrets.token_hex(12)}"
         self.origin: str | None = None  # once it is found to be listed
         self.is_unread = doors.has_body(self.headers)
