@@ -79,7 +79,8 @@ class SentRequest:
 
 class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request of a client, as its line of the log says it. `requests` went upstream; `provider` and `model` are of the last
-    of them. `fault` is the kind of the failure that the client was told, `refused` if nothing was sent."""
+    of them. `not_carried` names fields of the request. `fault` is the kind of the failure that the client was told, `refused` if
+    nothing was sent."""
 
     request: str
     client: str = ""
@@ -94,6 +95,7 @@ class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     input_tokens: int = 0
     output_tokens: int = 0
     repairs: dict[str, int] = {}
+    not_carried: tuple[str, ...] = ()
     fault: str = ""
 
 
@@ -156,6 +158,7 @@ class Account:
         self._answers: list[_HeardAnswer] = []
         self._relayed = 0  # so many of them belong to upstreams that are over
         self._fault = ""
+        self.not_carried: tuple[str, ...] = ()  # fields of the request, on the way to the upstream asked last
 
     @contextlib.contextmanager
     def open(self, outlet: Outlet) -> Generator[WatchedOutlet]:
@@ -196,6 +199,7 @@ class Account:
             input_tokens=self._tokens[0],
             output_tokens=self._tokens[1],
             repairs=dict(self._repairs),
+            not_carried=self.not_carried,
             fault=self._fault,
         )
         _log.info("%s", said_of(line), extra={FIELDS: line})
@@ -331,6 +335,7 @@ def said_of(line: RequestLine) -> str:
         f"{line.requests} {'request' if line.requests == 1 else 'requests'}",
         f"{line.input_tokens:,} tokens in, {line.output_tokens:,} out",
         *[f"{kind} {number}" for kind, number in line.repairs.items()],
+        *([f"not carried: {' '.join(line.not_carried)}"] if line.not_carried else []),
         *([f"fault {line.fault}"] if line.fault else []),
     ]
     return ", ".join(words)

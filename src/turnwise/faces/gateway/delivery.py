@@ -59,8 +59,9 @@ class Delivery:
         streams: bool,
         account: Account | None = None,
         array: ArrayAnswer | None = None,
+        not_carried: tuple[str, ...] = (),
     ) -> None:
-        """`array`: the client reads the stream as one JSON array."""
+        """`array`: the client reads the stream as one JSON array. `not_carried` are names of fields of its request."""
         self._relay = relay
         self._account = account
         self._means = means
@@ -68,6 +69,7 @@ class Delivery:
         self._family = family
         self._streams = streams
         self._array = array
+        self._not_carried = not_carried
         self._reader: EventReader | None = None
         self._failed_s: float | None = None  # when the first failure was
         self._sends = 0
@@ -187,6 +189,7 @@ class Delivery:
                     headers.append(("cache-control", "no-cache"))
                 else:
                     headers.append(("content-length", str(len(out))))
+                headers += not_carried_header(self._not_carried)
                 if over is not None and over.repairs:
                     headers.append(("turnwise-repairs", repairs_header(over.repairs)))
                 await self._outlet.start(200, headers)
@@ -228,6 +231,10 @@ async def write_body(status: int, body: bytes, *, outlet: Outlet, headers: Seque
     """A whole answer of JSON. Raises ClientGone."""
     await outlet.start(status, [("content-type", JSON), ("content-length", str(len(body))), *headers])
     await outlet.send(body)
+
+
+def not_carried_header(names: Sequence[str]) -> list[tuple[str, str]]:
+    return [("turnwise-not-carried", ", ".join(names))] if names else []
 
 
 def repairs_header(repairs: tuple[Repair, ...]) -> str:

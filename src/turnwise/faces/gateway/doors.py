@@ -20,7 +20,7 @@ QUERY_UP = frozenset({"alt", "api-version", "beta"})
 KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")  # and `authorization: Bearer ...`
 KEY_QUERY = "key"
 
-EXPOSED = "turnwise-repairs, x-request-id, retry-after"
+EXPOSED = "turnwise-repairs, turnwise-not-carried, turnwise-estimated, x-request-id, retry-after"
 PREFLIGHT_S = "600"  # Chrome keeps no answer longer than 2 hours
 LONGEST_KEY = 4096  # characters; Google's access tokens have up to 2,048
 

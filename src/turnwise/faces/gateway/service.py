@@ -18,7 +18,7 @@ from turnwise.errors import CallerError, ProviderFault
 from turnwise.faces.gateway.accounts import Account, AccountMeans, open_accounts, received_body
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService, Outlet
 from turnwise.faces.gateway.config import ChosenRoute, GatewayConfig, GatewayRoute, Upstream, choose_route, upstream_of
-from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, write_body, write_fault
+from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, not_carried_header, write_body, write_fault
 from turnwise.faces.gateway.refusals import DoorReason
 from turnwise.faces.gateway.routing import SHARED
 from turnwise.relay.array_answers import ArrayAnswer
@@ -28,7 +28,7 @@ from turnwise.relay.paths import AskedPath
 from turnwise.relay.refusals import RequestRefused, refusal_answer
 from turnwise.relay.relaying import ClientSide, Relay, RelayRules, SoughtInText, UpstreamSide
 from turnwise.relay.stored_things import refuse_stored
-from turnwise.relay.terms import RouteTerms
+from turnwise.relay.terms import RouteTerms, names_not_carried
 from turnwise.relay.translating import translate
 from turnwise.rules.budget import UNKNOWN_LIMITS
 from turnwise.rules.retries import RetryPolicy, is_worth_a_retry
@@ -165,6 +165,7 @@ class RelayService:
             one_call_at_a_time=route.one_call_at_a_time,
         )
         sent = translate(asked, terms=terms, profile=endpoint.profile)
+        account.not_carried = names_not_carried(sent.told)
         rules = RelayRules(
             heals=route.heal,
             continues="calls" if route.continues and route.heal else "off",
@@ -202,6 +203,7 @@ class RelayService:
             streams=asked.streams,
             account=account,
             array=ArrayAnswer(self._limits) if asked.streams and _wants_array(call) else None,
+            not_carried=account.not_carried,
         )
 
     async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
@@ -211,6 +213,7 @@ class RelayService:
         name = chosen.name_at(opened.upstream)
         asked = read_count_request(_asked(call, chosen.model), call.body, one_client=bool(chosen.route.one_client))
         count = translate_count(asked, terms=RouteTerms(model=name), profile=opened.endpoint.profile)
+        account.not_carried = names_not_carried(count.told)
         tokens, is_counted = count.estimated_tokens, False
         if count.call is not None:
             found = await self._ask_upstream(opened.endpoint, count.call.path, count.call.body, count.call.headers)
@@ -221,7 +224,10 @@ class RelayService:
             if (read := read_count(found, upstream=opened.endpoint.profile.family)) is not None:
                 tokens, is_counted = read, True
         body = write_count(tokens, client=call.family)
-        await write_body(200, body, outlet=outlet, headers=() if is_counted else (("turnwise-estimated", "true"),))
+        headers = not_carried_header(account.not_carried)
+        if not is_counted:
+            headers.append(("turnwise-estimated", "true"))
+        await write_body(200, body, outlet=outlet, headers=headers)
 
     async def _pass_on(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """A path that a route lists: body and answer go on as they are, but for the name that an alias stands for."""
