@@ -45,3 +45,11 @@ def test_names_in_a_header_are_plain_bounded_and_few() -> None:
     assert names_not_carried(told) == (UNNAMED, "messages[-1]", "generationConfig.topK", "a")
     many = names_not_carried([not_carried(f"f{number}", because="no") for number in range(1000)])
     assert (len(many), many[-1]) == (MOST_NAMES + 1, MORE)
+
+
+def test_a_count_names_what_it_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """As the request itself would be sent, it is counted."""
+    call = call_of("anthropic_messages", "plain-answer", stream=False, metadata={"user_id": "a"}, top_k=7)
+    count = msgspec.structs.replace(call, path="/v1/messages/count_tokens", kind="count")
+    found = answered(count, GatewayRoute(upstream=upstream_at("gemini")))
+    assert (found.outlet.status, found.outlet.headers["turnwise-not-carried"]) == (200, "metadata")

@@ -219,11 +219,11 @@ class Account:
         if answers:
             answers[0].kinds.update(own)  # it was the first of them that was asked again, or continued
 
-    def counted(self, provider: str, model: str, found: bytes | Fault) -> None:
-        """Tokens were counted upstream: no provider bills that, so it is in no ledger."""
+    def counted(self, provider: str, model: str, found: bytes | Fault, *, is_estimated: bool) -> None:
+        """Tokens were counted upstream, or `is_estimated` as it could not: no provider bills that, so it is in no ledger."""
         self._last = (provider, model)
         outcome = str(found.kind) if isinstance(found, Fault) else OK
-        self._fault = "" if outcome == OK else outcome
+        self._fault = "" if outcome == OK or is_estimated else outcome
         label = self._means.counts.model_label(provider, model)
         self._means.counts.add("turnwise_gateway_upstream_requests_total", provider, label, "count", outcome)
 

@@ -17,12 +17,20 @@ from turnwise.drivers.settings.catalogue import find_limits
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.faces.gateway.accounts import Account, AccountMeans, open_accounts, received_body
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService, Outlet
-from turnwise.faces.gateway.config import ChosenRoute, GatewayConfig, GatewayRoute, Upstream, choose_route, upstream_of
+from turnwise.faces.gateway.config import (
+    ChosenRoute,
+    GatewayConfig,
+    GatewayRoute,
+    Upstream,
+    UpstreamAddress,
+    choose_route,
+    upstream_of,
+)
 from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, not_carried_header, write_body, write_fault
 from turnwise.faces.gateway.refusals import DoorReason
 from turnwise.faces.gateway.routing import SHARED
 from turnwise.relay.array_answers import ArrayAnswer
-from turnwise.relay.counting import read_count, read_count_request, translate_count, write_count
+from turnwise.relay.counting import counts_not, read_count, read_count_request, translate_count, write_count
 from turnwise.relay.incoming import ClientRequest, read_body, read_client_request
 from turnwise.relay.paths import AskedPath
 from turnwise.relay.refusals import RequestRefused, refusal_answer
@@ -39,6 +47,8 @@ from turnwise.wire.json_fields import encode, string_of
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family
+
+COUNTS_NOT_S = 600.0  # so long an upstream without an endpoint that counts is not asked again: it may be updated
 
 NO_STREAMS = (
     "a stream needs HTTP 1.1, and this request came over HTTP 1.0. A proxy before the gateway may do that: nginx needs "
@@ -76,6 +86,7 @@ class RelayService:
             for route in config.routes
             for given in (route.upstream, *route.fallbacks)
         }
+        self._counts_not_until: dict[str | UpstreamAddress, float] = {}  # by the clock's `monotonic`
 
     def is_ready(self) -> bool:
         ledger = self._means.accounts.ledger
@@ -215,13 +226,17 @@ class RelayService:
         count = translate_count(asked, terms=RouteTerms(model=name), profile=opened.endpoint.profile)
         account.not_carried = names_not_carried(count.told)
         tokens, is_counted = count.estimated_tokens, False
-        if count.call is not None:
+        given, now_s = chosen.route.upstream, self._means.clock.monotonic()
+        if count.call is not None and now_s >= self._counts_not_until.get(given, 0.0):
             found = await self._ask_upstream(opened.endpoint, count.call.path, count.call.body, count.call.headers)
-            account.counted(opened.endpoint.profile.name, name, found)
-            if isinstance(found, Fault):
+            has_none = isinstance(found, Fault) and counts_not(found, model=name)
+            account.counted(opened.endpoint.profile.name, name, found, is_estimated=has_none)
+            if has_none:
+                self._counts_not_until[given] = now_s + COUNTS_NOT_S
+            elif isinstance(found, Fault):
                 await write_fault(found, family=family(call.family), outlet=outlet)
                 return
-            if (read := read_count(found, upstream=opened.endpoint.profile.family)) is not None:
+            elif (read := read_count(found, upstream=opened.endpoint.profile.family)) is not None:
                 tokens, is_counted = read, True
         body = write_count(tokens, client=call.family)
         headers = not_carried_header(account.not_carried)
