@@ -1,7 +1,7 @@
 """How many tokens a request has: asked of an upstream whose API counts, else estimated.
 
-Anthropic and Gemini count; not every server with their APIs has that endpoint. For the others the estimate is that of the tool loop: three bytes of UTF-8 a token, and a fixed size
-for each file.
+Anthropic and Gemini count; not every server with their APIs has that endpoint. For the others the estimate is that of the tool
+loop: three bytes of UTF-8 a token, and a fixed size for each file.
 """
 
 from collections.abc import Mapping

@@ -152,7 +152,7 @@ def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Up
         settings_told.append(capped(names["limit"], most))
     wanted = fit_calls(
         replace(
-            request,
+            crossing.without_reasoning(request),
             model=model,
             tools=tools,
             parallel_tool_calls=False if terms.one_call_at_a_time and tools else request.parallel_tool_calls,
