@@ -42,8 +42,12 @@ BUDGET_MODELS = ("gemini-2.5",)
 EFFORT_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
 EFFORT_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "XHIGH"}
 
-# Names of models that refuse calls without a signature, see NO_SIGNATURE.
-_WANTS_SIGNATURES = re.compile(r"gemini-(?:[3-9]|\d\d)")
+# Names of models that ask for no signature (Gemini API, "Thought signatures": optional up to 2.5): theirs stay as they are.
+# Any other name may stand for a model that refuses calls without one, see NO_SIGNATURE: `gemini-flash-latest`, a tuned model, a
+# deployment. Google's documentation has the stand-in for every model that checks signatures.
+_ASKS_FOR_NO_SIGNATURE = re.compile(
+    r"gemini-(?:\D*-)?[12](?:\.\d|-|$)|gemini-(?:pro|ultra)(?:-vision)?$|gemma|learnlm|palm"
+)
 
 # Vertex AI, "Function calling", streaming of arguments: Gemini 3 and later; recorded of 3.1-pro and 3-flash.
 _STREAMS_ARGUMENTS = re.compile(r"gemini-(?:[3-9]|\d\d)")
@@ -83,7 +87,7 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
     before, behind = around(
         {**head, "contents": MESSAGES, **{key: _write(value) for key, value in tail.items()}}, name="contents"
     )
-    signs = _WANTS_SIGNATURES.search(request.model) is not None
+    signs = _ASKS_FOR_NO_SIGNATURE.search(request.model) is None
     return CallFrame(
         path=_path(request, profile),
         head=before,
