@@ -298,6 +298,7 @@ class Relay:
         self._broke: Fault | None = None  # what ended a response that the client knows the beginning of
         self._spent: Usage | None = None  # on that response
         self._output_tokens = 0  # of the answer so far
+        self._left_s: float | None = None  # for further attempts to begin
 
     @property
     def is_same_family(self) -> bool:
@@ -353,10 +354,19 @@ class Relay:
         self.witness = Witness()
         self.witness.saw_body(body)
 
-    def ended(self, reply: Response | None, fault: Fault | None, *, waited_s: float, jitter: float) -> RelayStep:
+    def ended(
+        self,
+        reply: Response | None,
+        fault: Fault | None,
+        *,
+        waited_s: float,
+        jitter: float,
+        left_s: float | None = None,
+    ) -> RelayStep:
         """The request at hand is over. `reply` is what arrived of it; `fault` the failure of it, if it failed. `waited_s` are the
-        seconds since the first failure, `jitter` a number of [0, 1)."""
+        seconds since the first failure, `left_s` those in which a further attempt may begin, `jitter` a number of [0, 1)."""
         self.witness = None
+        self._left_s = left_s
         if self._found is not None:
             return self._took_rest(self._found, reply, fault)
         if self._broke is not None:
@@ -386,7 +396,12 @@ class Relay:
 
     def _again(self, fault: Fault, *, waited_s: float, jitter: float) -> RelayStep:
         verdict = judge_retry(
-            fault, policy=self._rules.retries, attempt=self._attempt, waited_s=waited_s, jitter=jitter
+            fault,
+            policy=self._rules.retries,
+            attempt=self._attempt,
+            waited_s=waited_s,
+            jitter=jitter,
+            left_s=self._left_s,
         )
         if not isinstance(verdict, WaitThenRetry):
             return self._fail(fault)
@@ -464,6 +479,7 @@ class Relay:
         if (
             self._rules.continues == "off"
             or self._attempt >= self._rules.retries.attempts
+            or (self._left_s is not None and self._left_s <= 0)
             or not is_worth_a_retry(fault)
         ):
             return self._fail(fault)

@@ -99,8 +99,8 @@ LOOPS = [(upstream, client) for upstream in FAMILIES for client in FAMILIES]
 def test_official_clients_get_the_answer_to_their_results(
     served: Stage, upstream: str, client: str, streamed: bool
 ) -> None:
-    """The second request of a tool loop, with the first answer as the client has it: thoughts of another family are gone, and what
-    an upstream asks for in their place is there."""
+    """The second request of a tool loop, with the first answer as the client has it: thoughts of another family are gone, and
+    what an upstream asks for in their place is there."""
     model = Cell("reasoning-and-calls", upstream, client, streamed).model
     heard = answer_after_results(client, at=served.gateway, model=model, streamed=streamed)
     assert (heard.text, heard.calls, heard.finish) == ("I have read notes.txt.", (), "stop")

@@ -1,4 +1,4 @@
-"""The second request of a tool loop, made by the vendors' own clients: the first answer goes back as they have it, with results."""
+"""The second request of a tool loop, made by the vendors' own clients: the first answer goes back as they have it."""
 
 from collections.abc import Callable
 from typing import Any, cast

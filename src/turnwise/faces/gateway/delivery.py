@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from math import ceil
+from math import ceil, inf
 from types import TracebackType
 from typing import Self
 
@@ -23,19 +23,26 @@ from turnwise.relay.response_reading import StreamReader
 from turnwise.turn.commands import Purpose, SendRequest, SoughtCalls
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import ResponseReceived
-from turnwise.vocab import Fault, Repair, Response
+from turnwise.vocab import Fault, FaultKind, Repair, Response
 from turnwise.wire.family import Family
 from turnwise.wire.limits import Limits
 
 JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
 KEEP_ALIVE = b": keep-alive\n\n"
+NO_TIME = Fault(
+    kind=FaultKind.TIMEOUT,
+    message="the gateway's time for one request is over (`total_s` of its deadlines)",
+    status=504,
+    should_retry=False,
+)
 PURPOSES: dict[str, Purpose] = {"main": "step", "retry": "retry", "continue": "continue"}
 
 
 class DeliveryMeans(msgspec.Struct, frozen=True, kw_only=True):
     """What requests are sent with. `jitter` gives numbers of [0, 1); `quiet_s`: so long without a byte for a client that reads a
-    stream, and it gets a comment."""
+    stream, and it gets a comment. `retry_s` after the first attempt no further one begins; `ends_s`: when, by the clock's
+    `monotonic`, all is over."""
 
     endpoint: Endpoint
     transport: Transport
@@ -44,6 +51,8 @@ class DeliveryMeans(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     jitter: Callable[[], float]
     quiet_s: float = 15.0
+    retry_s: float | None = None
+    ends_s: float = inf
 
 
 class Delivery:
@@ -98,6 +107,7 @@ class Delivery:
     async def _run(self) -> RelayEnd:
         following: Send | RelayEnd = self._relay.first()
         number = 0
+        began_s = self._means.clock.monotonic()
         while isinstance(following, Send):
             if following.wait_s > 0:
                 await sleep(self._means.clock, seconds=following.wait_s)
@@ -107,15 +117,27 @@ class Delivery:
                 self._failed_s = self._means.clock.monotonic()
             waited_s = 0.0 if self._failed_s is None else self._means.clock.monotonic() - self._failed_s
             early = b"" if self._reader is None else self._reader.take_out()
-            step = self._relay.ended(response, fault, waited_s=waited_s, jitter=self._means.jitter())
+            step = self._relay.ended(
+                response, fault, waited_s=waited_s, jitter=self._means.jitter(), left_s=self._left_s(began_s)
+            )
             following = step.next
             await self._send(early + step.out, over=following if isinstance(following, RelayEnd) else None)
         await self._end(following)
         return following
 
+    def _left_s(self, began_s: float) -> float | None:
+        """How long a further attempt may still begin."""
+        means = self._means
+        now_s = means.clock.monotonic()
+        left_s = means.ends_s - now_s if means.retry_s is None else min(began_s + means.retry_s, means.ends_s) - now_s
+        return None if left_s == inf else left_s
+
     async def _exchange(self, send: Send, *, number: int) -> tuple[Response | None, Fault | None]:
         means = self._means
-        order = _order_of(send, number=number, deadlines=means.deadlines)
+        left_s = means.ends_s - means.clock.monotonic()
+        if left_s <= 0:
+            return None, NO_TIME
+        order = _order_of(send, number=number, deadlines=means.deadlines, most_s=None if left_s == inf else left_s)
         exchange = Exchange(
             order,
             endpoint=means.endpoint,
@@ -204,7 +226,7 @@ class Delivery:
             await self._write(self._array.end())
 
 
-def _order_of(send: Send, *, number: int, deadlines: Deadlines) -> SendRequest:
+def _order_of(send: Send, *, number: int, deadlines: Deadlines, most_s: float | None) -> SendRequest:
     sought = None
     if send.in_text is not None:
         sought = SoughtCalls(tools=send.request.tools, unmarked=send.in_text.unmarked)
@@ -214,6 +236,7 @@ def _order_of(send: Send, *, number: int, deadlines: Deadlines) -> SendRequest:
         purpose=PURPOSES[send.purpose],
         request=send.request,
         deadlines=deadlines,
+        most_s=most_s,
         taken_ids=send.taken_ids,
         calls_in_text=sought,
     )

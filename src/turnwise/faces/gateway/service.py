@@ -26,6 +26,8 @@ from turnwise.faces.gateway.config import (
     choose_route,
     upstream_of,
 )
+from turnwise.faces.gateway.deadlines import DEFAULTS as DEADLINES
+from turnwise.faces.gateway.deadlines import GatewayDeadlines
 from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, not_carried_header, write_body, write_fault
 from turnwise.faces.gateway.refusals import DoorReason
 from turnwise.faces.gateway.routing import SHARED
@@ -49,6 +51,8 @@ from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family
 
 COUNTS_NOT_S = 600.0  # so long an upstream without an endpoint that counts is not asked again: it may be updated
+
+DAY_S = 86_400.0  # the longest deadline of a file
 
 NO_STREAMS = (
     "a stream needs HTTP 1.1, and this request came over HTTP 1.0. A proxy before the gateway may do that: nginx needs "
@@ -138,11 +142,21 @@ class RelayService:
         if asked.streams and not call.takes_streams:
             raise RequestRefused(NO_STREAMS, status=505)
         fault: Fault | None = None
+        times = route.deadlines.over(self._config.deadlines.over(DEADLINES))
+        assert times.total_s is not None, "the defaults have it"
+        ends_s = self._means.clock.monotonic() + times.total_s
         for given in (route.upstream, *route.fallbacks):
             opened = self._for_client(self._upstreams[given], call)
             try:
                 delivery = self._delivery(
-                    asked, chosen=chosen, opened=opened, call=call, outlet=outlet, account=account
+                    asked,
+                    chosen=chosen,
+                    opened=opened,
+                    call=call,
+                    outlet=outlet,
+                    account=account,
+                    times=times,
+                    ends_s=ends_s,
                 )
             except RequestRefused:
                 if fault is None:
@@ -153,7 +167,7 @@ class RelayService:
             fault = end.fault
             if fault is None or delivery.started:
                 return
-            if not _may_be_anothers(fault):
+            if not _may_be_anothers(fault) or self._means.clock.monotonic() >= ends_s:
                 break
         assert fault is not None, "there is one upstream at least"
         await write_fault(fault, family=family(call.family), outlet=outlet)
@@ -167,6 +181,8 @@ class RelayService:
         call: ClientCall,
         outlet: Outlet,
         account: Account,
+        times: GatewayDeadlines,
+        ends_s: float,
     ) -> Delivery:
         route, endpoint, means = chosen.route, opened.endpoint, self._means
         model = chosen.name_at(opened.upstream)
@@ -205,9 +221,11 @@ class RelayService:
                 endpoint=endpoint,
                 transport=means.transport,
                 clock=means.clock,
-                deadlines=means.deadlines,
+                deadlines=_attempt_deadlines(means.deadlines, times=times, streams=sent.request.stream),
                 limits=self._limits,
                 jitter=random.random,
+                retry_s=times.retry_s,
+                ends_s=ends_s,
             ),
             outlet=outlet,
             family=family(call.family),
@@ -287,8 +305,9 @@ class RelayService:
             connect_s=self._means.deadlines.connect_s,
         )
         most = self._limits.response_bytes
+        whole_s = self._config.deadlines.over(DEADLINES).whole_s
         try:
-            async with asyncio.timeout(self._means.deadlines.total_s), self._means.transport.send(request) as reply:
+            async with asyncio.timeout(whole_s), self._means.transport.send(request) as reply:
                 answer = await read_bounded(reply.chunks, most_bytes=most)
         except TimeoutError:
             return Fault(kind=FaultKind.TIMEOUT, message="the upstream did not answer in time", status=504)
@@ -376,7 +395,9 @@ async def open_service(
     clock = SystemClock()
     with open_accounts(env, clock=clock) as accounts:
         async with AiohttpTransport(env=env) as transport:
-            means = ServiceMeans(transport=transport, clock=clock, env=env, accounts=accounts)
+            # A stream may take all the time that its client's request has.
+            attempts = Deadlines(total_s=DAY_S)
+            means = ServiceMeans(transport=transport, clock=clock, env=env, deadlines=attempts, accounts=accounts)
             yield RelayService(config, means=means, forward_key=forward_key)
 
 
@@ -425,6 +446,16 @@ def _with_client_headers(sent: HttpCall, call: ClientCall, *, same: bool) -> Htt
     own = {name.lower() for name, _ in call.headers}
     kept = tuple([(name, value) for name, value in sent.headers if name.lower() not in own])
     return msgspec.structs.replace(sent, headers=(*kept, *call.headers))
+
+
+def _attempt_deadlines(usual: Deadlines, *, times: GatewayDeadlines, streams: bool) -> Deadlines:
+    """Of one attempt."""
+    own = {
+        "first_event_s": times.first_event_s,
+        "idle_s": times.next_event_s,
+        "total_s": None if streams else times.whole_s,
+    }
+    return msgspec.structs.replace(usual, **{name: value for name, value in own.items() if value is not None})
 
 
 def _may_be_anothers(fault: Fault) -> bool:
