@@ -56,7 +56,7 @@ class DeliveryMeans(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivery:
-    """`run` it once. `started` tells whether the client has been given a status."""
+    """`run` it once, or `attempt` and then `end`. `started` tells whether the client has been given a status."""
 
     def __init__(
         self,
@@ -69,8 +69,10 @@ class Delivery:
         account: Account | None = None,
         array: ArrayAnswer | None = None,
         not_carried: tuple[str, ...] = (),
+        started: bool = False,
     ) -> None:
-        """`array`: the client reads the stream as one JSON array. `not_carried` are names of fields of its request."""
+        """`array`: the client reads the stream as one JSON array. `not_carried` are names of fields of its request. `started`: it
+        has a status already, from an upstream that then failed."""
         self._relay = relay
         self._account = account
         self._means = means
@@ -83,10 +85,21 @@ class Delivery:
         self._failed_s: float | None = None  # when the first failure was
         self._sends = 0
         self._sending = asyncio.Lock()
-        self.started = False
+        self.started = started
 
     async def run(self) -> RelayEnd:
         """Raises ClientGone."""
+        end = await self.attempt()
+        await self.end(end)
+        return end
+
+    @property
+    def has_content(self) -> bool:
+        """Whether the client has been told a word or a call, and not only comments."""
+        return self._relay.has_content
+
+    async def attempt(self) -> RelayEnd:
+        """All but the end of an answer that failed after its status. Raises ClientGone."""
         if not self._streams:
             return await self._run()
         waking = asyncio.ensure_future(self._keep_alive())
@@ -122,7 +135,6 @@ class Delivery:
             )
             following = step.next
             await self._send(early + step.out, over=following if isinstance(following, RelayEnd) else None)
-        await self._end(following)
         return following
 
     def _left_s(self, began_s: float) -> float | None:
@@ -218,8 +230,8 @@ class Delivery:
                 self.started = True
             await self._outlet.send(out)
 
-    async def _end(self, end: RelayEnd) -> None:
-        """Before the client has a status, whoever runs the delivery tells it of a fault."""
+    async def end(self, end: RelayEnd) -> None:
+        """Before the client has a status, whoever runs the delivery tells it of a fault. Raises ClientGone."""
         if end.fault is not None and self.started:
             await self._send(self._relay.error(end.fault))
         if self.started and self._array is not None:

@@ -15,7 +15,7 @@ from turnwise.drivers.endpoints.transport import Transport, read_bounded
 from turnwise.drivers.journal.ledger import ReceivedResponse
 from turnwise.drivers.settings.catalogue import find_limits
 from turnwise.errors import CallerError, ProviderFault
-from turnwise.faces.gateway.accounts import Account, AccountMeans, open_accounts, received_body
+from turnwise.faces.gateway.accounts import NO_LEDGER, Account, AccountMeans, open_accounts, received_body
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService, Outlet
 from turnwise.faces.gateway.config import (
     ChosenRoute,
@@ -36,12 +36,12 @@ from turnwise.relay.counting import counts_not, read_count, read_count_request, 
 from turnwise.relay.incoming import ClientRequest, read_body, read_client_request
 from turnwise.relay.paths import AskedPath
 from turnwise.relay.refusals import RequestRefused, refusal_answer
-from turnwise.relay.relaying import ClientSide, Relay, RelayRules, SoughtInText, UpstreamSide
+from turnwise.relay.relaying import ClientSide, Relay, RelayEnd, RelayRules, SoughtInText, UpstreamSide
 from turnwise.relay.stored_things import refuse_stored
 from turnwise.relay.terms import RouteTerms, names_not_carried
 from turnwise.relay.translating import translate
 from turnwise.rules.budget import UNKNOWN_LIMITS
-from turnwise.rules.retries import RetryPolicy, is_worth_a_retry
+from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import Deadlines
 from turnwise.vocab import Fault, FaultKind, Request
 from turnwise.wire.family import HttpCall
@@ -142,6 +142,8 @@ class RelayService:
         if asked.streams and not call.takes_streams:
             raise RequestRefused(NO_STREAMS, status=505)
         fault: Fault | None = None
+        array = ArrayAnswer(self._limits) if asked.streams and _wants_array(call) else None
+        last: tuple[Delivery, RelayEnd] | None = None
         times = route.deadlines.over(self._config.deadlines.over(DEADLINES))
         assert times.total_s is not None, "the defaults have it"
         ends_s = self._means.clock.monotonic() + times.total_s
@@ -157,20 +159,25 @@ class RelayService:
                     account=account,
                     times=times,
                     ends_s=ends_s,
+                    array=array,
+                    started=last is not None and last[0].started,
                 )
             except RequestRefused:
                 if fault is None:
                     raise
                 continue  # a fallback that cannot carry the request hides nothing of why the one before failed
-            end = await delivery.run()
+            end = await delivery.attempt()
             account.relayed(end)
-            fault = end.fault
-            if fault is None or delivery.started:
-                return
+            fault, last = end.fault, (delivery, end)
+            if fault is None or delivery.has_content or (delivery.started and not route.heal):
+                break
             if not _may_be_anothers(fault) or self._means.clock.monotonic() >= ends_s:
                 break
-        assert fault is not None, "there is one upstream at least"
-        await write_fault(fault, family=family(call.family), outlet=outlet)
+        assert last is not None, "there is one upstream at least"
+        delivery, end = last
+        await delivery.end(end)
+        if end.fault is not None and not delivery.started:
+            await write_fault(end.fault, family=family(call.family), outlet=outlet)
 
     def _delivery(
         self,
@@ -183,6 +190,8 @@ class RelayService:
         account: Account,
         times: GatewayDeadlines,
         ends_s: float,
+        array: ArrayAnswer | None,
+        started: bool,
     ) -> Delivery:
         route, endpoint, means = chosen.route, opened.endpoint, self._means
         model = chosen.name_at(opened.upstream)
@@ -231,8 +240,9 @@ class RelayService:
             family=family(call.family),
             streams=asked.streams,
             account=account,
-            array=ArrayAnswer(self._limits) if asked.streams and _wants_array(call) else None,
+            array=array,
             not_carried=account.not_carried,
+            started=started,
         )
 
     async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
@@ -459,5 +469,5 @@ def _attempt_deadlines(usual: Deadlines, *, times: GatewayDeadlines, streams: bo
 
 
 def _may_be_anothers(fault: Fault) -> bool:
-    """Whether another upstream may answer: not where the request itself is at fault."""
-    return is_worth_a_retry(fault) or fault.kind in (FaultKind.QUOTA, FaultKind.AUTH, FaultKind.NOT_FOUND)
+    """Whether another upstream may answer: not where the request itself is at fault, or nothing may leave."""
+    return fault.kind is not FaultKind.BAD_REQUEST and fault is not NO_LEDGER
