@@ -395,14 +395,13 @@ class Exchange:
     async def _refused(self, reply: HttpReply) -> RequestFailed:
         if 300 <= reply.status < 400:
             place = reply.headers.get("location", "").partition("?")[0]
-            return self._failed(
-                Fault(
-                    kind=FaultKind.PROTOCOL,
-                    message=f"the server redirects to `{place}`; a request with a key is not redirected: give that "
-                    f"address as the base URL if you trust it",
-                    status=reply.status,
+            said = f"the server answered HTTP {reply.status}, which is no answer to this request"
+            if place:
+                said = (
+                    f"the server redirects to `{place}`; a request with a key is not redirected: give that "
+                    f"address as the base URL if you trust it"
                 )
-            )
+            return self._failed(Fault(kind=FaultKind.PROTOCOL, message=said, status=reply.status))
         self._refusal = reply
         with contextlib.suppress(ProviderFault):  # it broke off: the status still says what happened
             await _collect(reply.chunks, into=self._error, limit_bytes=ERROR_BYTES)

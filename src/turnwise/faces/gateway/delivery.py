@@ -17,6 +17,7 @@ from turnwise.drivers.journal.bookkeeping import received_of
 from turnwise.drivers.running.sending import asks_hour
 from turnwise.faces.gateway.accounts import Account
 from turnwise.faces.gateway.calls import Outlet
+from turnwise.faces.gateway.upstream_faults import without_address
 from turnwise.relay.array_answers import ArrayAnswer
 from turnwise.relay.relaying import EventReader, Relay, RelayEnd, Send
 from turnwise.relay.response_reading import StreamReader
@@ -178,12 +179,21 @@ class Delivery:
         try:
             event = await exchange.run(request)
             if isinstance(event, ResponseReceived):
-                return event.response, event.response.fault
-            return event.partial, event.fault
+                return event.response, self._told(event.response.fault)
+            return event.partial, self._told(event.fault)
         finally:
             if sent is not None:
                 received = received_of(exchange, event=event) if exchange.has_left else None
                 sent.ended(received, witness=self._relay.witness)
+
+    def _told(self, fault: Fault | None) -> Fault | None:
+        """The fault as the client may know it; the log has the rest."""
+        if fault is None:
+            return None
+        told = without_address(fault, base_url=self._means.endpoint.base_url)
+        if told.log and self._account is not None:
+            self._account.upstream_said(told.log)
+        return told.fault
 
     def _open_reader(self) -> StreamReader:
         reader = self._relay.reader()

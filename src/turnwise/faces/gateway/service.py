@@ -31,6 +31,7 @@ from turnwise.faces.gateway.deadlines import GatewayDeadlines
 from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, not_carried_header, write_body, write_fault
 from turnwise.faces.gateway.refusals import DoorReason
 from turnwise.faces.gateway.routing import SHARED
+from turnwise.faces.gateway.upstream_faults import without_address
 from turnwise.relay.array_answers import ArrayAnswer
 from turnwise.relay.counting import counts_not, read_count, read_count_request, translate_count, write_count
 from turnwise.relay.incoming import ClientRequest, read_body, read_client_request
@@ -256,7 +257,8 @@ class RelayService:
         tokens, is_counted = count.estimated_tokens, False
         given, now_s = chosen.route.upstream, self._means.clock.monotonic()
         if count.call is not None and now_s >= self._counts_not_until.get(given, 0.0):
-            found = await self._ask_upstream(opened.endpoint, count.call.path, count.call.body, count.call.headers)
+            headers = count.call.headers
+            found = await self._told(opened.endpoint, count.call.path, count.call.body, headers, account=account)
             has_none = isinstance(found, Fault) and counts_not(found, model=name)
             account.counted(opened.endpoint.profile.name, name, found, is_estimated=has_none)
             if has_none:
@@ -296,7 +298,7 @@ class RelayService:
             return
         received = ReceivedResponse(cancelled=True, answered=False)
         try:
-            found = await self._ask_upstream(opened.endpoint, call.path, body, call.headers)
+            found = await self._told(opened.endpoint, call.path, body, call.headers, account=account)
             received = received_body(found)
         finally:
             sent.ended(received)
@@ -304,6 +306,18 @@ class RelayService:
             await write_fault(found, family=family(call.family), outlet=outlet)
             return
         await write_body(200, found, outlet=outlet)
+
+    async def _told(
+        self, endpoint: Endpoint, path: str, body: bytes, headers: Sequence[tuple[str, str]], *, account: Account
+    ) -> bytes | Fault:
+        """One request and its whole answer, or the fault as the client may know it."""
+        found = await self._ask_upstream(endpoint, path, body, headers)
+        if not isinstance(found, Fault):
+            return found
+        told = without_address(found, base_url=endpoint.base_url)
+        if told.log:
+            account.upstream_said(told.log)
+        return told.fault
 
     async def _ask_upstream(
         self, endpoint: Endpoint, path: str, body: bytes, headers: Sequence[tuple[str, str]]
