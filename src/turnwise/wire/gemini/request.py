@@ -42,6 +42,10 @@ BUDGET_MODELS = ("gemini-2.5",)
 EFFORT_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
 EFFORT_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "XHIGH"}
 
+# How whole names begin: `tunedModels/x`, `projects/.../endpoints/1`. Others with a slash are models of a server that passes requests
+# on (`vendor/model`), which stand behind `models/` as every name does (google-genai, _transformers.py, `t_model`).
+RESOURCES = ("models/", "tunedModels/", "projects/", "publishers/", "locations/", "endpoints/")
+
 # Names of models that ask for no signature (Gemini API, "Thought signatures": optional up to 2.5): theirs stay as they are.
 # Any other name may stand for a model that refuses calls without one, see NO_SIGNATURE: `gemini-flash-latest`, a tuned model, a
 # deployment. Google's documentation has the stand-in for every model that checks signatures.
@@ -110,9 +114,9 @@ def _signed(parts: tuple[Part, ...]) -> Sequence[Part]:
 
 def _path(request: Request, profile: Profile) -> str:
     template = (profile.stream_path or STREAM_PATH) if request.stream else (profile.path or PATH)
-    is_resource = "/" in request.model and ".." not in request.model
-    model = urllib.parse.quote(request.model, safe="/@-._~" if is_resource else "@-._~")
-    if is_resource:  # `tunedModels/x`, `projects/.../endpoints/1`: a whole name
+    has_folders = "/" in request.model and ".." not in request.model
+    model = urllib.parse.quote(request.model, safe="/@-._~" if has_folders else "@-._~")
+    if has_folders and request.model.startswith(RESOURCES):
         template = template.replace("models/{model}", "{model}")
     return template.replace("{model}", model)
 
