@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import secrets
 import urllib.parse
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, MutableMapping, Sequence
 from typing import Any
@@ -64,7 +63,7 @@ class Visit:
         self.own = doors.OwnAddress(*scope["server"])
         self.query: tuple[tuple[str, str], ...] = ()
         self.family: FamilyName = family_of(self.path, header_names={key for key, _ in self.headers})
-        self.id = doors.harmless_id(doors.values_of(self.headers, "x-request-id")) or f"tw-{secrets.token_hex(12)}"
+        self.id = doors.request_id(self.headers)
         self.origin: str | None = None  # once it is found to be listed
         self.is_unread = doors.has_body(self.headers)
         self.has_started = False
@@ -167,11 +166,15 @@ class GatewayApp:
             self._service.refused(refusal.reason, family=visit.family, kind=visit.kind, status=refusal.status)
         await visit.refuse(refusal)
 
-    def refused_early(self, refusal: DoorRefusal, *, path: str) -> None:
-        """The connection was refused before a request could get here: there is no id yet."""
+    @property
+    def origins(self) -> frozenset[str]:
+        return self._rules.origins
+
+    def refused_early(self, refusal: DoorRefusal, *, path: str, id: str, family: FamilyName) -> None:
+        """The connection was refused before a request could get here."""
         shown = _shown(path) if path.startswith("/") else "a request without a path"  # an address may have a key in it
-        _log.warning("gateway: %d for %s: %s", refusal.status, shown, refusal.message)
-        self._service.refused(refusal.reason, family=family_of(path), kind="", status=refusal.status)
+        _log.warning("gateway: %d for %s [%s]: %s", refusal.status, shown, id, refusal.message)
+        self._service.refused(refusal.reason, family=family, kind="", status=refusal.status)
 
     async def _receive_visit(self, visit: Visit) -> None:
         asked = asked_path(visit.method, visit.path, header_names={key for key, _ in visit.headers})
