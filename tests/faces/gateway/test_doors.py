@@ -1,5 +1,6 @@
 """What the doors judge, function by function: hosts, origins, content, keys, and the lists of what goes up."""
 
+import msgspec
 import pytest
 
 from turnwise.faces.gateway import doors
@@ -219,3 +220,24 @@ def test_a_header_tells_whose_errors_a_client_reads_at_a_shared_path(path: str, 
 def test_the_path_tells_whose_errors_a_client_reads(path: str, name: str) -> None:
     """Also of paths that the gateway does not have."""
     assert family_of(path) == name
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "type"),
+    [
+        (529, b'{"error":{"message":"Overloaded","type":"invalid_request_error"}}', "overloaded_error"),
+        (403, b'{"error":{"message":"No","type":"invalid_request_error"}}', "permission_error"),
+        (400, b'{"error":{"message":"No","type":"invalid_request_error"}}', "invalid_request_error"),
+    ],
+)
+def test_a_fault_of_another_family_has_anthropics_type_for_its_status(status: int, body: bytes, type: str) -> None:
+    """Whatever word stood beside the status."""
+    fault = family("openai_chat").decode_fault(status, {}, body)
+    told = msgspec.json.decode(family("anthropic_messages").encode_fault(fault)[1])
+    assert told["error"]["type"] == type
+
+
+def test_a_refusal_of_the_doors_is_a_permission_error_for_anthropics_clients() -> None:
+    """A wrong `Host` is no question of keys."""
+    _, body = encode_refusal(DoorRefusal(reason="host", status=403, message="no"), family="anthropic_messages")
+    assert msgspec.json.decode(body)["error"]["type"] == "permission_error"

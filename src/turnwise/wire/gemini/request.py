@@ -42,8 +42,8 @@ BUDGET_MODELS = ("gemini-2.5",)
 EFFORT_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
 EFFORT_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "XHIGH"}
 
-# How whole names begin: `tunedModels/x`, `projects/.../endpoints/1`. Others with a slash are models of a server that passes requests
-# on (`vendor/model`), which stand behind `models/` as every name does (google-genai, _transformers.py, `t_model`).
+# How whole names begin: `tunedModels/x`, `projects/.../endpoints/1`. Others with a slash are models of another gateway
+# (`vendor/model`), which stand behind `models/` as every name does (google-genai, _transformers.py, `t_model`).
 RESOURCES = ("models/", "tunedModels/", "projects/", "publishers/", "locations/", "endpoints/")
 
 # Names of models that ask for no signature (Gemini API, "Thought signatures": optional up to 2.5): theirs stay as they are.
