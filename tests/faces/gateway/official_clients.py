@@ -213,17 +213,21 @@ def of_message(message: Any) -> Heard:
 # -- Gemini ----------------------------------------------------------------------------------------------------------------
 
 
-def _gemini(at: _At, model: str, streamed: bool) -> Heard:
-    options = types.HttpOptions(base_url=at.base, api_version=at.google_version, httpx_client=cast("Any", at.http))
-    client = genai.Client(api_key="none", http_options=options)
+def gemini_config() -> types.GenerateContentConfig:
+    """The tools, which the client does not call by itself."""
     declared = [types.FunctionDeclaration(name=name, parameters_json_schema=SCHEMA) for name in TOOL_NAMES]
-    config = types.GenerateContentConfig(
+    return types.GenerateContentConfig(
         tools=[types.Tool(function_declarations=declared)],
         automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
         max_output_tokens=LIMIT_TOKENS,
     )
+
+
+def _gemini(at: _At, model: str, streamed: bool) -> Heard:
+    options = types.HttpOptions(base_url=at.base, api_version=at.google_version, httpx_client=cast("Any", at.http))
+    client = genai.Client(api_key="none", http_options=options)
     models: Any = client.models
-    asked: dict[str, Any] = {"model": model, "contents": QUESTION, "config": config}
+    asked: dict[str, Any] = {"model": model, "contents": QUESTION, "config": gemini_config()}
     answers = [*models.generate_content_stream(**asked)] if streamed else [models.generate_content(**asked)]
     return of_answers(answers)
 

@@ -16,6 +16,7 @@ from faces.gateway.official_clients import (
     SCHEMA,
     TOOL_NAMES,
     Heard,
+    gemini_config,
     of_answers,
     of_completion,
     of_message,
@@ -105,17 +106,11 @@ def _messages(at: str, http: httpx2.Client, model: str, streamed: bool) -> Heard
 def _gemini(at: str, http: httpx2.Client, model: str, streamed: bool) -> Heard:
     options = types.HttpOptions(base_url=at, httpx_client=cast("Any", http))
     client = genai.Client(api_key="none", http_options=options)
-    declared = [types.FunctionDeclaration(name=name, parameters_json_schema=SCHEMA) for name in TOOL_NAMES]
-    config = types.GenerateContentConfig(
-        tools=[types.Tool(function_declarations=declared)],
-        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
-        max_output_tokens=LIMIT_TOKENS,
-    )
     contents: list[Any] = [types.Content(role="user", parts=[types.Part(text=QUESTION)])]
     models: Any = client.models
 
     def ask() -> list[Any]:
-        asked: dict[str, Any] = {"model": model, "contents": contents, "config": config}
+        asked: dict[str, Any] = {"model": model, "contents": contents, "config": gemini_config()}
         return [*models.generate_content_stream(**asked)] if streamed else [models.generate_content(**asked)]
 
     parts = [part for answer in ask() for part in (answer.candidates[0].content.parts or ())]
