@@ -51,7 +51,9 @@ Each cell has {columns}:
   Chat Completions, so the other clients have little to trip over here.
 {litellm}- with turnwise: the upstream of turnwise's gateway speaks each of the four families in turn.
 
-All of it is asked streamed and not, and the cell shows the worst answer.
+All of it is asked streamed and not, and the cell shows the worst answer. Each cell judges the answer to the
+first request. The second one of a tool loop, with the results, is tried for `reasoning-and-calls` in all 16 pairs through
+turnwise's gateway by the four Python clients (`tests/faces/gateway/test_official_clients.py`), streamed and not: all are right.
 
 `right`: the text, the calls and the finish reason that the case means. `wrong`: something else that looks like an answer.
 `error`: one error of the client's own kind. `crash`: another exception. `right or one error`: it depends on how much had arrived

@@ -345,7 +345,8 @@ def repairs() -> str:
         "# Repairs of the gateway",
         DRAWN,
         "The header, the log, `/metrics` and [the report](gateway.md#the-report) use these names. Beside each stands the rule",
-        "that would make it needless, in our words. The sources stand below.",
+        "that would make it needless, in our words. The sources stand below. What only the order of events shows (indices, ids",
+        "and names in pieces, what follows an end) is told of streams alone: a whole answer has no events.",
     ]
     for whose, heading in WHOSE.items():
         lines += ["", f"## {heading}"]

@@ -1,5 +1,6 @@
 """A request of one family for an upstream of another: what is refused, what is told, and what goes along."""
 
+import copy
 import json
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from relay.asking_relay import FAMILIES, MODELS, PAIRS, PROFILES, TOOLS, body_of, plain, refusal, send, told_of
 from turnwise.lab.strict import check
 from turnwise.relay.terms import RouteTerms
+from turnwise.vocab import Reasoning
 from turnwise.wire.profiles import Profile, builtin_profiles
 
 OTHERS = {source: [target for one, target in PAIRS if one == source] for source in FAMILIES}
@@ -203,6 +205,12 @@ THOUGHT: dict[str, dict[str, Any]] = {
         ]
     },
 }
+# With the data that its own family asks for.
+SIGNED = copy.deepcopy(THOUGHT)
+SIGNED["openai_chat"]["messages"][1]["reasoning_details"] = [{"type": "reasoning.encrypted", "data": "sgn"}]
+SIGNED["openai_responses"]["input"][1]["encrypted_content"] = "sgn"
+SIGNED["anthropic_messages"]["messages"][1]["content"][0]["signature"] = "sgn"
+SIGNED["gemini"]["contents"][1]["parts"][0]["thoughtSignature"] = "sgn"
 HISTORIES = {
     "openai_chat": "messages",
     "openai_responses": "input",
@@ -212,14 +220,24 @@ HISTORIES = {
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_reasoning_that_comes_back_is_dropped_and_told_or_goes_as_plain_thought(source: str, target: str) -> None:
-    """Gemini's API takes plain thoughts; the others refuse reasoning that is not signed by them."""
-    sent = send(source, plain(source, **THOUGHT[source]), to=target)
-    if target == "gemini":
-        assert b'"hm"' in sent.call.body
-    else:
-        assert b"hm" not in sent.call.body
-        assert told_of(sent) == [f"{HISTORIES[source]}.reasoning"]
+@pytest.mark.parametrize("history", ["unsigned", "signed"])
+def test_reasoning_that_comes_back_is_dropped_and_told(source: str, target: str, history: str) -> None:
+    """In all twelve pairs, also with the data of the client's own family: an earlier answer came from there."""
+    sent = send(source, plain(source, **(THOUGHT if history == "unsigned" else SIGNED)[source]), to=target)
+    assert b"hm" not in sent.call.body and b"sgn" not in sent.call.body
+    assert not any(isinstance(part, Reasoning) for message in sent.request.messages for part in message.parts)
+    assert b"so" in sent.call.body
+    assert f"{HISTORIES[source]}.reasoning" in told_of(sent)
+
+
+def test_a_message_of_reasoning_alone_is_dropped() -> None:
+    """Gemini refuses a content without parts."""
+    body = {**THOUGHT["anthropic_messages"]}
+    body["messages"] = copy.deepcopy(body["messages"])
+    del body["messages"][1]["content"][1]
+    sent = send("anthropic_messages", plain("anthropic_messages", **body), to="gemini")
+    assert [content["role"] for content in body_of(sent)["contents"]] == ["user", "user"]
+    check("gemini", body=body_of(sent))
 
 
 def test_reasoning_goes_back_in_the_field_that_an_endpoint_asks_for() -> None:

@@ -85,6 +85,30 @@ def test_unsigned_calls_get_the_documented_stand_in_at_gemini_3() -> None:
     assert signatures("gemini-2.5-pro", CALL) == [None]
 
 
+@pytest.mark.parametrize(
+    "model", ["gemini-flash-latest", "gemini-pro-latest", "tunedModels/mine", "fast", "gemini-10-pro"]
+)
+def test_a_name_that_may_stand_for_a_newer_gemini_gets_the_stand_in(model: str) -> None:
+    """Without it a model that checks signatures refuses the request."""
+    assert signatures(model, CALL) == ["skip_thought_signature_validator"]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "gemini-2.0-flash",
+        "gemini-1.5-pro",
+        "gemini-pro",
+        "gemini-live-2.5-flash",
+        "gemini-robotics-er-1.5",
+        "gemma-3-27b-it",
+    ],
+)
+def test_a_name_of_an_older_model_gets_none(model: str) -> None:
+    """It asks for no signature, so its requests stay as they are."""
+    assert signatures(model, CALL) == [None]
+
+
 def test_bedrock_is_told_by_the_path_alone_to_stream() -> None:
     request = Request(model="anthropic.claude-opus-4-6-v1", messages=(USER,), stream=True)
     call = family("anthropic_messages").encode_request(request, builtin_profiles()["bedrock-anthropic"])

@@ -157,7 +157,7 @@ def test_all_but_the_last_two_steps_are_told_to_be_the_same(profile: Profile) ->
 
 
 CHANGED: dict[str, object] = {
-    "model": "gemini-3-pro",
+    "model": "gemini-2.5-pro",
     "system": (Text("Be brief."),),
     "tools": (TOOL, ToolSpec(name="u")),
     "tool_choice": "required",

@@ -213,6 +213,7 @@ def test_what_the_sdk_sends_is_read_as_it_was_meant() -> None:
         ("gemini-3", "/models/gemini-3:generateContent"),
         ("models/gemini-3", "/models/gemini-3:generateContent"),
         ("tunedModels/my-1", "/tunedModels/my-1:generateContent"),
+        ("vendor/case-1", "/models/vendor/case-1:generateContent"),
         ("a b?c", "/models/a%20b%3Fc:generateContent"),
         ("../../x", "/models/..%2F..%2Fx:generateContent"),
     ],

@@ -1,7 +1,7 @@
 """How many tokens a request has: asked of an upstream whose API counts, else estimated.
 
-Anthropic and Gemini count. For the others the estimate is that of the tool loop: three bytes of UTF-8 a token, and a fixed size
-for each file.
+Anthropic and Gemini count; not every server with their APIs has that endpoint. For the others the estimate is that of the tool
+loop: three bytes of UTF-8 a token, and a fixed size for each file.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from turnwise.relay.stored_things import refuse_stored
 from turnwise.relay.terms import RouteTerms, UpstreamRequest
 from turnwise.relay.translating import translate
 from turnwise.rules.budget import message_bytes, request_bytes, tokens_in
-from turnwise.vocab import Repair, Request
+from turnwise.vocab import Fault, Repair, Request
 from turnwise.wire.family import HttpCall
 from turnwise.wire.gemini.fields import camel
 from turnwise.wire.gemini.fields import read_fields as read_camel_fields
@@ -31,6 +31,9 @@ others."""
 
 ANTHROPIC_PATH = "/v1/messages/count_tokens"
 ONE_TOKEN = msgspec.Raw(b"1")
+
+NO_ENDPOINT = frozenset({404, 405, 501})
+"""Statuses by which a server says that it has no such path, or no such method there (RFC 9110)."""
 
 COUNT_NAMES: Mapping[FamilyName, str] = {"anthropic_messages": "input_tokens", "gemini": "totalTokens"}
 
@@ -129,6 +132,14 @@ def read_count(body: bytes, *, upstream: FamilyName) -> int | None:
     except (KeyError, *UNREADABLE):
         return None
     return found if found >= 0 else None
+
+
+def counts_not(fault: Fault, *, model: str) -> bool:
+    """Whether the upstream has no endpoint that counts. A 404 may be about the model as well: then it says its name, and not as
+    part of the path that was asked for."""
+    if fault.status not in NO_ENDPOINT:
+        return False
+    return fault.status != 404 or not model or model not in fault.message.replace(f"{model}:countTokens", "")
 
 
 def write_count(tokens: int, *, client: FamilyName) -> bytes:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from turnwise.relay.incoming import FALSE, ClientRequest
 from turnwise.relay.stale_reasoning import without_unsigned_thinking, without_unstored_reasoning
-from turnwise.relay.terms import RouteTerms, UpstreamRequest, not_carried
+from turnwise.relay.terms import RouteTerms, UpstreamRequest, capped
 from turnwise.vocab import Opaque, Repair, Request, Settings
 from turnwise.wire.family import HttpCall
 from turnwise.wire.gemini.fields import camel
@@ -215,10 +215,6 @@ def _is_above(raw: msgspec.Raw, most: int) -> bool:
         return not 0 <= _count.decode(raw) <= most
     except UNREADABLE:
         return False
-
-
-def capped(field: str, most: int) -> Repair:
-    return not_carried(field, because=f"the route allows {most} tokens of output")
 
 
 # --- fields

@@ -204,13 +204,27 @@ class Crossing:
                 self._item(part, where=where, role=role)
 
     def _reasoning(self, part: Reasoning, *, where: str) -> None:
-        replays = self._target == "gemini" or (
-            self._target == "openai_chat" and self._profile.reasoning_replay is not None
-        )
-        if not (replays and part.text):
+        if not (self._replays and part.text):
             self._leave_out(f"{where}.reasoning", "reasoning goes back to the family that had it alone")
         elif part.opaque is not None:
             self._leave_out(f"{where}.reasoning", "its text goes, and what its family signed does not")
+
+    @property
+    def _replays(self) -> bool:
+        """Whether the endpoint wants the text of reasoning back, which is its own then: DeepSeek and others refuse the results of
+        a turn without it."""
+        return self._target == "openai_chat" and self._profile.reasoning_replay is not None
+
+    def without_reasoning(self, request: Request) -> Request:
+        """The request without what another family's model thought, and without messages that held nothing else."""
+        if self._replays or not any(type(part) is Reasoning for one in request.messages for part in one.parts):
+            return request
+        kept: list[Message] = []
+        for message in request.messages:
+            parts = tuple([part for part in message.parts if type(part) is not Reasoning])
+            if parts or not message.parts:
+                kept.append(Message(message.role, parts))
+        return replace(request, messages=tuple(kept))
 
     def _file(self, file: File, *, where: str, role: str) -> None:
         self._take_fields(file.opaque, where=where)

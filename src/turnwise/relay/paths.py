@@ -33,6 +33,9 @@ _KINDS: dict[str, AskedKind] = {
 }
 
 
+_OF_GOOGLE = frozenset({"x-goog-api-key", "x-goog-api-client"})
+
+
 class AskedPath(msgspec.Struct, frozen=True, kw_only=True):
     """What a path asks for. `model` is set where the path names it, and `streams` where the path asks for a stream: both in
     Gemini's API alone, the bodies of the others say it."""
@@ -47,12 +50,10 @@ def asked_path(method: str, path: str, *, header_names: Collection[str] = ()) ->
     """What the request asks for; None where the gateway has no such endpoint.
 
     `path` has no query. The model's name may be percent-encoded; the rest of the path has to stand there as it is, so that no
-    other spelling of a path gets past a check. `header_names` are in lower case: two families list their models at one path, and
-    Anthropic's clients alone send `anthropic-version`.
+    other spelling of a path gets past a check. `header_names` are in lower case: three families list their models at one path.
     """
     if (method, path) == ("GET", "/v1/models"):
-        is_anthropic = "anthropic-version" in header_names
-        return AskedPath(family="anthropic_messages" if is_anthropic else "openai_chat", kind="models")
+        return AskedPath(family=family_by_headers(header_names) or "openai_chat", kind="models")
     if (fixed := _FIXED.get((method, path))) is not None:
         return AskedPath(family=fixed[0], kind=fixed[1])
     found = _GEMINI.fullmatch(path) if method == "POST" else None
@@ -61,6 +62,14 @@ def asked_path(method: str, path: str, *, header_names: Collection[str] = ()) ->
         return None
     verb = found["verb"]
     return AskedPath(family="gemini", kind=_KINDS[verb], model=model, streams=verb == "streamGenerateContent")
+
+
+def family_by_headers(names: Collection[str]) -> FamilyName | None:
+    """Whose client sends headers of these names, in lower case, at a path that several families have: Anthropic's clients name
+    their API's version, and Google's send their key in a header of its own."""
+    if "anthropic-version" in names:
+        return "anthropic_messages"
+    return "gemini" if not _OF_GOOGLE.isdisjoint(names) else None
 
 
 def _model_name(encoded: str) -> str | None:

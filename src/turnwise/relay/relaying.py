@@ -17,9 +17,26 @@ from turnwise.relay.event_splitting import EventSplitter
 from turnwise.relay.evidence import Witness
 from turnwise.relay.response_reading import ResponseReader, StreamReader
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
-from turnwise.rules.recovery import Continuing, Means, Settled, begin, continue_request, give_up, take_reply
+from turnwise.rules.recovery import (
+    Continuing,
+    Means,
+    Settled,
+    begin,
+    continue_request,
+    give_up,
+    mark_cut,
+    take_reply,
+)
 from turnwise.rules.retries import RetryPolicy, WaitThenRetry, is_worth_a_retry, judge_retry
-from turnwise.rules.truncation import Cut, as_ended, find_cut, hands_out_objects, limit_hit
+from turnwise.rules.truncation import (
+    NEARLY_PERCENT,
+    Cut,
+    as_ended,
+    find_cut,
+    hands_out_objects,
+    limit_hit,
+    spent_tokens,
+)
 from turnwise.vocab import (
     ArgumentsState,
     Fault,
@@ -43,6 +60,8 @@ if TYPE_CHECKING:
 
 # A file of a hundred pages under a cap of 8,000 tokens.
 MOST_CONTINUATIONS = 8
+# Fewer than the Responses API takes as a limit.
+LEAST_CONTINUED_TOKENS = 16
 
 CUT_CALL_LEFT_OUT = Repair(
     "cut_call_left_out", "response", "a limit cut a call, and in this API nothing in it would show that"
@@ -56,11 +75,12 @@ asked for itself has cut them; `all`: these, too."""
 class RelayRules(msgspec.Struct, frozen=True, kw_only=True):
     """What a route allows. `retries` counts the first attempt; `limits` are the model's, as far as they are known. `heals`: false
     passes a stream of the client's own family on as it comes, whatever stands in it. `most_calls`: of those in one response, for
-    clients that cannot take parallel ones."""
+    clients that cannot take parallel ones. `most_output_tokens`: of one answer, its continuations included."""
 
     heals: bool = True
     continues: Continues = "calls"
     most_calls: int | None = None
+    most_output_tokens: int | None = None
     most_continuations: int = MOST_CONTINUATIONS
     retries: RetryPolicy = RetryPolicy()
     limits: ModelLimits = UNKNOWN_LIMITS
@@ -277,6 +297,8 @@ class Relay:
         self.witness: Witness | None = None  # of the reply at hand, if the client reads it
         self._broke: Fault | None = None  # what ended a response that the client knows the beginning of
         self._spent: Usage | None = None  # on that response
+        self._output_tokens = 0  # of the answer so far
+        self._left_s: float | None = None  # for further attempts to begin
 
     @property
     def is_same_family(self) -> bool:
@@ -332,10 +354,19 @@ class Relay:
         self.witness = Witness()
         self.witness.saw_body(body)
 
-    def ended(self, reply: Response | None, fault: Fault | None, *, waited_s: float, jitter: float) -> RelayStep:
+    def ended(
+        self,
+        reply: Response | None,
+        fault: Fault | None,
+        *,
+        waited_s: float,
+        jitter: float,
+        left_s: float | None = None,
+    ) -> RelayStep:
         """The request at hand is over. `reply` is what arrived of it; `fault` the failure of it, if it failed. `waited_s` are the
-        seconds since the first failure, `jitter` a number of [0, 1)."""
+        seconds since the first failure, `left_s` those in which a further attempt may begin, `jitter` a number of [0, 1)."""
         self.witness = None
+        self._left_s = left_s
         if self._found is not None:
             return self._took_rest(self._found, reply, fault)
         if self._broke is not None:
@@ -350,6 +381,7 @@ class Relay:
             assert fault is not None
             return self._fail(fault)
         self._repairs += reply.repairs
+        self._output_tokens = self._spent_on(reply)
         if fault is not None:
             if reply.lost:
                 return self._ask_anew(fault, reply=reply)
@@ -364,7 +396,12 @@ class Relay:
 
     def _again(self, fault: Fault, *, waited_s: float, jitter: float) -> RelayStep:
         verdict = judge_retry(
-            fault, policy=self._rules.retries, attempt=self._attempt, waited_s=waited_s, jitter=jitter
+            fault,
+            policy=self._rules.retries,
+            attempt=self._attempt,
+            waited_s=waited_s,
+            jitter=jitter,
+            left_s=self._left_s,
         )
         if not isinstance(verdict, WaitThenRetry):
             return self._fail(fault)
@@ -381,7 +418,7 @@ class Relay:
                 return self._ask_anew(fault, reply=reply)
             return self._settle(as_ended(reply), is_altered=False)
         if not self._is_to_continue(cut, reply):
-            settled = Settled(response=reply)
+            settled = Settled(response=mark_cut(reply, cut=cut) if cut.calls and self._rules.heals else reply)
         else:
             found = begin(reply, cut=cut, request=self._upstream.request, means=self._means())
             if isinstance(found, Continuing):
@@ -400,6 +437,8 @@ class Relay:
         return find_cut(reply, limit_tokens=limit_tokens, hands_out_objects=objects, request=request)
 
     def _is_to_continue(self, cut: Cut, reply: Response) -> bool:
+        if self._left_tokens() == 0:
+            return False
         match self._rules.continues:
             case "off":
                 return False
@@ -409,6 +448,17 @@ class Relay:
                 asked = self._client.request.settings.max_output_tokens
                 is_own_limit = cut.limited and asked is not None and limit_hit(reply, limit_tokens=asked) == asked
                 return bool(cut.calls) or not is_own_limit
+
+    def _spent_on(self, reply: Response) -> int:
+        return spent_tokens(reply, limit_tokens=self._sent.request.settings.max_output_tokens)
+
+    def _left_tokens(self) -> int | None:
+        """How much output the route still allows for this answer, 0 if that is too little to ask for; None without a cap."""
+        most = self._rules.most_output_tokens
+        if most is None:
+            return None
+        left = most - self._output_tokens
+        return 0 if left < LEAST_CONTINUED_TOKENS or left * 100 <= most * (100 - NEARLY_PERCENT) else left
 
     def _means(self) -> Means:
         request, profile = self._upstream.request, self._upstream.profile
@@ -429,6 +479,7 @@ class Relay:
         if (
             self._rules.continues == "off"
             or self._attempt >= self._rules.retries.attempts
+            or (self._left_s is not None and self._left_s <= 0)
             or not is_worth_a_retry(fault)
         ):
             return self._fail(fault)
@@ -453,10 +504,14 @@ class Relay:
 
     def _continue(self, found: Continuing | Settled) -> RelayStep:
         while isinstance(found, Continuing):
+            left = self._left_tokens()
+            if left == 0:
+                found = give_up(found, why="the route allows no more output")
+                continue
             if self._continuations < self._rules.most_continuations:
                 self._continuations += 1
                 self._found = found
-                request = continue_request(found, means=self._means())
+                request = _within(continue_request(found, means=self._means()), left_tokens=left)
                 call = self._upstream.family.encode_request(request, self._upstream.profile)
                 self._sent = Send(request=request, call=call, purpose="continue")
                 return RelayStep(out=b"", next=self._sent)
@@ -472,6 +527,7 @@ class Relay:
             why = "it was lost" if fault is None else f"the request failed: {fault.kind}"
             return self._continue(give_up(found, why=why))
         self._repairs += reply.repairs
+        self._output_tokens += self._spent_on(reply)
         usage = summed(found.response.usage, reply.usage)
         found = msgspec.structs.replace(found, response=msgspec.structs.replace(found.response, usage=usage))
         limit = self._sent.request.settings.max_output_tokens
@@ -541,6 +597,17 @@ def as_for_another(response: Response) -> Response:
     if finish is FinishReason.REFUSAL and not refusal_of(response.message):
         finish = FinishReason.CONTENT_FILTER
     return msgspec.structs.replace(response, finish=finish, provider_finish=None)
+
+
+def _within(request: Request, *, left_tokens: int | None) -> Request:
+    """The request with an output limit of what is left, and without reasoning that would need all of that."""
+    if left_tokens is None:
+        return request
+    settings = request.settings
+    limit = min(left_tokens, settings.max_output_tokens or left_tokens)
+    reasoning = settings.reasoning_tokens if (settings.reasoning_tokens or 0) < limit else None
+    settings = msgspec.structs.replace(settings, max_output_tokens=limit, reasoning_tokens=reasoning)
+    return msgspec.structs.replace(request, settings=settings)
 
 
 def _is_nothing(reply: Response) -> bool:

@@ -151,7 +151,7 @@ class ResponseReader:
             return []
         self._bytes_left -= len(chunk)
         if self._bytes_left < 0:
-            return [_too_large(self._limit_bytes)]
+            return [Faulted(too_large(self._limit_bytes))]
         return self._decoder.feed(chunk)
 
     def heal(self, frames: list[Frame]) -> list[Frame]:
@@ -264,7 +264,7 @@ def read_body(
     """Decode one non-streamed body: the response, and the healed frames for whoever watches."""
     assembler = _assembler(limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix)
     if len(body) > (most_bytes := _most_bytes(body, limits=limits)):
-        frames: list[Frame] = [_too_large(most_bytes)]
+        frames: list[Frame] = [Faulted(too_large(most_bytes))]
     else:
         frames = family.decode_body(body.removeprefix(BOM), profile, limits)
     del body  # a long one is not held while its calls are judged
@@ -298,6 +298,5 @@ def _assembler(limits: Limits, *, tool_names: frozenset[str], taken_ids: frozens
     )
 
 
-def _too_large(limit_bytes: int) -> Faulted:
-    message = f"the response is longer than our limit of {limit_bytes} bytes"
-    return Faulted(Fault(kind=FaultKind.TOO_LARGE, message=message))
+def too_large(limit_bytes: int) -> Fault:
+    return Fault(kind=FaultKind.TOO_LARGE, message=f"the response is longer than our limit of {limit_bytes} bytes")

@@ -1,5 +1,8 @@
 """What a route asks of the requests that go through it, and what one of them is on its way up."""
 
+import re
+from collections.abc import Iterable
+
 import msgspec
 
 from turnwise.vocab import Repair, Request
@@ -31,5 +34,22 @@ class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     adds_usage: bool = False
 
 
+def capped(field: str, most: int) -> Repair:
+    return Repair("output_capped", f"`{field}`", f"the route allows {most} tokens of output")
+
+
 def not_carried(field: str, *, because: str) -> Repair:
     return Repair(NOT_CARRIED, f"`{field}`", because)
+
+
+MOST_NAMES = 20
+UNNAMED, MORE = "(other)", "(more)"
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}(?:\[-?\d{1,6}\])?", re.ASCII)
+
+
+def names_not_carried(told: Iterable[Repair]) -> tuple[str, ...]:
+    """The fields that did not reach the upstream as the client said them, each once and `MOST_NAMES` of them: for a header and a
+    log. A client may put anything into a key, so only what looks like a field's name is shown."""
+    named = [repair.where.strip("`") for repair in told if repair.kind == NOT_CARRIED]
+    shown = list(dict.fromkeys([name if _PLAIN_NAME.fullmatch(name) else UNNAMED for name in named]))
+    return (*shown[:MOST_NAMES], MORE) if len(shown) > MOST_NAMES else tuple(shown)

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from turnwise.relay.edits import capped, edited, extra_of, lowered
+from turnwise.relay.edits import edited, extra_of, lowered
 from turnwise.relay.fitting import TITLES, fit_beginning, fit_calls, fit_output, fit_settings
 from turnwise.relay.foreign_fields import allowed_alone, budget_alone, carry_extra
 from turnwise.relay.foreign_parts import HISTORY, Crossing, hours
 from turnwise.relay.incoming import ClientRequest
-from turnwise.relay.terms import RouteTerms, UpstreamRequest, not_carried
+from turnwise.relay.terms import RouteTerms, UpstreamRequest, capped, not_carried
 from turnwise.vocab import Caching, Repair, Request, Settings
 from turnwise.wire.json_fields import Fields, is_null, is_object, read_fields, string_of
 from turnwise.wire.profiles import FamilyName, Profile
@@ -152,7 +152,7 @@ def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Up
         settings_told.append(capped(names["limit"], most))
     wanted = fit_calls(
         replace(
-            request,
+            crossing.without_reasoning(request),
             model=model,
             tools=tools,
             parallel_tool_calls=False if terms.one_call_at_a_time and tools else request.parallel_tool_calls,

@@ -182,14 +182,30 @@ def _names_item(part: Text | Refusal | ToolCall | Reasoning) -> bool:
 def limit_hit(response: Response, *, limit_tokens: int | None) -> int | None:
     """The limit that cut `response`: what was asked for, or fewer tokens, where the server has a cap of its own."""
     used = 0 if response.usage is None else response.usage.output_tokens
-    arrived = sum([_bytes(part.text) for part in response.message.parts if isinstance(part, Text | Reasoning)])
-    arrived += sum([_bytes(call.arguments) for call in calls_of(response.message)])
+    arrived = _arrived_bytes(response)
     # A count that what arrived cannot have is none (Anthropic's first one, where the last did not come).
     if used < LEAST_CAP_TOKENS or used * MOST_BYTES_A_TOKEN < arrived:
         return limit_tokens
     if limit_tokens is not None and used * 100 >= limit_tokens * NEARLY_PERCENT:
         return limit_tokens
     return used
+
+
+def spent_tokens(response: Response, *, limit_tokens: int | None) -> int:
+    """The output tokens of `response`: the provider's count if it gave a possible one, else what was asked for if that cut it,
+    else an estimate of what arrived."""
+    used = 0 if response.usage is None else response.usage.output_tokens
+    arrived = _arrived_bytes(response)
+    if used > 0 and used * MOST_BYTES_A_TOKEN >= arrived:
+        return used
+    if response.finish is FinishReason.LENGTH and limit_tokens is not None:
+        return limit_tokens
+    return arrived // BYTES_A_TOKEN
+
+
+def _arrived_bytes(response: Response) -> int:
+    said = sum([_bytes(part.text) for part in response.message.parts if isinstance(part, Text | Reasoning)])
+    return said + sum([_bytes(call.arguments) for call in calls_of(response.message)])
 
 
 def _hides_cut(response: Response, *, call: ToolCall, request: Request) -> bool:

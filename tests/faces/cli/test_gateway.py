@@ -75,6 +75,19 @@ def test_a_port_that_is_taken_is_told(cli: Cli, keys: Path) -> None:
     assert (ran.code, "in use" in ran.err) == (2, True)
 
 
+def test_a_route_for_one_client_that_several_have_keys_for_is_not_served(
+    cli: Cli, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the gateway's key each of them could read what the others stored at the provider."""
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    for name in ("ann", "ben"):
+        cli("gateway", "keys", "add", name)
+    (keys.parent / "gateway.toml").write_text('port = 0\n[[route]]\nupstream = "openai:*"\none_client = true\n')
+    ran = cli("gateway")
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert "`one_client = true`, and there are keys of 2 clients" in ran.err
+
+
 @pytest.mark.parametrize("missing", ["uvicorn", "httptools"])
 def test_without_the_extra_the_line_that_installs_it_is_printed(keys: Path, missing: str) -> None:
     """Keys can be added before."""

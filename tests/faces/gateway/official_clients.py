@@ -96,15 +96,15 @@ def _chat(at: _At, model: str, streamed: bool) -> Heard:
         "max_tokens": LIMIT_TOKENS,
     }
     if not streamed:
-        return _of_completion(client.chat.completions.create(**asked))
+        return of_completion(client.chat.completions.create(**asked))
     # `.stream()` raises where the answer was cut by its limit, so its accumulator is fed by hand.
     state = ChatCompletionStreamState()
     for chunk in client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}):
         state.handle_chunk(chunk)
-    return _of_completion(state.current_completion_snapshot)
+    return of_completion(state.current_completion_snapshot)
 
 
-def _of_completion(completion: Any) -> Heard:
+def of_completion(completion: Any) -> Heard:
     choice = completion.choices[0]
     message = choice.message
     calls = message.tool_calls or ()
@@ -137,7 +137,7 @@ def _responses(at: _At, model: str, streamed: bool) -> Heard:
         "store": False,
     }
     if not streamed:
-        return _of_response(client.responses.create(**asked))
+        return of_response(client.responses.create(**asked))
     final = None
     with client.responses.stream(**asked) as stream:
         for event in stream:
@@ -146,10 +146,10 @@ def _responses(at: _At, model: str, streamed: bool) -> Heard:
             elif event.type == "error":
                 raise openai.OpenAIError(cast("Any", event).message)
     assert final is not None, "the stream has no end"
-    return _of_response(final)
+    return of_response(final)
 
 
-def _of_response(response: Any) -> Heard:
+def of_response(response: Any) -> Heard:
     if response.status == "failed":
         raise openai.OpenAIError(response.error.message)
     items = response.output
@@ -190,16 +190,16 @@ def _messages(at: _At, model: str, streamed: bool) -> Heard:
         "max_tokens": LIMIT_TOKENS,
     }
     if not streamed:
-        return _of_message(client.messages.create(**asked))
+        return of_message(client.messages.create(**asked))
     is_over = False
     with client.messages.stream(**asked) as stream:
         for event in stream:
             is_over = is_over or event.type == "message_stop"
         assert is_over, "the stream has no end"
-        return _of_message(stream.get_final_message())
+        return of_message(stream.get_final_message())
 
 
-def _of_message(message: Any) -> Heard:
+def of_message(message: Any) -> Heard:
     calls = [block for block in message.content if block.type == "tool_use"]
     return Heard(
         text="".join([block.text for block in message.content if block.type == "text"]),
@@ -213,22 +213,26 @@ def _of_message(message: Any) -> Heard:
 # -- Gemini ----------------------------------------------------------------------------------------------------------------
 
 
-def _gemini(at: _At, model: str, streamed: bool) -> Heard:
-    options = types.HttpOptions(base_url=at.base, api_version=at.google_version, httpx_client=cast("Any", at.http))
-    client = genai.Client(api_key="none", http_options=options)
+def gemini_config() -> types.GenerateContentConfig:
+    """The tools, which the client does not call by itself."""
     declared = [types.FunctionDeclaration(name=name, parameters_json_schema=SCHEMA) for name in TOOL_NAMES]
-    config = types.GenerateContentConfig(
+    return types.GenerateContentConfig(
         tools=[types.Tool(function_declarations=declared)],
         automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
         max_output_tokens=LIMIT_TOKENS,
     )
+
+
+def _gemini(at: _At, model: str, streamed: bool) -> Heard:
+    options = types.HttpOptions(base_url=at.base, api_version=at.google_version, httpx_client=cast("Any", at.http))
+    client = genai.Client(api_key="none", http_options=options)
     models: Any = client.models
-    asked: dict[str, Any] = {"model": model, "contents": QUESTION, "config": config}
+    asked: dict[str, Any] = {"model": model, "contents": QUESTION, "config": gemini_config()}
     answers = [*models.generate_content_stream(**asked)] if streamed else [models.generate_content(**asked)]
-    return _of_answers(answers)
+    return of_answers(answers)
 
 
-def _of_answers(answers: list[Any]) -> Heard:
+def of_answers(answers: list[Any]) -> Heard:
     parts: list[Any] = []
     finish = None
     for answer in answers:

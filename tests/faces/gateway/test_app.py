@@ -14,6 +14,7 @@ from faces.gateway.serving import CHAT, JSON, Gateway, error_of, gateway, status
 from turnwise.faces.gateway.app import DoorRules
 from turnwise.faces.gateway.bounds import Bounds
 from turnwise.faces.gateway.calls import ClientCall
+from turnwise.faces.gateway.doors import EXPOSED
 from turnwise.faces.gateway.keys import add_key, revoke_key
 from waits import HANG_S
 
@@ -85,14 +86,16 @@ async def test_a_call_reaches_the_service_with_what_its_path_says(path: str, cal
 
 
 async def test_models_are_listed_in_the_clients_family() -> None:
-    """OpenAI and Anthropic share a path; Anthropic's clients say their version."""
+    """Three families share a path: Anthropic's clients say their version, Google's have a header for their key."""
     async with gateway() as there:
         version = {"anthropic-version": "2023-06-01"}
-        found = [await ask(there, "/v1/models", method="GET", headers=headers) for headers in ({}, version)]
+        google = {"x-goog-api-key": "any"}
+        found = [await ask(there, "/v1/models", method="GET", headers=headers) for headers in ({}, version, google)]
         found.append(await ask(there, "/v1beta/models", method="GET"))
         assert [(status, msgspec.json.decode(body)["family"]) for status, _, body in found] == [
             (200, "openai_chat"),
             (200, "anthropic_messages"),
+            (200, "gemini"),
             (200, "gemini"),
         ]
 
@@ -155,7 +158,7 @@ async def test_pages_of_listed_origins_alone_are_served() -> None:
         for path, expected in ((CHAT, 200), ("/v1/none", 404)):
             status, headers, _ = await ask(there, path, headers={"origin": PAGE})
             cors = (headers["access-control-allow-origin"], headers["access-control-expose-headers"], headers["vary"])
-            assert (status, cors) == (expected, (PAGE, "turnwise-repairs, x-request-id, retry-after", "origin"))
+            assert (status, cors) == (expected, (PAGE, EXPOSED, "origin"))
         for origin in ("https://evil.example", "null", there.url):
             for method in ("POST", "OPTIONS", "GET"):
                 status, headers, body = await ask(there, method=method, headers={**wanted, "origin": origin})

@@ -1,5 +1,6 @@
 """What the doors judge, function by function: hosts, origins, content, keys, and the lists of what goes up."""
 
+import msgspec
 import pytest
 
 from turnwise.faces.gateway import doors
@@ -188,6 +189,22 @@ def test_a_refusal_is_an_error_of_the_clients_family(name: FamilyName, status: i
 
 
 @pytest.mark.parametrize(
+    ("path", "header", "name"),
+    [
+        ("/v1/models/some", "x-goog-api-key", "gemini"),
+        ("/v1/models/some", "anthropic-version", "anthropic_messages"),
+        ("/v1/models/some", "authorization", "openai_chat"),
+        ("/v1/files", "x-goog-api-client", "gemini"),
+        ("/v1/chat/completions", "x-goog-api-key", "openai_chat"),
+        ("/v1/messages/batches", "x-goog-api-key", "anthropic_messages"),
+    ],
+)
+def test_a_header_tells_whose_errors_a_client_reads_at_a_shared_path(path: str, header: str, name: str) -> None:
+    """A path of one family says more than a header."""
+    assert family_of(path, header_names={header}) == name
+
+
+@pytest.mark.parametrize(
     ("path", "name"),
     [
         ("/v1/messages", "anthropic_messages"),
@@ -203,3 +220,24 @@ def test_a_refusal_is_an_error_of_the_clients_family(name: FamilyName, status: i
 def test_the_path_tells_whose_errors_a_client_reads(path: str, name: str) -> None:
     """Also of paths that the gateway does not have."""
     assert family_of(path) == name
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "type"),
+    [
+        (529, b'{"error":{"message":"Overloaded","type":"invalid_request_error"}}', "overloaded_error"),
+        (403, b'{"error":{"message":"No","type":"invalid_request_error"}}', "permission_error"),
+        (400, b'{"error":{"message":"No","type":"invalid_request_error"}}', "invalid_request_error"),
+    ],
+)
+def test_a_fault_of_another_family_has_anthropics_type_for_its_status(status: int, body: bytes, type: str) -> None:
+    """Whatever word stood beside the status."""
+    fault = family("openai_chat").decode_fault(status, {}, body)
+    told = msgspec.json.decode(family("anthropic_messages").encode_fault(fault)[1])
+    assert told["error"]["type"] == type
+
+
+def test_a_refusal_of_the_doors_is_a_permission_error_for_anthropics_clients() -> None:
+    """A wrong `Host` is no question of keys."""
+    _, body = encode_refusal(DoorRefusal(reason="host", status=403, message="no"), family="anthropic_messages")
+    assert msgspec.json.decode(body)["error"]["type"] == "permission_error"

@@ -21,6 +21,7 @@ from faces.gateway.judged import (
     stage,
 )
 from faces.gateway.official_clients import Heard
+from faces.gateway.tool_loops import answer_after_results
 
 SAMPLE = 7  # every so manieth cell that is no stream of Chat Completions, where nearly all cases are malformed
 
@@ -87,6 +88,22 @@ def test_official_clients_get_the_right_answer_or_one_error(case: str, served: S
         judged = served.through(cell)
         verdicts.setdefault(judged.verdict(meant), []).append(cell)
     assert set(verdicts) <= ({"error"} if case in HOPELESS else {"right", "error"}), verdicts
+
+
+LOOPS = [(upstream, client) for upstream in FAMILIES for client in FAMILIES]
+
+
+@pytest.mark.promise("heal:every-case")
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(("upstream", "client"), LOOPS)
+def test_official_clients_get_the_answer_to_their_results(
+    served: Stage, upstream: str, client: str, streamed: bool
+) -> None:
+    """The second request of a tool loop, with the first answer as the client has it: thoughts of another family are gone, and
+    what an upstream asks for in their place is there."""
+    model = Cell("reasoning-and-calls", upstream, client, streamed).model
+    heard = answer_after_results(client, at=served.gateway, model=model, streamed=streamed)
+    assert (heard.text, heard.calls, heard.finish) == ("I have read notes.txt.", (), "stop")
 
 
 def test_few_cases_are_hopeless() -> None:

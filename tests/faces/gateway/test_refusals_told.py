@@ -1,7 +1,9 @@
 """Requests that the doors refuse are counted by reason, status and family, wherever they were refused."""
 
+import asyncio
 import http.client
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -11,7 +13,7 @@ import pytest
 
 from faces.cli.running import running_lab
 from faces.gateway.served_gateway import BODY, ServedGateway, served_gateway
-from faces.gateway.serving import CHAT, Gateway, gateway, status_of
+from faces.gateway.serving import CHAT, Gateway, error_of, gateway, status_of
 from faces.gateway.test_told import read_metrics, valued
 from turnwise.faces.gateway.app import DoorRules
 from turnwise.faces.gateway.bounds import Bounds
@@ -52,6 +54,33 @@ async def test_each_refusal_is_told_with_its_reason(
         assert (status_of(answer), there.service.refusals) == (told[3], [told])
         (line,) = [record.getMessage() for record in caplog.records]
         assert line.startswith(f"gateway: {told[3]} for ") and "evil.example" not in line
+        (id,) = re.findall(rb"\r\nx-request-id: (.*)\r\n", answer)
+        assert f"[{id.decode()}]" in line
+
+
+async def test_a_refused_connection_has_the_clients_own_id_and_the_headers_of_its_page() -> None:
+    """Proves: as far as the headers were read; a page that is not listed gets none."""
+    page = "https://chat.example.org"
+    async with gateway(DoorRules(bounds=RULES.bounds, origins=frozenset({page}))) as there:
+        known = await there.said(there.post(x_request_id="mine", origin=page, x="y" * 4_000))
+        other = await there.said(there.post(origin="https://evil.example", x="y" * 4_000))
+        google = await there.said(there.post(path="/v1/models/m", x_goog_api_key="k", x="y" * 4_000))
+    assert (status_of(known), status_of(other)) == (431, 431)
+    assert b"\r\nx-request-id: mine\r\n" in known
+    assert f"\r\naccess-control-allow-origin: {page}\r\n".encode() in known
+    assert b"access-control" not in other
+    assert error_of(google)["code"] == 431, "Gemini's errors have the status in them"
+
+
+async def test_a_connection_too_many_has_an_id() -> None:
+    """Proves: the answer and its line of the log, though nothing was read."""
+    async with gateway(DoorRules(bounds=Bounds(connections=1))) as there:
+        first = await asyncio.open_connection("127.0.0.1", there.port)
+        first[1].write(there.post(b'{"do": "wait"}'))
+        await asyncio.wait_for(there.service.waiting.wait(), HANG_S)
+        answer = await there.said(there.post())
+        assert (status_of(answer), b"\r\nx-request-id: tw-" in answer) == (503, True)
+        first[1].transport.abort()
 
 
 async def test_wrong_keys_are_told(tmp_path: Path) -> None:

@@ -88,6 +88,20 @@ def test_a_fallback_answers_where_the_first_upstream_cannot() -> None:
     assert (outlet.status, models) == (200, ["fault-500", "plain-answer"])
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    "case", ["fault-html", "fault-401", "fault-429", "fault-500", "fault-529", "fault-silence", "fault-random-bytes"]
+)
+def test_any_failure_before_the_first_word_leads_to_the_fallback(case: str, stream: bool) -> None:
+    """A web page with status 200, and a silence through which a stream got comments, too."""
+    route = GatewayRoute(upstream=lab_at(model=case), fallbacks=(lab_at(model="plain-answer"),), retry=0)
+    outlet, models = asked(chat("any", stream=stream), route)
+    body = b"".join(outlet.pieces)
+    assert (outlet.status, models, b"error" in body) == (200, [case, "plain-answer"], False)
+    if stream:
+        assert body.endswith(b"data: [DONE]\n\n") and body.count(b"[DONE]") == 1
+
+
 def test_no_fallback_is_asked_for_what_the_request_itself_is_guilty_of() -> None:
     """Another upstream would say the same of it."""
     route = GatewayRoute(upstream=lab_at(), fallbacks=(lab_at(),))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from turnwise.drivers.endpoints.content_coding import UnknownCoding, Unpacker, unpacker_for
+from turnwise.drivers.endpoints.content_coding import MOST_GROWTH, UnknownCoding, Unpacker, unpacker_for
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.vocab import Fault, FaultKind
@@ -263,6 +263,11 @@ class _Sending:
             if not chunk:
                 return b""
             unpacker.feed(chunk)
+        if unpacker.is_bomb:
+            message = (
+                f"the compressed body from `{_host(self._request)}` grew to more than {MOST_GROWTH} times its size"
+            )
+            raise ProviderFault(Fault(kind=FaultKind.TOO_LARGE, message=message))
         await asyncio.sleep(0)  # one read may hold a thousand times its size: the deadlines get their turn
         return piece
 

@@ -13,6 +13,9 @@ PIECE_BYTES = 64 * 1024
 STEP_BYTES = 4 * 1024
 """What is read at once. An empty gzip member has 20 bytes, and what stands behind a member is copied with each."""
 
+MOST_GROWTH, GROWTH_FROM_BYTES = 100, 4 * 1024 * 1024
+"""What grows by more is a bomb, unless it is short. JSON and events shrink to a fifth or a fiftieth; zlib's most is 1,032."""
+
 _RAW, _ZLIB, _GZIP = -zlib.MAX_WBITS, zlib.MAX_WBITS, 16 + zlib.MAX_WBITS
 _DEFLATE_METHOD = 8  # in the low half of zlib's first byte (RFC 1950)
 _GZIPS = frozenset(("gzip", "x-gzip"))  # RFC 9110, section 8.4.1.3
@@ -39,7 +42,8 @@ class Unpacker:
     """Feed a body's bytes; `take` gives what they hold, in pieces of a bounded size, until there is no more of it.
 
     `is_broken`: what follows can no longer be read, or is junk behind the end. All that came before it has been given, however
-    the bytes were cut. `has_ended`: the compressed stream said so, or nothing has come.
+    the bytes were cut. `is_bomb`: it has grown by more than a body does.
+    `has_ended`: the compressed stream said so, or nothing has come.
     """
 
     def __init__(self, coding: str) -> None:
@@ -50,6 +54,7 @@ class Unpacker:
         self._begun = False
         self._coming = b""
         self._step = STEP_BYTES
+        self._fed_bytes = self._given_bytes = 0
         self.is_broken = False
 
     @property
@@ -59,6 +64,12 @@ class Unpacker:
     def feed(self, chunk: bytes) -> None:
         if not self.is_broken:
             self._coming += chunk
+            self._fed_bytes += len(chunk)
+
+    @property
+    def is_bomb(self) -> bool:
+        read_bytes = self._fed_bytes - len(self._coming)
+        return self._given_bytes > max(GROWTH_FROM_BYTES, MOST_GROWTH * read_bytes)
 
     def take(self) -> bytes:
         """The next piece; nothing once all that was fed has been taken."""
@@ -74,6 +85,7 @@ class Unpacker:
                 break
             found.append(piece)
             room -= len(piece)
+        self._given_bytes += PIECE_BYTES - room
         return b"".join(found)
 
     def _begin(self) -> None:

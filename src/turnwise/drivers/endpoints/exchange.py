@@ -15,7 +15,7 @@ from turnwise.drivers.endpoints.hiding import WordsHider, hide_in, hide_in_frame
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
 from turnwise.drivers.tools.grants import TURNS_TIME
 from turnwise.errors import ProviderFault
-from turnwise.relay.response_reading import ResponseReader, StreamReader, read_body
+from turnwise.relay.response_reading import ResponseReader, StreamReader, read_body, too_large
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.events import RequestFailed, ResponseReceived
 from turnwise.vocab import Fault, FaultKind, Frame, Mended, Repair, Response
@@ -229,8 +229,11 @@ class Exchange:
             limit_bytes = self._limits.response_bytes + 1
             self._body.append(start)
             await self._collect_body(chunks, into=self._body, limit_bytes=limit_bytes)
-            body = b"".join(self._body)[:limit_bytes]
             self._body_bytes = sum(map(len, self._body))
+            if self._body_bytes >= limit_bytes:  # joined and looked at, it would hold up everybody else for a second
+                self._body.clear()
+                return self._failed(too_large(self._limits.response_bytes))
+            body = b"".join(self._body)
             if self._on_body is not None:
                 self._on_body(body)
             is_damaged = _is_damaged(body)
@@ -395,14 +398,13 @@ class Exchange:
     async def _refused(self, reply: HttpReply) -> RequestFailed:
         if 300 <= reply.status < 400:
             place = reply.headers.get("location", "").partition("?")[0]
-            return self._failed(
-                Fault(
-                    kind=FaultKind.PROTOCOL,
-                    message=f"the server redirects to `{place}`; a request with a key is not redirected: give that "
-                    f"address as the base URL if you trust it",
-                    status=reply.status,
+            said = f"the server answered HTTP {reply.status}, which is no answer to this request"
+            if place:
+                said = (
+                    f"the server redirects to `{place}`; a request with a key is not redirected: give that "
+                    f"address as the base URL if you trust it"
                 )
-            )
+            return self._failed(Fault(kind=FaultKind.PROTOCOL, message=said, status=reply.status))
         self._refusal = reply
         with contextlib.suppress(ProviderFault):  # it broke off: the status still says what happened
             await _collect(reply.chunks, into=self._error, limit_bytes=ERROR_BYTES)

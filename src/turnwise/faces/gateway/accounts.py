@@ -79,7 +79,8 @@ class SentRequest:
 
 class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request of a client, as its line of the log says it. `requests` went upstream; `provider` and `model` are of the last
-    of them. `fault` is the kind of the failure that the client was told, `refused` if nothing was sent."""
+    of them. `not_carried` names fields of the request. `fault` is the kind of the failure that the client was told, `refused` if
+    nothing was sent."""
 
     request: str
     client: str = ""
@@ -94,6 +95,7 @@ class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     input_tokens: int = 0
     output_tokens: int = 0
     repairs: dict[str, int] = {}
+    not_carried: tuple[str, ...] = ()
     fault: str = ""
 
 
@@ -156,6 +158,7 @@ class Account:
         self._answers: list[_HeardAnswer] = []
         self._relayed = 0  # so many of them belong to upstreams that are over
         self._fault = ""
+        self.not_carried: tuple[str, ...] = ()  # fields of the request, on the way to the upstream asked last
 
     @contextlib.contextmanager
     def open(self, outlet: Outlet) -> Generator[WatchedOutlet]:
@@ -196,6 +199,7 @@ class Account:
             input_tokens=self._tokens[0],
             output_tokens=self._tokens[1],
             repairs=dict(self._repairs),
+            not_carried=self.not_carried,
             fault=self._fault,
         )
         _log.info("%s", said_of(line), extra={FIELDS: line})
@@ -203,6 +207,10 @@ class Account:
             day = datetime.fromtimestamp(self._means.clock.now(), UTC).date().isoformat()
             if seen := [one for answer in self._answers for one in answer.seen(day)]:
                 ledger.mended(seen)
+
+    def upstream_said(self, told: str) -> None:
+        """For the log alone: about the upstream asked last, and without anything that it was sent."""
+        _log.warning("gateway: [%s] upstream %s: %s", self._call.id, self._last[0], told)
 
     def relayed(self, end: RelayEnd) -> None:
         """What the relay did for the client, beside what it mended in single responses."""
@@ -215,11 +223,11 @@ class Account:
         if answers:
             answers[0].kinds.update(own)  # it was the first of them that was asked again, or continued
 
-    def counted(self, provider: str, model: str, found: bytes | Fault) -> None:
-        """Tokens were counted upstream: no provider bills that, so it is in no ledger."""
+    def counted(self, provider: str, model: str, found: bytes | Fault, *, is_estimated: bool) -> None:
+        """Tokens were counted upstream, or `is_estimated` as it could not: no provider bills that, so it is in no ledger."""
         self._last = (provider, model)
         outcome = str(found.kind) if isinstance(found, Fault) else OK
-        self._fault = "" if outcome == OK else outcome
+        self._fault = "" if outcome == OK or is_estimated else outcome
         label = self._means.counts.model_label(provider, model)
         self._means.counts.add("turnwise_gateway_upstream_requests_total", provider, label, "count", outcome)
 
@@ -331,6 +339,7 @@ def said_of(line: RequestLine) -> str:
         f"{line.requests} {'request' if line.requests == 1 else 'requests'}",
         f"{line.input_tokens:,} tokens in, {line.output_tokens:,} out",
         *[f"{kind} {number}" for kind, number in line.repairs.items()],
+        *([f"not carried: {' '.join(line.not_carried)}"] if line.not_carried else []),
         *([f"fault {line.fault}"] if line.fault else []),
     ]
     return ", ".join(words)

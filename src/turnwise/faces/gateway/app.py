@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import secrets
 import urllib.parse
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, MutableMapping, Sequence
 from typing import Any
@@ -63,13 +62,14 @@ class Visit:
         self.headers = tuple([(key.decode("latin-1"), value.decode("latin-1")) for key, value in scope["headers"]])
         self.own = doors.OwnAddress(*scope["server"])
         self.query: tuple[tuple[str, str], ...] = ()
-        self.family: FamilyName = family_of(self.path)
-        self.id = doors.harmless_id(doors.values_of(self.headers, "x-request-id")) or f"tw-{secrets.token_hex(12)}"
+        self.family: FamilyName = family_of(self.path, header_names={key for key, _ in self.headers})
+        self.id = doors.request_id(self.headers)
         self.origin: str | None = None  # once it is found to be listed
         self.is_unread = doors.has_body(self.headers)
         self.has_started = False
         self.kind = ""  # of what is asked for, as the counts name it
         self.is_served = False  # the service has it, and counts it
+        self.is_only_client = True  # that has a key
         self.left = asyncio.Event()  # set once the client has gone
         self._may_write: Callable[[], bool] = scope.get("state", {}).get(MAY_WRITE, _never)
 
@@ -166,11 +166,15 @@ class GatewayApp:
             self._service.refused(refusal.reason, family=visit.family, kind=visit.kind, status=refusal.status)
         await visit.refuse(refusal)
 
-    def refused_early(self, refusal: DoorRefusal, *, path: str) -> None:
-        """The connection was refused before a request could get here: there is no id yet."""
+    @property
+    def origins(self) -> frozenset[str]:
+        return self._rules.origins
+
+    def refused_early(self, refusal: DoorRefusal, *, path: str, id: str, family: FamilyName) -> None:
+        """The connection was refused before a request could get here."""
         shown = _shown(path) if path.startswith("/") else "a request without a path"  # an address may have a key in it
-        _log.warning("gateway: %d for %s: %s", refusal.status, shown, refusal.message)
-        self._service.refused(refusal.reason, family=family_of(path), kind="", status=refusal.status)
+        _log.warning("gateway: %d for %s [%s]: %s", refusal.status, shown, id, refusal.message)
+        self._service.refused(refusal.reason, family=family, kind="", status=refusal.status)
 
     async def _receive_visit(self, visit: Visit) -> None:
         asked = asked_path(visit.method, visit.path, header_names={key for key, _ in visit.headers})
@@ -231,6 +235,7 @@ class GatewayApp:
             return DoorRefusal(reason="key", status=503, message="the gateway cannot read its keys; its log says why")
         if keys is None:
             return None
+        visit.is_only_client = len(keys) == 1
         found = find_client(doors.keys_in(visit.headers, visit.query), keys=keys)
         return found or DoorRefusal(
             reason="key",
@@ -295,6 +300,7 @@ class GatewayApp:
             streams=asked is not None and asked.streams,
             takes_streams=visit.http_version != "1.0",
             client="" if client is None else client.name,
+            is_only_client=visit.is_only_client,
             client_key=_key_to_forward(visit) if self._rules.forward_key else "",
         )
 

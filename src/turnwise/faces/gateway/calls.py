@@ -25,8 +25,8 @@ class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
     `path` is as the client wrote it, percent-encoding included; `query` and `headers` (names in lower case) hold the listed
     fields alone, and no key. `model` and `streams` are what the path says of them (Gemini); `takes_streams` is false where the
     client's HTTP has no way to tell the end of a stream (1.0). `client` is the name of the
-    client's key, empty if the gateway has no keys; `client_key` is the key to send upstream, filled only with
-    `--forward-key`.
+    client's key, empty if the gateway has no keys, and `is_only_client` false if it has keys of others; `client_key` is the key
+    to send upstream, filled only with `--forward-key`.
     """
 
     id: str
@@ -40,6 +40,7 @@ class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
     streams: bool = False
     takes_streams: bool = True
     client: str = ""
+    is_only_client: bool = True
     client_key: str = ""
 
     def __repr__(self) -> str:

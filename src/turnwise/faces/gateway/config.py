@@ -6,6 +6,7 @@
 | `hosts` | none | further names for `Host`, with a port or for any |
 | `origins` | none | pages that a browser may ask for (`https://chat.example.org`) |
 | `[bounds]` | see `bounds.py` | what one client may take up |
+| `[deadlines]` | see `deadlines.py` | how long upstreams are waited for |
 | `[[route]]` | at least one | the first whose `models` or `aliases` have the name serves it |
 
 Of a route:
@@ -20,9 +21,10 @@ Of a route:
 | `retry` | 3 | further attempts at a request that failed for a moment |
 | `calls_in_text` | "auto" | calls that the model wrote into its text: "auto", "on", "off" |
 | `one_call_at_a_time` | false | give the client one tool call a response |
-| `max_output_tokens` | none | a cap on what a client may ask for |
+| `max_output_tokens` | none | a cap on the output tokens of one answer, its continuations included |
 | `pass` | none | further paths that go on as they are (POST) |
-| `one_client` | false | true or the name of a client's key: what is stored at the provider may be used |
+| `one_client` | false | true or the name of a client's key: what is stored at the provider may be used; true is for one key |
+| `deadlines` | the file's | as `[deadlines]`, for this route |
 """
 
 import fnmatch
@@ -40,7 +42,9 @@ from turnwise.drivers.unasked_files import LeftOut, read_of_user
 from turnwise.errors import CallerError
 from turnwise.faces.gateway.app import DoorRules
 from turnwise.faces.gateway.bounds import Bounds
+from turnwise.faces.gateway.deadlines import GatewayDeadlines
 from turnwise.faces.gateway.doors import is_host, is_origin
+from turnwise.faces.gateway.routing import why_unreachable
 from turnwise.faces.models import find_profile, read_model
 from turnwise.relay.paths import asked_path
 from turnwise.rules.retries import RetryPolicy
@@ -106,6 +110,7 @@ class GatewayRoute(
     max_output_tokens: _Tokens | None = None
     passes: tuple[str, ...] = ()
     one_client: bool | str = False
+    deadlines: GatewayDeadlines = GatewayDeadlines()
 
     def __post_init__(self) -> None:
         """Raises ValueError, which msgspec tells with the place in the file."""
@@ -128,8 +133,11 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     bounds: Bounds = Bounds()
+    deadlines: GatewayDeadlines = GatewayDeadlines()
 
     def __post_init__(self) -> None:
+        if why := why_unreachable(self.routes):
+            raise ValueError(why)
         for host in self.hosts:
             if not is_host(host):
                 raise ValueError(f"`hosts` cannot have `{host}`: write a name or an address, with a port or for any")
@@ -212,7 +220,7 @@ def read_config(path: Path) -> GatewayConfig:
     try:
         return msgspec.convert(table, GatewayConfig)
     except msgspec.ValidationError as error:
-        said = with_near_field(error, rows=(GatewayConfig, GatewayRoute, UpstreamAddress, Bounds))
+        said = with_near_field(error, rows=(GatewayConfig, GatewayRoute, UpstreamAddress, Bounds, GatewayDeadlines))
         raise CallerError(f"`{path}`: {said}; correct it there") from None
 
 

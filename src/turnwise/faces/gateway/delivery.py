@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from math import ceil
+from math import ceil, inf
 from types import TracebackType
 from typing import Self
 
@@ -17,25 +17,33 @@ from turnwise.drivers.journal.bookkeeping import received_of
 from turnwise.drivers.running.sending import asks_hour
 from turnwise.faces.gateway.accounts import Account
 from turnwise.faces.gateway.calls import Outlet
+from turnwise.faces.gateway.upstream_faults import without_address
 from turnwise.relay.array_answers import ArrayAnswer
 from turnwise.relay.relaying import EventReader, Relay, RelayEnd, Send
 from turnwise.relay.response_reading import StreamReader
 from turnwise.turn.commands import Purpose, SendRequest, SoughtCalls
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import ResponseReceived
-from turnwise.vocab import Fault, Repair, Response
+from turnwise.vocab import Fault, FaultKind, Repair, Response
 from turnwise.wire.family import Family
 from turnwise.wire.limits import Limits
 
 JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
 KEEP_ALIVE = b": keep-alive\n\n"
+NO_TIME = Fault(
+    kind=FaultKind.TIMEOUT,
+    message="the gateway's time for one request is over (`total_s` of its deadlines)",
+    status=504,
+    should_retry=False,
+)
 PURPOSES: dict[str, Purpose] = {"main": "step", "retry": "retry", "continue": "continue"}
 
 
 class DeliveryMeans(msgspec.Struct, frozen=True, kw_only=True):
     """What requests are sent with. `jitter` gives numbers of [0, 1); `quiet_s`: so long without a byte for a client that reads a
-    stream, and it gets a comment."""
+    stream, and it gets a comment. `retry_s` after the first attempt no further one begins; `ends_s`: when, by the clock's
+    `monotonic`, all is over."""
 
     endpoint: Endpoint
     transport: Transport
@@ -44,10 +52,12 @@ class DeliveryMeans(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     jitter: Callable[[], float]
     quiet_s: float = 15.0
+    retry_s: float | None = None
+    ends_s: float = inf
 
 
 class Delivery:
-    """`run` it once. `started` tells whether the client has been given a status."""
+    """`run` it once, or `attempt` and then `end`. `started` tells whether the client has been given a status."""
 
     def __init__(
         self,
@@ -59,8 +69,11 @@ class Delivery:
         streams: bool,
         account: Account | None = None,
         array: ArrayAnswer | None = None,
+        not_carried: tuple[str, ...] = (),
+        started: bool = False,
     ) -> None:
-        """`array`: the client reads the stream as one JSON array."""
+        """`array`: the client reads the stream as one JSON array. `not_carried` are names of fields of its request. `started`: it
+        has a status already, from an upstream that then failed."""
         self._relay = relay
         self._account = account
         self._means = means
@@ -68,14 +81,26 @@ class Delivery:
         self._family = family
         self._streams = streams
         self._array = array
+        self._not_carried = not_carried
         self._reader: EventReader | None = None
         self._failed_s: float | None = None  # when the first failure was
         self._sends = 0
         self._sending = asyncio.Lock()
-        self.started = False
+        self.started = started
 
     async def run(self) -> RelayEnd:
         """Raises ClientGone."""
+        end = await self.attempt()
+        await self.end(end)
+        return end
+
+    @property
+    def has_content(self) -> bool:
+        """Whether the client has been told a word or a call, and not only comments."""
+        return self._relay.has_content
+
+    async def attempt(self) -> RelayEnd:
+        """All but the end of an answer that failed after its status. Raises ClientGone."""
         if not self._streams:
             return await self._run()
         waking = asyncio.ensure_future(self._keep_alive())
@@ -96,6 +121,7 @@ class Delivery:
     async def _run(self) -> RelayEnd:
         following: Send | RelayEnd = self._relay.first()
         number = 0
+        began_s = self._means.clock.monotonic()
         while isinstance(following, Send):
             if following.wait_s > 0:
                 await sleep(self._means.clock, seconds=following.wait_s)
@@ -105,15 +131,26 @@ class Delivery:
                 self._failed_s = self._means.clock.monotonic()
             waited_s = 0.0 if self._failed_s is None else self._means.clock.monotonic() - self._failed_s
             early = b"" if self._reader is None else self._reader.take_out()
-            step = self._relay.ended(response, fault, waited_s=waited_s, jitter=self._means.jitter())
+            step = self._relay.ended(
+                response, fault, waited_s=waited_s, jitter=self._means.jitter(), left_s=self._left_s(began_s)
+            )
             following = step.next
             await self._send(early + step.out, over=following if isinstance(following, RelayEnd) else None)
-        await self._end(following)
         return following
+
+    def _left_s(self, began_s: float) -> float | None:
+        """How long a further attempt may still begin."""
+        means = self._means
+        now_s = means.clock.monotonic()
+        left_s = means.ends_s - now_s if means.retry_s is None else min(began_s + means.retry_s, means.ends_s) - now_s
+        return None if left_s == inf else left_s
 
     async def _exchange(self, send: Send, *, number: int) -> tuple[Response | None, Fault | None]:
         means = self._means
-        order = _order_of(send, number=number, deadlines=means.deadlines)
+        left_s = means.ends_s - means.clock.monotonic()
+        if left_s <= 0:
+            return None, NO_TIME
+        order = _order_of(send, number=number, deadlines=means.deadlines, most_s=None if left_s == inf else left_s)
         exchange = Exchange(
             order,
             endpoint=means.endpoint,
@@ -142,12 +179,21 @@ class Delivery:
         try:
             event = await exchange.run(request)
             if isinstance(event, ResponseReceived):
-                return event.response, event.response.fault
-            return event.partial, event.fault
+                return event.response, self._told(event.response.fault)
+            return event.partial, self._told(event.fault)
         finally:
             if sent is not None:
                 received = received_of(exchange, event=event) if exchange.has_left else None
                 sent.ended(received, witness=self._relay.witness)
+
+    def _told(self, fault: Fault | None) -> Fault | None:
+        """The fault as the client may know it; the log has the rest."""
+        if fault is None:
+            return None
+        told = without_address(fault, base_url=self._means.endpoint.base_url)
+        if told.log and self._account is not None:
+            self._account.upstream_said(told.log)
+        return told.fault
 
     def _open_reader(self) -> StreamReader:
         reader = self._relay.reader()
@@ -187,21 +233,22 @@ class Delivery:
                     headers.append(("cache-control", "no-cache"))
                 else:
                     headers.append(("content-length", str(len(out))))
+                headers += not_carried_header(self._not_carried)
                 if over is not None and over.repairs:
                     headers.append(("turnwise-repairs", repairs_header(over.repairs)))
                 await self._outlet.start(200, headers)
                 self.started = True
             await self._outlet.send(out)
 
-    async def _end(self, end: RelayEnd) -> None:
-        """Before the client has a status, whoever runs the delivery tells it of a fault."""
+    async def end(self, end: RelayEnd) -> None:
+        """Before the client has a status, whoever runs the delivery tells it of a fault. Raises ClientGone."""
         if end.fault is not None and self.started:
             await self._send(self._relay.error(end.fault))
         if self.started and self._array is not None:
             await self._write(self._array.end())
 
 
-def _order_of(send: Send, *, number: int, deadlines: Deadlines) -> SendRequest:
+def _order_of(send: Send, *, number: int, deadlines: Deadlines, most_s: float | None) -> SendRequest:
     sought = None
     if send.in_text is not None:
         sought = SoughtCalls(tools=send.request.tools, unmarked=send.in_text.unmarked)
@@ -211,6 +258,7 @@ def _order_of(send: Send, *, number: int, deadlines: Deadlines) -> SendRequest:
         purpose=PURPOSES[send.purpose],
         request=send.request,
         deadlines=deadlines,
+        most_s=most_s,
         taken_ids=send.taken_ids,
         calls_in_text=sought,
     )
@@ -228,6 +276,10 @@ async def write_body(status: int, body: bytes, *, outlet: Outlet, headers: Seque
     """A whole answer of JSON. Raises ClientGone."""
     await outlet.start(status, [("content-type", JSON), ("content-length", str(len(body))), *headers])
     await outlet.send(body)
+
+
+def not_carried_header(names: Sequence[str]) -> list[tuple[str, str]]:
+    return [("turnwise-not-carried", ", ".join(names))] if names else []
 
 
 def repairs_header(repairs: tuple[Repair, ...]) -> str:

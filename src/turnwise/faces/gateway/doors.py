@@ -5,6 +5,7 @@ The tables say what may pass. Everything else stays outside, so a field that tur
 
 import ipaddress
 import re
+import secrets
 from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
@@ -20,7 +21,7 @@ QUERY_UP = frozenset({"alt", "api-version", "beta"})
 KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")  # and `authorization: Bearer ...`
 KEY_QUERY = "key"
 
-EXPOSED = "turnwise-repairs, x-request-id, retry-after"
+EXPOSED = "turnwise-repairs, turnwise-not-carried, turnwise-estimated, x-request-id, retry-after"
 PREFLIGHT_S = "600"  # Chrome keeps no answer longer than 2 hours
 LONGEST_KEY = 4096  # characters; Google's access tokens have up to 2,048
 
@@ -170,6 +171,11 @@ def listed_query(query: HeaderFields) -> tuple[tuple[str, str], ...]:
 def harmless_id(given: Sequence[str]) -> str | None:
     """The client's request id, if it can stand in a header, a log and a table."""
     return given[0] if len(given) == 1 and _ID.fullmatch(given[0]) else None
+
+
+def request_id(headers: HeaderFields) -> str:
+    """The client's own, or a new one."""
+    return harmless_id(values_of(headers, "x-request-id")) or f"tw-{secrets.token_hex(12)}"
 
 
 def cors_headers(origin: str | None) -> tuple[tuple[str, str], ...]:

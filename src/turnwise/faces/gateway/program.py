@@ -11,6 +11,7 @@ from turnwise.faces.gateway.app import GatewayApp
 from turnwise.faces.gateway.calls import GatewayService
 from turnwise.faces.gateway.config import GatewayConfig
 from turnwise.faces.gateway.keys import KeyRing
+from turnwise.faces.gateway.routing import check_clients
 from turnwise.faces.gateway.serve import BoundSocket, GatewayEnd, check_reach, serve
 
 
@@ -36,6 +37,8 @@ async def _run(means: GatewayMeans) -> GatewayEnd:
     listening = BoundSocket(config.host, config.port)
     try:
         check_reach(listening, has_keys=bool(ring.current()))
+        if not means.forward_key:  # each client's own key opens its own store
+            check_clients(config.routes, keys=ring.current())
         async with means.opens(config) as service:
             app = GatewayApp(service, rules=config.rules(forward_key=means.forward_key), keys=ring)
             return await serve(

@@ -5,6 +5,7 @@ its line ends, however long it is. What is refused here has no application yet, 
 """
 
 import asyncio
+from collections.abc import Collection
 from typing import Any, ClassVar, Protocol
 
 from uvicorn.config import Config
@@ -13,7 +14,9 @@ from uvicorn.server import ServerState
 
 from turnwise.faces.gateway.bounds import Bounds
 from turnwise.faces.gateway.calls import MAY_WRITE
+from turnwise.faces.gateway.doors import cors_headers, request_id, values_of
 from turnwise.faces.gateway.refusals import DoorRefusal, encode_refusal, family_of
+from turnwise.wire.profiles import FamilyName
 
 MOST_PIPELINED = 16  # requests behind the one at hand; clients of these APIs send none
 LINGER_S = 2.0  # as in the application
@@ -21,12 +24,12 @@ SMALL_PIECE = 64 * 1024  # what may come of a body without any of its content: t
 
 
 class RefusalNote(Protocol):
-    """Told of each refusal here, with the path as far as it was read."""
+    """Told of each refusal here, with the path as far as it was read, and the id that the answer has."""
 
-    def __call__(self, refusal: DoorRefusal, *, path: str) -> None: ...
+    def __call__(self, refusal: DoorRefusal, *, path: str, id: str, family: FamilyName) -> None: ...
 
 
-def _tell_nobody(refusal: DoorRefusal, *, path: str) -> None:
+def _tell_nobody(refusal: DoorRefusal, *, path: str, id: str, family: FamilyName) -> None:
     return None
 
 
@@ -34,6 +37,7 @@ class GatewayProtocol(HttpToolsProtocol):
     """One connection. Past a bound it answers once, in the client's family where the path is known, and closes."""
 
     bounds = Bounds()
+    origins: ClassVar[Collection[str]] = frozenset()
     refused: ClassVar[RefusalNote] = staticmethod(_tell_nobody)
 
     def __init__(
@@ -45,6 +49,7 @@ class GatewayProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.url = b""
+        self.headers: list[tuple[bytes, bytes]] = []
         self._is_refused = False
         self._in_head = True  # or between two requests
         self._head_bytes = 0
@@ -160,6 +165,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         if not self._is_refused:
             super().on_message_complete()
+        self.headers = []  # what is refused before the next request begins is not this one's
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP: two lengths, a length beside chunks, a line break within a header ..."""
@@ -205,9 +211,14 @@ class GatewayProtocol(HttpToolsProtocol):
             self.transport.abort()
             return
         path = self.url.partition(b"?")[0].decode("latin-1")
-        self.refused(refusal, path=path)
-        headers, body = encode_refusal(refusal, family=family_of(path))
-        every = (*headers, ("connection", "close"))
+        read = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers]
+        family = family_of(path, header_names={name for name, _ in read})
+        id = request_id(read)
+        self.refused(refusal, path=path, id=id, family=family)
+        headers, body = encode_refusal(refusal, family=family)
+        origins = values_of(read, "origin")
+        origin = origins[0] if len(origins) == 1 and origins[0] in self.origins else None
+        every = (*headers, ("x-request-id", id), *cors_headers(origin), ("connection", "close"))
         lines = [f"{name}: {value}\r\n".encode("latin-1") for name, value in every]
         self.transport.write(b"".join([STATUS_LINE[refusal.status], *lines, b"\r\n", body]))
         # What is still being sent is read and thrown away for a moment: closing on it would take the answer away, too.
@@ -217,6 +228,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._linger = self.loop.call_later(LINGER_S, self.transport.abort)
 
 
-def bounded_protocol(bounds: Bounds, *, refused: RefusalNote) -> type[GatewayProtocol]:
+def bounded_protocol(bounds: Bounds, *, origins: Collection[str], refused: RefusalNote) -> type[GatewayProtocol]:
     """The protocol with these bounds. uvicorn makes one for each connection."""
-    return type("BoundedGatewayProtocol", (GatewayProtocol,), {"bounds": bounds, "refused": staticmethod(refused)})
+    own = {"bounds": bounds, "origins": origins, "refused": staticmethod(refused)}
+    return type("BoundedGatewayProtocol", (GatewayProtocol,), own)

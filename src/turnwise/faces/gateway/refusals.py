@@ -1,11 +1,11 @@
 """A refusal in the client's own family: the status, and the error as that API words it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal, TypeGuard
 
 import msgspec
 
-from turnwise.relay.paths import asked_path
+from turnwise.relay.paths import asked_path, family_by_headers
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family as find_family
@@ -37,13 +37,15 @@ class DoorRefusal(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_s: int | None = None
 
 
-def family_of(path: str) -> FamilyName:
-    """Whose errors the clients of this path read; OpenAI's for a path that the gateway does not know."""
+def family_of(path: str, *, header_names: Collection[str] = ()) -> FamilyName:
+    """Whose errors the client of this path reads: by its headers where the gateway does not know the path, else OpenAI's."""
     if (asked := asked_path("POST", path)) is not None:
         return asked.family
     if path.startswith("/v1beta/"):
         return "gemini"
-    return "anthropic_messages" if path.startswith("/v1/messages") else "openai_chat"
+    if path.startswith("/v1/messages"):
+        return "anthropic_messages"
+    return family_by_headers(header_names) or "openai_chat"
 
 
 def encode_refusal(refusal: DoorRefusal, *, family: FamilyName) -> tuple[tuple[tuple[str, str], ...], bytes]:

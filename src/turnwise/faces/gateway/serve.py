@@ -123,7 +123,7 @@ async def serve(
     once connections are taken."""
     config = Config(
         app,
-        http=bounded_protocol(bounds, refused=app.refused_early),
+        http=bounded_protocol(bounds, origins=app.origins, refused=app.refused_early),
         ws="none",
         loop="none",
         lifespan="off",

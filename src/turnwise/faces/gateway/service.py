@@ -15,22 +15,34 @@ from turnwise.drivers.endpoints.transport import Transport, read_bounded
 from turnwise.drivers.journal.ledger import ReceivedResponse
 from turnwise.drivers.settings.catalogue import find_limits
 from turnwise.errors import CallerError, ProviderFault
-from turnwise.faces.gateway.accounts import Account, AccountMeans, open_accounts, received_body
+from turnwise.faces.gateway.accounts import NO_LEDGER, Account, AccountMeans, open_accounts, received_body
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService, Outlet
-from turnwise.faces.gateway.config import ChosenRoute, GatewayConfig, GatewayRoute, Upstream, choose_route, upstream_of
-from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, write_body, write_fault
+from turnwise.faces.gateway.config import (
+    ChosenRoute,
+    GatewayConfig,
+    GatewayRoute,
+    Upstream,
+    UpstreamAddress,
+    choose_route,
+    upstream_of,
+)
+from turnwise.faces.gateway.deadlines import DEFAULTS as DEADLINES
+from turnwise.faces.gateway.deadlines import GatewayDeadlines
+from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, not_carried_header, write_body, write_fault
 from turnwise.faces.gateway.refusals import DoorReason
+from turnwise.faces.gateway.routing import SHARED
+from turnwise.faces.gateway.upstream_faults import without_address
 from turnwise.relay.array_answers import ArrayAnswer
-from turnwise.relay.counting import read_count, read_count_request, translate_count, write_count
+from turnwise.relay.counting import counts_not, read_count, read_count_request, translate_count, write_count
 from turnwise.relay.incoming import ClientRequest, read_body, read_client_request
 from turnwise.relay.paths import AskedPath
 from turnwise.relay.refusals import RequestRefused, refusal_answer
-from turnwise.relay.relaying import ClientSide, Relay, RelayRules, SoughtInText, UpstreamSide
+from turnwise.relay.relaying import ClientSide, Relay, RelayEnd, RelayRules, SoughtInText, UpstreamSide
 from turnwise.relay.stored_things import refuse_stored
-from turnwise.relay.terms import RouteTerms
+from turnwise.relay.terms import RouteTerms, names_not_carried
 from turnwise.relay.translating import translate
 from turnwise.rules.budget import UNKNOWN_LIMITS
-from turnwise.rules.retries import RetryPolicy, is_worth_a_retry
+from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import Deadlines
 from turnwise.vocab import Fault, FaultKind, Request
 from turnwise.wire.family import HttpCall
@@ -38,6 +50,10 @@ from turnwise.wire.json_fields import encode, string_of
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family
+
+COUNTS_NOT_S = 600.0  # so long an upstream without an endpoint that counts is not asked again: it may be updated
+
+DAY_S = 86_400.0  # the longest deadline of a file
 
 NO_STREAMS = (
     "a stream needs HTTP 1.1, and this request came over HTTP 1.0. A proxy before the gateway may do that: nginx needs "
@@ -75,6 +91,7 @@ class RelayService:
             for route in config.routes
             for given in (route.upstream, *route.fallbacks)
         }
+        self._counts_not_until: dict[str | UpstreamAddress, float] = {}  # by the clock's `monotonic`
 
     def is_ready(self) -> bool:
         ledger = self._means.accounts.ledger
@@ -126,25 +143,42 @@ class RelayService:
         if asked.streams and not call.takes_streams:
             raise RequestRefused(NO_STREAMS, status=505)
         fault: Fault | None = None
+        array = ArrayAnswer(self._limits) if asked.streams and _wants_array(call) else None
+        last: tuple[Delivery, RelayEnd] | None = None
+        times = route.deadlines.over(self._config.deadlines.over(DEADLINES))
+        assert times.total_s is not None, "the defaults have it"
+        ends_s = self._means.clock.monotonic() + times.total_s
         for given in (route.upstream, *route.fallbacks):
             opened = self._for_client(self._upstreams[given], call)
             try:
                 delivery = self._delivery(
-                    asked, chosen=chosen, opened=opened, call=call, outlet=outlet, account=account
+                    asked,
+                    chosen=chosen,
+                    opened=opened,
+                    call=call,
+                    outlet=outlet,
+                    account=account,
+                    times=times,
+                    ends_s=ends_s,
+                    array=array,
+                    started=last is not None and last[0].started,
                 )
             except RequestRefused:
                 if fault is None:
                     raise
                 continue  # a fallback that cannot carry the request hides nothing of why the one before failed
-            end = await delivery.run()
+            end = await delivery.attempt()
             account.relayed(end)
-            fault = end.fault
-            if fault is None or delivery.started:
-                return
-            if not _may_be_anothers(fault):
+            fault, last = end.fault, (delivery, end)
+            if fault is None or delivery.has_content or (delivery.started and not route.heal):
                 break
-        assert fault is not None, "there is one upstream at least"
-        await write_fault(fault, family=family(call.family), outlet=outlet)
+            if not _may_be_anothers(fault) or self._means.clock.monotonic() >= ends_s:
+                break
+        assert last is not None, "there is one upstream at least"
+        delivery, end = last
+        await delivery.end(end)
+        if end.fault is not None and not delivery.started:
+            await write_fault(end.fault, family=family(call.family), outlet=outlet)
 
     def _delivery(
         self,
@@ -155,6 +189,10 @@ class RelayService:
         call: ClientCall,
         outlet: Outlet,
         account: Account,
+        times: GatewayDeadlines,
+        ends_s: float,
+        array: ArrayAnswer | None,
+        started: bool,
     ) -> Delivery:
         route, endpoint, means = chosen.route, opened.endpoint, self._means
         model = chosen.name_at(opened.upstream)
@@ -164,10 +202,12 @@ class RelayService:
             one_call_at_a_time=route.one_call_at_a_time,
         )
         sent = translate(asked, terms=terms, profile=endpoint.profile)
+        account.not_carried = names_not_carried(sent.told)
         rules = RelayRules(
             heals=route.heal,
             continues="calls" if route.continues and route.heal else "off",
             most_calls=1 if route.one_call_at_a_time else None,
+            most_output_tokens=route.max_output_tokens,
             retries=RetryPolicy(attempts=route.retry + 1),
             limits=find_limits(model, profile=endpoint.profile.name) or UNKNOWN_LIMITS,
             bounds=self._limits,
@@ -191,15 +231,19 @@ class RelayService:
                 endpoint=endpoint,
                 transport=means.transport,
                 clock=means.clock,
-                deadlines=means.deadlines,
+                deadlines=_attempt_deadlines(means.deadlines, times=times, streams=sent.request.stream),
                 limits=self._limits,
                 jitter=random.random,
+                retry_s=times.retry_s,
+                ends_s=ends_s,
             ),
             outlet=outlet,
             family=family(call.family),
             streams=asked.streams,
             account=account,
-            array=ArrayAnswer(self._limits) if asked.streams and _wants_array(call) else None,
+            array=array,
+            not_carried=account.not_carried,
+            started=started,
         )
 
     async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
@@ -209,17 +253,26 @@ class RelayService:
         name = chosen.name_at(opened.upstream)
         asked = read_count_request(_asked(call, chosen.model), call.body, one_client=bool(chosen.route.one_client))
         count = translate_count(asked, terms=RouteTerms(model=name), profile=opened.endpoint.profile)
+        account.not_carried = names_not_carried(count.told)
         tokens, is_counted = count.estimated_tokens, False
-        if count.call is not None:
-            found = await self._ask_upstream(opened.endpoint, count.call.path, count.call.body, count.call.headers)
-            account.counted(opened.endpoint.profile.name, name, found)
-            if isinstance(found, Fault):
+        given, now_s = chosen.route.upstream, self._means.clock.monotonic()
+        if count.call is not None and now_s >= self._counts_not_until.get(given, 0.0):
+            headers = count.call.headers
+            found = await self._told(opened.endpoint, count.call.path, count.call.body, headers, account=account)
+            has_none = isinstance(found, Fault) and counts_not(found, model=name)
+            account.counted(opened.endpoint.profile.name, name, found, is_estimated=has_none)
+            if has_none:
+                self._counts_not_until[given] = now_s + COUNTS_NOT_S
+            elif isinstance(found, Fault):
                 await write_fault(found, family=family(call.family), outlet=outlet)
                 return
-            if (read := read_count(found, upstream=opened.endpoint.profile.family)) is not None:
+            elif (read := read_count(found, upstream=opened.endpoint.profile.family)) is not None:
                 tokens, is_counted = read, True
         body = write_count(tokens, client=call.family)
-        await write_body(200, body, outlet=outlet, headers=() if is_counted else (("turnwise-estimated", "true"),))
+        headers = not_carried_header(account.not_carried)
+        if not is_counted:
+            headers.append(("turnwise-estimated", "true"))
+        await write_body(200, body, outlet=outlet, headers=headers)
 
     async def _pass_on(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """A path that a route lists: body and answer go on as they are, but for the name that an alias stands for."""
@@ -245,7 +298,7 @@ class RelayService:
             return
         received = ReceivedResponse(cancelled=True, answered=False)
         try:
-            found = await self._ask_upstream(opened.endpoint, call.path, body, call.headers)
+            found = await self._told(opened.endpoint, call.path, body, call.headers, account=account)
             received = received_body(found)
         finally:
             sent.ended(received)
@@ -253,6 +306,18 @@ class RelayService:
             await write_fault(found, family=family(call.family), outlet=outlet)
             return
         await write_body(200, found, outlet=outlet)
+
+    async def _told(
+        self, endpoint: Endpoint, path: str, body: bytes, headers: Sequence[tuple[str, str]], *, account: Account
+    ) -> bytes | Fault:
+        """One request and its whole answer, or the fault as the client may know it."""
+        found = await self._ask_upstream(endpoint, path, body, headers)
+        if not isinstance(found, Fault):
+            return found
+        told = without_address(found, base_url=endpoint.base_url)
+        if told.log:
+            account.upstream_said(told.log)
+        return told.fault
 
     async def _ask_upstream(
         self, endpoint: Endpoint, path: str, body: bytes, headers: Sequence[tuple[str, str]]
@@ -264,8 +329,9 @@ class RelayService:
             connect_s=self._means.deadlines.connect_s,
         )
         most = self._limits.response_bytes
+        whole_s = self._config.deadlines.over(DEADLINES).whole_s
         try:
-            async with asyncio.timeout(self._means.deadlines.total_s), self._means.transport.send(request) as reply:
+            async with asyncio.timeout(whole_s), self._means.transport.send(request) as reply:
                 answer = await read_bounded(reply.chunks, most_bytes=most)
         except TimeoutError:
             return Fault(kind=FaultKind.TIMEOUT, message="the upstream did not answer in time", status=504)
@@ -312,7 +378,7 @@ class RelayService:
         for route in self._config.routes:
             is_open = not isinstance(route.one_client, str) or route.one_client == call.client
             if is_open and call.path in route.passes:
-                return ChosenRoute(route=route, model="")
+                return self._for_whom(ChosenRoute(route=route, model=""), call)
         raise RequestRefused(f"no route of this gateway passes `{call.path}` on for this client's key", status=404)
 
     def _route_of_model(self, model: str, call: ClientCall) -> ChosenRoute:
@@ -320,6 +386,12 @@ class RelayService:
         chosen = choose_route(self._config.routes, model, client=call.client)
         if chosen is None:
             raise RequestRefused(f"no route of this gateway serves the model `{model}`", field="model", status=404)
+        return self._for_whom(chosen, call)
+
+    def _for_whom(self, chosen: ChosenRoute, call: ClientCall) -> ChosenRoute:
+        """Raises RequestRefused where a second key has made one client's route that of several since the gateway began."""
+        if chosen.route.one_client is True and not call.is_only_client and not self._forward_key:
+            raise RequestRefused(f"this request is refused: {SHARED}", status=403)
         return chosen
 
     def _open(self, upstream: Upstream) -> OpenUpstream:
@@ -347,7 +419,9 @@ async def open_service(
     clock = SystemClock()
     with open_accounts(env, clock=clock) as accounts:
         async with AiohttpTransport(env=env) as transport:
-            means = ServiceMeans(transport=transport, clock=clock, env=env, accounts=accounts)
+            # A stream may take all the time that its client's request has.
+            attempts = Deadlines(total_s=DAY_S)
+            means = ServiceMeans(transport=transport, clock=clock, env=env, deadlines=attempts, accounts=accounts)
             yield RelayService(config, means=means, forward_key=forward_key)
 
 
@@ -398,6 +472,16 @@ def _with_client_headers(sent: HttpCall, call: ClientCall, *, same: bool) -> Htt
     return msgspec.structs.replace(sent, headers=(*kept, *call.headers))
 
 
+def _attempt_deadlines(usual: Deadlines, *, times: GatewayDeadlines, streams: bool) -> Deadlines:
+    """Of one attempt."""
+    own = {
+        "first_event_s": times.first_event_s,
+        "idle_s": times.next_event_s,
+        "total_s": None if streams else times.whole_s,
+    }
+    return msgspec.structs.replace(usual, **{name: value for name, value in own.items() if value is not None})
+
+
 def _may_be_anothers(fault: Fault) -> bool:
-    """Whether another upstream may answer: not where the request itself is at fault."""
-    return is_worth_a_retry(fault) or fault.kind in (FaultKind.QUOTA, FaultKind.AUTH, FaultKind.NOT_FOUND)
+    """Whether another upstream may answer: not where the request itself is at fault, or nothing may leave."""
+    return fault.kind is not FaultKind.BAD_REQUEST and fault is not NO_LEDGER

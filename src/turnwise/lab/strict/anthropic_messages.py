@@ -330,14 +330,17 @@ def refuse_unanswered(missing: list[str], *, position: int) -> None:
 
 
 def check_thinking(body: dict[str, Raw], *, messages: list[Raw], rules: ModelRules) -> None:
-    """With thinking on, the assistant turn whose calls are being answered begins with its thinking, unchanged.
+    """With thinking on, the assistant turn whose calls are being answered begins with its thinking, unchanged. A script that
+    thinks asks for it as well where the request says nothing of thinking, once any thinking came back: in a conversation without
+    any the calls are another family's.
 
     Source: docs.anthropic.com, "Extended thinking", preserving thinking blocks during tool use.
     """
     conversation = turns(messages)
     if rules.signed:
         check_signatures(conversation)
-    elif table(body.get("thinking")).get("type") != "enabled":
+    way = text(table(body.get("thinking")).get("type"))
+    if way != "enabled" and (way or not rules.signed or not has_thought(conversation)):
         return
     if len(conversation) < 2 or not any(is_block(block, "tool_result") for block in conversation[-1][2]):
         return
@@ -350,6 +353,11 @@ def check_thinking(body: dict[str, Raw], *, messages: list[Raw], rules: ModelRul
             "set of `tool_use` and `tool_result` blocks). We recommend you include thinking blocks from previous turns. To "
             "avoid this requirement, disable `thinking`."
         )
+
+
+def has_thought(conversation: list[tuple[int, str, list[Raw]]]) -> bool:
+    """Whether any thinking of this API's came back in the conversation."""
+    return any(is_block(block, kind) for _, _, blocks in conversation for block in blocks for kind in THINKING)
 
 
 def check_signatures(conversation: list[tuple[int, str, list[Raw]]]) -> None:

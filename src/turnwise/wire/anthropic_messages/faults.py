@@ -90,11 +90,21 @@ def stream_fault(fields: Fields) -> Fault:
 
 def error_body(fault: Fault) -> bytes:
     """The error object as both an HTTP body and an `error` event carry it."""
-    type = fault.code if fault.code in KIND_BY_TYPE else _STATUS_AND_TYPE[fault.kind][1]
+    type = fault.code if _is_type_of(fault) else _STATUS_AND_TYPE[fault.kind][1]
+    if type == "authentication_error" and fault.status == 403:
+        type = "permission_error"
     body: dict[str, object] = {"type": "error", "error": {"type": type, "message": fault.message}}
     if fault.request_id is not None:
         body["request_id"] = fault.request_id
     return msgspec.json.encode(body)
+
+
+def _is_type_of(fault: Fault) -> bool:
+    """Whether the fault's own word is one of this API, and true: `invalid_request_error` comes from servers of other APIs beside
+    any status. This API itself says it of a bill that is due, too."""
+    if fault.code != "invalid_request_error":
+        return fault.code in KIND_BY_TYPE
+    return fault.kind in (FaultKind.BAD_REQUEST, FaultKind.CONTEXT_OVERFLOW, FaultKind.QUOTA)
 
 
 def encode_fault(fault: Fault) -> tuple[int, bytes]:

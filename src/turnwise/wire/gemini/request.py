@@ -42,8 +42,16 @@ BUDGET_MODELS = ("gemini-2.5",)
 EFFORT_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
 EFFORT_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "XHIGH"}
 
-# Names of models that refuse calls without a signature, see NO_SIGNATURE.
-_WANTS_SIGNATURES = re.compile(r"gemini-(?:[3-9]|\d\d)")
+# How whole names begin: `tunedModels/x`, `projects/.../endpoints/1`. Others with a slash are models of another gateway
+# (`vendor/model`), which stand behind `models/` as every name does (google-genai, _transformers.py, `t_model`).
+RESOURCES = ("models/", "tunedModels/", "projects/", "publishers/", "locations/", "endpoints/")
+
+# Names of models that ask for no signature (Gemini API, "Thought signatures": optional up to 2.5): theirs stay as they are.
+# Any other name may stand for a model that refuses calls without one, see NO_SIGNATURE: `gemini-flash-latest`, a tuned model, a
+# deployment. Google's documentation has the stand-in for every model that checks signatures.
+_ASKS_FOR_NO_SIGNATURE = re.compile(
+    r"gemini-(?:\D*-)?[12](?:\.\d|-|$)|gemini-(?:pro|ultra)(?:-vision)?$|gemma|learnlm|palm"
+)
 
 # Vertex AI, "Function calling", streaming of arguments: Gemini 3 and later; recorded of 3.1-pro and 3-flash.
 _STREAMS_ARGUMENTS = re.compile(r"gemini-(?:[3-9]|\d\d)")
@@ -83,7 +91,7 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
     before, behind = around(
         {**head, "contents": MESSAGES, **{key: _write(value) for key, value in tail.items()}}, name="contents"
     )
-    signs = _WANTS_SIGNATURES.search(request.model) is not None
+    signs = _ASKS_FOR_NO_SIGNATURE.search(request.model) is None
     return CallFrame(
         path=_path(request, profile),
         head=before,
@@ -106,9 +114,9 @@ def _signed(parts: tuple[Part, ...]) -> Sequence[Part]:
 
 def _path(request: Request, profile: Profile) -> str:
     template = (profile.stream_path or STREAM_PATH) if request.stream else (profile.path or PATH)
-    is_resource = "/" in request.model and ".." not in request.model
-    model = urllib.parse.quote(request.model, safe="/@-._~" if is_resource else "@-._~")
-    if is_resource:  # `tunedModels/x`, `projects/.../endpoints/1`: a whole name
+    has_folders = "/" in request.model and ".." not in request.model
+    model = urllib.parse.quote(request.model, safe="/@-._~" if has_folders else "@-._~")
+    if has_folders and request.model.startswith(RESOURCES):
         template = template.replace("models/{model}", "{model}")
     return template.replace("{model}", model)
 

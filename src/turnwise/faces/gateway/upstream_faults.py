@@ -1,0 +1,54 @@
+"""Faults of upstreams as clients are told them: without the upstream's address, which is the operator's alone."""
+
+import re
+import urllib.parse
+
+import msgspec
+
+from turnwise.vocab import Fault, FaultKind
+
+UPSTREAM = "the upstream"
+_ASKED = re.compile(r"\s*\(asked for `.*\)\Z", re.DOTALL)
+_OWN_WORDS = frozenset({FaultKind.UNREACHABLE, FaultKind.TIMEOUT, FaultKind.DISCONNECTED, FaultKind.PROTOCOL})
+
+
+class ToldFault(msgspec.Struct, frozen=True, kw_only=True):
+    """`fault` for the client. `log` is what it does not say, empty if that is nothing; no provider wrote it."""
+
+    fault: Fault
+    log: str = ""
+
+
+def without_address(fault: Fault, *, base_url: str) -> ToldFault:
+    """The fault without the address of the upstream at `base_url`, and without advice that only its operator can follow."""
+    if fault.status is not None and 300 <= fault.status < 400:
+        return ToldFault(
+            fault=_saying(fault, f"{UPSTREAM} redirects; the log of the gateway says where to"), log=fault.message
+        )
+    if (asked := _ASKED.search(fault.message)) is not None:
+        said = _hidden(fault.message[: asked.start()], base_url=base_url)
+        return ToldFault(
+            fault=_saying(fault, said or f"{UPSTREAM} has no such endpoint or model"), log=asked[0].strip(" ()")
+        )
+    said = _hidden(fault.message, base_url=base_url)
+    if said == fault.message:
+        return ToldFault(fault=fault)
+    is_own = fault.status is None and fault.kind in _OWN_WORDS
+    return ToldFault(fault=_saying(fault, said), log=fault.message if is_own else f"it named its address, {base_url}")
+
+
+def _saying(fault: Fault, message: str) -> Fault:
+    return msgspec.structs.replace(fault, message=message)
+
+
+def _hidden(text: str, *, base_url: str) -> str:
+    parts = urllib.parse.urlsplit(base_url)
+    host = parts.hostname or ""
+    shown = f"[{host}]" if ":" in host else host
+    plain = [base_url, f"{parts.scheme}://{parts.netloc}", parts.netloc] + (
+        [shown] if "." in host or ":" in host else []
+    )
+    for form in [*[f"`{each}`" for each in (*plain, shown, host)], *plain]:
+        if form.strip("`"):
+            text = re.sub(rf"(?<![\w.-]){re.escape(form)}(?![\w-])", UPSTREAM, text, flags=re.IGNORECASE)
+    return text
