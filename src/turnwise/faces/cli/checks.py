@@ -28,6 +28,7 @@ from turnwise.faces.cli.choice import Choice, NoModel, choose
 from turnwise.faces.cli.failures import FAILED
 from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.found import key_line, keys_in, look_around, offered_by
+from turnwise.faces.cli.interrupted_sessions import how_they_go_on, interrupted_rows
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.permissions import policy_of_run
 from turnwise.faces.cli.text import clean, style
@@ -234,8 +235,10 @@ def _state() -> Iterator[Check]:
     way = "make it writable, or set TURNWISE_STATE_DIR to another folder"
     try:
         if path.exists():
-            Journal.open(path, clock=SystemClock()).close()
-            yield Check(name="state", status="ok", found=str(path.parent))
+            with Journal.open(path, clock=SystemClock()) as journal:
+                left = interrupted_rows(journal)
+            advice = how_they_go_on(left) if left else ""
+            yield Check(name="state", status="ok", found=str(path.parent), advice=advice)
         elif above.is_dir() and os.access(above, os.W_OK | os.X_OK):
             yield Check(name="state", status="ok", found=f"{path.parent}; the first run makes it")
         else:

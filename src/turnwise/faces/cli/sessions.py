@@ -16,6 +16,7 @@ from turnwise.drivers.journal.journal import Journal, Session, SessionRow, journ
 from turnwise.faces.agent import read_session
 from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.interrupted_sessions import how_they_go_on
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.screen import describe_call, describe_result
 from turnwise.faces.cli.text import clean, clean_answer, shortened, style
@@ -67,6 +68,8 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
             )
         if (count := journal.count_sessions()) > len(rows):
             click.echo(style(f"{len(rows)} of {many(count, 'session')}; --limit N shows more", "dim"))
+        if left := [row for row in rows if row.status == "lost"]:
+            say(style(how_they_go_on(left), "dim"), stream=sys.stdout)
 
 
 @command.command("show")
@@ -81,6 +84,8 @@ def show_session(session: str, as_json: bool) -> None:
             _write_json(_json_of(tree))
             return
         _show(tree)
+        if found.row.status == "lost" and journal.parent_of(found.row.id) is None:
+            say(style(how_they_go_on([found.row]), "dim"), stream=sys.stdout)
 
 
 class _Tree(msgspec.Struct, frozen=True, kw_only=True):
