@@ -63,6 +63,7 @@ class ResumeOptions(TypedDict, total=False):
     prepare_step: StepPreparer
     watch: Watch
     approver: Approver
+    ask_s: float
 
 
 def check_options(options: Mapping[str, object]) -> None:

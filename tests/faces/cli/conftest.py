@@ -32,6 +32,14 @@ calls = [{ name = "bash", arguments = { command = "echo $$ > begun.txt; exec sle
 text = "It said: {result}"
 """,
 )
+STALLS_FIRST = script(
+    "stalls-first",
+    """
+[[steps]]
+text = "All of it, in the end."
+faults = [{ kind = "stall", at = "text", text = "The beginning of" }]
+""",
+)
 STUBBORN = script(
     "stubborn",
     """
@@ -88,7 +96,9 @@ def _fork_server_ends() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shared_lab() -> Iterator[Lab]:
-    with running_lab([HOSTILE, SLOW_BASH, STUBBORN, TELL_ENV, LEAKY, DELEGATES_BY_PROGRAM, SEARCHES]) as lab:
+    with running_lab(
+        [HOSTILE, SLOW_BASH, STALLS_FIRST, STUBBORN, TELL_ENV, LEAKY, DELEGATES_BY_PROGRAM, SEARCHES]
+    ) as lab:
         yield lab
 
 

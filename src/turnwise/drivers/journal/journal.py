@@ -339,6 +339,15 @@ class Journal:
         found = sorted([_session_row(row) for row in rows], key=lambda row: (row.created, row.id))
         return [(calls[row.id], self._load(row)) for row in found]
 
+    def parent_of(self, session_id: str) -> str | None:
+        """The session that a sub-agent's session belongs to; None where it is no sub-agent's."""
+        with self._store.statement() as connection:
+            row = connection.execute(
+                "select turn.session from session join turn on turn.id = session.parent_turn where session.id = ?",
+                (session_id,),
+            ).fetchone()
+        return None if row is None else row[0]
+
     def find_session(self, id_or_part: str) -> Session:
         """By its id, or by the beginning or end of it. Raises CallerError where none or several match."""
         if len(id_or_part) < SHORTEST_PREFIX or not id_or_part.isalnum():

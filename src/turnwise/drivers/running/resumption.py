@@ -41,7 +41,8 @@ class LeftTurn(msgspec.Struct, kw_only=True):
     """A turn as its process left it. `at_s`: seconds from its beginning to its last event; `heard_s`: when the journal last
     heard of it (UTC, seconds since 1970). `was_sent`: the request at hand may have left. `begun`: ids of calls of the order at
     hand that may have run, `ended` of those whose results are recorded. `program`: the one at hand. `tries`: how often in a row
-    it was taken up since its last record."""
+    it was taken up since its last record. `ask_s`: how long an ask that was open is waited for; None: for what is left of its
+    time."""
 
     turn: Turn
     config: TurnConfig
@@ -52,10 +53,17 @@ class LeftTurn(msgspec.Struct, kw_only=True):
     ended: frozenset[str]
     program: ProgramSoFar | None
     tries: int
+    ask_s: float | None = None
 
     @property
     def is_stuck(self) -> bool:
         return self.tries >= MOST_TRIES
+
+    @property
+    def open_in_program(self) -> tuple[ToolCall, ...]:
+        """The calls that the program at hand waits for."""
+        program = self.program
+        return () if program is None or len(program.given) == len(program.asked) else program.asked[-1]
 
 
 def left_turn(entries: Sequence[JournalEntry], *, earlier: Sequence[Message] | Carried, tries: int = 0) -> LeftTurn:

@@ -33,6 +33,7 @@ from turnwise.drivers.running.watching import (
 from turnwise.drivers.tools.fact_finding import find_changed, find_facts
 from turnwise.drivers.tools.tools import Around, ToolRun
 from turnwise.errors import CallerError, JournalFailed
+from turnwise.rules.history import open_calls
 from turnwise.turn.attempt import LOST_PIECE
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import (
@@ -230,6 +231,7 @@ class _Running:
             journal=None if journal is None else journal.journal,
             ask_s=config.deadlines.ask_s,
             begun=frozenset() if left is None else left.begun,
+            left_ask_s=None if left is None else left.ask_s,
         )
         self._time = TurnTime(
             means.clock,
@@ -286,6 +288,7 @@ class _Running:
         if left.is_stuck:
             self._why_stopped = STUCK
             self.interrupt()
+        self._unanswered = {call.id: call for call in (*open_calls(turn.added), *left.open_in_program)}
         return await self._live(turn, command)
 
     async def _live(self, turn: Turn, command: Command) -> TurnResult:
@@ -433,10 +436,12 @@ class _Running:
                 found = await results_of_left(command.calls, left=left, tools=self._tools, clock=self._clock)
                 for planned, result in found:
                     self._record_end(result)
+                    self._unanswered.pop(planned.call.id, None)
                     self._tell(CallAnswered(planned.call, result))
                 return await self._run_tools(command)
             case Ask(deadline_s=deadline_s):
-                return await self._ask(msgspec.structs.replace(command, deadline_s=max(0.0, deadline_s - passed_s)))
+                left_s = max(0.0, deadline_s - passed_s) if left.ask_s is None else left.ask_s
+                return await self._ask(msgspec.structs.replace(command, deadline_s=left_s))
             case Wait(seconds=seconds):
                 return await self._do(msgspec.structs.replace(command, seconds=max(0.0, seconds - passed_s)))
             case _:

@@ -1,5 +1,6 @@
 """What `turnwise doctor` looks at: each thing that a run needs, how it is, and what to do about it."""
 
+import contextlib
 import json
 import os
 import platform
@@ -28,6 +29,7 @@ from turnwise.faces.cli.choice import Choice, NoModel, choose
 from turnwise.faces.cli.failures import FAILED
 from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.found import key_line, keys_in, look_around, offered_by
+from turnwise.faces.cli.interrupted_sessions import how_they_go_on, interrupted_rows
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.permissions import policy_of_run
 from turnwise.faces.cli.text import clean, style
@@ -229,14 +231,22 @@ def _program(program: str, *, name: str, without: str, folder: Path) -> Check:
     )
 
 
+def _how_left_ones_go_on(path: Path) -> str:
+    """Empty where no turn was left, and where the sessions cannot be listed: the check of the journal says why."""
+    with Journal.open(path, clock=SystemClock()) as journal, contextlib.suppress(JournalFailed):
+        left = interrupted_rows(journal)
+        return how_they_go_on(left) if left else ""
+    return ""
+
+
 def _state() -> Iterator[Check]:
     path = journal_path(os.environ)
     above = next(place for place in (path.parent, *path.parent.parents) if place.exists())
     way = "make it writable, or set TURNWISE_STATE_DIR to another folder"
     try:
         if path.exists():
-            Journal.open(path, clock=SystemClock()).close()
-            yield Check(name="state", status="ok", found=str(path.parent))
+            advice = _how_left_ones_go_on(path)
+            yield Check(name="state", status="ok", found=str(path.parent), advice=advice)
             yield _journal(path)
         elif above.is_dir() and os.access(above, os.W_OK | os.X_OK):
             yield Check(name="state", status="ok", found=f"{path.parent}; the first run makes it")

@@ -19,15 +19,16 @@ from turnwise.faces.cli.commands import COMMANDS, OTHER_NAMES, command_of, unkno
 from turnwise.faces.cli.completing import completer
 from turnwise.faces.cli.failures import complain
 from turnwise.faces.cli.last_exchange import exchange_lines, last_exchange
+from turnwise.faces.cli.left_turns import find_left, furnish_left, left_line
 from turnwise.faces.cli.model_names import Doubts, ModelsAtHand, Offers, another_model, choice_of
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import pending_of
 from turnwise.faces.cli.permissions import rule_said
 from turnwise.faces.cli.prompts import CliPrompt
 from turnwise.faces.cli.remedies import FailedModel
-from turnwise.faces.cli.running import run_turn, typed_parts
+from turnwise.faces.cli.running import Ran, resume_turn, run_turn, typed_parts
 from turnwise.faces.cli.screen import Screen
-from turnwise.faces.cli.single_run import show_end
+from turnwise.faces.cli.single_run import cannot_go_on, show_end
 from turnwise.faces.cli.spent import SessionSpent
 from turnwise.faces.cli.taking_back import find_turn_back, is_of_diff, lines_of, results_of, take_back
 from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
@@ -35,9 +36,10 @@ from turnwise.faces.cli.text import clean, shortened
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.cli.undoing import is_confirmed
 from turnwise.faces.cli.words import TypedWords
-from turnwise.faces.cli.workplace import furnish
+from turnwise.faces.cli.workplace import Workplace, furnish
 from turnwise.faces.run_options import RunOptions
 from turnwise.faces.saying import many
+from turnwise.faces.taking_up import is_left
 from turnwise.rules.permissions import PermissionRule
 from turnwise.vocab import text_of
 
@@ -101,12 +103,14 @@ class Chat:
         self._policy = self._place.policy
         before = self._place.before
         self._session = "" if before is None else before.row.id
-        self._asks = () if before is None else pending_of(journal, before).asks
+        self._asks = () if before is None or is_left(before) else pending_of(journal, before).asks
 
     async def run(self) -> None:
         """Until the person leaves. Raises what makes going on impossible."""
         self._greet()
-        typed = await self._turn(None) if self._asks else ""
+        typed = await self._resume_left()
+        if self._asks and not self._leaves:
+            typed = await self._turn(None)
         while not self._leaves and (text := await self._next(typed)) is not None:
             typed = ""
             if command_of(text) is not None:
@@ -145,43 +149,71 @@ class Chat:
     async def _turn(self, text: str | None) -> str:
         """Run one turn, and obey what was typed for the session meanwhile; gives what was typed and not taken up. Without a text
         it is about the calls that wait."""
+        options: RunOptions = {"session": self._session} if self._session else {}
+        asks, self._asks = (self._asks, ()) if text is None else ((), self._asks)
+        turn = run_turn(
+            self._place,
+            None if text is None else CliPrompt(typed=text),
+            options=options,
+            face=self._screen,
+            terminal=self._terminal,
+            policy=self._policy,
+            asks=asks,
+            later=False,
+        )
+        return await self._to_end(turn, place=self._place, otherwise=text or "")
+
+    async def _resume_left(self) -> str:
+        """Go on with the session's last turn, if it was left; gives what was typed meanwhile and not taken up."""
+        before = self._place.before
+        if before is None or not is_left(before):
+            return ""
+        try:
+            found = find_left(self._journal, before)
+            place = furnish_left(found, given=self._given, journal=self._journal, clock=self._clock)
+        except CallerError as error:
+            self._screen.tell(cannot_go_on(error))
+            self._asks = pending_of(self._journal, before).asks
+            return ""
+        self._screen.tell(left_line(found))
+        turn = resume_turn(place, found, face=self._screen, terminal=self._terminal, later=False)
+        return await self._to_end(turn, place=place, resumed=before.row.id)
+
+    async def _to_end(
+        self, turn: Coroutine[None, None, Ran], *, place: Workplace, otherwise: str = "", resumed: str = ""
+    ) -> str:
+        """Show the turn, then obey. `resumed` is the session of a turn that went on: its rules and model held for it alone."""
         words = TypedWords(
             self._terminal,
-            agent=self._place.agent,
+            agent=place.agent,
             screen=self._screen,
-            parts=functools.partial(typed_parts, place=self._place, policy=self._policy),
+            parts=functools.partial(typed_parts, place=place, policy=self._policy),
         )
-        left = await self._run(text, words=words)
+        left = await self._shown(turn, words=words, place=place, otherwise=otherwise)
+        if resumed:
+            self._move(self._given, session=resumed)
+            self._asks = pending_of(self._journal, self._journal.find_session(resumed)).asks
         for line in words.commands:
             await self._obey(line)
         return left
 
-    async def _run(self, text: str | None, *, words: TypedWords) -> str:
-        options: RunOptions = {"session": self._session} if self._session else {}
-        asks, self._asks = (self._asks, ()) if text is None else ((), self._asks)
+    async def _shown(
+        self, turn: Coroutine[None, None, Ran], *, words: TypedWords, place: Workplace, otherwise: str
+    ) -> str:
         began, left = self._clock.monotonic(), ""
         try:
             with words.heeded():
                 try:
-                    ran = await run_turn(
-                        self._place,
-                        None if text is None else CliPrompt(typed=text),
-                        options=options,
-                        face=self._screen,
-                        terminal=self._terminal,
-                        policy=self._policy,
-                        asks=asks,
-                        later=False,
-                    )
+                    ran = await turn
                 finally:
                     left = await words.ended()
                     self._screen.close()
         except CallerError as error:
             complain(str(error))
-            return left or text or ""
+            return left or otherwise
         self._policy, self._session = ran.policy, ran.result.session
         self._spent.add(ran.result)
-        asked = FailedModel(choice=self._place.choice, in_session=True)
+        asked = FailedModel(choice=place.choice, in_session=True)
         show_end(ran.result, seconds=self._clock.monotonic() - began, misfit=False, asked=asked)
         return "\n".join([*[text_of(message) for message in ran.result.unread], *([left] if left else [])])
 

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -114,11 +115,18 @@ class JsonLines:
         with contextlib.suppress(OSError):  # raised already, by the line that could not be written
             sys.stdout.flush()
 
-    def finish(self, result: RunResult, *, denied: Sequence[DeniedCall] = ()) -> None:
+    def finish(
+        self,
+        result: RunResult,
+        *,
+        denied: Sequence[DeniedCall] = (),
+        event: Literal["result", "resumed"] = "result",
+    ) -> None:
+        """`resumed`: another turn follows."""
         usage = result.usage
         self._write(
             {
-                "event": "result",
+                "event": event,
                 "text": result.text,
                 "stop_reason": result.stop_reason,
                 "complete": result.complete,
@@ -150,6 +158,10 @@ class JsonLines:
                 "session": result.session,
             }
         )
+
+    def summarise(self, sessions: Sequence[Mapping[str, object]], *, failed: int) -> None:
+        """The last line of several sessions: what came of each."""
+        self._write({"event": "summary", "sessions": sessions, "failed": failed})
 
     def _write_call(self, call: ToolCall) -> None:
         self._started.add(call.id)

@@ -39,6 +39,9 @@ class CliPrompt(msgspec.Struct, frozen=True):
         return [text for text in (self.typed, *[part.text for part in self.given]) if text]
 
 
+GOES_ON = CliPrompt(given=(Text(GO_ON),))
+
+
 def read_prompt(
     words: Sequence[str],
     *,
@@ -63,7 +66,7 @@ def read_prompt(
         if not text.strip():
             raise CallerError("the prompt on standard input is empty: write what the model shall do")
         return CliPrompt(given=(Text(text),))
-    said = CliPrompt(given=(Text(GO_ON),)) if prompt is None else CliPrompt(typed=prompt)
+    said = GOES_ON if prompt is None else CliPrompt(typed=prompt)
     if wanted == "none":
         return said
     given = _read_all() if waits else read_piped(sys.stdin, patience_s=PATIENCE_S, tell=tell)

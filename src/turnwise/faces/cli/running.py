@@ -9,6 +9,7 @@ import msgspec
 
 from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.running.watching import CallAnswered, ChildSeen, ToolStarted, WatcherEvent
+from turnwise.drivers.tools.workspace.instructions import begin_telling
 from turnwise.faces.agent import Agent
 from turnwise.faces.cli.asks import TerminalApprover
 from turnwise.faces.cli.events import DeniedCall, JsonLines
@@ -20,6 +21,7 @@ from turnwise.faces.cli.workplace import Workplace
 from turnwise.faces.results import RunResult
 from turnwise.faces.run_options import RunOptions
 from turnwise.faces.saying import many
+from turnwise.faces.taking_up import LeftRun
 from turnwise.rules.permissions import Policy
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.vocab import Text, ToolResult
@@ -127,39 +129,94 @@ async def run_turn(
 
     `asks` are those of an earlier turn, which come first: those that nobody answers stay for later. `later`: an ask may be
     left for it. Raises what the face raised."""
-    agent = place.agent
-    if isinstance(face, Screen):
-        face.begin(place.bounds)
-    seeing = Seeing(face, agent=agent, commands_note=place.commands_note)
-    stop = Stop(agent, face=face)
-    approver: TerminalApprover | None = None
-    if terminal is not None:
-        approver = TerminalApprover(
-            terminal,
-            policy=place.policy if policy is None else policy,
-            offers=place.offers,
-            inspect=place.inspect,
-            workspace=place.workspace,
-            clock=place.clock,
-            stop=stop,
-            before_command=seeing.before_command,
-            later=later,
-        )
-        options = {**options, "approver": approver}
+    shown = _Shown(place, face=face, terminal=terminal, policy=policy, later=later)
+    if shown.approver is not None:
+        options = {**options, "approver": shown.approver}
     if asks:
-        answers = await _ask_again(asks, approver=approver, within_s=place.ask_s)
+        answers = await _ask_again(asks, approver=shown.approver, within_s=place.ask_s)
         options = {**options, "approvals": [*options.get("approvals", ()), *answers]}
-    with stop.heeded():
+    with shown.stop.heeded():
         parts = None if prompt is None else await _parts_of(prompt, place=place, policy=policy, face=face)
-        result = await agent.run(parts, **{**options, "watch": seeing})
-    with what_was_sent(result):
-        if seeing.error is not None:
-            raise seeing.error
-    return Ran(
-        result=result,
-        denied=tuple(seeing.denied),
-        policy=place.policy if approver is None else approver.policy,
-    )
+        result = await place.agent.run(parts, **{**options, "watch": shown.seeing})
+    return shown.ran(result)
+
+
+async def resume_turn(
+    place: Workplace,
+    found: LeftRun,
+    *,
+    face: Face,
+    terminal: Terminal | None,
+    answers: Sequence[Approval] = (),
+    policy: Policy | None = None,
+    later: bool = True,
+) -> Ran:
+    """Go on with a turn that a dead process has left, to its end. `answers` are for the asks that were open;
+    the person at the `terminal` is asked the others and has the usual time. Without one they are left for later.
+
+    Raises CallerError where there is nothing to go on with, and what the face raised."""
+    shown = _Shown(place, face=face, terminal=terminal, policy=policy, later=later)
+    approver = LeftApprover(answers, otherwise=shown.approver)
+    if place.reads_agents_md:
+        begin_telling(found.left.turn.known.history.messages)
+    with shown.stop.heeded():
+        session = found.session.row.id
+        result = await place.agent.resume(session, approver=approver, watch=shown.seeing, ask_s=place.ask_s)
+    return shown.ran(result)
+
+
+class LeftApprover:
+    """Gives the answers that were given beforehand; the other asks go to the person, or are left for later if nobody is there."""
+
+    def __init__(self, answers: Sequence[Approval], *, otherwise: TerminalApprover | None) -> None:
+        self._answers = {(answer.call_id, answer.digest): answer for answer in answers}
+        self._otherwise = otherwise
+
+    async def __call__(self, asking: Asking) -> Sequence[Approval]:
+        given = [found for ask in asking.asks if (found := self._answers.get((ask.call.id, ask.digest))) is not None]
+        answered = {answer.call_id for answer in given}
+        left = tuple([ask for ask in asking.asks if ask.call.id not in answered])
+        if not left:
+            return given
+        if self._otherwise is not None:
+            return [*given, *await self._otherwise(msgspec.structs.replace(asking, asks=left))]
+        # A sub-agent's ask cannot wait: it is answered in its own turn.
+        waits = () if asking.path else left
+        return [*given, *[Approval(call_id=ask.call.id, verdict="later") for ask in waits]]
+
+
+class _Shown:
+    """A turn under a face: what watches it, what ends it early, and the person who is asked, if there is one."""
+
+    def __init__(
+        self, place: Workplace, *, face: Face, terminal: Terminal | None, policy: Policy | None, later: bool
+    ) -> None:
+        if isinstance(face, Screen):
+            face.begin(place.bounds)
+        self.seeing = Seeing(face, agent=place.agent, commands_note=place.commands_note)
+        self.stop = Stop(place.agent, face=face)
+        self._policy = place.policy if policy is None else policy
+        self.approver: TerminalApprover | None = None
+        if terminal is not None:
+            self.approver = TerminalApprover(
+                terminal,
+                policy=self._policy,
+                offers=place.offers,
+                inspect=place.inspect,
+                workspace=place.workspace,
+                clock=place.clock,
+                stop=self.stop,
+                before_command=self.seeing.before_command,
+                later=later,
+            )
+
+    def ran(self, result: RunResult) -> "Ran":
+        """What came of it. Raises what the face raised."""
+        with what_was_sent(result):
+            if self.seeing.error is not None:
+                raise self.seeing.error
+        policy = self._policy if self.approver is None else self.approver.policy
+        return Ran(result=result, denied=tuple(self.seeing.denied), policy=policy)
 
 
 async def _parts_of(prompt: CliPrompt, *, place: Workplace, policy: Policy | None, face: Face) -> list[PromptPart]:

@@ -17,6 +17,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.agent import read_session
 from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.interrupted_sessions import how_they_go_on
 from turnwise.faces.cli.journals import read_journal, say_error
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.screen import describe_call, describe_result
@@ -74,6 +75,8 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
             )
         if count > len(rows):
             click.echo(style(f"{len(rows)} of {many(count, 'session')}; --limit N shows more", "dim"))
+        if left := [row for row in rows if row.status == "lost"]:
+            say(style(how_they_go_on(left), "dim"), stream=sys.stdout)
     sys.exit(code)
 
 
@@ -83,11 +86,13 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
 def show_session(session: str, as_json: bool) -> None:
     """Show what was said and done in SESSION (an id, or its first or last letters)."""
     with as_one_line():
-        tree, code = read_journal(lambda journal: _read_tree(journal, journal.find_session(session)), as_json=as_json)
+        (tree, goes_on), code = read_journal(lambda journal: _read_shown(journal, session), as_json=as_json)
         if as_json:
             _write_json(_json_of(tree))
         else:
             _show(tree)
+            if goes_on:
+                say(style(how_they_go_on([tree.session.row]), "dim"), stream=sys.stdout)
     sys.exit(code)
 
 
@@ -117,6 +122,13 @@ class _Tree(msgspec.Struct, frozen=True, kw_only=True):
     messages: Sequence[Message]
     requests: dict[str, dict[str, int]]  # turn -> purpose -> how many
     children: dict[str, "_Tree"]
+
+
+def _read_shown(journal: Journal, session: str) -> "tuple[_Tree, bool]":
+    """The session, and whether its last turn was left and can go on by itself."""
+    found = journal.find_session(session)
+    goes_on = found.row.status == "lost" and journal.parent_of(found.row.id) is None
+    return _read_tree(journal, found), goes_on
 
 
 def _read_tree(journal: Journal, session: Session) -> _Tree:

@@ -4,24 +4,25 @@ import contextlib
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 
 import msgspec
 
-from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal.journal import Journal, journal_path
+from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.journal.journal import Journal, Session, journal_path
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended, why_nobody
 from turnwise.faces.cli.choice import NoModel
 from turnwise.faces.cli.events import DeniedCall, JsonLines
+from turnwise.faces.cli.left_turns import find_left, furnish_left, left_line, open_asks
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import NOTHING, decide, pending_of
-from turnwise.faces.cli.prompts import MAX_INPUT_BYTES, CliPrompt, Input, beyond_window, read_prompt
+from turnwise.faces.cli.prompts import GOES_ON, MAX_INPUT_BYTES, CliPrompt, Input, beyond_window, read_prompt
 from turnwise.faces.cli.remedies import FailedModel
-from turnwise.faces.cli.running import Face, run_turn, what_was_sent
+from turnwise.faces.cli.running import Face, Ran, resume_turn, run_turn, what_was_sent
 from turnwise.faces.cli.screen import Screen, outcome_line
 from turnwise.faces.cli.spending import model_limits_of
 from turnwise.faces.cli.terminal import Terminal
@@ -30,8 +31,9 @@ from turnwise.faces.cli.workplace import Workplace, furnish
 from turnwise.faces.results import RunResult
 from turnwise.faces.run_options import RunOptions
 from turnwise.faces.saying import many
+from turnwise.faces.taking_up import is_left
 from turnwise.rules.stop import exit_code
-from turnwise.turn.approvals import OneAsk
+from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.vocab import StopReason, ToolCall
 
 
@@ -66,58 +68,158 @@ def run_prompt(
     attended = not unattended and is_attended()
     clock = SystemClock()
     with Journal.open(journal_path(os.environ), clock=clock) as journal:
+        run = SingleRun(journal, given=given, clock=clock, attended=attended, output_type=output_type, as_json=as_json)
+        code = run.to_end(asked, has_words=bool(words), answers=answers)
+        if not attended:
+            note_denied(run.denied, why=why_nobody(unattended=unattended))
+    return code
+
+
+class SingleRun:
+    """One prompt in one folder; where the session's last turn was left, that turn first."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        given: Given,
+        clock: Clock,
+        attended: bool,
+        output_type: object,
+        as_json: bool,
+    ) -> None:
+        self._journal, self._clock = journal, clock
+        self._attended, self._output_type = attended, output_type
         try:
-            place = furnish(given, journal=journal, clock=clock, attended=attended, output_type=output_type)
+            self._place = self._furnished(given)
         except NoModel:
             from turnwise.faces.cli.first_start import first_choice
 
             given = first_choice(given, asks=attended and not as_json)
-            place = furnish(given, journal=journal, clock=clock, attended=attended, output_type=output_type)
+            self._place = self._furnished(given)
+        self._given = given
+        self._face: Face = JsonLines() if as_json else Screen(plain=given["plain"], clock=clock)
+        self._has_told = False
+        self.denied: list[DeniedCall] = []
+
+    def _furnished(self, given: Given) -> Workplace:
+        return furnish(
+            given, journal=self._journal, clock=self._clock, attended=self._attended, output_type=self._output_type
+        )
+
+    def to_end(self, asked: CliPrompt | None, *, has_words: bool, answers: Answers) -> int:
+        """The exit code of the last turn. Raises CallerError."""
+        before = self._place.before
+        if before is not None and is_left(before):
+            code = self._left_first(before, asked, has_words=has_words, answers=answers)
+            if code is not None:
+                return code
+            before = self._journal.find_session(before.row.id)
+        return self._prompt(before, asked, has_words=has_words, answers=answers)
+
+    def _tell_beginning(self) -> None:
+        """Once."""
+        if self._has_told:
+            return
+        self._has_told = True
+        for line in self._place.notes:
+            self._face.tell(line)
+        if self._place.before is not None:
+            from turnwise.faces.cli.last_exchange import exchange_line, last_exchange
+
+            exchange = last_exchange(self._journal, self._place.before)
+            if exchange is not None:
+                self._face.tell(exchange_line(exchange, now_s=self._clock.now()))
+
+    def _left_first(
+        self, session: Session, asked: CliPrompt | None, *, has_words: bool, answers: Answers
+    ) -> int | None:
+        """Go on with the turn that was left; its exit code where that is all there is to do."""
+        try:
+            found = find_left(self._journal, session)
+            place = furnish_left(found, given=self._given, journal=self._journal, clock=self._clock)
+        except CallerError as error:
+            self._tell_beginning()
+            self._face.tell(cannot_go_on(error))
+            return None
+        approvals = answers_of(open_asks(self._journal, found), answers=answers) if answers else ()
+        self._tell_beginning()
+        self._face.tell(left_line(found))
+        began = self._clock.monotonic()
+        turn = resume_turn(place, found, face=self._face, terminal=self._terminal(), answers=approvals)
+        try:
+            ran = self._ran(turn)
+        except CallerError as error:
+            if self._journal.find_session(session.row.id).turns[-1].status == "running":
+                raise
+            self._face.tell(cannot_go_on(error))
+            return None
+        result = ran.result
+        has_more = asked is not None and (has_words or (asked != GOES_ON and not result.pending))
+        is_last = not has_more or result.stop_reason in (StopReason.CANCELLED, StopReason.JOURNAL_FAILED)
+        self._show(ran, place=place, began=began, expects_output=found.left.config.output is not None, is_last=is_last)
+        if is_last:
+            return exit_code(result.stop_reason, complete=result.complete)
+        self._place = self._furnished(self._given)  # with what was always allowed meanwhile
+        return None
+
+    def _prompt(self, before: Session | None, asked: CliPrompt | None, *, has_words: bool, answers: Answers) -> int:
         options: RunOptions = {}
         pending = NOTHING
-        if place.before is not None:
-            options = {"session": place.before.row.id}
-            pending = NOTHING if words else pending_of(journal, place.before)
+        if before is not None:
+            options = {"session": before.row.id}
+            pending = NOTHING if has_words else pending_of(self._journal, before)
         asks = pending.asks
         if answers:
-            approvals = decide(asks, approve=answers.approve, deny=answers.deny)
+            approvals = answers_of(asks, answers=answers)
             answered = {approval.call_id for approval in approvals}
             asks = tuple([ask for ask in asks if ask.call.id not in answered])
             options = {**options, "approvals": approvals}
-        elif asks and not attended:
+        elif asks and not self._attended:
             raise CallerError(waiting_line(asks))
         elif pending.results and not asks:
             raise CallerError(results_line(pending.results))
-        face = JsonLines() if as_json else Screen(plain=given["plain"], clock=clock)
-        for line in place.notes:
-            face.tell(line)
-        if place.before is not None:
-            from turnwise.faces.cli.last_exchange import exchange_line, last_exchange
-
-            exchange = last_exchange(journal, place.before)
-            if exchange is not None:
-                face.tell(exchange_line(exchange, now_s=clock.now()))
-        if asked is not None and (line := _too_much(asked, place=place)):
-            face.tell(line)
-        began = clock.monotonic()
+        self._tell_beginning()
+        if asked is not None and (line := _too_much(asked, place=self._place)):
+            self._face.tell(line)
+        began = self._clock.monotonic()
         prompt = None if asks else asked
-        terminal = terminal_for(face) if attended else None
+        ran = self._ran(
+            run_turn(self._place, prompt, asks=asks, options=options, face=self._face, terminal=self._terminal())
+        )
+        self._show(ran, place=self._place, began=began, expects_output=self._output_type is not None, is_last=True)
+        return exit_code(ran.result.stop_reason, complete=ran.result.complete)
+
+    def _terminal(self) -> Terminal | None:
+        return terminal_for(self._face) if self._attended else None
+
+    def _ran(self, turn: Coroutine[object, object, Ran]) -> Ran:
         try:
-            turn = run_turn(place, prompt, asks=asks, options=options, face=face, terminal=terminal)
             ran = run_to_end(turn, new_loop=quickest_loop)
         finally:
-            face.close()
+            self._face.close()
+        self.denied += ran.denied
+        return ran
+
+    def _show(self, ran: Ran, *, place: Workplace, began: float, expects_output: bool, is_last: bool) -> None:
+        """How a turn ended."""
         result = ran.result
         with what_was_sent(result):
-            if isinstance(face, JsonLines):
-                face.finish(result, denied=ran.denied)
-            else:
-                misfit = output_type is not None and result.output is None and not result.pending
-                seconds = clock.monotonic() - began
-                show_end(result, seconds=seconds, misfit=misfit, asked=FailedModel(choice=place.choice))
-            if not attended:
-                note_denied(ran.denied, why=why_nobody(unattended=unattended))
-    return exit_code(result.stop_reason, complete=result.complete)
+            if isinstance(self._face, JsonLines):
+                self._face.finish(result, denied=ran.denied, event="result" if is_last else "resumed")
+                return
+            seconds = self._clock.monotonic() - began
+            misfit = expects_output and result.output is None and not result.pending
+            show_end(result, seconds=seconds, misfit=misfit, asked=FailedModel(choice=place.choice))
+
+
+def cannot_go_on(error: CallerError) -> str:
+    """What is said of a turn that was left, where the session goes on without it."""
+    return f"its last turn was interrupted and cannot go on ({error}); calls that had begun are told as unknown"
+
+
+def answers_of(asks: Sequence[OneAsk], *, answers: Answers) -> tuple[Approval, ...]:
+    return decide(asks, approve=answers.approve, deny=answers.deny)
 
 
 def _too_much(prompt: CliPrompt, *, place: Workplace) -> str | None:

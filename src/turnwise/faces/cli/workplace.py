@@ -38,6 +38,7 @@ from turnwise.faces.cli.waiting import WaitBounds
 from turnwise.faces.models import read_model
 from turnwise.faces.policies import ASK_USER, check_tools_of_rules
 from turnwise.faces.run_options import TurnOptions, turn_options
+from turnwise.faces.tools import BATCH_HINT
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
 from turnwise.turn.config import MAX_STEPS, Deadlines, ToolOffer, TurnConfig
@@ -94,14 +95,24 @@ class Workplace(msgspec.Struct, frozen=True, kw_only=True):
     commands_note: str
     ask_s: float
     bounds: WaitBounds
+    reads_agents_md: bool
 
 
-def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, output_type: object = None) -> Workplace:
-    """Everything that a run of these options needs. `attended`: somebody can be asked. Raises CallerError."""
+def furnish(
+    given: Given,
+    *,
+    journal: Journal,
+    clock: Clock,
+    attended: bool,
+    output_type: object = None,
+    left: TurnConfig | None = None,
+) -> Workplace:
+    """Everything that a run of these options needs. `attended`: somebody can be asked. `left` is the configuration of a turn that
+    goes on: its rules, deadlines and instructions hold, for its sub-agents too. Raises CallerError."""
     if given["go_on"] and given["session"]:
         raise CallerError("give either --continue or --session, not both")
     folder = (given["cwd"] or Path.cwd()).resolve()
-    agents_md = None if given["no_agents_md"] else read_agents_md(folder)
+    agents_md = None if given["no_agents_md"] or left is not None else read_agents_md(folder)
     before = find_session(journal, folder=folder, go_on=given["go_on"], session=given["session"])
     last = None if before is None else last_config(journal, before)
     layers = read_layers(folder, env=os.environ)
@@ -117,15 +128,13 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
         env=os.environ,
         settings=settings,
     )
-    policy = policy_of_run(
-        layers,
-        folder=folder,
-        home=Path.home(),
-        attended=attended,
-        allow=given["allow"],
-        remembered=() if before is None else remembered_rules(journal, before, workspace=os.path.realpath(folder)),
+    policy = _policy_of(
+        given, before=before, left=left, layers=layers, folder=folder, journal=journal, attended=attended
     )
-    check_tools_of_rules(policy, tools={})
+    deadlines = deadlines_of(given) if left is None else left.deadlines
+    streams = not given["no_stream"] if left is None else left.stream
+    agents_md_text = agents_md if isinstance(agents_md, str) else None
+    system = instructions(given["system"], agents_md=agents_md_text) if left is None else instructions_in(left)
     store = changes_folder(folder, env=os.environ)
     finished = _recovered(store)
     changes = FileChanges(store)
@@ -148,7 +157,9 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
         changes=changes,
         policy=policy,
         hooks=read_hooks(layers, folder=folder, env=os.environ),
-        system=instructions(given["system"], agents_md=agents_md if isinstance(agents_md, str) else None),
+        system=system,
+        deadlines=deadlines,
+        streams=streams,
         output_type=output_type,
         limits=limits_of(settings, last=last.limits if last else None),
         prices=prices_of_layers(layers, env=os.environ),
@@ -176,9 +187,36 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
         clock=clock,
         notes=(*_notes_of(agents_md, before, layers=layers, folder=folder), *finished),
         commands_note=shell.said,
-        ask_s=deadlines_of(given).ask_s,
-        bounds=_bounds_of(choice.model, settings=settings, given=given),
+        ask_s=deadlines.ask_s,
+        bounds=_bounds_of(choice.model, settings=settings, deadlines=deadlines, streams=streams),
+        reads_agents_md=not given["no_agents_md"],
     )
+
+
+def _policy_of(
+    given: Given,
+    *,
+    before: Session | None,
+    left: TurnConfig | None,
+    layers: Sequence[Layer],
+    folder: Path,
+    journal: Journal,
+    attended: bool,
+) -> Policy:
+    """What may run: by the files and the options, or as it was for the turn that goes on; and what the session was allowed."""
+    remembered = () if before is None else remembered_rules(journal, before, workspace=os.path.realpath(folder))
+    if left is not None and left.policy is not None:
+        return msgspec.structs.replace(left.policy, rules=tuple(dict.fromkeys((*left.policy.rules, *remembered))))
+    policy = policy_of_run(
+        layers,
+        folder=folder,
+        home=Path.home(),
+        attended=attended,
+        allow=given["allow"],
+        remembered=remembered,
+    )
+    check_tools_of_rules(policy, tools={})
+    return policy
 
 
 class _Agents(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,6 +234,8 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
     hooks: Sequence[Hook]
     system: Sequence[str]
+    deadlines: Deadlines
+    streams: bool
     output_type: object
     limits: Limit | None
     prices: Prices
@@ -229,8 +269,8 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
             retry=retry_of(settings.retries, last=last),
             fallbacks=settings.fallback or (),
             allow_hint=allow_hint(),
-            stream=not given["no_stream"],
-            deadlines=deadlines_of(given),
+            stream=self.streams,
+            deadlines=self.deadlines,
             policy=self.policy,
             inspect=inspect,
             hooks=self.hooks,
@@ -257,13 +297,12 @@ def deadlines_of(given: Given) -> Deadlines:
     return msgspec.structs.replace(usual, ask_s=ask_s, child_s=usual.child_s + longer_s)
 
 
-def _bounds_of(model: str, *, settings: RunSettings, given: Given) -> WaitBounds:
+def _bounds_of(model: str, *, settings: RunSettings, deadlines: Deadlines, streams: bool) -> WaitBounds:
     """What is said of a wait: how many steps there are, and when a request is given up."""
-    deadlines = deadlines_of(given)
     first_s = deadlines.first_event_s or read_model(model).profile.first_event_s
     return WaitBounds(
         max_steps=settings.max_steps or MAX_STEPS,
-        first_event_s=deadlines.total_s if given["no_stream"] else first_s,
+        first_event_s=first_s if streams else deadlines.total_s,
         idle_s=deadlines.idle_s,
     )
 
@@ -315,6 +354,11 @@ def instructions(system: str | None, *, agents_md: str | None) -> list[str]:
     if agents_md is not None:
         texts.append(f"Instructions of this folder (AGENTS.md):\n\n{agents_md}")
     return texts
+
+
+def instructions_in(config: TurnConfig) -> list[str]:
+    """Those that a turn was given, without the sentence that its agent adds by itself."""
+    return [text.text for text in config.system if text.text != BATCH_HINT]
 
 
 def _notes_of(

@@ -1,0 +1,78 @@
+"""`turnwise resume`: go on with turns that a dead process has left. The options only: what runs is imported when it does."""
+
+import sys
+
+import click
+
+from turnwise.faces.cli.completion import complete_sessions
+from turnwise.faces.cli.exit_codes import EXIT_CODES
+from turnwise.faces.cli.failures import as_one_line
+
+EPILOG = f"""\b
+Examples:
+  turnwise resume
+  turnwise resume 3f2a9c1e
+  turnwise resume 3f2a9c1e --json | tail -1
+  turnwise resume --all
+  turnwise resume --all --unattended
+  turnwise run --continue "and now add a test"
+
+What had finished is not done again. A request that was under way may be billed, and is sent anew. A call that may have run is
+told to the model as unknown, unless running it twice does no harm. A question that was open is asked again; without a terminal
+it is left for later: `turnwise run --session ID --approve all`, or --deny.
+
+\b
+Exit codes:
+{EXIT_CODES}
+
+2 too if there is nothing to resume, or the session is running. With --all: 0 if there was nothing to resume, else the code of the
+first turn that did not end with 0; a folder that is gone and a session that somebody else has resumed do not count."""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("session", required=False, shell_complete=complete_sessions)
+@click.option("--all", "takes_all", is_flag=True, help="Every interrupted session, one after the other.")
+@click.option(
+    "--base-url", metavar="URL", help="Endpoint URL, if the turn's had a query, which is not kept, or has moved."
+)
+@click.option("--api-key-env", metavar="NAME", help="The variable that holds the key, if it is another one now.")
+@click.option("--network", is_flag=True, help="Let commands use the network.")
+@click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox.")
+@click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md of folders below as instructions.")
+@click.option(
+    "--unattended", is_flag=True, help="Ask nobody, though there is a terminal: questions are left for later."
+)
+@click.option("--plain", is_flag=True, help="Show answers as they were written, not rendered.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line; the last is the result.")
+def command(
+    session: str | None,
+    takes_all: bool,
+    base_url: str | None,
+    api_key_env: str | None,
+    network: bool,
+    no_sandbox: bool,
+    no_agents_md: bool,
+    unattended: bool,
+    plain: bool,
+    as_json: bool,
+) -> None:
+    """Go on with the turn of SESSION (an id, or its first or last letters) that was interrupted because its process died.
+    Without SESSION it is the last session of this folder.
+
+    The turn keeps its own model, limits, rules and folder. The options here are those that a session does not keep.
+    """
+    with as_one_line():
+        from turnwise.faces.cli.resuming import ResumeGiven, resume
+
+        given = ResumeGiven(
+            base_url=base_url,
+            api_key_env=api_key_env,
+            network=network,
+            no_sandbox=no_sandbox,
+            no_agents_md=no_agents_md,
+            unattended=unattended,
+            plain=plain,
+            as_json=as_json,
+        )
+        code = resume(session, takes_all=takes_all, given=given)
+    sys.exit(code)

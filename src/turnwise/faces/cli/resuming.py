@@ -1,0 +1,197 @@
+"""What `turnwise resume` does: go on with the turn of one session, or of all that were interrupted."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.journal.journal import Journal, Session, SessionRow, journal_path
+from turnwise.drivers.own_loop import quickest_loop, run_to_end
+from turnwise.drivers.settings.options import RunSettings
+from turnwise.errors import CallerError
+from turnwise.faces.cli.attendance import is_attended
+from turnwise.faces.cli.events import JsonLines
+from turnwise.faces.cli.failures import USAGE, complain
+from turnwise.faces.cli.interrupted_sessions import interrupted_rows
+from turnwise.faces.cli.last_exchange import exchange_line, last_exchange
+from turnwise.faces.cli.left_turns import FolderGone, find_left, furnish_left, left_line
+from turnwise.faces.cli.main import CANCELLED
+from turnwise.faces.cli.options import Given
+from turnwise.faces.cli.remedies import FailedModel
+from turnwise.faces.cli.running import Face, Ran, resume_turn, what_was_sent
+from turnwise.faces.cli.screen import Screen
+from turnwise.faces.cli.single_run import note, show_end, terminal_for
+from turnwise.faces.cli.workplace import Workplace
+from turnwise.faces.saying import many
+from turnwise.rules.stop import exit_code
+
+
+class ResumeGiven(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `turnwise resume`."""
+
+    base_url: str | None
+    api_key_env: str | None
+    network: bool
+    no_sandbox: bool
+    no_agents_md: bool
+    unattended: bool
+    plain: bool
+    as_json: bool
+
+    def of_run(self) -> Given:
+        """As options of a run that says nothing else."""
+        return Given(
+            model=None,
+            base_url=self.base_url,
+            api_key_env=self.api_key_env,
+            settings=RunSettings(),
+            cwd=None,
+            go_on=False,
+            session=None,
+            system=None,
+            allow=(),
+            ask_timeout=None,
+            no_sandbox=self.no_sandbox,
+            network=self.network,
+            no_agents_md=self.no_agents_md,
+            no_environment=False,
+            no_stream=False,
+            plain=self.plain,
+        )
+
+
+class SessionOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one session of several. `why` it did not go on is empty if it did."""
+
+    session: str
+    code: int
+    stop_reason: str = ""
+    complete: bool = False
+    why: str = ""
+
+
+def resume(session: str | None, *, takes_all: bool, given: ResumeGiven) -> int:
+    """Go on, and show it; the exit code. Raises CallerError."""
+    if takes_all and session is not None:
+        raise CallerError("give either SESSION or --all, not both")
+    if takes_all and (given.base_url or given.api_key_env):
+        raise CallerError("--base-url and --api-key-env are for one SESSION: leave them out, or --all")
+    clock = SystemClock()
+    with Journal.open(journal_path(os.environ), clock=clock) as journal:
+        if takes_all:
+            return _All(journal, given=given, clock=clock).resume()
+        found = _the_last(journal) if session is None else journal.find_session(session)
+        return _One(journal, given=given, clock=clock).resume(found).code
+
+
+def _the_last(journal: Journal) -> Session:
+    """The last session of this folder. Raises CallerError where there is none, or it was not interrupted."""
+    folder = Path.cwd().resolve()
+    found = journal.last_session(folder)
+    if found is not None and found.row.status in ("lost", "running"):
+        return found
+    others = len(interrupted_rows(journal))
+    more = f"; {many(others, 'other session')} can be resumed (`turnwise resume --all`, `turnwise sessions list`)"
+    what = (
+        f"there is no session of `{folder}`"
+        if found is None
+        else f"the last session of this folder (`{found.row.id[-8:]}`) was not interrupted"
+    )
+    raise CallerError(f"nothing to resume: {what}{more if others else ''}")
+
+
+class _One:
+    """Goes on with the turn of one session."""
+
+    def __init__(self, journal: Journal, *, given: ResumeGiven, clock: Clock, is_one_of_all: bool = False) -> None:
+        self._journal, self._given, self._clock = journal, given, clock
+        self._is_one_of_all = is_one_of_all
+
+    def resume(self, session: Session) -> SessionOutcome:
+        """Raises CallerError where it cannot go on."""
+        found = find_left(self._journal, session)
+        place = furnish_left(found, given=self._given.of_run(), journal=self._journal, clock=self._clock)
+        face = self._face(session)
+        exchange = last_exchange(self._journal, session)
+        said = [] if exchange is None else [exchange_line(exchange, now_s=self._clock.now())]
+        for line in (*place.notes, *said, left_line(found)):
+            face.tell(line)
+        began = self._clock.monotonic()
+        attended = not self._given.unattended and is_attended()
+        turn = resume_turn(place, found, face=face, terminal=terminal_for(face) if attended else None)
+        try:
+            ran = run_to_end(turn, new_loop=quickest_loop)
+        finally:
+            face.close()
+        misfit = found.left.config.output is not None and ran.result.output is None and not ran.result.pending
+        self._show(ran, face=face, place=place, seconds=self._clock.monotonic() - began, misfit=misfit)
+        result = ran.result
+        return SessionOutcome(
+            session=session.row.id,
+            code=exit_code(result.stop_reason, complete=result.complete),
+            stop_reason=result.stop_reason,
+            complete=result.complete,
+        )
+
+    def _face(self, session: Session) -> Face:
+        if self._given.as_json:
+            return JsonLines(within={"session": session.row.id} if self._is_one_of_all else None)
+        return Screen(plain=self._given.plain, clock=self._clock)
+
+    def _show(self, ran: Ran, *, face: Face, place: Workplace, seconds: float, misfit: bool) -> None:
+        with what_was_sent(ran.result):
+            if isinstance(face, JsonLines):
+                face.finish(ran.result, denied=ran.denied)
+            else:
+                show_end(ran.result, seconds=seconds, misfit=misfit, asked=FailedModel(choice=place.choice))
+
+
+class _All:
+    """Goes on with each session that was interrupted, the oldest first."""
+
+    def __init__(self, journal: Journal, *, given: ResumeGiven, clock: Clock) -> None:
+        self._journal, self._given = journal, given
+        self._one = _One(journal, given=given, clock=clock, is_one_of_all=True)
+
+    def resume(self) -> int:
+        rows = interrupted_rows(self._journal)
+        done: list[SessionOutcome] = []
+        for number, row in enumerate(rows, start=1):
+            self._tell(f"{number} of {len(rows)}: session {row.id[-8:]}")
+            done.append(self._resumed(row))
+            if done[-1].code == CANCELLED:
+                break
+        self._summarise(done, left=len(rows) - len(done))
+        return next((one.code for one in done if one.code), 0)
+
+    def _resumed(self, row: SessionRow) -> SessionOutcome:
+        try:
+            return self._one.resume(self._journal.find_session(row.id))
+        except CallerError as error:
+            counts = not isinstance(error, FolderGone) and self._is_left_still(row)
+            complain(str(error))
+            return SessionOutcome(session=row.id, code=USAGE if counts else 0, why=str(error))
+
+    def _is_left_still(self, row: SessionRow) -> bool:
+        """False: another process has taken it up in the meantime."""
+        return self._journal.find_session(row.id).row.status == "lost"
+
+    def _tell(self, line: str) -> None:
+        if not self._given.as_json:
+            note(line)
+
+    def _summarise(self, done: Sequence[SessionOutcome], *, left: int) -> None:
+        failed = len([one for one in done if one.code])
+        if self._given.as_json:
+            JsonLines().summarise([msgspec.structs.asdict(one) for one in done], failed=failed)
+            return
+        if not done:
+            note("nothing to resume: no session was interrupted")
+            return
+        for one in done:
+            end = f"not resumed: {one.why}" if one.why else one.stop_reason
+            note(f"{one.session[-8:]}  {end}{'' if one.complete or one.why else ', not complete'}")
+        more = f", {left} not begun" if left else ""
+        note(f"{many(len(done), 'session')}, {failed} with an exit code other than 0{more}")
