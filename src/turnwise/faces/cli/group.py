@@ -23,6 +23,7 @@ COMMANDS = {
     "decode": ("turnwise.faces.cli.decode", "Say what recorded provider streams hold."),
     "undo": ("turnwise.faces.cli.undo", "Take back what the last turn changed in files."),
     "sessions": ("turnwise.faces.cli.sessions", "List and show the sessions kept so far."),
+    "replay": ("turnwise.faces.cli.replay", "Run a session again from its journal, without any request."),
     "usage": ("turnwise.faces.cli.usage", "Show how many requests were sent, what for, and what they cost."),
     "models": ("turnwise.faces.cli.models_command", "List models: limits, prices, and what a server offers."),
     "compare": ("turnwise.faces.cli.compare", "Give a prompt to several models, side by side."),

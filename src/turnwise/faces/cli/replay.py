@@ -1,0 +1,58 @@
+"""`turnwise replay`: a session again, out of its journal. The options only: what does it is imported then."""
+
+import sys
+
+import click
+
+from turnwise.faces.cli.completion import complete_sessions
+from turnwise.faces.cli.failures import as_one_line
+
+DIFFERS = 3
+MOST_STEP = 10_000
+EPILOG = f"""\b
+Examples:
+  turnwise replay 3f2a9c1e
+  turnwise replay 3f2a9c1e --turn 2 --until 3
+  turnwise replay 3f2a9c1e --live
+  turnwise replay 3f2a9c1e --json | tail -1
+
+\b
+Exit codes:
+  0    the same commands as recorded
+  1    the output could not be written, or something else failed
+  2    wrong use, no such session, a damaged journal
+  {DIFFERS}    today's code decides otherwise somewhere
+  130  cancelled"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("session", shell_complete=complete_sessions)
+@click.option("--turn", type=click.IntRange(min=1), help="Show this turn only; 1 is the first.")
+@click.option(
+    "--until",
+    type=click.IntRange(1, MOST_STEP),
+    metavar="STEP",
+    help="Stop behind this step of the turn (the last turn, unless --turn names one).",
+)
+@click.option("--live", is_flag=True, help="Show it at the speed that it had; long pauses are shortened.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line; the last says whether all was the same.")
+@click.option("--plain", is_flag=True, help="Show answers as they are, not rendered.")
+def command(
+    session: str,
+    turn: int | None,
+    until: int | None,
+    live: bool,
+    as_json: bool,
+    plain: bool,
+) -> None:
+    """Run a session again from its journal, without a request and without a tool, and show it as it looked.
+
+    SESSION is an id, or its first or last letters. Says where today's code would decide
+    otherwise than was recorded.
+    """
+    with as_one_line():
+        from turnwise.faces.cli.replaying import ReplayView, show_again
+
+        view = ReplayView(turn=turn, until=until, live=live, as_json=as_json, plain=plain)
+        same = show_again(session, view=view)
+    sys.exit(0 if same else DIFFERS)
