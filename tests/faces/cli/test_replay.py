@@ -158,3 +158,50 @@ def test_a_turn_that_was_killed_is_shown_as_far_as_it_came(cli: Cli, lab: Lab) -
     shown = cli("replay", last_session(cli))
     assert shown.code == 0 and "the turn was interrupted here" in shown.err
     assert json.loads(cli("replay", last_session(cli), "--json").out.splitlines()[-1])["same"]
+
+
+@pytest.mark.promise("keep:replay")
+def test_one_file_is_replayed_without_the_journal_and_without_its_secrets(
+    cli: Cli, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proves: a bug report is one file: with sub-agents, without the key that was used, and it shows the same with
+    stand-ins."""
+    key = "sk-test-1234567890abcdef"
+    monkeypatch.setenv("MY_KEY", key)
+    cli("run", f"Go, with {key}, Jürgen.", "--script", "--api-key-env", "MY_KEY", *at(lab, "delegates-by-program"))
+    session = last_session(cli)
+    before = cli("replay", session)
+    file = tmp_path / "bug ü.jsonl"
+    written = cli("replay", "--export", str(file), session, "--hide", "Jürgen")
+    assert (written.code, written.out) == (0, "") and "2 secrets replaced; it holds the prompts" in written.err
+    content = file.read_text()
+    assert key not in content and "Jürgen" not in content and "1234567890abcdef" not in content
+    monkeypatch.setenv("TURNWISE_STATE_DIR", str(tmp_path / "another machine"))
+    again = cli("replay", str(file))
+    assert (again.code, again.out) == (0, before.out)
+    same = [line for line in before.err.splitlines() if not line.startswith("> ")]
+    assert [line for line in again.err.splitlines() if not line.startswith("> ")] == same
+    assert not (tmp_path / "another machine").exists()
+    taken = cli("replay", str(file), "--export", str(file))
+    assert (taken.code, len(taken.complaints())) == (2, 1) and "exists already" in taken.err
+    said = cli("replay", str(file), "--export", str(tmp_path / "b.jsonl"), "--json").events()
+    assert [(one["event"], one["replaced"], one["same"]) for one in said] == [("export", 0, True)]
+
+
+def test_export_and_its_options_go_together(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proves: what would do nothing is refused, and a file is not taken for a session."""
+    monkeypatch.chdir(tmp_path)
+    assert "--hide belongs to --export" in cli("replay", "abcdefgh", "--hide", "Jane").err
+    assert "leave out --turn" in cli("replay", "abcdefgh", "--export", "x.jsonl", "--live").err
+    (tmp_path / "bugreport").write_text("{}")
+    assert cli("replay", "bugreport").err.endswith("for the file of that name write `./bugreport`\n")
+    assert cli("replay", "./bugreport").err.startswith("turnwise: `bugreport` holds no session")
+    assert "`nope.jsonl` does not exist" in cli("replay", "nope.jsonl").err
+
+
+def test_a_hidden_text_that_decides_something_is_told(cli: Cli, lab: Lab, tmp_path: Path) -> None:
+    """Proves: an export that does not replay alike says so: here a word that every tool's schema needs."""
+    cli("run", "Go.", *at(lab, "parallel-calls"))
+    written = cli("replay", last_session(cli), "--export", str(tmp_path / "x.jsonl"), "--hide", "string")
+    assert written.code == 0 and "does not replay to the same commands" in written.err
+    assert cli("replay", str(tmp_path / "x.jsonl")).code == 3

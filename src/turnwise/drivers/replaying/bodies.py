@@ -1,6 +1,7 @@
 """The bodies of a turn's requests, encoded anew: their hashes tell whether today's code would send the same."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 import msgspec
 
@@ -37,9 +38,9 @@ class Bodies:
         self._purpose: Purpose | None = None
         self._last: tuple[Request, Profile, HttpCall] | None = None
 
-    def encode(self, command: SendRequest) -> tuple[Body, Iterator[Body]] | None:
-        """The body, and the others that it may have been if the endpoint had refused marks or keys for its cache. None if
-        nobody here knows the endpoint's profile."""
+    def encode(self, command: SendRequest) -> Iterator[Body] | None:
+        """The body, then the others that it may have been if the endpoint had refused marks or keys for its cache. None if nobody
+        here knows the endpoint's profile. To be called once for each request that left."""
         if self._profile is None:
             return None
         asked = self._asked(command)
@@ -47,7 +48,7 @@ class Bodies:
         call = find_family(profile.family).encode_request(request, profile, history=self._history)
         self._last = request, profile, call
         body = Body(sha256=self._hash.sha256_of(call), size_bytes=len(call.body))
-        return body, self._others(asked, profile=self._profile)
+        return chain((body,), self._others(asked, profile=self._profile))
 
     def saw(self, event: RequestFailed) -> None:
         """A failure may say that the endpoint does not take what was asked of its cache: the next request asks for less."""

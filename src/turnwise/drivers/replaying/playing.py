@@ -8,7 +8,7 @@ import msgspec
 from turnwise.drivers.endpoints.cache_refusals import CacheRefusals
 from turnwise.drivers.journal.journal import JournalEntry
 from turnwise.drivers.journal.records import KINDS, RequestSent, ToolsStarted
-from turnwise.drivers.replaying.bodies import Bodies
+from turnwise.drivers.replaying.bodies import Bodies, Body
 from turnwise.drivers.replaying.recorded import RecordedSession, RecordedTurn
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import (
@@ -59,7 +59,14 @@ class TurnPlayer:
     were encoded anew, `bodies_unknown` those of which nobody here can."""
 
     def __init__(
-        self, recorded: RecordedTurn, *, number: int, session: str, earlier: Carried, refusals: CacheRefusals
+        self,
+        recorded: RecordedTurn,
+        *,
+        number: int,
+        session: str,
+        earlier: Carried,
+        refusals: CacheRefusals,
+        compares: bool = True,
     ) -> None:
         self.recorded = recorded
         self.number = number
@@ -70,27 +77,34 @@ class TurnPlayer:
         self.differences: list[Difference] = []
         self.bodies_compared = 0
         self.bodies_unknown = 0
-        self.is_stuck = False  # an event came that today's turn does not take: what comes after it proves nothing
+        self.is_refused = False  # an event came that today's turn does not take: what comes after it proves nothing
+        self._is_over = False
         self._session = session
         self._earlier = earlier
         self._refusals = refusals
+        self._compares = compares
         self._bodies: Bodies | None = None
+        self._at_hand: list[Body] = []  # what the request at hand may have been sent as, as far as it was looked at
+        self._more: Iterator[Body] | None = None
+        self._encoded: Command | None = None  # the request that these are of
         self._left = iter(recorded.entries)
         self._ended: set[str] = set()  # calls of the command at hand that have results
 
     def play(self) -> Iterator[Played]:
         """What is left of the turn, and at its end the comparison of the end itself."""
         for entry in self._left:
-            if self.is_stuck:
+            if self.is_refused:
                 return
             before = self.command
-            self._take(entry)
-            yield Played(entry=entry, before=before, after=self.command)
-        if not self.is_stuck:
+            self.take(entry)
+            if not self.is_refused:
+                yield Played(entry=entry, before=before, after=self.command)
+        if not (self.is_refused or self._is_over):
+            self._is_over = True
             self._compare_end()
-            self.is_stuck = True
 
-    def _take(self, entry: JournalEntry) -> None:
+    def take(self, entry: JournalEntry) -> None:
+        """Compare one record, or have the machine receive it."""
         match entry.record:
             case RequestSent() as sent:
                 self._compare_request(entry, sent=sent)
@@ -113,7 +127,7 @@ class TurnPlayer:
             else:
                 raise ValueError("a turn begins with `turn_started`")
         except Exception as error:  # noqa: BLE001 (a file of a stranger's may hold any event; the session goes on)
-            self.is_stuck = True
+            self.is_refused = True
             said = f"{said_of(before)}; {error}" if before is not None else str(error)
             self._differs(entry.seq, "event", recorded=f"`{KINDS[type(event)]}`", now=said)
             return
@@ -130,13 +144,14 @@ class TurnPlayer:
         if not isinstance(command, SendRequest) or (command.number, command.purpose) != (sent.number, sent.purpose):
             self._differs(entry.seq, "request", recorded=_request(sent.number, sent.purpose), now=said_of(command))
             return
-        found = None if self._bodies is None or not sent.body_sha256 else self._bodies.encode(command)
-        if found is None:
+        if not self._compares:
+            return
+        body = self.body_at(0)
+        if body is None or not sent.body_sha256:
             self.bodies_unknown += 1
             return
         self.bodies_compared += 1
-        body, others = found
-        if body.sha256 == sent.body_sha256 or any(one.sha256 == sent.body_sha256 for one in others):
+        if self.matching_body(sent) is not None:
             return
         of = _request(sent.number, sent.purpose)
         self._differs(
@@ -145,6 +160,29 @@ class TurnPlayer:
             recorded=f"{of} with {sent.body_bytes:,} bytes, SHA-256 {sent.body_sha256[:SHOWN_SHA]}",
             now=f"the same with {body.size_bytes:,} bytes, SHA-256 {body.sha256[:SHOWN_SHA]}",
         )
+
+    def matching_body(self, sent: RequestSent) -> int | None:
+        """Which of the bodies of the request at hand was sent; None if none of them."""
+        place = 0
+        while (body := self.body_at(place)) is not None:
+            if body.sha256 == sent.body_sha256:
+                return place
+            place += 1
+        return None
+
+    def body_at(self, place: int) -> Body | None:
+        """The body of the request at hand: 0 is the one of today's code, the others go to an endpoint that refused something."""
+        command = self.command
+        if self._bodies is None or not isinstance(command, SendRequest):
+            return None
+        if self._encoded is not command:
+            self._encoded, self._at_hand, self._more = command, [], self._bodies.encode(command)
+        while self._more is not None and len(self._at_hand) <= place:
+            if (body := next(self._more, None)) is None:
+                self._more = None
+            else:
+                self._at_hand.append(body)
+        return self._at_hand[place] if place < len(self._at_hand) else None
 
     def _compare_tools(self, entry: JournalEntry, *, call_ids: tuple[str, ...]) -> None:
         """Calls may be started one by one: each record names some of those that were ordered."""

@@ -3,12 +3,14 @@
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
 from turnwise.drivers.clock import SystemClock, Timer
-from turnwise.drivers.replaying.playing import Difference, SessionPlayer, TurnPlayer
+from turnwise.drivers.replaying.playing import Difference, SessionPlayer, TurnPlayer, step_of
 from turnwise.drivers.replaying.recorded import RecordedSession, read_recorded
+from turnwise.drivers.replaying.session_file import read_session_file
 from turnwise.drivers.replaying.watching_again import TurnTeller
 from turnwise.errors import CallerError
 from turnwise.faces.cli.choice import Choice
@@ -68,9 +70,17 @@ def show_again(session_or_file: str, *, view: ReplayView, pause: Pause = time.sl
 
 
 def recorded_of(session_or_file: str) -> RecordedSession:
-    """The session that an id means, or the one in a file. Raises CallerError for neither."""
-    with opened() as journal:
-        return read_recorded(journal, journal.find_session(session_or_file))
+    """The session that an id means, or the one in a file: a name with a `/` or `.` in it is a file's. Raises CallerError."""
+    path = Path(session_or_file)
+    if not session_or_file.isalnum() and (path.exists() or "/" in session_or_file or "." in session_or_file):
+        return read_session_file(path)
+    try:
+        with opened() as journal:
+            return read_recorded(journal, journal.find_session(session_or_file))
+    except CallerError as error:
+        if path.is_file():
+            raise CallerError(f"{error}; for the file of that name write `./{session_or_file}`") from None
+        raise
 
 
 class _Replay:
@@ -209,9 +219,9 @@ class _Replay:
 
 
 def _why_no_end(player: TurnPlayer, *, until: int | None) -> str:
-    if player.differences and player.is_stuck:
+    if player.is_refused:
         return "the replay of this turn ends here: today's code cannot take the next record"
-    if until is not None and player.command is not None and not player.is_stuck:
+    if until is not None and step_of(player.command) > until:
         return f"stopped behind step {until}"
     return "the turn was interrupted here" if player.recorded.row.status == "lost" else "the turn has not ended yet"
 
