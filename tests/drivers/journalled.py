@@ -14,13 +14,15 @@ from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.replaying.recorded import RecordedSession, read_recorded
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
 from turnwise.drivers.running.runner import Runner
+from turnwise.errors import CallerError, TurnwiseBug
 from turnwise.faces.scripts import with_script
 from turnwise.lab import Lab
 from turnwise.lab.script import Script
 from turnwise.testing import FakeClock
 from turnwise.turn.commands import FinishTurn
+from turnwise.turn.config import TurnResult
 from turnwise.turn.events import Event, TurnStarted
-from turnwise.turn.snapshot import fold_session, replay
+from turnwise.turn.snapshot import SessionFold, fold_session, restore
 from turnwise.vocab import Message, Text
 from turnwise.wire.profiles import builtin_profiles
 from waits import HANG_S
@@ -61,23 +63,28 @@ async def _led_by_lab(script: Script, *, family: str, stream: bool, said: Sequen
 
 def journalled(turns: Sequence[Sequence[Event]]) -> RecordedSession:
     """These turns, written into a journal and read back. One that has not ended is left there as a killed process leaves it."""
+    fold = SessionFold()
     with Journal.open(None, clock=FakeClock()) as journal:
         for number, events in enumerate(turns):
             pen = journal.begin_turn(turn_id=f"t{number}", session_id=SESSION, folder="/here", title="go")
             for event in events:
                 pen.later(event)
-            pen.write()
-            earlier = fold_session(turns[:number]).carried
-            last = _last_command(events, earlier=earlier)
-            if isinstance(last, FinishTurn):
-                pen.close(last.result)
-            else:
+            result = _folded(fold, events)
+            if result is None:
                 pen.abandon()
+            else:
+                pen.close(result)
         return read_recorded(journal, journal.find_session(SESSION))
 
 
-def _last_command(events: Sequence[Event], *, earlier: object) -> object:
+def _folded(fold: SessionFold, events: Sequence[Event]) -> TurnResult | None:
+    """How the turn ended; None if it did not, or if it has an event that no turn takes."""
+    started = events[0]
+    assert isinstance(started, TurnStarted)
     try:
-        return replay(events, earlier=earlier)[-1]  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001 (some kept sessions end with an event that no turn takes)
+        turn, commands = restore(events, earlier=fold.carried)
+    except (TurnwiseBug, CallerError):
         return None
+    result = commands[-1].result if isinstance(commands[-1], FinishTurn) else None
+    fold.take(turn, started=started)
+    return result

@@ -27,6 +27,7 @@ from turnwise.drivers.journal.owners import is_alive, our_name
 from turnwise.drivers.journal.pen import TurnJournal
 from turnwise.drivers.journal.records import JournalRecord, RequestSent, ToolsStarted, decode_record
 from turnwise.drivers.journal.repairs_seen import RepairBook
+from turnwise.drivers.journal.retention import Retention
 from turnwise.errors import CallerError
 from turnwise.turn.events import Event
 from turnwise.vocab import StopReason
@@ -265,6 +266,11 @@ class Journal:
     def repairs(self) -> RepairBook:
         """What the gateway had to mend."""
         return RepairBook(transaction=self._file.transaction, statement=self._file.statement)
+
+    @property
+    def retention(self) -> Retention:
+        """Which sessions there are to delete."""
+        return Retention(transaction=self._file.transaction, statement=self._file.statement)
 
     def _load(self, row: SessionRow) -> Session:
         with self._file.statement() as connection:

@@ -22,7 +22,7 @@ COMMANDS = {
     "run": ("turnwise.faces.cli.run", "Give a prompt; the model works in this folder and answers."),
     "decode": ("turnwise.faces.cli.decode", "Say what recorded provider streams hold."),
     "undo": ("turnwise.faces.cli.undo", "Take back what the last turn changed in files."),
-    "sessions": ("turnwise.faces.cli.sessions", "List and show the sessions kept so far."),
+    "sessions": ("turnwise.faces.cli.sessions", "List, show, fork and delete the sessions kept so far."),
     "replay": ("turnwise.faces.cli.replay", "Run a session again from its journal, without any request."),
     "usage": ("turnwise.faces.cli.usage", "Show how many requests were sent, what for, and what they cost."),
     "models": ("turnwise.faces.cli.models_command", "List models: limits, prices, and what a server offers."),
