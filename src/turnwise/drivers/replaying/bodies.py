@@ -7,7 +7,7 @@ import msgspec
 
 from turnwise.drivers.endpoints.body_hash import BodyHash
 from turnwise.drivers.endpoints.cache_refusals import CacheRefusals, Refused, narrowed_by
-from turnwise.turn.asking import is_aside
+from turnwise.turn.asking import asked_of_cache
 from turnwise.turn.commands import Purpose, SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import RequestFailed
@@ -57,11 +57,8 @@ class Bodies:
             self._refusals.saw(event.fault, request=request, profile=profile, call=call, door=_door(request))
 
     def _asked(self, command: SendRequest) -> Request:
-        request, before, self._purpose = command.request, self._purpose, command.purpose
-        aside = is_aside(request, purpose=command.purpose, before=before, plain=self._plain)
-        if request.cache is None or not aside:
-            return request
-        return msgspec.structs.replace(request, cache=msgspec.structs.replace(request.cache, shared_only=True))
+        before, self._purpose = self._purpose, command.purpose
+        return asked_of_cache(command.request, purpose=command.purpose, before=before, plain=self._plain)
 
     def _others(self, request: Request, *, profile: Profile) -> Iterator[Body]:
         for refused in EARLIER_REFUSALS if request.cache is not None else ():

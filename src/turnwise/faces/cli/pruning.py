@@ -17,7 +17,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.main import CANCELLED
-from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
+from turnwise.faces.cli.terminal import Terminal, says_yes
 from turnwise.faces.cli.text import clean, shortened, style
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.saying import many
@@ -50,7 +50,7 @@ def prune(*, older_than: str | None, keep: int | None, yes: bool, as_json: bool)
                 if as_json:
                     _write_json(chosen, gone=())
                 raise CallerError(NEEDS_YES)
-            if not run_to_end(_is_confirmed(len(chosen))):
+            if not run_to_end(says_yes(Terminal(), lambda: f"delete {many(len(chosen), 'session')} for good? [y/N] ")):
                 say("nothing was deleted")
                 return CANCELLED
         gone = retention.delete(chosen)
@@ -85,15 +85,6 @@ def _show(chosen: Sequence[KeptSession], *, running: Sequence[KeptSession], now_
         say(f"{one.id[-8:]} is running, and stays")
     if not chosen:
         say("no session is that old: nothing to delete")
-
-
-async def _is_confirmed(count: int) -> bool:
-    """Whether the person says yes; everything else is a no."""
-    try:
-        said = await Terminal().line(lambda: f"delete {many(count, 'session')} for good? [y/N] ", fresh=True)
-    except (PromptStopped, PromptLeft):
-        return False
-    return said.strip().lower() in {"y", "yes"}
 
 
 def _write_json(chosen: Sequence[KeptSession], *, gone: Sequence[KeptSession]) -> None:
