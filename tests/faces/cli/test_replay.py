@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from faces.cli.person import at_terminal
 from faces.cli.running import Cli, at
 from turnwise.drivers.journal.journal import journal_path
 from turnwise.faces.cli.replaying import MOST_PAUSE_S, ReplayView, show_again
@@ -205,3 +206,19 @@ def test_a_hidden_text_that_decides_something_is_told(cli: Cli, lab: Lab, tmp_pa
     written = cli("replay", last_session(cli), "--export", str(tmp_path / "x.jsonl"), "--hide", "string")
     assert written.code == 0 and "does not replay to the same commands" in written.err
     assert cli("replay", str(tmp_path / "x.jsonl")).code == 3
+
+
+def test_what_a_person_was_asked_and_answered_is_shown(cli: Cli, lab: Lab, folder: Path) -> None:
+    """Proves: the ask stands before the call's result, with the answer and its reason; `--json` has a line for it."""
+    with at_terminal("run", "Set it.", *at(lab, "read-edit-answer"), cwd=folder) as person:
+        person.sees("then no)")
+        person.types("d\r")
+        person.sees("why not")
+        person.types("not on a Sunday\r")
+        person.leaves_by(0)
+    shown = cli("replay", last_session(cli))
+    lines = shown.err.splitlines()
+    asked = next(at for at, line in enumerate(lines) if line.startswith("? edit "))
+    assert lines[asked].endswith(": denied: not on a Sunday") and "✗ edit: Denied" in "\n".join(lines[asked:])
+    (said,) = [line for line in cli("replay", last_session(cli), "--json").events() if line["event"] == "person"]
+    assert (said["asked"][0]["name"], said["asked"][0]["answer"]["verdict"]) == ("edit", "deny")

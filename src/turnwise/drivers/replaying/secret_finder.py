@@ -23,8 +23,11 @@ class SecretFinder:
     """`keys` are sought in pieces, too, `texts` only whole. `learn` adds the keys of a text that have a key's shape,
     `learn_chain` what is split over several texts. `replaced` are the secrets that have been replaced by now."""
 
-    def __init__(self, stand_ins: StandIns, *, keys: Iterable[str] = (), texts: Iterable[str] = ()) -> None:
+    def __init__(
+        self, stand_ins: StandIns, *, keys: Iterable[str] = (), texts: Iterable[str] = (), piece: int = PIECE
+    ) -> None:
         self._stand_ins = stand_ins
+        self._piece = piece
         self._keys: dict[str, str] = {}  # each with its stand-in
         self._forms: dict[str, tuple[str, str]] = {}  # a form of a secret -> what stands for it, and the secret
         self._pieces: dict[
@@ -104,7 +107,7 @@ class SecretFinder:
             for start in _found(form, text=text):
                 self._put(places, start=start, old=form, new=stand_in, secret=secret)
         for key, stand_in in self._keys.items():
-            for first, start in _pieces_of(key, text=text):
+            for first, start in _pieces_of(key, text=text, piece=self._piece):
                 length = _alike(key, text=text, first=first, start=start)
                 self._put(
                     places,
@@ -156,10 +159,10 @@ def _found(piece: str, *, text: str) -> Iterator[int]:
         start = text.find(piece, start + 1)
 
 
-def _pieces_of(key: str, *, text: str) -> Iterator[tuple[int, int]]:
+def _pieces_of(key: str, *, text: str, piece: int) -> Iterator[tuple[int, int]]:
     """Where pieces of the key stand: the place in the key, and that in the text."""
-    for first in range(0, max(1, len(key) - PIECE + 1), PIECE):
-        for start in _found(key[first : first + PIECE], text=text):
+    for first in range(0, max(1, len(key) - piece + 1), piece):
+        for start in _found(key[first : first + piece], text=text):
             back = 0
             while back < min(first, start) and key[first - back - 1] == text[start - back - 1]:
                 back += 1

@@ -22,11 +22,14 @@ from turnwise.drivers.running.watching import (
     TurnFinished,
     WatcherEvent,
 )
+from turnwise.turn.approvals import Approval, OneAsk, settled
 from turnwise.turn.attempt import LOST_PIECE
-from turnwise.turn.commands import Command, FinishTurn, RunScript, RunTools, SendRequest, Wait
+from turnwise.turn.commands import Ask, Command, FinishTurn, RunScript, RunTools, SendRequest, Wait
 from turnwise.turn.events import (
+    Asked,
     Event,
     Interrupted,
+    MessageArrived,
     RequestFailed,
     ResponseReceived,
     ScriptCalled,
@@ -45,14 +48,24 @@ from turnwise.vocab import (
     TextDelta,
     ToolCall,
     ToolResult,
+    own_text_of,
 )
 
 
+class PersonSpoke(msgspec.Struct, frozen=True, kw_only=True):
+    """What no watcher is told, as the person was there: each ask with the answer (None: nobody gave one, so the default stood),
+    or words in mid-turn. `path` names the sub-agents that lead to whoever asked."""
+
+    asked: tuple[tuple[OneAsk, Approval | None], ...] = ()
+    words: str = ""
+    path: tuple[str, ...] = ()
+
+
 class SeenAgain(NamedTuple):
-    """What was told, and when: UTC, seconds since 1970."""
+    """What was told, or heard, and when: UTC, seconds since 1970."""
 
     time: float
-    seen: WatcherEvent
+    seen: WatcherEvent | PersonSpoke
 
 
 class SubAgent(NamedTuple):
@@ -98,7 +111,7 @@ class TurnTeller:
                 yield from self._at(time, self._event(event, before=played.before, time=time))
                 yield from self._at(time, self._followed(event, command=played.after, time=time))
 
-    def _at(self, time: float, told: Iterator[WatcherEvent]) -> Iterator[SeenAgain]:
+    def _at(self, time: float, told: Iterator[WatcherEvent | PersonSpoke]) -> Iterator[SeenAgain]:
         for seen in told:
             yield SeenAgain(time, seen)
 
@@ -129,7 +142,7 @@ class TurnTeller:
                 yield ToolStarted(plan.call)
                 self._begin_children(plan.call)
 
-    def _event(self, event: Event, *, before: Command | None, time: float) -> Iterator[WatcherEvent]:
+    def _event(self, event: Event, *, before: Command | None, time: float) -> Iterator[WatcherEvent | PersonSpoke]:
         match event:
             case ResponseReceived(number=number, response=response):
                 yield from _frames(number, response)
@@ -149,6 +162,11 @@ class TurnTeller:
                 if isinstance(before, SendRequest):
                     yield from _frames(before.number, partial)
                 yield from self._finished(results, time=time)
+            case Asked(approvals=approvals) if isinstance(before, Ask):
+                given = settled(approvals)
+                yield PersonSpoke(asked=tuple([(ask, given.get(ask.call.id)) for ask in before.asks]), path=self._path)
+            case MessageArrived(message=message):
+                yield PersonSpoke(words=own_text_of(message), path=self._path)
             case ScriptCalled(calls=calls):
                 self._unanswered |= {inner.id: inner for inner in calls}
             case ScriptFinished(call_id=call_id, text=text, is_error=is_error) if isinstance(before, RunScript):
@@ -240,8 +258,8 @@ def tell_child(
     path = (*path, agent_of(call))
     for turn in player.turns():
         for time, seen in TurnTeller(turn, players=players, path=path).tell():
-            inner = seen if isinstance(seen, ChildSeen) else ChildSeen(call.id, path, seen)
-            yield SeenAgain(time, inner)
+            is_told = isinstance(seen, ChildSeen | PersonSpoke)
+            yield SeenAgain(time, seen if is_told else ChildSeen(call.id, path, seen))
 
 
 def agent_of(call: ToolCall) -> str:

@@ -11,25 +11,28 @@ from turnwise.drivers.clock import SystemClock, Timer
 from turnwise.drivers.replaying.playing import Difference, SessionPlayer, TurnPlayer, step_of
 from turnwise.drivers.replaying.recorded import RecordedSession, read_recorded
 from turnwise.drivers.replaying.session_file import read_session_file
-from turnwise.drivers.replaying.watching_again import TurnTeller
+from turnwise.drivers.replaying.watching_again import PersonSpoke, TurnTeller
 from turnwise.errors import CallerError
 from turnwise.faces.cli.choice import Choice
 from turnwise.faces.cli.events import JsonLines
 from turnwise.faces.cli.last_exchange import prompt_of, started_of
 from turnwise.faces.cli.remedies import FailedModel
-from turnwise.faces.cli.screen import Screen, outcome_line
+from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.sessions import opened
-from turnwise.faces.cli.single_run import note
-from turnwise.faces.cli.text import clean, style
+from turnwise.faces.cli.single_run import note, show_end
+from turnwise.faces.cli.text import clean, shortened, style
 from turnwise.faces.cli.waiting import WaitBounds
 from turnwise.faces.results import run_result
 from turnwise.faces.saying import many
 from turnwise.rules.pricing import Cost
+from turnwise.turn.approvals import Approval
 from turnwise.turn.commands import FinishTurn
 from turnwise.turn.snapshot import SessionSoFar
 
 MOST_PAUSE_S = 10.0  # a person may have been away for the night; nobody watches a still screen for longer
 TOLD_PAUSE_S = 1.0  # what is cut off a pause and is less needs no word
+ASKED = 100  # characters of what was asked, and of an answer in words
+VERDICTS = {"allow": "allowed", "deny": "denied", "later": "left for later"}
 Pause = Callable[[float], object]
 
 
@@ -126,7 +129,10 @@ class _Replay:
         for seen in TurnTeller(player, players=self._players).tell(until_step=until):
             if self._view.live:
                 self._wait(seen.time)
-            self._face(seen.seen)
+            if isinstance(seen.seen, PersonSpoke):
+                self._tell_person(seen.seen)
+            else:
+                self._face(seen.seen)
         self._foot(player, until=until)
 
     def _head(self, player: TurnPlayer) -> None:
@@ -141,6 +147,21 @@ class _Replay:
         note(style(f"turn {player.number} of {len(self._session.turns)}", "bold", stream=sys.stderr))
         for line in prompt.splitlines():
             note(f"> {clean(line)}")
+
+    def _tell_person(self, spoke: PersonSpoke) -> None:
+        if self._view.as_json:
+            asked = [
+                {"id": ask.call.id, "name": ask.call.name, "kind": ask.kind, "subject": ask.subject, "answer": answer}
+                for ask, answer in spoke.asked
+            ]
+            _write({"event": "person", "asked": asked, "words": spoke.words, "path": spoke.path})
+            return
+        of = "".join([f"{name} › " for name in spoke.path])
+        for ask, answer in spoke.asked:
+            about = ask.subject if ask.kind == "question" else f"{ask.call.name} {ask.subject}"
+            self._face.tell(f"? {of}{shortened(about, limit=ASKED)}: {_answered(answer)}")
+        for line in spoke.words.splitlines():
+            self._face.tell(f"> {line}")
 
     def _wait(self, at_s: float) -> None:
         before, self._before_s = self._before_s, at_s
@@ -164,7 +185,7 @@ class _Replay:
         entries = player.recorded.entries
         choice = Choice(model=f"{config.profile}:{config.model}")
         seconds = entries[-1].time - entries[0].time
-        note(outcome_line(result, seconds=seconds, asked=FailedModel(choice=choice)))
+        show_end(result, seconds=seconds, misfit=False, asked=FailedModel(choice=choice))
 
     def _tell_differences(self) -> None:
         for player in self._players:
@@ -224,6 +245,15 @@ def _why_no_end(player: TurnPlayer, *, until: int | None) -> str:
     if until is not None and step_of(player.command) > until:
         return f"stopped behind step {until}"
     return "the turn was interrupted here" if player.recorded.row.status == "lost" else "the turn has not ended yet"
+
+
+def _answered(answer: Approval | None) -> str:
+    """How an ask was answered, and by whom."""
+    if answer is None:
+        return "nobody answered, so the default stood"
+    by = "" if answer.by == "person" else f" ({answer.by})"
+    words = f": {shortened(answer.text, limit=ASKED)}" if answer.text else ""
+    return f"{VERDICTS[answer.verdict]}{by}{words}"
 
 
 def _write(line: dict[str, object]) -> None:
