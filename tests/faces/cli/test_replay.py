@@ -142,7 +142,7 @@ def test_wrong_use_is_one_line(cli: Cli, lab: Lab) -> None:
     assert cli("replay", "nosuchid").err.startswith(
         "turnwise: there is no session `nosuchid`; `turnwise sessions list`"
     )
-    assert cli("replay").code == 2
+    assert cli("replay").code == 2 and "no session id" in cli("replay", "").err
     typo = cli("replay", "abcdefgh", "--untill", "2")
     assert (typo.code, len(typo.complaints())) == (2, 1) and "--until" in typo.err
     cli("run", "Go.", *at(lab, "plain-answer"))

@@ -75,7 +75,11 @@ def show_again(session_or_file: str, *, view: ReplayView, pause: Pause = time.sl
 def recorded_of(session_or_file: str) -> RecordedSession:
     """The session that an id means, or the one in a file: a name with a `/` or `.` in it is a file's. Raises CallerError."""
     path = Path(session_or_file)
-    if not session_or_file.isalnum() and (path.exists() or "/" in session_or_file or "." in session_or_file):
+    if (
+        session_or_file
+        and not session_or_file.isalnum()
+        and (path.exists() or "/" in session_or_file or "." in session_or_file)
+    ):
         return read_session_file(path)
     try:
         with opened() as journal:
