@@ -261,7 +261,7 @@ PROMISES: dict[str, Promise] = {
         "field",
     ),
     "keep:replay": Promise(
-        "A journalled turn replays offline to the same commands with zero requests.", "beyond the field", CRASH
+        "A journalled turn replays offline to the same commands with zero requests.", "beyond the field"
     ),
     "keep:machines": Promise(
         "Several workers on several machines share one Postgres; a dead worker's turns are taken over.", "field", CRASH

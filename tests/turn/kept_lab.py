@@ -63,7 +63,7 @@ def lab_sessions(wanted: Callable[[str], bool] = lambda _: True) -> Iterator[Lab
                     yield LabSession(told, asyncio.run(_session(script, family=family, stream=stream, said=said)))
 
 
-class _Files:
+class LabFiles:
     """The files of a session, in memory, and tools for them that say the same on every machine."""
 
     def __init__(self) -> None:
@@ -139,10 +139,10 @@ async def _session(
 ) -> tuple[tuple[Event, ...], ...]:
     journals: list[tuple[Event, ...]] = []
     is_scripted = script.name.startswith("script-")
-    tools = with_script(_Files().tools(), scripted=is_scripted)
+    tools = with_script(LabFiles().tools(), scripted=is_scripted)
     lab = Lab(scripts=[script])
     for number, words in enumerate(said):
-        config = _config(script, family=family, stream=stream, tools=tools)
+        config = lab_config(script, family=family, stream=stream, tools=tools)
         config = msgspec.structs.replace(config, turn_id=f"t{number}")
         started = TurnStarted(config=config, input=(Message("user", (Text(words),)),), keeps_waiting=True)
         events = await _turn(lab, started, tools=tools, journals=journals, jumps=not is_scripted)
@@ -150,7 +150,7 @@ async def _session(
     return tuple(journals)
 
 
-def _config(script: Script, *, family: str, stream: bool, tools: tuple[Tool, ...]) -> TurnConfig:
+def lab_config(script: Script, *, family: str, stream: bool, tools: tuple[Tool, ...]) -> TurnConfig:
     is_writer = script.writer is not None
     return TurnConfig(
         session_id="s",

@@ -201,6 +201,13 @@ def is_aside(request: Request, *, purpose: Purpose, before: Purpose | None, plai
     return not (purpose == before == "continue")
 
 
+def asked_of_cache(request: Request, *, purpose: Purpose, before: Purpose | None, plain: ToolChoice) -> Request:
+    """The request as it leaves: nothing of its messages is to be kept where no later one could read it."""
+    if request.cache is None or not is_aside(request, purpose=purpose, before=before, plain=plain):
+        return request
+    return msgspec.structs.replace(request, cache=msgspec.structs.replace(request.cache, shared_only=True))
+
+
 def prefix_changes(
     before: Sent | None, *, now: Sent, compacted: bool, family: str, marks_cache: bool
 ) -> tuple[str, ...]:

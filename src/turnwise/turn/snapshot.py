@@ -61,22 +61,36 @@ def fold_session(journals: Iterable[Sequence[Event]]) -> SessionSoFar:
     A turn that was killed in mid-way keeps what it had: its open calls get the result that the run was interrupted and
     that the tool may or may not have run. Linear: a turn takes over what the one before it had healed and weighed.
     """
-    messages: list[Message] = []
-    carried = Carried(messages=messages)
-    asks: tuple[OneAsk, ...] = ()
+    fold = SessionFold()
     for events in journals:
-        if not events:
-            continue
-        started = _first(events[0])
-        turn = _rebuilt(events, earlier=carried)
+        if events:
+            fold.take(_rebuilt(events, earlier=fold.carried), started=_first(events[0]))
+    return fold.so_far
+
+
+class SessionFold:
+    """A session that grows by one turn after the other: `carried` is what its next turn starts from."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._asks: tuple[OneAsk, ...] = ()
+        self.carried = Carried(messages=self._messages)
+
+    @property
+    def so_far(self) -> SessionSoFar:
+        return SessionSoFar(messages=self._messages, carried=self.carried, asks=self._asks)
+
+    def take(self, turn: Turn, *, started: TurnStarted) -> None:
+        """Put the session's next turn behind the others; one that has not ended is left as it is. It takes no event
+        afterwards."""
+        messages = self._messages
         messages += started.history
         messages += turn.left_behind()
         if started.keeps_waiting:  # what an earlier turn left may wait still
-            asks = still_waiting((*asks, *turn.known.waiting_asks), messages=messages)
+            self._asks = still_waiting((*self._asks, *turn.known.waiting_asks), messages=messages)
         else:
-            asks = () if turn.result is None else turn.result.asks
-        carried = _carry_on(carried, turn=turn, started=started, whole=messages)
-    return SessionSoFar(messages=messages, carried=carried, asks=asks)
+            self._asks = () if turn.result is None else turn.result.asks
+        self.carried = _carry_on(self.carried, turn=turn, started=started, whole=messages)
 
 
 def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[Message]) -> Carried:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from turnwise.vocab import Fault, FaultKind
+from turnwise.vocab.key_shapes import quoted_beginnings
 from turnwise.wire.healing import printable
 from turnwise.wire.json_fields import UNREADABLE
 
@@ -111,7 +112,7 @@ MESSAGE_CHARACTERS = 2000
 
 # A key that the answer repeats. OpenAI masks the middle of long ones by itself, with asterisks; short ones come whole.
 _KEY = re.compile(
-    r"(key provided: )([^\s*]+?)(?=[.,]?(?:\s|$))|\b(?:sk-|AIza|gsk_|xai-)[A-Za-z0-9_-]{8,}", re.IGNORECASE
+    rf"(key provided: )([^\s*]+?)(?=[.,]?(?:\s|$))|\b(?:{quoted_beginnings()})[A-Za-z0-9_-]{{8,}}", re.IGNORECASE
 )
 
 # "Please try again in 1.2s", "in 250ms", "in 2m30s": what OpenAI and Groq write into a 429's message.

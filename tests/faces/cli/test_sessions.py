@@ -101,3 +101,48 @@ def test_session_goes_on_anywhere_and_says_that_the_folder_is_another(cli: Cli, 
     assert cli("run", "And now?", "--continue", *elsewhere).code == 2
     ran = cli("run", "And now?", "--session", ids(cli)[0][-8:], *elsewhere)
     assert ran.code == 0 and "this session began in " in ran.err
+
+
+def test_a_fork_goes_on_from_a_step_and_costs_nothing_until_then(cli: Cli, lab: Lab) -> None:
+    """Proves: the new session sends what was said up to the step, and the original is the same."""
+    cli("run", "Set it to done.", "--allow", "write", *at(lab, "read-edit-answer"))
+    (session,) = ids(cli)
+    before, sent = cli("sessions", "show", session).out, lab.count()
+    forked = cli("sessions", "fork", session, "--step", "1")
+    new = forked.out.strip()
+    assert forked.code == 0 and f"go on there with `turnwise run --session {new[-8:]}" in forked.err
+    assert lab.count() == sent and cli("usage", "--json", "--session", new).code == 0
+    cli("run", "Leave it.", "--session", new)
+    roles = [one["role"] for one in json.loads(lab.requests[sent].body)["messages"][1:]]
+    assert roles == ["user", "assistant", "tool", "user"]
+    assert cli("sessions", "show", session).out == before
+    told = cli("sessions", "fork", session, "--turn", "1", "--json").events()[0]
+    assert (told["of"], told["turn"], told["step"]) == (session, 1, 3)
+    wrong = cli("sessions", "fork", session, "--step", "8")
+    assert (wrong.code, wrong.err) == (2, "turnwise: turn 1 has no step 8: its last is step 3\n")
+
+
+def test_prune_shows_what_would_go_and_deletes_it_only_with_yes(
+    cli: Cli, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proves: nothing goes without a rule or without a yes; the bill is the same before and after; the settings file may rule."""
+    for _ in range(3):
+        cli("run", "Hello.", *at(lab, "plain-answer"))
+    bill = cli("usage", "--json").events()[0]["total"]
+    rule = cli("sessions", "prune")
+    assert rule.code == 2 and "--older-than 90d" in rule.err
+    asked = cli("sessions", "prune", "--keep", "1")
+    assert asked.code == 2 and asked.err.count("Hello.") == 2 and "add --yes" in asked.err and len(ids(cli)) == 3
+    assert "nothing to delete" in cli("sessions", "prune", "--older-than", "1d", "--yes").err
+    newest = ids(cli)[0]
+    done = cli("sessions", "prune", "--keep", "2", "--yes")
+    assert (done.code, done.out) == (0, "deleted 1 session; `turnwise usage` counts them as before\n")
+    assert cli("usage", "--json").events()[0]["total"] == bill
+    settings = tmp_path / "settings.toml"
+    settings.write_text("[sessions]\nkeep = 1\n")
+    monkeypatch.setenv("TURNWISE_CONFIG", str(settings))
+    assert cli("run", "Hello.", "-c").code == 0
+    told = cli("sessions", "prune", "--json", "--yes").events()[0]
+    assert len(told["deleted"]) == 1 and ids(cli) == [newest]
+    typo = cli("sessions", "prune", "--older-than", "soon")
+    assert (typo.code, len(typo.complaints())) == (2, 1) and "write a number and h, d or w" in typo.err

@@ -49,17 +49,7 @@ class CacheRefusals:
 
     def narrowed(self, request: Request, profile: Profile, *, door: Door) -> tuple[Request, Profile]:
         """Both without what was refused there."""
-        known = self._known.get(door, ())
-        if not known or request.cache is None:
-            return request, profile
-        cache: Caching | None = request.cache
-        if "all" in known:
-            cache = None
-        elif "hour" in known:
-            cache = msgspec.structs.replace(cache, hour=False)
-        if "top" in known and profile.cache == "top":
-            profile = msgspec.structs.replace(profile, cache="blocks")
-        return msgspec.structs.replace(request, cache=cache), profile
+        return narrowed_by(self._known.get(door, ()), request=request, profile=profile)
 
     def saw(self, fault: Fault, *, request: Request, profile: Profile, call: HttpCall, door: Door) -> Repair | None:
         """What was learned, if the fault says that something turnwise asked for is not taken."""
@@ -69,6 +59,20 @@ class CacheRefusals:
             return None
         self._known[door] = (*known, refused)
         return Repair("cache_not_taken", f"`{request.model}`", SAID[refused])
+
+
+def narrowed_by(refused: tuple[Refused, ...], *, request: Request, profile: Profile) -> tuple[Request, Profile]:
+    """Both without that."""
+    if not refused or request.cache is None:
+        return request, profile
+    cache: Caching | None = request.cache
+    if "all" in refused:
+        cache = None
+    elif "hour" in refused:
+        cache = msgspec.structs.replace(cache, hour=False)
+    if "top" in refused and profile.cache == "top":
+        profile = msgspec.structs.replace(profile, cache="blocks")
+    return msgspec.structs.replace(request, cache=cache), profile
 
 
 def refused_by(fault: Fault, *, request: Request, profile: Profile, call: HttpCall) -> Refused | None:

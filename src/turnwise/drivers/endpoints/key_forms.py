@@ -24,12 +24,25 @@ def forms_of(key: str) -> tuple[str, ...]:
     group. Empty for a key that is too short to be looked for."""
     if len(key) < SHORTEST_KEY:
         return ()
-    found = [key, key.encode().decode("latin-1")]  # the second is what `%C3%A9` says byte by byte
+    found = [key, key.encode().decode("latin-1"), *_base64_of(key)]  # the second is what `%C3%A9` says byte by byte
+    return tuple(dict.fromkeys([one for one in found if len(one) >= SHORTEST_KEY]))
+
+
+def _base64_of(key: str) -> list[str]:
+    found: list[str] = []
     for before, cut in ((0, 0), (1, 2), (2, 3)):
         whole = (before + len(key.encode())) // 3 * 4  # what the bytes behind the key change is left out
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             found.append(encode(b"." * before + key.encode()).decode()[cut:whole])
-    return tuple(dict.fromkeys([one for one in found if len(one) >= SHORTEST_KEY]))
+    return found
+
+
+def paired_forms(key: str, stand_in: str) -> tuple[tuple[str, str], ...]:
+    """The encoded forms of a key, in base64 and in hex, each with that of a text of as many bytes that stands for it."""
+    pairs = [*zip(_base64_of(key), _base64_of(stand_in), strict=True)]
+    plain, other = key.encode().hex(), stand_in.encode().hex()
+    pairs += [(plain, other), (plain.upper(), other.upper())]
+    return tuple(dict.fromkeys([pair for pair in pairs if len(pair[0]) >= SHORTEST_KEY]))
 
 
 def is_sought_in_words(key: str) -> bool:

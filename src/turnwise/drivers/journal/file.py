@@ -30,6 +30,12 @@ SQLITE = Dialect(
     record=f"insert into record (id, epoch, kind, body, t) values ((? << {SEQ_BITS}) + ?, ?, ?, ?, ?)",
     last_epoch=f"select epoch from record where id > (:number << {SEQ_BITS}) and id < ((:number + 1) << {SEQ_BITS})"
     " order by id desc limit 1",
+    forget=(
+        "delete from event where turn = :turn",
+        f"delete from record where id > (:number << {SEQ_BITS}) and id < ((:number + 1) << {SEQ_BITS})",
+    ),
+    before_deleting="pragma secure_delete = on",
+    after_deleting="pragma wal_checkpoint(truncate)",
     locked="",
 )
 

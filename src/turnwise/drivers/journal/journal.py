@@ -37,6 +37,7 @@ from turnwise.drivers.journal.records import (
     encode_record,
 )
 from turnwise.drivers.journal.repairs_seen import RepairBook
+from turnwise.drivers.journal.retention import Retention
 from turnwise.drivers.journal.stores import JournalConnection, JournalStore
 from turnwise.errors import CallerError
 from turnwise.turn.events import Event, TurnStarted
@@ -424,6 +425,11 @@ class Journal:
     def repairs(self) -> RepairBook:
         """What the gateway had to mend."""
         return RepairBook(transaction=self._store.transaction, statement=self._store.statement)
+
+    @property
+    def retention(self) -> Retention:
+        """Which sessions there are to delete."""
+        return Retention(self._store)
 
     def _load(self, row: SessionRow) -> Session:
         with self._store.statement() as connection:

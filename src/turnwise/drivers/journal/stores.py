@@ -42,6 +42,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: str  # what a user may do instead
     record: str  # inserts one: number of the turn, seq, epoch, kind, body, time
     last_epoch: str  # of the last record of the turn `:number`
+    forget: tuple[str, ...]  # deletes the records of the turn `:turn` with its `:number`
+    before_deleting: str  # so that what is deleted is overwritten; "" where there is nothing to say
+    after_deleting: str  # so that no copy of it stays
     locked: str  # behind a select of one row: nobody else changes it until the transaction ends
 
 

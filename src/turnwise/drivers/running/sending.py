@@ -16,7 +16,7 @@ from turnwise.drivers.journal.cache_watch import CacheMissed
 from turnwise.drivers.journal.records import RequestSent
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
 from turnwise.drivers.running.watching import RequestFinished, RequestStarted, Watchers
-from turnwise.turn.asking import is_aside
+from turnwise.turn.asking import asked_of_cache
 from turnwise.turn.commands import Purpose, SendRequest
 from turnwise.turn.events import RequestFailed, ResponseReceived
 from turnwise.vocab import FinishReason, Repair, Request, ToolChoice
@@ -117,13 +117,8 @@ class Sender:
         return msgspec.structs.replace(event, jitter=self._jitter())
 
     def _asked(self, command: SendRequest) -> Request:
-        """The request; nothing of its messages is to be kept where no later one could read it."""
-        request, before, self._purpose = command.request, self._purpose, command.purpose
-        if request.cache is None or not is_aside(
-            request, purpose=command.purpose, before=before, plain=self._plain_choice
-        ):
-            return request
-        return msgspec.structs.replace(request, cache=msgspec.structs.replace(request.cache, shared_only=True))
+        before, self._purpose = self._purpose, command.purpose
+        return asked_of_cache(command.request, purpose=command.purpose, before=before, plain=self._plain_choice)
 
     def _learn(
         self, event: RequestFailed, *, request: Request, profile: Profile, call: HttpCall, door: Door

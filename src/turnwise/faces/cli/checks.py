@@ -24,7 +24,7 @@ from turnwise.drivers.running.hook_commands import read_hooks
 from turnwise.drivers.settings.settings import Layer, Merged, RunSettings, read_layers
 from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.tools.sandbox import find_sandbox
-from turnwise.errors import CallerError, JournalDamaged, MissingKey, ProviderFault
+from turnwise.errors import CallerError, JournalDamaged, JournalFailed, MissingKey, ProviderFault
 from turnwise.faces.cli.choice import Choice, NoModel, choose
 from turnwise.faces.cli.failures import FAILED
 from turnwise.faces.cli.folder import settings_of_run

@@ -6,12 +6,13 @@ from pathlib import Path
 from turnwise.drivers.journal.prices import KEY as PRICES
 from turnwise.drivers.settings.options import RunSettings, kept_by
 from turnwise.drivers.settings.permission_files import KEY as PERMISSIONS
+from turnwise.drivers.settings.retention_files import KEY as SESSIONS
 from turnwise.drivers.settings.settings import Layer, Merged, SourceSettings, check_layer, merge
 from turnwise.drivers.unasked_files import LeftOut, read_unasked
 from turnwise.errors import CallerError
 from turnwise.turn.config import TurnConfig
 
-READ_ELSEWHERE = frozenset({PERMISSIONS, PRICES, "hooks"})  # tables with readers of their own
+READ_ELSEWHERE = frozenset({PERMISSIONS, PRICES, SESSIONS, "hooks"})  # tables with readers of their own
 MAX_AGENTS_BYTES = 64 * 1024  # instructions travel with every request
 
 

@@ -35,13 +35,15 @@ Examples:
   turnwise sessions show 3f2a9c1e --json | jq .
   turnwise run --session 3f2a9c1e "and then?"
   turnwise sessions rescue
+  turnwise sessions fork 3f2a9c1e --turn 2 --step 3
+  turnwise sessions prune --older-than 90d
 
 An id may be given by its first or last letters. The journal lies in TURNWISE_STATE_DIR, else in ~/.local/state/turnwise."""
 
 
 @click.group(epilog=EPILOG)
 def command() -> None:
-    """List and show the sessions kept so far."""
+    """List, show, fork and delete the sessions kept so far."""
 
 
 @command.command("list")
@@ -113,6 +115,41 @@ def rescue_sessions(as_json: bool) -> None:
             return
         say(f"{clean(str(path))} is new; {rescued.said()}", stream=sys.stdout)
         say(f"the damaged file is {clean(str(kept))}", stream=sys.stdout)
+
+
+@command.command("fork")
+@click.argument("session", shell_complete=complete_sessions)
+@click.option("--turn", type=click.IntRange(min=1), help="Go on from this turn; 1 is the first. Default: the last.")
+@click.option(
+    "--step", type=click.IntRange(min=1), help="Go on from the end of this step of the turn. Default: its end."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: the new session, and what it goes on from.")
+def fork_session(session: str, turn: int | None, step: int | None, as_json: bool) -> None:
+    """Begin a new session that goes on from a step of SESSION, which stays as it is.
+
+    The new session's id goes to standard output. Nothing is sent, and nothing costs anything, until you go on with it.
+    """
+    with as_one_line():
+        from turnwise.faces.cli import session_forking
+
+        session_forking.fork_session(session, turn=turn, step=step, as_json=as_json)
+
+
+@command.command("prune")
+@click.option("--older-than", metavar="TIME", help="Delete sessions that were not used for so long: 24h, 90d, 12w.")
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the N latest sessions in any case.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: the sessions, and which were deleted.")
+def prune_sessions(older_than: str | None, keep: int | None, yes: bool, as_json: bool) -> None:
+    """Delete old sessions with their sub-agents: what would go is shown, and you are asked.
+
+    A running session stays, and so does every row of the bill. Without options, `[sessions]` of your turnwise.toml decides.
+    """
+    with as_one_line():
+        from turnwise.faces.cli import pruning
+
+        code = pruning.prune(older_than=older_than, keep=keep, yes=yes, as_json=as_json)
+    sys.exit(code)
 
 
 class _Tree(msgspec.Struct, frozen=True, kw_only=True):

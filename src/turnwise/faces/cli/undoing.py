@@ -22,7 +22,7 @@ from turnwise.faces.cli.taking_back import (
     results_of,
     take_back,
 )
-from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
+from turnwise.faces.cli.terminal import Terminal, says_yes
 from turnwise.faces.cli.workplace import find_session
 
 NOT_ALL = 3
@@ -62,12 +62,7 @@ def undo(session: str | None, *, folder: Path, yes: bool, as_json: bool) -> int:
 
 
 async def is_confirmed(terminal: Terminal, back: TurnBack) -> bool:
-    """Whether the person says yes; everything else is a no."""
-    try:
-        said = await terminal.line(lambda: question_of(back), fresh=True)
-    except (PromptStopped, PromptLeft):
-        return False
-    return said.strip().lower() in {"y", "yes"}
+    return await says_yes(terminal, lambda: question_of(back))
 
 
 def _write_json(back: TurnBack, *, happened: bool) -> None:

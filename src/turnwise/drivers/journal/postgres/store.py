@@ -50,6 +50,9 @@ POSTGRES = Dialect(
     elsewhere="give the address of another database",
     record="insert into record (turn, seq, epoch, kind, body, t) values (?, ?, ?, ?, ?, ?)",
     last_epoch="select epoch from record where turn = :number order by seq desc limit 1",
+    forget=("delete from record where turn = :number",),
+    before_deleting="",
+    after_deleting="",
     locked=" for update",
 )
 

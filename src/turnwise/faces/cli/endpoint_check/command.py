@@ -30,7 +30,7 @@ from turnwise.faces.cli.endpoint_check.showing import CheckReport, show, write_j
 from turnwise.faces.cli.exit_codes import CHECK_CODES
 from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.main import CANCELLED
-from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
+from turnwise.faces.cli.terminal import Terminal, says_yes
 from turnwise.faces.cli.text import clean
 from turnwise.faces.models import ON_THE_COMMAND_LINE, ModelName, open_endpoint, read_model
 from turnwise.rules.pricing import Priced, PriceRow, price_of, sum_of
@@ -117,10 +117,9 @@ def _is_allowed() -> bool:
 async def _is_confirmed(terminal: Terminal) -> bool:
     try:
         with cancelling():
-            said = await terminal.line(lambda: "send them? [y/N] ", fresh=True)
-    except (PromptStopped, PromptLeft, asyncio.CancelledError):
+            return await says_yes(terminal, lambda: "send them? [y/N] ")
+    except asyncio.CancelledError:
         return False
-    return said.strip().lower() in {"y", "yes"}
 
 
 async def _run(endpoint: Endpoint, *, so_far: SoFar, probes: Sequence[Probe], clock: Clock, timeout_s: float) -> Course:

@@ -1,0 +1,197 @@
+"""Finds secrets in texts, however they are written there, and puts stand-ins in their place.
+
+Looked for are: each key as it stands; its beginning and long pieces of it, as a result that was cut shows them; its base64 and
+hex; the same where characters are escaped as JSON, URLs or HTML do, one escape in another; and what has a key's shape.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from urllib.parse import quote
+
+from turnwise.drivers.endpoints.escapes import may_escape, plain, plain_spans
+from turnwise.drivers.endpoints.key_forms import SHORTEST_KEY, TELLTALE, paired_forms
+from turnwise.drivers.replaying.stand_ins import StandIns, can_be_replaced, spelled_alike
+from turnwise.vocab.key_shapes import key_pattern
+
+PIECE = TELLTALE  # characters of a key that are no accident, wherever they stand in it
+JSON_LEVELS = 3  # JSON text in JSON text in JSON text
+NewCharacters = dict[int, str]
+"""Characters of a text by their place, and what is put there."""
+
+
+class SecretFinder:
+    """`keys` are sought in pieces, too, `texts` only whole. `learn` adds the keys of a text that have a key's shape,
+    `learn_chain` what is split over several texts. `replaced` are the secrets that have been replaced by now."""
+
+    def __init__(
+        self, stand_ins: StandIns, *, keys: Iterable[str] = (), texts: Iterable[str] = (), piece: int = PIECE
+    ) -> None:
+        self._stand_ins = stand_ins
+        self._piece = piece
+        self._keys: dict[str, str] = {}  # each with its stand-in
+        self._forms: dict[str, tuple[str, str]] = {}  # a form of a secret -> what stands for it, and the secret
+        self._pieces: dict[
+            str, NewCharacters
+        ] = {}  # a text -> the part of a secret in it that only its neighbour completes
+        self._done: dict[str, str] = {}
+        self._shortest = SHORTEST_KEY
+        self.replaced: set[str] = set()
+        for text in texts:
+            self._add_forms(text)
+        for key in keys:
+            self._add_key(key)
+
+    def learn(self, text: str) -> None:
+        for view in (text, plain(text)) if may_escape(text) else (text,):
+            for found in key_pattern().finditer(view):
+                self._add_key(found[0])
+
+    def learn_chain(self, texts: Sequence[str]) -> None:
+        """Each of these texts goes on where the one before was cut, or a little before that."""
+        for form, (stand_in, secret) in self._forms.items():
+            for place, text in enumerate(texts[:-1]):
+                for length in range(min(len(form) - 1, len(text)), 0, -1):
+                    if not text.endswith(form[:length]):
+                        continue
+                    if (rest := _rest_of(form, texts=texts[place + 1 :], known=length)) is not None:
+                        for where, at, first, last in ((text, len(text) - length, 0, length), *rest):
+                            places = self._pieces.setdefault(where, {})
+                            places |= {at + n: stand_in[first + n] for n in range(last - first)}
+                        self.replaced.add(secret)
+                        self._done.clear()
+                        break
+
+    def hidden(self, text: str) -> str:
+        """The text with stand-ins: as long, in bytes and in characters. The very same one if there is no secret in it."""
+        if len(text) < self._shortest and text not in self._pieces:
+            return text
+        done = self._done.get(text)
+        if done is None:
+            done = self._done[text] = self._hidden(text)
+        return done
+
+    def hidden_bytes(self, content: bytes) -> bytes:
+        """The same of what may be text: else each byte counts as a character."""
+        try:
+            return self.hidden(content.decode()).encode()
+        except UnicodeDecodeError:
+            return self.hidden(content.decode("latin-1")).encode("latin-1")
+
+    def _hidden(self, text: str) -> str:
+        spelled: dict[int, tuple[int, str]] = {}
+        places = self._pieces.get(text, {}) | self._places(text)
+        if may_escape(text) and (seen := self._places(plain(text))):
+            _, starts = plain_spans(text)
+            for place, new in seen.items():
+                start, end = starts[place], starts[place + 1]
+                if end - start == 1:
+                    places.setdefault(start, new)
+                else:
+                    spelled[start] = (end, spelled_alike(new, old=text[start:end]))
+        if not places and not spelled:
+            return text
+        inside = {place for start, (end, _) in spelled.items() for place in range(start, end)}
+        spelled |= {place: (place + 1, new) for place, new in places.items() if place not in inside}
+        pieces: list[str] = []
+        at = 0
+        for start in sorted(spelled):
+            end, new = spelled[start]
+            pieces += (text[at:start], new)
+            at = end
+        return "".join([*pieces, text[at:]])
+
+    def _places(self, text: str) -> NewCharacters:
+        """The characters of secrets in a text, as they stand."""
+        places: NewCharacters = {}
+        for form, (stand_in, secret) in self._forms.items():
+            for start in _found(form, text=text):
+                self._put(places, start=start, old=form, new=stand_in, secret=secret)
+        for key, stand_in in self._keys.items():
+            for first, start in _pieces_of(key, text=text, piece=self._piece):
+                length = _alike(key, text=text, first=first, start=start)
+                self._put(
+                    places,
+                    start=start,
+                    old=key[first : first + length],
+                    new=stand_in[first : first + length],
+                    secret=key,
+                )
+        for found in key_pattern().finditer(text):
+            key = found[0]
+            self._put(places, start=found.start(), old=key, new=self._stand_ins.of(key), secret=key)
+        return places
+
+    def _put(self, places: NewCharacters, *, start: int, old: str, new: str, secret: str) -> None:
+        self.replaced.add(secret)
+        for place, (before, character) in enumerate(zip(old, new, strict=True), start=start):
+            if before != character:
+                places.setdefault(place, character)
+
+    def _add_key(self, key: str) -> None:
+        if key not in self._keys and len(key) >= SHORTEST_KEY and can_be_replaced(key, least=1):
+            self._keys[key] = self._stand_ins.of(key)
+            self._add_forms(key)
+
+    def _add_forms(self, secret: str) -> None:
+        stand_in = self._stand_ins.of(secret)
+        pairs = [(secret, stand_in), (quote(secret, safe=""), quote(stand_in, safe=""))]
+        for ascii_only in (False, True):
+            one, other = secret, stand_in
+            for _ in range(JSON_LEVELS):
+                one, other = _in_json(one, ascii_only=ascii_only), _in_json(other, ascii_only=ascii_only)
+                pairs.append((one, other))
+        for form, new in (*pairs, *paired_forms(secret, stand_in)):
+            if len(form) == len(new):
+                self._forms.setdefault(form, (new, secret))
+        self._forms = dict(sorted(self._forms.items(), key=lambda pair: -len(pair[0])))
+        self._shortest = min(self._shortest, len(secret))
+        self._done.clear()
+
+
+def _in_json(text: str, *, ascii_only: bool) -> str:
+    return json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+
+
+def _found(piece: str, *, text: str) -> Iterator[int]:
+    start = text.find(piece)
+    while start >= 0:
+        yield start
+        start = text.find(piece, start + 1)
+
+
+def _pieces_of(key: str, *, text: str, piece: int) -> Iterator[tuple[int, int]]:
+    """Where pieces of the key stand: the place in the key, and that in the text."""
+    for first in range(0, max(1, len(key) - piece + 1), piece):
+        for start in _found(key[first : first + piece], text=text):
+            back = 0
+            while back < min(first, start) and key[first - back - 1] == text[start - back - 1]:
+                back += 1
+            yield first - back, start - back
+
+
+def _alike(key: str, *, text: str, first: int, start: int) -> int:
+    """How many characters the key from `first` on and the text from `start` on have in common."""
+    length = 0
+    for one, other in zip(key[first:], text[start : start + len(key) - first], strict=False):
+        if one != other:
+            break
+        length += 1
+    return length
+
+
+_Piece = tuple[str, int, int, int]
+"""A text, where the piece begins in it, and the part of the secret that it is."""
+
+
+def _rest_of(form: str, *, texts: Sequence[str], known: int) -> list[_Piece] | None:
+    """How the next texts go on with a form of which `known` characters came; None where they do not."""
+    text = texts[0] if texts else ""
+    for first in range(known, 0, -1) if text else ():
+        left = form[first:]
+        if left and text.startswith(left):
+            return [(text, 0, first, len(form))]
+        if left.startswith(text):
+            rest = _rest_of(form, texts=texts[1:], known=first + len(text))
+            if rest is not None:
+                return [(text, 0, first, first + len(text)), *rest]
+    return None

@@ -1,0 +1,33 @@
+"""`turnwise replay --export`: one file of a session, for somebody else to replay."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from turnwise.drivers.replaying.session_file import write_session
+from turnwise.drivers.replaying.without_secrets import without_secrets
+from turnwise.faces.cli.lines import say
+from turnwise.faces.cli.replaying import recorded_of
+from turnwise.faces.cli.text import clean, style
+from turnwise.faces.saying import many
+
+ADVICE = "it holds the prompts, the answers and what tools read: look through it before you give it away"
+UNLIKE = "the file does not replay to the same commands: a text that was replaced decides something; hide a longer one"
+
+
+def export_session(session_or_file: str, *, file: Path, hide: Sequence[str], as_json: bool) -> None:
+    """Write the file, and say what was replaced. Raises CallerError."""
+    hidden = without_secrets(recorded_of(session_or_file), env=os.environ, texts=hide)
+    write_session(file, hidden.session, replaced=hidden.secrets)
+    size = file.stat().st_size
+    if as_json:
+        said = {"event": "export", "file": str(file), "bytes": size, "replaced": hidden.secrets}
+        sys.stdout.buffer.write(msgspec.json.encode({**said, "same": hidden.replays_alike}) + b"\n")
+        sys.stdout.buffer.flush()
+        return
+    say(f"wrote {clean(str(file))}: {size:,} bytes, {many(hidden.secrets, 'secret')} replaced; {ADVICE}")
+    if not hidden.replays_alike:
+        say(style(UNLIKE, "yellow", stream=sys.stderr))
