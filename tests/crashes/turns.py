@@ -199,7 +199,7 @@ def tools_of(world: World) -> list[Any]:
         world.note(LOOKS, name)
         return f"saw {name}"
 
-    @tool(effect="read")
+    @tool(effect="read", idempotent=True)
     def read(path: str) -> str:
         """Read a file."""
         part = int(path.removeprefix("part-").removesuffix(".txt"))
@@ -210,6 +210,11 @@ def tools_of(world: World) -> list[Any]:
 
 def _allow(asking: Asking) -> list[Approval]:
     return [Approval(call_id=one.call.id, verdict="allow", digest=one.digest) for one in asking.asks]
+
+
+def _changed(look: Any) -> ChangeResult | None:
+    """What went well has another result; what nobody knows of stays as it is told."""
+    return None if look.result.is_error else ChangeResult("changed")
 
 
 def agent_of(kind: str, *, url: str, journal: Journal, world: World) -> Agent:
@@ -227,7 +232,7 @@ def agent_of(kind: str, *, url: str, journal: Journal, world: World) -> Agent:
         "hooked": lambda: {
             "hooks": [
                 Hook(point="before_tool", function=lambda _: None, name="looks on"),
-                Hook(point="after_tool", function=lambda _: ChangeResult("changed"), name="changes"),
+                Hook(point="after_tool", function=_changed, name="changes"),
                 Hook(point="before_request", function=lambda _: None, name="looks on requests"),
             ]
         },
