@@ -6,6 +6,9 @@ import socket
 from pathlib import Path
 
 
+ENDED = frozenset("ZXx")  # states of a process that has ended (proc(5))
+
+
 @functools.cache
 def _host() -> str:
     return socket.gethostname()
@@ -18,7 +21,8 @@ def our_name() -> str:
 
 
 def is_alive(name: str) -> bool:
-    """True unless the process is known to be gone; of another machine nothing is known."""
+    """True unless the process is known to be gone; of another machine nothing is known. One that has ended and that nobody has
+    waited for (in a container without an init, say) is gone."""
     host, pid_text, started = name.rsplit(":", 2)
     if host != _host():
         return True
@@ -29,13 +33,22 @@ def is_alive(name: str) -> bool:
         return False
     except PermissionError:
         pass  # it lives, as another user's
-    return _started(pid) == started
+    fields = _status(pid)
+    if not fields:
+        return not started  # there is no /proc here, and was none
+    return fields[0] not in ENDED and fields[19] == started
 
 
 def _started(pid: int) -> str:
     """Clock ticks since boot at which it started (proc(5), field 22); "" where there is no /proc."""
+    fields = _status(pid)
+    return fields[19] if fields else ""
+
+
+def _status(pid: int) -> list[str]:
+    """What Linux says of it, from its state on (proc(5), field 3); nothing where there is no /proc."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return ""
-    return text.rpartition(")")[2].split()[19]
+        return []
+    return text.rpartition(")")[2].split()
