@@ -5,7 +5,6 @@ import os
 import socket
 from pathlib import Path
 
-
 ENDED = frozenset("ZXx")  # states of a process that has ended (proc(5))
 
 
