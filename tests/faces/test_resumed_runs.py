@@ -314,7 +314,7 @@ async def test_what_cannot_be_resumed_is_refused_by_name(tmp_path: Path) -> None
             await agent_of(ScriptedModel([]), left, clock=clock).resume(session, max_steps=3)  # pyright: ignore[reportCallIssue]
         await agent_of(ScriptedModel(["And on."]), left, clock=clock).run("On.", session=session)
         (turn, _) = left.find_session(session).turns
-        with pytest.raises(CallerError, match="has gone on without that turn"):
+        with pytest.raises(CallerError, match="has continued without that turn"):
             left.resume_turn(turn.id)
 
 

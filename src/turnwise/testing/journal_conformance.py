@@ -276,7 +276,7 @@ def check_a_left_turn_is_taken_over(target: Target) -> None:
         _refused(lambda: other.resume_turn("t1"), "has ended: there is nothing to resume")
         begin(journal, turn="t2", started=started("t2", "d")).abandon()
         begin(journal, turn="t3").close(result())
-        _refused(lambda: journal.resume_turn("t2"), "has gone on without that turn")
+        _refused(lambda: journal.resume_turn("t2"), "has continued without that turn")
         _refused(lambda: journal.resume_turn("t9"), "there is no turn `t9`")
 
 

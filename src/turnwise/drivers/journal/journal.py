@@ -263,7 +263,7 @@ class Journal:
     def resume_turn(self, turn_id: str) -> TurnJournal:
         """Take over a turn that was left: the pen goes on behind its last record, and its old one writes nothing any more.
 
-        Raises CallerError where the turn has ended, where a living process runs it, where its session has gone on without it,
+        Raises CallerError where the turn has ended, where a living process runs it, where its session has continued without it,
         or where an older turnwise has written it.
         """
         tried: list[int] = []  # the epoch that an attempt has given it, which may stand
@@ -284,7 +284,7 @@ class Journal:
                 self._check_left(turn_id, session=session, status=status, owner=owner)
                 if has_gone_on:
                     raise CallerError(
-                        f"session `{session}` has gone on without that turn: nothing of it is left to resume"
+                        f"session `{session}` has continued without that turn: nothing of it is left to resume"
                     )
                 if number is None:
                     raise CallerError("an older turnwise has written that turn: it can be read, and not resumed")
