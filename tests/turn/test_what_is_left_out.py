@@ -195,7 +195,7 @@ LEFT_OUT: list[tuple[type[msgspec.Struct], str, dict[str, object]]] = [
     (
         RequestFailed,
         f'{{"type":"request_failed","number":1,"fault":{FAULT}}}',
-        {"partial": None, "at_s": 0.0, "jitter": 0.0, "sent": True, "is_answer": False},
+        {"partial": None, "at_s": 0.0, "jitter": 0.0, "sent": True, "is_answer": False, "lost": False},
     ),
     (
         ToolEnded,

@@ -108,5 +108,5 @@ def test_the_library_names_the_word_that_it_takes(tmp_path: Path) -> None:
     for durability, level in (("normal", 1), ("full", 2)):
         with Journal.open(None, clock=SystemClock(), durability=durability) as journal:  # type: ignore[arg-type]
             journal.keep(durability)  # type: ignore[arg-type]
-            with journal._file.statement() as connection:
+            with journal._store.statement() as connection:
                 assert connection.execute("pragma synchronous").fetchone() == (level,)

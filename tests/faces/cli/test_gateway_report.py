@@ -53,7 +53,7 @@ def test_what_nobody_is_to_blame_for_is_told_apart(cli: Cli) -> None:
     assert "### `id_missing`\n\n2 times in 1 request, 2026-11-20.\n" in first
     assert [line for line in rest.splitlines() if line.startswith("- ")] == [
         "- `continued_call`, 2 times in 1 request, 2026-11-20: A limit cut a call. The",
-        "- `not_carried`, 2 times in 1 request, 2026-11-20: The upstream's API has no",
+        "- `not_carried`, 2 times in 1 request, 2026-11-20: The upstream's API does not",
         "- `of_a_newer_version`, 2 times in 1 request, 2026-11-20: This turnwise does",
         "- `id_missing`, 2 times in 1 request, 2026-11-20: An id of a call is optional",
     ]

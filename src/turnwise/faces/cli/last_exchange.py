@@ -8,7 +8,15 @@ from turnwise.drivers.journal.journal import Journal, Session, TurnRow
 from turnwise.faces.cli.text import clean, shortened
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.saying import many
-from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.events import (
+    Event,
+    Interrupted,
+    RequestFailed,
+    ResponseReceived,
+    ToolEnded,
+    ToolsFinished,
+    TurnStarted,
+)
 from turnwise.vocab import FinishReason, Refusal, Response, Text, own_text_of
 
 PROMPT_CHARACTERS = 200
@@ -111,7 +119,7 @@ def _answer_of(events: Sequence[Event]) -> str:
                 pieces.append(_words_of(response))
             case Interrupted(partial=Response() as response) if not pieces:
                 pieces.append(_words_of(response))
-            case ToolsFinished() if pieces:
+            case ToolsFinished() | ToolEnded() if pieces:
                 break
             case _:
                 pass

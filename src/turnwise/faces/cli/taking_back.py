@@ -19,8 +19,8 @@ from turnwise.faces.cli.text import shortened, style, visible, visible_line
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.cli.workplace import changes_folder
 from turnwise.faces.saying import many
-from turnwise.turn.events import ResponseReceived, ScriptCalled, ToolsFinished
-from turnwise.vocab import calls_of
+from turnwise.turn.events import Interrupted, ResponseReceived, ScriptCalled, ToolEnded, ToolsFinished
+from turnwise.vocab import ToolResult, calls_of
 
 COMMAND = "bash"
 MOST_SESSIONS = 1_000_000
@@ -292,8 +292,10 @@ def _done_in(journal: Journal, turn_id: str) -> Done:
                 names |= {call.id: call.name for call in calls}
             case ToolsStarted(call_ids=ids):
                 commands += sum(names.get(id) == COMMAND for id in ids)
-            case ToolsFinished(results=results):
-                changes += sum(result.name in CHANGING and not result.is_error for result in results)
+            case ToolsFinished(results=results) | Interrupted(results=results):
+                changes += sum(map(_has_changed, results))
+            case ToolEnded(result=result):
+                changes += _has_changed(result)
             case _:
                 pass
     for _, child in journal.children(turn_id):
@@ -301,3 +303,7 @@ def _done_in(journal: Journal, turn_id: str) -> Done:
             below = _done_in(journal, turn.id)
             commands, changes = commands + below.commands, changes + below.changes
     return Done(commands=commands, changes=changes)
+
+
+def _has_changed(result: ToolResult) -> bool:
+    return result.name in CHANGING and not result.is_error
