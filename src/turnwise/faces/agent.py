@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -261,6 +262,12 @@ class Agent:
     async def __aexit__(self, *_: object) -> None:
         self._transport = None
         await self._open.aclose()
+
+    def keeping(self, journal: Journal) -> "Agent":
+        """The same agent, with that journal, and runs of its own."""
+        other = copy.copy(self)
+        other._journal, other._running, other._beginning = journal, set[Runner](), set[_Beginning]()
+        return other
 
     async def run(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult:
         """Run one turn to its end.
