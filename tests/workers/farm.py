@@ -7,12 +7,16 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from turnwise.lab import Script, parse_script
 from waits import HANG_S
 
+LOOK_S = 4.0
+PAUSE_S = 0.05
 SRC = Path(__file__).parents[2] / "src"
 
 AGENTS = '''
@@ -54,10 +58,11 @@ async def slow(name: str) -> str:
     return f"did {name}"
 
 
-def agent(model):
+def agent(model, **more):
     return Agent(
         f"openai_chat:{model}",
         tools=[do, slow],
+        **more,
         base_url=os.environ["LAB"],
         api_key="lab",
         retry=RetryPolicy(attempts=3),
@@ -69,6 +74,14 @@ plain = agent("plain")
 
 def waits():
     return agent("waits")
+
+
+def parent():
+    return agent("parent", agents={"helper": agent("waits")})
+
+
+def named():
+    return agent("named")
 '''
 PLAIN = """
 title = "plain"
@@ -88,18 +101,45 @@ calls = [{ name = "do", arguments = { name = "after" } }]
 [[steps]]
 text = "Done: {results}"
 """
-NAMES = ("plain", "waits")
+PARENT = """
+title = "parent"
+[[steps]]
+calls = [{ name = "task", arguments = { agent = "helper", prompt = "Help." } }]
+[[steps]]
+text = "The helper says: {results}"
+"""
+NAMED = """
+title = "named"
+[recall]
+name = "(turn-[0-9]+)"
+[[steps]]
+calls = [{ name = "slow", arguments = { name = "{name}-a" } }]
+[[steps]]
+calls = [{ name = "do", arguments = { name = "{name}-b" } }, { name = "do", arguments = { name = "{name}-c" } }]
+[[steps]]
+text = "Done: {name}"
+"""
+TEXTS = {"plain": PLAIN, "waits": WAITS, "parent": PARENT, "named": NAMED}
 
 
 def scripts() -> list[Script]:
-    return [parse_script(text, name=name) for name, text in (("plain", PLAIN), ("waits", WAITS))]
+    return [parse_script(text, name=name) for name, text in TEXTS.items()]
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Fails where it does not come to be so."""
+    pause = threading.Event()
+    give_up = time.monotonic() + HANG_S
+    while not is_so():
+        assert time.monotonic() < give_up
+        pause.wait(PAUSE_S)
 
 
 class WorkerProcess:
     """`turnwise worker` in a folder that has the agents. `end` it."""
 
     def __init__(self, farm: "Farm", *options: str) -> None:
-        agents = [part for name in NAMES for part in ("--agent", f"{name}=farm_agents:{name}")]
+        agents = [part for name in TEXTS for part in ("--agent", f"{name}=farm_agents:{name}")]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "turnwise", "worker", *agents, "--json", *options],
             cwd=farm.folder,
@@ -127,6 +167,18 @@ class WorkerProcess:
             if event.get("happening") == happening:
                 return event
         raise AssertionError(f"it ended without `{happening}`: {''.join(self._said)}")
+
+    def until_or_idle(self, *happenings: str) -> None:
+        """On return its log has said one of these, or nothing for LOOK_S: others have all turns."""
+        while (line := self._next_of_some()) is not None:
+            if line.startswith("{") and json.loads(line)["happening"] in happenings:
+                return
+
+    def _next_of_some(self) -> str | None:
+        try:
+            return self._lines.get(timeout=LOOK_S)
+        except queue.Empty:
+            return None
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -187,8 +239,8 @@ class Farm:
             check=False,
         )
 
-    def submit(self, agent: str, *words: str) -> str:
-        done = self.run("submit", "--agent", agent, *words, "Go.")
+    def submit(self, agent: str, *words: str, prompt: str = "Go.") -> str:
+        done = self.run("submit", "--agent", agent, *words, prompt)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 

@@ -1,14 +1,22 @@
 """Real worker processes share one PostgreSQL: they are killed, frozen and stopped, and the world counts what tools did."""
 
 import json
+import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from faces.cli.running import running_lab
-from workers.farm import Farm, scripts
+from postgres_server import PostgresServer
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.dispatch.queue import TurnQueue
+from workers.farm import Farm, scripts, until
+
+TURNS = 16
+LIVES = 4  # of workers that are killed or frozen while they run these turns
 
 
 @pytest.fixture
@@ -32,13 +40,14 @@ def test_a_submitted_turn_is_run_by_a_worker(farm: Farm) -> None:
     assert farm.effects() == ["a", "a"]
 
 
+@pytest.mark.promise("keep:machines")
 def test_a_killed_workers_turn_ends_on_another(farm: Farm) -> None:
     """Proves: a worker that dies in the middle of a tool loses nothing: the turn ends on the other one, and no effect of a tool
     that is not idempotent happens twice."""
     session = farm.submit("waits")
     first = farm.worker("--lease", "2")
     first.until("entered")
-    second = farm.worker("--lease", "2")
+    second = farm.worker("--lease", "8")
     first.send(signal.SIGKILL)
     assert second.until("resumed")["session"] == session
     ended = farm.ended(session)
@@ -46,13 +55,14 @@ def test_a_killed_workers_turn_ends_on_another(farm: Farm) -> None:
     assert farm.effects() == ["before", "middle", "after"]
 
 
+@pytest.mark.promise("keep:machines")
 def test_a_frozen_worker_ends_itself(farm: Farm) -> None:
     """Proves: a worker that was frozen past its lease and thawed ends with 70 (or its pen is fenced), while the turn ends on
     another one with one answer and no effect twice."""
     session = farm.submit("waits")
     first = farm.worker("--lease", "2")
     first.until("entered")
-    second = farm.worker("--lease", "2")
+    second = farm.worker("--lease", "8")
     first.send(signal.SIGSTOP)
     assert second.until("resumed")["session"] == session
     ended = farm.ended(session)
@@ -111,12 +121,84 @@ def test_a_session_has_one_turn_at_a_time(farm: Farm) -> None:
 
 
 def test_cancel_reaches_the_worker(farm: Farm) -> None:
-    """Proves: a turn that runs elsewhere ends as cancelled within a renewal of its lease."""
+    """Proves: a turn that runs elsewhere ends as cancelled as soon as its worker hears of it."""
     session = farm.submit("waits")
-    worker = farm.worker("--lease", "2")
+    worker = farm.worker()
     worker.until("entered")
     done = farm.run("cancel", session, "--json")
     assert json.loads(done.stdout) == {"session": session, "cancelled": 1}
     assert worker.until("ended")["text"] == "cancelled"
     assert farm.ended(session)["turns"][0]["stop_reason"] == "cancelled"
     assert farm.effects() == ["before", "middle"]
+
+
+@pytest.mark.promise("keep:machines")
+def test_a_dead_workers_sub_agent_goes_on_wherever_its_worker_ran(farm: Farm, postgres_dsn: str) -> None:
+    """Proves: the turn of a sub-agent is taken over with its parent's, also where its process was another machine's, of which
+    nobody can tell whether it lives."""
+    session = farm.submit("parent")
+    first = farm.worker("--lease", "2")
+    first.until("entered")
+    first.send(signal.SIGKILL)
+    first.wait()
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(
+            "update turnwise.turn set owner = 'elsewhere:1:1' where agent is null and status = 'running'"
+        )
+    farm.worker("--lease", "8")
+    ended = farm.ended(session)
+    assert ended["code"] == 0 and ended["answer"].startswith("The helper says: ")
+    assert farm.effects() == ["before", "middle", "after"]
+
+
+@pytest.mark.promise("keep:machines")
+def test_every_turn_ends_though_workers_are_killed_and_frozen(farm: Farm, postgres_dsn: str) -> None:
+    """Proves: of turns that two workers share while one after the other is killed, or frozen past its lease and thawed, each
+    ends, with one answer; no effect happens twice."""
+    queue = TurnQueue(postgres_dsn, clock=SystemClock())
+    queue.open()
+    farm.worker("--lease", "8", "--concurrency", "2")  # of 8 s: on a busy machine it lives, too
+    workers = [farm.worker("--lease", "2", "--concurrency", "4") for _ in range(LIVES)]
+    sessions = [queue.submit(f"turn-{number}", agent="named") for number in range(TURNS)]
+    drawn = random.Random(20)
+    frozen = [worker for worker in workers if drawn.random() < 0.5]
+    for worker in workers:
+        worker.until_or_idle("entered", "resumed")
+        worker.send(signal.SIGSTOP if worker in frozen else signal.SIGKILL)
+    farm.go()
+    for session in sessions:
+        until(lambda session=session: queue.status(session)[0].status not in ("queued", "running"))
+    for worker in frozen:
+        worker.send(signal.SIGCONT)
+    for session in sessions:
+        (turn,) = queue.status(session)
+        assert (turn.status, turn.stop_reason, turn.complete) == ("done", "answered", True)
+    queue.close()
+    effects = farm.effects()
+    assert len(effects) == len(set(effects))
+    with psycopg.connect(postgres_dsn) as connection:
+        responses = connection.execute(
+            "select count(*) from turnwise.record where kind = 'response_received' group by turn"
+        ).fetchall()
+        (most,) = connection.execute("select max(epoch) from turnwise.turn").fetchone() or (0,)
+    assert responses == [(3,)] * TURNS
+    assert most > 1, "no turn was taken over"
+
+
+@pytest.mark.promise("keep:machines")
+def test_a_restarted_database_loses_no_turn(own_postgres: PostgresServer, tmp_path: Path) -> None:
+    """Proves: the database crashes and starts again in the middle of a tool; its worker, or the next one, ends the turn, the
+    worker hears of new turns again, and no effect happens twice."""
+    with running_lab(scripts()) as lab:
+        farm = Farm(tmp_path / "farm", dsn=own_postgres.dsn, url=lab.url)
+        try:
+            session = farm.submit("waits")
+            farm.worker().until("entered")
+            own_postgres.crash()
+            own_postgres.start()
+            farm.go()
+            assert farm.ended(session)["code"] == 0
+            assert farm.ended(farm.submit("plain"))["answer"] == "Done: did a"
+            assert farm.effects() == ["before", "middle", "after", "a"]
+        finally:
+            farm.end()

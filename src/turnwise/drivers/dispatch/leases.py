@@ -16,8 +16,8 @@ from typing import NoReturn
 import psycopg
 
 from turnwise.drivers.clock import Clock
+from turnwise.drivers.dispatch.doorbell import listen, take_up
 from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
-from turnwise.drivers.dispatch.statements import CHANNEL
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.postgres.connecting import BoundedConnection, connect
 from turnwise.errors import JournalFailed, TurnwiseError
@@ -111,11 +111,11 @@ class Leases:
         """Whether somebody rang, or may have while nobody listened."""
         if self._bell is None or self._bell.closed:
             self._bell = connect(self._queue.address)
-            self._bell.execute(f"listen {CHANNEL}")
+            listen(self._bell)
             return True
         ready, _, _ = select.select([self._bell.fileno(), self._woken], [], [], wait_s)
         if ready:
-            self._bell.execute("select 1")  # takes up what has come
+            take_up(self._bell)
         return bool(ready)
 
     def _renew(self) -> None:

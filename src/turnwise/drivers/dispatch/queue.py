@@ -10,6 +10,7 @@ import psycopg
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.dispatch import statements
+from turnwise.drivers.dispatch.doorbell import ring
 from turnwise.drivers.dispatch.turn_status import TurnStatus, status_of
 from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal.claims import Claim
@@ -77,8 +78,9 @@ class TurnQueue:
         folder: Path | str = "",
     ) -> str:
         """Queue a turn of that session, or of a new one; its session's id. Raises CallerError where there is no such session."""
+        submitted_to = session or self._ids.new()
         values = {
-            "session": session or self._ids.new(),
+            "session": submitted_to,
             "turn": self._ids.new(),
             "now": self._clock.now(),
             "title": " ".join(prompt.split())[:LONGEST_TITLE],
@@ -96,8 +98,8 @@ class TurnQueue:
                     raise CallerError(f"there is no session `{session}`: leave it out to start a new one")
             connection.execute(statements.KEEP_SESSION, values)
             connection.execute(statements.SUBMIT, values)
-            connection.execute(statements.RING)
-            return str(values["session"])
+            ring(connection, session=submitted_to)
+            return submitted_to
 
         return self._attempt(write)
 
@@ -167,7 +169,7 @@ class TurnQueue:
 
     def ring(self) -> None:
         """Workers that wait look for a turn."""
-        self._attempt(lambda connection: connection.execute(statements.RING))
+        self._attempt(ring)
 
     def cancel(self, session: str) -> int:
         """How many turns of the session end: those that wait at once, the one that runs when its worker hears of it."""
@@ -177,7 +179,7 @@ class TurnQueue:
             connection.execute("select 1 from session where id = %s for update", (session,))
             queued = connection.execute(statements.CANCEL_QUEUED, values).rowcount
             running = connection.execute(statements.CANCEL_RUNNING, values).rowcount
-            connection.execute(statements.RING)
+            ring(connection, session=session)
             return queued + running
 
         return self._attempt(write)
@@ -198,7 +200,7 @@ class TurnQueue:
     def _ringing(self, statement: Any, values: dict[str, Any]) -> None:
         def write(connection: BoundedConnection) -> None:
             connection.execute(statement, values)
-            connection.execute(statements.RING)
+            ring(connection)
 
         self._attempt(write)
 

@@ -7,9 +7,6 @@ order in which its turns have begun.
 
 from typing import LiteralString
 
-CHANNEL: LiteralString = "turnwise_turns"
-RING: LiteralString = "select pg_notify('turnwise_turns', '')"
-
 KEEP_SESSION: LiteralString = """
 insert into session (id, folder, title, created, updated) values (%(session)s, %(folder)s, %(title)s, %(now)s, %(now)s)
 on conflict (id) do update set updated = excluded.updated"""
