@@ -82,6 +82,14 @@ def parent():
 
 def named():
     return agent("named")
+
+
+async def breaks(messages):
+    raise ValueError("hunter2")
+
+
+def broken():
+    return agent("plain", opening=breaks)
 '''
 PLAIN = """
 title = "plain"
@@ -139,7 +147,7 @@ class WorkerProcess:
     """`turnwise worker` in a folder that has the agents. `end` it."""
 
     def __init__(self, farm: "Farm", *options: str) -> None:
-        agents = [part for name in TEXTS for part in ("--agent", f"{name}=farm_agents:{name}")]
+        agents = [part for name in (*TEXTS, "broken") for part in ("--agent", f"{name}=farm_agents:{name}")]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "turnwise", "worker", *agents, "--json", *options],
             cwd=farm.folder,

@@ -202,3 +202,13 @@ def test_a_restarted_database_loses_no_turn(own_postgres: PostgresServer, tmp_pa
             assert farm.effects() == ["before", "middle", "after", "a"]
         finally:
             farm.end()
+
+
+def test_an_agent_that_raises_ends_its_turn_alone(farm: Farm) -> None:
+    """Proves: `status` says of what kind the exception was and not what it said, and the worker goes on."""
+    session = farm.submit("broken")
+    farm.worker()
+    ended = farm.ended(session)
+    assert (ended["code"], ended["answer"]) == (1, "")
+    assert [(turn["status"], turn["problem"]) for turn in ended["turns"]] == [("lost", "the agent raised `ValueError`")]
+    assert farm.ended(farm.submit("plain", "--session", session))["answer"] == "Done: did a"

@@ -32,14 +32,6 @@ class CountedLease:
 
 
 @pytest.fixture
-def queue(postgres_dsn: str) -> Iterator[TurnQueue]:
-    found = TurnQueue(postgres_dsn, clock=SystemClock())
-    found.open()
-    yield found
-    found.close()
-
-
-@pytest.fixture
 def journal(postgres_dsn: str) -> Iterator[Journal]:
     with Journal.open(postgres_dsn, clock=SystemClock()) as found:
         yield found

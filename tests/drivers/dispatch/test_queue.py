@@ -17,14 +17,6 @@ TWO = WorkerTerms(name="worker@two:1:1", agents=("helper",))
 
 
 @pytest.fixture
-def queue(postgres_dsn: str) -> Iterator[TurnQueue]:
-    found = TurnQueue(postgres_dsn, clock=SystemClock())
-    found.open()
-    yield found
-    found.close()
-
-
-@pytest.fixture
 def other(postgres_dsn: str) -> Iterator[TurnQueue]:
     found = TurnQueue(postgres_dsn, clock=SystemClock())
     yield found

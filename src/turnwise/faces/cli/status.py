@@ -58,7 +58,8 @@ def command(session: str, database: str | None, follow: bool, as_json: bool) -> 
     if session and all(turn.status not in OPEN for turn in turns):
         with as_one_line():
             answer = _answer(checked_dsn(database), session)
-        _write({"session": session, "answer": answer} if as_json else answer)
+        if as_json or answer:
+            _write({"session": session, "answer": answer} if as_json else answer)
         if follow and not turns[0].complete:
             sys.exit(FAILED)
 
