@@ -54,9 +54,11 @@ from unnest(%(numbers)s::bigint[], %(epochs)s::integer[]) as held (number, epoch
 where turn.number = held.number and turn.epoch = held.epoch and turn.status = 'running'
 returning turn.number, turn.cancel"""
 
-# `lost`: so the turn's own pen has left it when the journal failed.
+# `lost`: so the turn's own pen has left it when the journal failed. Where nothing is recorded the next claim raises the epoch,
+# and a pen writes to no queued turn: a turn that is given back is not counted twice as a try in vain.
 RELEASE: LiteralString = """
-update turn set epoch = epoch + 1, lease_until = '-infinity', finished = null,
+update turn set lease_until = '-infinity', finished = null,
+    epoch = epoch + (exists (select 1 from record where record.turn = turn.number))::integer,
     status = case when exists (select 1 from record where record.turn = turn.number) then 'running' else 'queued' end
 where number = %(number)s and epoch = %(epoch)s and status in ('running', 'lost')"""
 
