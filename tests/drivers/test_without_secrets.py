@@ -25,7 +25,7 @@ from turnwise.drivers.replaying.without_secrets import Hidden, without_secrets
 from turnwise.errors import CallerError
 from turnwise.lab import builtin_scripts
 from turnwise.turn.commands import Command, RunTools
-from turnwise.turn.events import Event, ResponseReceived
+from turnwise.turn.events import Event, ResponseReceived, TurnStarted
 from turnwise.turn.snapshot import fold_session
 from turnwise.vocab import calls_of, text_of
 
@@ -235,3 +235,22 @@ def test_what_the_environment_names_as_secret_is_replaced_where_it_looks_like_a_
     said = text_of(fold_session([turn.events for turn in hidden.session.turns]).messages[0]).split()
     assert said[2:] == ["/home/me/keys/1234.json", "plain-words-only", "1234567890123456789"]
     assert said[0] != "lm-studio" and "hunter" not in said[1] and hidden.secrets == 2
+
+
+@pytest.mark.promise("keep:replay")
+def test_the_key_that_the_sessions_own_turns_took_is_replaced_whatever_its_variable_is_called() -> None:
+    """Proves: the turn names the variable, so its value is a key, though neither name nor look say so."""
+    used = "tplwqnzrkmvbxsdhgfjcyauoei"
+    session = led_by_lab(
+        builtin_scripts()["parallel-calls"], family="openai_chat", stream=True, said=(f"it is {used}",)
+    )
+    first, *others = session.turns
+    started = first.entries[0].record
+    assert isinstance(started, TurnStarted)
+    config = msgspec.structs.replace(started.config, api_key_env="MYPROV")
+    entry = msgspec.structs.replace(first.entries[0], record=msgspec.structs.replace(started, config=config))
+    first = msgspec.structs.replace(first, entries=(entry, *first.entries[1:]))
+    session = msgspec.structs.replace(session, turns=(first, *others))
+    hidden = without_secrets(session, env={"MYPROV": used, "OTHER": "words"}, key=RANDOM)
+    said = text_of(fold_session([turn.events for turn in hidden.session.turns]).messages[0])
+    assert said.startswith("it is ") and used not in said and hidden.secrets == 1

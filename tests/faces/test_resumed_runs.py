@@ -28,6 +28,7 @@ from turnwise import (
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.owners import our_name
+from turnwise.drivers.journal.rescuing import LOST_RECORDS
 from turnwise.drivers.running.resumption import MOST_TRIES, UNKNOWN_OUTCOME
 from turnwise.errors import JournalFailed
 from turnwise.testing import FakeClock, ScriptedModel
@@ -316,6 +317,26 @@ async def test_what_cannot_be_resumed_is_refused_by_name(tmp_path: Path) -> None
         (turn, _) = left.find_session(session).turns
         with pytest.raises(CallerError, match="has continued without that turn"):
             left.resume_turn(turn.id)
+
+
+@pytest.mark.promise("keep:crash")
+async def test_a_turn_whose_last_records_are_lost_is_not_resumed(tmp_path: Path) -> None:
+    """Proves: what a damaged journal has lost may have run, so nothing of it is done again; a new turn goes on."""
+    clock = SystemClock()
+    crash = Crash(tmp_path)
+    with Journal.open(crash.path, clock=clock) as journal:
+        await agent_of(ScriptedModel([lambda _: crash.now() or "Hello."]), journal, clock=clock).run("Go.")
+    assert crash.left is not None
+    with closing(sqlite3.connect(crash.left)) as connection:  # as `sessions rescue` leaves it
+        connection.execute("update turn set status = 'lost', stop_reason = ?, complete = 0", (LOST_RECORDS,))
+        connection.commit()
+    model = ScriptedModel(["On it."])
+    with crash.journal(clock) as left:
+        session = left.sessions()[0].id
+        with pytest.raises(CallerError, match="was damaged and has lost the last records"):
+            await agent_of(model, left, clock=clock).resume(session)
+        assert model.asked == []
+        assert (await agent_of(model, left, clock=clock).run("And now?", session=session)).text == "On it."
 
 
 async def test_time_in_which_nobody_worked_does_not_count(tmp_path: Path) -> None:

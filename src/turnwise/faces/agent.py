@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -247,8 +248,7 @@ class Agent:
 
     def _check_rules(self, tools: Sequence[Tool]) -> None:
         """Raise CallerError for a rule or a hook about no tool that there is, here or below."""
-        below = [tool for agent in self._agents.values() for tool in agent._tools]
-        known = known_tools((*below, *tools))
+        known = known_tools((*[tool for agent in self._agents.values() for tool in agent._tools], *tools))
         check_tools_of_rules(self._config.policy, tools=known)
         check_tools_of_hooks(self._hooks.all, tools=known)
         for agent in self._agents.values():
@@ -261,6 +261,12 @@ class Agent:
     async def __aexit__(self, *_: object) -> None:
         self._transport = None
         await self._open.aclose()
+
+    def keeping(self, journal: Journal) -> "Agent":
+        """The same agent, with that journal, and runs of its own."""
+        other = copy.copy(self)
+        other._journal, other._running, other._beginning = journal, set[Runner](), set[_Beginning]()
+        return other
 
     async def run(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult:
         """Run one turn to its end.

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from turnwise.drivers.journal.journal import Journal, Session
+from turnwise.drivers.journal.journal import Journal, Session, SessionRow, TurnRow
 from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.running.resumption import LeftTurn, left_turn
@@ -24,7 +24,13 @@ class LeftRun(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_left(session: Session) -> bool:
     """Whether the session's last turn was left by a process that has died."""
-    return bool(session.turns) and session.turns[-1].status == "lost"
+    return bool(session.turns) and goes_on(session.turns[-1])
+
+
+def goes_on(last: TurnRow | SessionRow) -> bool:
+    """Whether a session's last turn was left and can be resumed; not one whose last records a damaged journal has lost: what they
+    told of may have run."""
+    return last.status == "lost" and last.stop_reason is None
 
 
 def left_run(journal: Journal, session: Session) -> LeftRun:
@@ -36,6 +42,11 @@ def left_run(journal: Journal, session: Session) -> LeftRun:
         raise CallerError(f"session `{session.row.id}` is running: wait for it")
     if last.status != "lost":
         raise CallerError(f"the last turn of session `{session.row.id}` has ended: there is nothing to resume")
+    if not goes_on(last):
+        raise CallerError(
+            f"the journal was damaged and has lost the last records of session `{session.row.id}`: what they told of may have "
+            "run, so the turn cannot be resumed; `turnwise run --session ID PROMPT` goes on behind what is left"
+        )
     before = fold_session(journal.events(turn.id) for turn in session.turns[:-1])
     left = left_turn(journal.entries(last.id), earlier=before.carried, tries=journal.tries_in_vain(last.id))
     ledger = Ledger(root_session=session.row.id, root_turn=last.id)

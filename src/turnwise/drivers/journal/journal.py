@@ -14,13 +14,14 @@ Threads (several event loops) may share one `Journal`: they take turns.
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
 import msgspec
 
 from turnwise.drivers.clock import Clock
+from turnwise.drivers.journal.claims import Claim, Lease
 from turnwise.drivers.journal.direct_ledger import DirectLedger
 from turnwise.drivers.journal.durability import Durability, check_durability
 from turnwise.drivers.journal.failures import BUSY_S, raise_explained
@@ -39,7 +40,7 @@ from turnwise.drivers.journal.records import (
 from turnwise.drivers.journal.repairs_seen import RepairBook
 from turnwise.drivers.journal.retention import Retention
 from turnwise.drivers.journal.stores import JournalConnection, JournalStore
-from turnwise.errors import CallerError
+from turnwise.errors import CallerError, JournalFailed
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.vocab import StopReason
 
@@ -48,8 +49,9 @@ DATABASES = ("postgresql://", "postgres://")
 # Of another database, or of PostgreSQL as a `Path`, which makes one slash of two.
 _ADDRESS = re.compile(r"[a-z+]+://|postgres(ql)?:/")
 
-SessionStatus = Literal["running", "waiting", "done", "lost"]
-"""`waiting`: ended while calls wait for the client or for a person. `lost`: its process went away before the end."""
+SessionStatus = Literal["queued", "running", "waiting", "done", "lost"]
+"""`queued`: no worker has begun it.
+`waiting`: ended while calls wait for the client or for a person. `lost`: its process went away before the end."""
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,9 +109,13 @@ def _database_at(dsn: str) -> JournalStore:
 class Journal:
     """The file, or the database. Several processes may have it open at once."""
 
-    def __init__(self, store: JournalStore, *, clock: Clock) -> None:
+    def __init__(
+        self, store: JournalStore, *, clock: Clock, claim: Claim | None = None, lease: Lease | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._claim = claim
+        self._lease = lease
         self.notes: tuple[str, ...] = ()
         self._left: set[str] = set()  # turns of this process that have ended, whatever the file says
 
@@ -191,6 +197,11 @@ class Journal:
         """From the next commit on the file is kept so."""
         self._store.keep(durability)
 
+    def under(self, claim: Claim, *, lease: Lease) -> "Journal":
+        """The same journal for whoever works on a claimed turn: that turn begins, or is gone on with, under its lease, and its
+        session ends with it. Turns of its sub-agents are taken over whoever had them."""
+        return Journal(self._store, clock=self._clock, claim=claim, lease=lease)
+
     def begin_turn(
         self,
         *,
@@ -209,6 +220,9 @@ class Journal:
         changed the file since it was opened: its turns may stand where we do not look. A turn that a dead one left is
         marked as lost: see `Session.turns`.
         """
+        if self._claim is not None and parent is None:
+            assert started is not None, "an agent begins with its first record"
+            return self._begin_claimed(self._claim, turn_id=turn_id, started=started)
         now = self._clock.now()
 
         def begin(connection: JournalConnection) -> int:
@@ -258,6 +272,39 @@ class Journal:
             clock=self._clock,
             last_seq=last_seq,
             requests=requests or {},
+            lease=self._lease,
+            may_be_let_go=self._claim is not None and self._claim.number == number,
+        )
+
+    def _begin_claimed(self, claim: Claim, *, turn_id: str, started: TurnStarted) -> TurnJournal:
+        """The row that was claimed becomes the turn, with its first record. Raises JournalFailed where it is ours no more."""
+        now = self._clock.now()
+
+        def begin(connection: JournalConnection) -> bool:
+            self._store.check_version(connection)
+            row = connection.execute(
+                "update turn set id = ? where number = ? and epoch = ? and status = 'running' returning number",
+                (turn_id, claim.number, claim.epoch),
+            ).fetchone()
+            stands = connection.execute("select 1 from written where turn = ?", (turn_id,)).fetchone()
+            if row is not None and stands is None:  # else an attempt whose connection was lost stands
+                record = encode_record(started).decode()
+                connection.execute(
+                    self._store.dialect.record, (claim.number, 1, claim.epoch, KINDS[TurnStarted], record, now)
+                )
+            return row is not None
+
+        if not self._store.attempt(begin):
+            raise JournalFailed("another process has taken this turn over")
+        return self._pen(turn_id, number=claim.number, epoch=claim.epoch, last_seq=1)
+
+    def _resume_claimed(self, claim: Claim) -> TurnJournal:
+        with self._store.statement() as connection:
+            (last,) = connection.execute("select max(seq) from written where turn = ?", (claim.turn_id,)).fetchone()
+        with self._store.statement() as connection:
+            found = connection.execute("select number, id from request where turn = ?", (claim.turn_id,)).fetchall()
+        return self._pen(
+            claim.turn_id, number=claim.number, epoch=claim.epoch, last_seq=last or 0, requests=dict(found)
         )
 
     def resume_turn(self, turn_id: str) -> TurnJournal:
@@ -266,6 +313,8 @@ class Journal:
         Raises CallerError where the turn has ended, where a living process runs it, where its session has continued without it,
         or where an older turnwise has written it.
         """
+        if self._claim is not None and turn_id == self._claim.turn_id:
+            return self._resume_claimed(self._claim)
         tried: list[int] = []  # the epoch that an attempt has given it, which may stand
 
         def take_over(connection: JournalConnection) -> TurnJournal:
@@ -305,7 +354,7 @@ class Journal:
     def _check_left(self, turn_id: str, *, session: str, status: str, owner: str) -> None:
         if status not in ("running", "lost"):
             raise CallerError(f"the last turn of session `{session}` has ended: there is nothing to resume")
-        if status == "running" and turn_id not in self._left and is_alive(owner):
+        if status == "running" and turn_id not in self._left and self._claim is None and is_alive(owner):
             raise CallerError(f"session `{session}` is running ({owner}): wait for it")
 
     def tries_in_vain(self, turn_id: str) -> int:
@@ -450,7 +499,17 @@ class Journal:
             )
             for id, session, status, created, finished, stop_reason, complete, owner in rows
         ]
+        if self._claim is not None and row.id == self._claim.session:
+            turns = _up_to(self._claim, turns=turns)
         return Session(row=row, turns=tuple(turns))
+
+
+def _up_to(claim: Claim, *, turns: Sequence[TurnRow]) -> list[TurnRow]:
+    """A session as the worker finds it that has claimed a turn: that turn is the last, left by its process, or is to begin."""
+    before = [turn for turn in turns if turn.id != claim.turn_id and turn.status != "queued"]
+    if claim.is_new:
+        return before
+    return [*before, *[msgspec.structs.replace(turn, status="lost") for turn in turns if turn.id == claim.turn_id]]
 
 
 class _Sending(msgspec.Struct):

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from turnwise.drivers.clock import Clock
+from turnwise.drivers.journal.claims import Lease
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.records import KINDS, JournalRecord, RequestSent, encode_record
 from turnwise.drivers.journal.stores import EventRow, JournalStore, PenBatch
@@ -35,9 +36,15 @@ class TurnJournal:
         clock: Clock,
         last_seq: int = 0,
         requests: Mapping[int, int] = MappingProxyType({}),
+        lease: Lease | None = None,
+        may_be_let_go: bool = False,
     ) -> None:
-        """It stands behind the record `last_seq`, and knows the rows of the `requests` that were sent before it."""
+        """It stands behind the record `last_seq`, and knows the rows of the `requests` that were sent before it. With a `lease`,
+        nothing is acted upon once that may have lapsed; a turn that `may_be_let_go` ends before a request where the worker
+        stops."""
         self.journal = journal
+        self._lease = lease
+        self._may_be_let_go = may_be_let_go
         self._store = store
         self._turn_id = turn_id
         self._number = number
@@ -66,6 +73,9 @@ class TurnJournal:
 
     def request_leaves(self, record: RequestSent, entry: LedgerEntry) -> None:
         """Write down a request before its first byte leaves: the record and its entry of the ledger, both or none."""
+        if self._lease is not None and self._lease.ends and self._may_be_let_go:
+            self.write()
+            self._lease.let_go()
         self._write((*self._waiting, self._row_of(record)), leaves=entry)
 
     def request_became(self, entry: LedgerEntry) -> None:
@@ -108,6 +118,8 @@ class TurnJournal:
             self._rows_of_requests[leaves.number] = appended.row
         if not appended.is_ours:
             raise JournalFailed("another process has taken this turn over")
+        if self._lease is not None:
+            self._lease.check()
 
     def close(self, result: TurnResult) -> None:
         """The turn has ended: note how, for the list of sessions."""

@@ -16,8 +16,11 @@ from turnwise.drivers.journal.records import decode_record
 from turnwise.drivers.journal.schema import SEQ_BITS
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import TurnStarted
+from turnwise.vocab import StopReason
 
 LOST_TITLE = "(title lost)"
+# Of a turn whose last records are gone: what came after them may have run, so it is never resumed.
+LOST_RECORDS = StopReason.JOURNAL_FAILED.value
 _SAID = 10  # sessions that are named
 _AT_ONCE = 500
 _ONE_BY_ONE = 1_000  # rows that a broken page may cost; past them steps grow
@@ -178,7 +181,9 @@ def _mend_turns(target: sqlite3.Connection, *, cut: set[int], has_gaps: bool) ->
             continue
         affected.add(session)
         target.execute("delete from record where id > ? and id < ?", (([first, *ids])[whole], first + (1 << SEQ_BITS)))
-        target.execute("update turn set status = 'lost', stop_reason = null, complete = null where id = ?", (id,))
+        target.execute(
+            f"update turn set status = 'lost', stop_reason = '{LOST_RECORDS}', complete = 0 where id = ?", (id,)
+        )
     return affected
 
 
@@ -213,7 +218,8 @@ def _turns_back(target: sqlite3.Connection) -> set[str]:
             continue
         config, t = begun
         target.execute(
-            "insert or ignore into turn (id, session, status, owner, created, number) values (?, ?, 'lost', '', ?, ?)",
+            "insert or ignore into turn (id, session, status, owner, created, number, stop_reason, complete)"
+            f" values (?, ?, 'lost', '', ?, ?, '{LOST_RECORDS}', 0)",
             (config.turn_id, config.session_id, t, number),
         )
         affected.add(config.session_id)

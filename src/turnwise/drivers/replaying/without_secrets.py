@@ -21,7 +21,7 @@ from turnwise.drivers.replaying.texts import TextChange, texts_in, with_texts
 from turnwise.drivers.tools.sandbox import is_secret
 from turnwise.errors import CallerError
 from turnwise.turn.commands import Ask, Command, FinishTurn, RunTools, SendRequest
-from turnwise.turn.events import RequestFailed, ResponseReceived
+from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted
 from turnwise.turn.snapshot import SessionFold
 from turnwise.vocab import Message, Response, Text, ToolCall
 from turnwise.wire.profiles import builtin_profiles
@@ -49,7 +49,7 @@ def without_secrets(
                 f"--hide: a text needs at least {LEAST_CHANGED} letters or digits (0 does not count): "
                 f"a shorter one stands in every other word"
             )
-    named = provider_keys(env)
+    named = provider_keys(env, also=key_variables_of(session))
     others = [value for name, value in env.items() if is_secret(name) and _is_key(value) and value not in named]
     finder = SecretFinder(StandIns(key or os.urandom(RANDOM_BYTES)), keys=named, texts=(*texts, *others))
     for one in all_sessions(session):
@@ -59,9 +59,20 @@ def without_secrets(
     return Hidden(session=hidden, secrets=len(finder.replaced), replays_alike=hiding.replays_alike)
 
 
-def provider_keys(env: Mapping[str, str]) -> list[str]:
-    """The keys in the variables that providers' profiles name."""
-    names = dict.fromkeys([name for profile in builtin_profiles().values() for name in profile.api_key_env])
+def key_variables_of(session: RecordedSession) -> list[str]:
+    """The variables in which the session's own turns looked for their key, its sub-agents' too."""
+    found: list[str] = []
+    for one in all_sessions(session):
+        for turn in one.turns:
+            for entry in turn.entries:
+                if isinstance(entry.record, TurnStarted) and entry.record.config.api_key_env:
+                    found.append(entry.record.config.api_key_env)
+    return found
+
+
+def provider_keys(env: Mapping[str, str], *, also: Sequence[str] = ()) -> list[str]:
+    """The keys in the variables that providers' profiles name, and in those named beside them."""
+    names = dict.fromkeys([*also, *[name for profile in builtin_profiles().values() for name in profile.api_key_env]])
     values = [env.get(name, "").strip() for name in names]
     return list(dict.fromkeys([value for value in values if len(value) >= SHORTEST_KEY]))
 

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from turnwise.drivers.journal.journal import Journal, SessionRow
 from turnwise.faces.saying import many
+from turnwise.faces.taking_up import goes_on
 
 MOST_SESSIONS = 100_000  # more than a journal holds
 
 
 def interrupted_rows(journal: Journal) -> list[SessionRow]:
     """The oldest first; those of sub-agents go on with their parents."""
-    return [row for row in reversed(journal.sessions(limit=MOST_SESSIONS)) if row.status == "lost"]
+    return [row for row in reversed(journal.sessions(limit=MOST_SESSIONS)) if goes_on(row)]
 
 
 def how_they_go_on(rows: Sequence[SessionRow]) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
-from turnwise.errors import CallerError, JournalDamaged
+from turnwise.errors import CallerError, JournalDamaged, TurnwiseError
 from turnwise.faces.cli.failures import FAILED, complain
 
 Read = TypeVar("Read")
@@ -40,7 +40,7 @@ def read_journal(read: Callable[[Journal], Read], *, as_json: bool = False) -> t
         raise
 
 
-def say_error(error: CallerError) -> None:
+def say_error(error: TurnwiseError) -> None:
     """The last line of `--json`, where nothing else could be told."""
     sys.stdout.buffer.write(msgspec.json.encode({"error": str(error)}) + b"\n")
     sys.stdout.buffer.flush()

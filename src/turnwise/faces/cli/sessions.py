@@ -23,6 +23,7 @@ from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.screen import describe_call, describe_result
 from turnwise.faces.cli.text import clean, clean_answer, shortened, style
 from turnwise.faces.saying import many, purposes_said
+from turnwise.faces.taking_up import goes_on
 from turnwise.vocab import File, Message, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 SHOWN = 20  # of the list, unless told otherwise
@@ -77,7 +78,7 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
             )
         if count > len(rows):
             click.echo(style(f"{len(rows)} of {many(count, 'session')}; --limit N shows more", "dim"))
-        if left := [row for row in rows if row.status == "lost"]:
+        if left := [row for row in rows if goes_on(row)]:
             say(style(how_they_go_on(left), "dim"), stream=sys.stdout)
     sys.exit(code)
 
@@ -88,12 +89,12 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
 def show_session(session: str, as_json: bool) -> None:
     """Show what was said and done in SESSION (an id, or its first or last letters)."""
     with as_one_line():
-        (tree, goes_on), code = read_journal(lambda journal: _read_shown(journal, session), as_json=as_json)
+        (tree, is_left), code = read_journal(lambda journal: _read_shown(journal, session), as_json=as_json)
         if as_json:
             _write_json(_json_of(tree))
         else:
             _show(tree)
-            if goes_on:
+            if is_left:
                 say(style(how_they_go_on([tree.session.row]), "dim"), stream=sys.stdout)
     sys.exit(code)
 
@@ -164,8 +165,7 @@ class _Tree(msgspec.Struct, frozen=True, kw_only=True):
 def _read_shown(journal: Journal, session: str) -> "tuple[_Tree, bool]":
     """The session, and whether its last turn was left and can go on by itself."""
     found = journal.find_session(session)
-    goes_on = found.row.status == "lost" and journal.parent_of(found.row.id) is None
-    return _read_tree(journal, found), goes_on
+    return _read_tree(journal, found), goes_on(found.row) and journal.parent_of(found.row.id) is None
 
 
 def _read_tree(journal: Journal, session: Session) -> _Tree:

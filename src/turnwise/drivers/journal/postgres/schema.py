@@ -20,7 +20,7 @@ from turnwise._version import __version__
 from turnwise.drivers.journal.postgres.connecting import SCHEMA, BoundedConnection
 from turnwise.errors import CallerError, JournalFailed
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 OLDEST_SERVER = 13
 _LOCK_KEY = 0x7475726E  # "turn"
 LOCK_S = 2
@@ -94,7 +94,15 @@ TABLES: tuple[LiteralString, ...] = (
         (sfunc = exact_add, stype = numeric, initcond = '0', finalfunc = exact_text, parallel = restricted)""",
 )
 Upgrades = Mapping[int, Sequence[LiteralString]]
-UPGRADES: Upgrades = {}
+UPGRADES: Upgrades = {
+    1: (  # turns that wait for a worker
+        """alter table turn add column prompt text collate "C", add column problem text collate "C" """,
+        """create table worker (
+            name text collate "C" primary key, agents text[] not null, offers text[] not null,
+            seen timestamptz not null, until timestamptz not null
+        )""",
+    ),
+}
 """What brings the tables up to the next version, by their version."""
 
 

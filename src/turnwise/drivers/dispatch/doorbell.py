@@ -1,0 +1,24 @@
+"""How workers hear that a session may have a turn to run.
+
+A ring that is lost, doubled or late does no harm: the lease alone decides who runs what, and workers look from time to time
+anyway. So another engine can take this place.
+"""
+
+from turnwise.drivers.journal.postgres.connecting import BoundedConnection
+
+CHANNEL = "turnwise_turns"
+
+
+def ring(connection: BoundedConnection, *, session: str = "") -> None:
+    """Whoever listens hears it once the transaction at hand is committed."""
+    connection.execute("select pg_notify(%s, %s)", (CHANNEL, session))
+
+
+def listen(connection: BoundedConnection) -> None:
+    """Its socket is ready to be read as soon as somebody rings."""
+    connection.execute(f"listen {CHANNEL}")
+
+
+def take_up(connection: BoundedConnection) -> None:
+    """What has rung so far is forgotten."""
+    connection.execute("select 1")

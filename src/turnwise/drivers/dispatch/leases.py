@@ -1,0 +1,180 @@
+"""The leases that a worker holds: renewed by a thread of their own, and the end of the process where they may have lapsed.
+
+The event loop's thread may wait for the journal's database for longer than a lease, and a process may be frozen. So the renewal
+has a connection of its own, and a second thread looks at the clock alone.
+"""
+
+import contextlib
+import os
+import select
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+import psycopg
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.dispatch.doorbell import listen, take_up
+from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
+from turnwise.drivers.journal.claims import Claim
+from turnwise.drivers.journal.postgres.connecting import BoundedConnection, connect
+from turnwise.errors import JournalFailed, TurnwiseError
+
+FENCED = 70  # exit code
+OWN_END = 0.8  # of the lease, from the last renewal that succeeded: the others wait for all of it
+RENEWALS = 3  # in the time of one lease
+LONGEST_WAIT_S = 5.0
+RECONNECT_S = 0.5
+JOIN_S = 15.0
+
+
+class Leases:
+    """`on_lost` and `on_cancel` are told of a claim, and `on_ring` that there may be a turn, in threads of this object."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        terms: WorkerTerms,
+        clock: Clock,
+        on_lost: Callable[[Claim], None],
+        on_cancel: Callable[[Claim], None],
+        on_ring: Callable[[], None],
+    ) -> None:
+        self._terms = terms
+        self._queue = TurnQueue(dsn, clock=clock)
+        self._on_lost, self._on_cancel, self._on_ring = on_lost, on_cancel, on_ring
+        self._held: dict[int, tuple[Claim, float]] = {}  # by the turn's number, and when it was renewed
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._bell: BoundedConnection | None = None
+        self._woken, self._wakes = os.pipe()
+        self._threads = [
+            threading.Thread(target=self._renew_on, name="turnwise leases", daemon=True),
+            threading.Thread(target=self._watch, name="turnwise lease clock", daemon=True),
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Nothing is renewed any more."""
+        self._ended.set()
+        os.write(self._wakes, b".")
+        for thread in self._threads:
+            thread.join(JOIN_S)
+        with contextlib.suppress(TurnwiseError):  # its row lapses by itself
+            self._queue.leave(self._terms)
+        self._queue.close()
+        os.close(self._wakes)
+        os.close(self._woken)
+
+    def hold(self, claim: Claim, *, since_s: float) -> None:
+        """`since_s`: `lease_clock()` before the claim was made."""
+        with self._lock:
+            self._held[claim.number] = (claim, since_s)
+
+    def drop(self, claim: Claim) -> None:
+        with self._lock:
+            self._held.pop(claim.number, None)
+
+    def check(self) -> None:
+        """Ends the process where one of its leases may have lapsed."""
+        now = lease_clock()
+        with self._lock:
+            oldest = min([renewed for _, renewed in self._held.values()], default=now)
+        if now - oldest > OWN_END * self._terms.lease_s:
+            _end_ourselves(now - oldest)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(min(1.0, self._terms.lease_s / 20)):
+            self.check()
+
+    def _renew_on(self) -> None:
+        wait_s = min(LONGEST_WAIT_S, self._terms.lease_s / RENEWALS)
+        while not self._ended.is_set():
+            try:
+                rung = self._wait_for_the_bell(wait_s)
+                self._renew()
+            except (TurnwiseError, psycopg.Error, OSError):  # `check` ends the process if this goes on
+                self._drop_bell()
+                self._ended.wait(min(RECONNECT_S, wait_s))
+                rung = True
+            if rung:
+                self._on_ring()
+        self._drop_bell()
+
+    def _wait_for_the_bell(self, wait_s: float) -> bool:
+        """Whether somebody rang, or may have while nobody listened."""
+        if self._bell is None or self._bell.closed:
+            self._bell = connect(self._queue.address)
+            listen(self._bell)
+            return True
+        ready, _, _ = select.select([self._bell.fileno(), self._woken], [], [], wait_s)
+        if ready:
+            take_up(self._bell)
+        return bool(ready)
+
+    def _renew(self) -> None:
+        started = lease_clock()
+        with self._lock:
+            held = [claim for claim, _ in self._held.values()]
+        ours = self._queue.renew(held, terms=self._terms)
+        for claim in held:
+            if claim.number not in ours:
+                self.drop(claim)
+                self._on_lost(claim)
+                continue
+            with self._lock:
+                if claim.number in self._held:
+                    self._held[claim.number] = (claim, started)
+            if ours[claim.number]:
+                self._on_cancel(claim)
+
+    def _drop_bell(self) -> None:
+        if self._bell is not None:
+            self._bell.close()
+            self._bell = None
+
+
+class TurnLease:
+    """The lease of one claimed turn, as its pen asks it. `is_over` where the worker gave the turn back."""
+
+    def __init__(self, claim: Claim, *, leases: Leases, queue: TurnQueue, ends: Callable[[], bool]) -> None:
+        self._claim = claim
+        self._leases = leases
+        self._queue = queue
+        self._ends = ends
+        self.is_over = False
+
+    @property
+    def ends(self) -> bool:
+        return self._ends()
+
+    def check(self) -> None:
+        self._leases.check()
+
+    def let_go(self) -> NoReturn:
+        """On return of the exception another worker may go on with the turn."""
+        self._queue.release(self._claim)
+        self._leases.drop(self._claim)
+        self.is_over = True
+        raise JournalFailed("this worker stops: another one goes on with the turn")
+
+
+def lease_clock() -> float:
+    """Seconds that also pass while the machine sleeps, where it can tell."""
+    number = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if number is None else time.clock_gettime(number)
+
+
+def _end_ourselves(since_s: float) -> NoReturn:
+    with contextlib.suppress(OSError):
+        line = (
+            f"turnwise: no lease was renewed for {since_s:.1f} s: this worker ends, and others go on with its turns\n"
+        )
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2, line.encode())
+    os._exit(FENCED)

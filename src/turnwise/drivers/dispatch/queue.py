@@ -1,0 +1,227 @@
+"""The turns that wait for a worker: submitted, claimed, renewed, given back, cancelled."""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import psycopg
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.dispatch import statements
+from turnwise.drivers.dispatch.doorbell import ring
+from turnwise.drivers.dispatch.turn_status import TurnStatus, status_of
+from turnwise.drivers.ids import TimeOrderedIds
+from turnwise.drivers.journal.claims import Claim
+from turnwise.drivers.journal.postgres.address import DatabaseAddress, read_address
+from turnwise.drivers.journal.postgres.connecting import BoundedConnection, connect
+from turnwise.drivers.journal.postgres.schema import bring_up_to_date
+from turnwise.drivers.journal.postgres.store import raise_explained
+from turnwise.errors import CallerError
+
+MOST_TRIES = 5  # times in a row that a turn was claimed and nothing of it was recorded (DISPATCH)
+STUCK = f"it was claimed {MOST_TRIES} times, and each time the worker died before anything was recorded"
+LONGEST_TITLE = 80
+MOST_SHOWN = 1000
+Result = TypeVar("Result")
+
+
+class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker is called, which agents it has, what it offers, and how long its leases last."""
+
+    name: str
+    agents: tuple[str, ...]
+    offers: tuple[str, ...] = ()
+    lease_s: float = 30.0
+
+    def values(self) -> dict[str, Any]:
+        return {
+            "owner": self.name,
+            "agents": list(self.agents),
+            "offers": list(self.offers),
+            "lease_s": self.lease_s,
+        }
+
+
+class TurnQueue:
+    """One connection, used by one thread at a time. What fails raises JournalFailed or CallerError and says what to do; the next
+    call connects anew. `close` it at the end."""
+
+    def __init__(self, dsn: str, *, clock: Clock) -> None:
+        self.address: DatabaseAddress = read_address(dsn)
+        self._clock = clock
+        self._ids = TimeOrderedIds(clock)
+        self._lock = threading.Lock()
+        self._connection: BoundedConnection | None = None
+
+    def open(self) -> None:
+        """On return the tables are those of this version."""
+        with self._lock:
+            try:
+                bring_up_to_date(self._connected(), name=self.address.name)
+            except psycopg.Error as error:
+                raise_explained(error, self.address)
+
+    def close(self) -> None:
+        with self._lock:
+            self._drop()
+
+    def submit(
+        self,
+        prompt: str,
+        *,
+        agent: str,
+        session: str = "",
+        priority: int = 0,
+        needs: Sequence[str] = (),
+        folder: Path | str = "",
+    ) -> str:
+        """Queue a turn of that session, or of a new one; its session's id. Raises CallerError where there is no such session."""
+        submitted_to = session or self._ids.new()
+        values = {
+            "session": submitted_to,
+            "turn": self._ids.new(),
+            "now": self._clock.now(),
+            "title": " ".join(prompt.split())[:LONGEST_TITLE],
+            "folder": str(folder),
+            "agent": agent,
+            "priority": priority,
+            "needs": list(needs),
+            "prompt": prompt,
+        }
+
+        def write(connection: BoundedConnection) -> str:
+            if session:
+                found = connection.execute("select 1 from session where id = %s for update", (session,)).fetchone()
+                if found is None:
+                    raise CallerError(f"there is no session `{session}`: leave it out to start a new one")
+            connection.execute(statements.KEEP_SESSION, values)
+            connection.execute(statements.SUBMIT, values)
+            ring(connection, session=submitted_to)
+            return submitted_to
+
+        return self._attempt(write)
+
+    def claim(self, terms: WorkerTerms) -> Claim | None:
+        """The most urgent turn that this worker may run, under a lease; None where there is none. A turn that was claimed
+        MOST_TRIES times in vain ends instead."""
+        while True:
+            stuck, claim = self._attempt(lambda connection: self._claimed(connection, terms))
+            if not stuck:
+                return claim
+
+    def _claimed(self, connection: BoundedConnection, terms: WorkerTerms) -> tuple[bool, Claim | None]:
+        values = terms.values()
+        row = connection.execute(statements.LOCK_SESSION, values).fetchone()
+        if row is None:
+            return False, None
+        (session,) = row
+        row = connection.execute(statements.LOOK, {**values, "session": session}).fetchone()
+        if row is None:
+            return False, None  # somebody was quicker; its own end rings again
+        number, epoch, is_recorded = row
+        values["number"] = number
+        if not is_recorded and epoch >= MOST_TRIES:
+            connection.execute("update turn set status = 'running' where number = %s", (number,))
+            connection.execute(statements.FAIL, self._failing(number, epoch=epoch, problem=STUCK))
+            return True, None
+        statement = statements.TAKE_OVER if is_recorded else statements.BEGIN
+        row = connection.execute(statement, values).fetchone()
+        assert row is not None, "the row is locked"
+        turn_id, number, epoch, agent, prompt = row
+        return False, Claim(
+            session=session,
+            turn_id=turn_id,
+            number=number,
+            epoch=epoch,
+            agent=agent,
+            prompt=prompt,
+            is_new=not is_recorded,
+        )
+
+    def renew(self, held: Sequence[Claim], *, terms: WorkerTerms) -> dict[int, bool]:
+        """The numbers of the turns that are still ours, each with whether it is to be cancelled. Others know of this worker."""
+        values = {
+            **terms.values(),
+            "numbers": [claim.number for claim in held],
+            "epochs": [claim.epoch for claim in held],
+        }
+
+        def write(connection: BoundedConnection) -> dict[int, bool]:
+            connection.execute(statements.SEEN, values)
+            if not held:
+                return {}
+            return dict(connection.execute(statements.RENEW, values).fetchall())
+
+        return self._attempt(write)
+
+    def release(self, claim: Claim) -> None:
+        """On return the turn is anybody's, and our pen writes nothing to it. Nothing happens where it is ours no more."""
+        self._ringing(statements.RELEASE, {"number": claim.number, "epoch": claim.epoch})
+
+    def fail(self, claim: Claim, *, problem: str) -> None:
+        """The turn has ended, and `status` says why. Nothing happens where it is ours no more."""
+        self._ringing(statements.FAIL, self._failing(claim.number, epoch=claim.epoch, problem=problem))
+
+    def _failing(self, number: int, *, epoch: int, problem: str) -> dict[str, Any]:
+        return {"number": number, "epoch": epoch, "problem": problem, "now": self._clock.now()}
+
+    def ring(self) -> None:
+        """Workers that wait look for a turn."""
+        self._attempt(ring)
+
+    def cancel(self, session: str) -> int:
+        """How many turns of the session end: those that wait at once, the one that runs when its worker hears of it."""
+        values = {"session": session, "now": self._clock.now()}
+
+        def write(connection: BoundedConnection) -> int:
+            connection.execute("select 1 from session where id = %s for update", (session,))
+            queued = connection.execute(statements.CANCEL_QUEUED, values).rowcount
+            running = connection.execute(statements.CANCEL_RUNNING, values).rowcount
+            ring(connection, session=session)
+            return queued + running
+
+        return self._attempt(write)
+
+    def status(self, session: str = "", *, limit: int = MOST_SHOWN) -> list[TurnStatus]:
+        """The turns that were submitted, the latest first."""
+
+        def read(connection: BoundedConnection) -> list[TurnStatus]:
+            rows = connection.execute(statements.STATUS, {"session": session, "limit": limit}).fetchall()
+            return [status_of(row) for row in rows]
+
+        return self._attempt(read)
+
+    def leave(self, terms: WorkerTerms) -> None:
+        """Others no longer count on this worker."""
+        self._attempt(lambda connection: connection.execute(statements.FORGET, terms.values()))
+
+    def _ringing(self, statement: Any, values: dict[str, Any]) -> None:
+        def write(connection: BoundedConnection) -> None:
+            connection.execute(statement, values)
+            ring(connection)
+
+        self._attempt(write)
+
+    def _attempt(self, work: Callable[[BoundedConnection], Result]) -> Result:
+        """In one transaction."""
+        with self._lock:
+            try:
+                connection = self._connected()
+                with connection.transaction():
+                    return work(connection)
+            except psycopg.Error as error:
+                if self._connection is not None and self._connection.broken:
+                    self._drop()
+                raise_explained(error, self.address)
+
+    def _connected(self) -> BoundedConnection:
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self.address)
+        return self._connection
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

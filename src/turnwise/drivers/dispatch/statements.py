@@ -1,0 +1,95 @@
+"""The SQL of the dispatch, all of it. Times are the server's, so the clocks of the machines do not matter.
+
+A turn is `queued`, then `running` under a lease, then ended. A turn whose lease has lapsed is anybody's. The turns of a session
+run one at a time, in the order in which they were submitted. A turn gets a new number when it begins, so a session is read in the
+order in which its turns have begun.
+"""
+
+from typing import LiteralString
+
+KEEP_SESSION: LiteralString = """
+insert into session (id, folder, title, created, updated) values (%(session)s, %(folder)s, %(title)s, %(now)s, %(now)s)
+on conflict (id) do update set updated = excluded.updated"""
+
+SUBMIT: LiteralString = """
+insert into turn (id, session, status, epoch, owner, created, agent, priority, needs, prompt)
+values (%(turn)s, %(session)s, 'queued', 0, '', %(now)s, %(agent)s, %(priority)s, %(needs)s::text[], %(prompt)s)"""
+
+# A turn that waits for an answer blocks its session: the order of what was submitted is kept.
+_MAY_RUN: LiteralString = """
+turn.agent = any(%(agents)s::text[]) and turn.needs <@ %(offers)s::text[] and (
+    turn.status = 'running' and turn.lease_until < clock_timestamp()
+    or turn.status = 'queued'
+    and not exists (select 1 from turn other where other.session = turn.session
+        and (other.status = 'running' or other.status = 'queued' and other.number < turn.number))
+    and coalesce((select last.status from turn last where last.session = turn.session and last.status <> 'queued'
+        order by last.number desc limit 1), '') <> 'waiting'
+)"""
+
+# The session is locked first, and the turn is looked at anew by the next statement: a single one would judge by what stood
+# there before it waited for the lock.
+LOCK_SESSION: LiteralString = f"""
+select session.id from turn join session on session.id = turn.session
+where turn.status in ('queued', 'running') and {_MAY_RUN}
+order by turn.priority desc, turn.number limit 1 for update of session skip locked"""
+
+LOOK: LiteralString = f"""
+select turn.number, turn.epoch, exists (select 1 from record where record.turn = turn.number) from turn
+where turn.status in ('queued', 'running') and {_MAY_RUN} and turn.session = %(session)s
+order by turn.number limit 1 for update of turn"""
+
+BEGIN: LiteralString = """
+update turn set status = 'running', epoch = epoch + 1, owner = %(owner)s, number = default,
+    lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
+where number = %(number)s returning id, number, epoch, agent, coalesce(prompt, '')"""
+
+TAKE_OVER: LiteralString = """
+update turn set epoch = epoch + 1, owner = %(owner)s,
+    lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
+where number = %(number)s returning id, number, epoch, agent, coalesce(prompt, '')"""
+
+RENEW: LiteralString = """
+update turn set lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
+from unnest(%(numbers)s::bigint[], %(epochs)s::integer[]) as held (number, epoch)
+where turn.number = held.number and turn.epoch = held.epoch and turn.status = 'running'
+returning turn.number, turn.cancel"""
+
+# `lost`: so the turn's own pen has left it when the journal failed. Where nothing is recorded the next claim raises the epoch,
+# and a pen writes to no queued turn: a turn that is given back is not counted twice as a try in vain.
+RELEASE: LiteralString = """
+update turn set lease_until = '-infinity', finished = null,
+    epoch = epoch + (exists (select 1 from record where record.turn = turn.number))::integer,
+    status = case when exists (select 1 from record where record.turn = turn.number) then 'running' else 'queued' end
+where number = %(number)s and epoch = %(epoch)s and status in ('running', 'lost')"""
+
+FAIL: LiteralString = """
+update turn set status = 'lost', finished = %(now)s, complete = 0, problem = %(problem)s
+where number = %(number)s and epoch = %(epoch)s and status in ('running', 'lost')"""
+
+CANCEL_QUEUED: LiteralString = """
+update turn set status = 'done', finished = %(now)s, stop_reason = 'cancelled', complete = 0
+where session = %(session)s and status = 'queued' returning id"""
+
+CANCEL_RUNNING: LiteralString = """
+update turn set cancel = true where session = %(session)s and status = 'running' and agent is not null returning id"""
+
+SEEN: LiteralString = """
+insert into worker (name, agents, offers, seen, until)
+values (%(owner)s, %(agents)s::text[], %(offers)s::text[], clock_timestamp(),
+    clock_timestamp() + make_interval(secs => %(lease_s)s))
+on conflict (name) do update set seen = excluded.seen, until = excluded.until"""
+
+FORGET: LiteralString = "delete from worker where name = %(owner)s or until < clock_timestamp() - interval '1 hour'"
+
+STATUS: LiteralString = """
+select turn.session, turn.status, turn.agent, turn.priority, turn.needs, turn.owner, turn.created, turn.finished,
+    turn.stop_reason, turn.complete, turn.cancel, turn.problem,
+    turn.status = 'running' and turn.lease_until < clock_timestamp(),
+    exists (select 1 from turn other where other.session = turn.session
+        and (other.status = 'running' or other.status = 'queued' and other.number < turn.number)),
+    coalesce((select last.status from turn last where last.session = turn.session and last.status <> 'queued'
+        order by last.number desc limit 1), '') = 'waiting',
+    exists (select 1 from worker where until > clock_timestamp() and turn.agent = any(agents)),
+    exists (select 1 from worker where until > clock_timestamp() and turn.agent = any(agents) and turn.needs <@ offers)
+from turn where turn.agent is not null and (%(session)s = '' or turn.session = %(session)s)
+order by turn.created desc, turn.number desc limit %(limit)s"""

@@ -1,0 +1,62 @@
+"""How a turn that was submitted stands, and what it waits for."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+
+class TurnStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn that was submitted. `waits_for` says what a turn that is not running waits for; "" where it has ended."""
+
+    session: str
+    status: str
+    agent: str
+    priority: int
+    needs: tuple[str, ...]
+    worker: str
+    created: float
+    finished: float | None
+    stop_reason: str | None
+    complete: bool | None
+    cancel: bool
+    problem: str | None
+    waits_for: str
+
+
+def status_of(row: Sequence[Any]) -> TurnStatus:
+    session, status, agent, priority, needs, owner, created, finished, stop_reason, complete, cancel, problem, *why = (
+        row
+    )
+    return TurnStatus(
+        session=session,
+        status=status,
+        agent=agent,
+        priority=priority,
+        needs=tuple(needs),
+        worker=owner if status == "running" else "",
+        created=created,
+        finished=finished,
+        stop_reason=stop_reason,
+        complete=None if complete is None else bool(complete),
+        cancel=cancel,
+        problem=problem,
+        waits_for=_waits_for(status, agent=agent, needs=needs, why=why),
+    )
+
+
+def _waits_for(status: str, *, agent: str, needs: Sequence[str], why: Sequence[bool]) -> str:
+    has_lapsed, is_behind, is_asked, has_agent, has_worker = why
+    if status == "waiting":
+        return "an answer"
+    if status != "queued" and not has_lapsed:
+        return ""
+    if status == "queued" and is_behind:
+        return "the turn before it"
+    if status == "queued" and is_asked:
+        return "an answer to the turn before it"
+    if not has_agent:
+        return f"a worker with the agent `{agent}`"
+    if not has_worker:
+        return f"a worker with the agent `{agent}` that offers {', '.join([f'`{need}`' for need in needs])}"
+    return "a free worker"

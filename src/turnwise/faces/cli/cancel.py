@@ -1,0 +1,31 @@
+"""`turnwise cancel`: end the turns of a session, wherever they run."""
+
+import sys
+
+import click
+import msgspec
+
+from turnwise.faces.cli.databases import database_option, open_queue
+from turnwise.faces.cli.failures import FAILED, as_one_line
+from turnwise.faces.saying import many
+
+EPILOG = """\b
+Examples:
+  turnwise cancel 019aa1b2c3d4e5f60718293a4b
+
+Turns that wait end at once; the worker of a turn that runs is told. Exit codes: 0 done; 1 no turn of the session was open, or the
+database failed; 2 wrong use."""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("session")
+@database_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(session: str, database: str | None, as_json: bool) -> None:
+    """Cancel the turns of SESSION that wait or run."""
+    with as_one_line(), open_queue(database, as_json=as_json) as queue:
+        count = queue.cancel(session)
+        said = {"session": session, "cancelled": count}
+        sys.stdout.write(f"{msgspec.json.encode(said).decode() if as_json else many(count, 'turn')}\n")
+    if not count:
+        sys.exit(FAILED)

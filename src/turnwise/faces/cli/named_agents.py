@@ -1,0 +1,50 @@
+"""The agents that a worker's command line names: `name=package.module:agent`."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from turnwise.errors import CallerError
+from turnwise.faces.agent import Agent
+
+LOOKS = "`--agent` is `NAME=PACKAGE.MODULE:AGENT`"
+
+
+def load_agents(given: Sequence[str]) -> dict[str, Agent]:
+    """By name. What stands behind `:` is an Agent, or a function that makes one. Modules are also looked for in this folder.
+
+    Raises CallerError where there is none.
+    """
+    agents: dict[str, Agent] = {}
+    for text in given:
+        name, _, place = text.partition("=")
+        if not name or not place.partition(":")[2]:
+            raise CallerError(f"{LOOKS}, and not `{text}`")
+        if name in agents:
+            raise CallerError(f"`--agent {name}` is given twice")
+        agents[name] = _load(place, option=text)
+    return agents
+
+
+def _load(place: str, *, option: str) -> Agent:
+    module_name, _, path = place.partition(":")
+    if (here := os.getcwd()) not in sys.path:  # noqa: PTH109 (as `python -m` does)
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise CallerError(f"`--agent {option}`: `{module_name}` needs the module `{error.name}`") from None
+        raise CallerError(f"`--agent {option}`: there is no module `{error.name}` here or among the packages") from None
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise CallerError(f"`--agent {option}`: `{module_name}` has no `{path}`")
+        found = getattr(found, part)
+    made = found if isinstance(found, Agent) or not callable(found) else found()
+    if not isinstance(made, Agent):
+        raise CallerError(
+            f"`--agent {option}`: `{path}` is a {type(made).__name__}, and neither an Agent nor makes one"
+        )
+    return made

@@ -1,0 +1,225 @@
+"""A worker: it claims turns that wait in a database, and has its agents run them to their end."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.dispatch.leases import Leases, TurnLease, lease_clock
+from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
+from turnwise.drivers.journal.claims import Claim
+from turnwise.drivers.journal.journal import DATABASES, Journal
+from turnwise.errors import CallerError, JournalFailed, TurnwiseError
+from turnwise.faces.agent import Agent
+from turnwise.faces.results import RunResult
+from turnwise.vocab import StopReason
+
+LEASE_S = 30.0
+SHORTEST_LEASE_S = 1.0
+GRACE_S = 20.0
+CONCURRENCY = 10
+LOOK_S = 5.0  # how often it looks for turns though nobody rang
+SETTLE_S = 2.0  # for tasks that were cancelled
+
+Happening = Literal["ready", "claimed", "resumed", "ended", "handed_over", "lost", "failed", "waits"]
+
+
+class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker has done, for a log."""
+
+    happening: Happening
+    session: str = ""
+    agent: str = ""
+    text: str = ""
+
+
+class _Work(msgspec.Struct, frozen=True):
+    """One claimed turn that runs here."""
+
+    task: "asyncio.Task[None]"
+    agent: Agent
+    lease: TurnLease
+
+
+class Worker:
+    """Runs turns of the database at `dsn` by its `agents`, which a turn names. `run` it, once.
+
+    A turn whose agent is not among them, or that needs what is not among `offers`, is left to another worker. Each turn runs
+    under a lease of `lease_s` seconds, which is renewed; where that cannot be done in time, the process ends itself with exit
+    code 70. After `stop`, a turn that runs goes on until its next request and is then handed over; what still runs after
+    `grace_s` seconds is handed over as it is.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        agents: Mapping[str, Agent],
+        concurrency: int = CONCURRENCY,
+        offers: Sequence[str] = (),
+        lease_s: float = LEASE_S,
+        grace_s: float = GRACE_S,
+        tell: Callable[[WorkerEvent], None] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if not dsn.startswith(DATABASES):
+            raise CallerError("a worker needs PostgreSQL: give `postgresql://USER@HOST/DATABASE`")
+        if not agents:
+            raise CallerError("a worker needs at least one agent")
+        if lease_s < SHORTEST_LEASE_S or concurrency < 1 or grace_s < 0:
+            raise CallerError(
+                f"`lease_s` must be at least {SHORTEST_LEASE_S:g}, `concurrency` at least 1, and `grace_s` not negative"
+            )
+        self._dsn, self._agents, self._concurrency, self._grace_s = dsn, dict(agents), concurrency, grace_s
+        self._clock = clock or SystemClock()
+        self._tell: Callable[[WorkerEvent], None] = tell or _tell_nobody
+        self._terms = WorkerTerms(
+            name=_own_name(), agents=tuple(sorted(self._agents)), offers=tuple(offers), lease_s=lease_s
+        )
+        self._work: dict[int, _Work] = {}
+        self._stops = False
+        self._woken = asyncio.Event()
+
+    def stop(self) -> None:
+        """Claim nothing more, hand over what runs, and return from `run`. To be called in the event loop's thread."""
+        self._stops = True
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Work until `stop`. Raises CallerError where the database cannot be used."""
+        loop = asyncio.get_running_loop()
+
+        def in_loop(told: Callable[[Claim], None]) -> Callable[[Claim], None]:
+            return lambda claim: _call_soon(loop, lambda: told(claim))
+
+        self._queue = TurnQueue(self._dsn, clock=self._clock)
+        self._leases = Leases(
+            self._dsn,
+            terms=self._terms,
+            clock=self._clock,
+            on_lost=in_loop(self._end_lost),
+            on_cancel=in_loop(self._cancel),
+            on_ring=lambda: _call_soon(loop, self._woken.set),
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            self._journal = stack.enter_context(Journal.open(self._dsn, clock=self._clock))
+            stack.callback(self._queue.close)
+            await asyncio.to_thread(self._queue.renew, (), terms=self._terms)
+            for agent in self._agents.values():
+                await stack.enter_async_context(agent)
+            self._leases.start()
+            try:
+                self._tell(WorkerEvent(happening="ready", text=self._terms.name))
+                await self._claim_on()
+                await self._hand_over()
+            finally:
+                await asyncio.to_thread(self._leases.stop)
+
+    async def _claim_on(self) -> None:
+        while not self._stops:
+            self._woken.clear()
+            if len(self._work) < self._concurrency and await self._claim():
+                continue
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), min(LOOK_S, self._terms.lease_s / 2))
+
+    async def _claim(self) -> bool:
+        since_s = lease_clock()
+        try:
+            claim = await asyncio.to_thread(self._queue.claim, self._terms)
+        except JournalFailed as error:
+            self._tell(WorkerEvent(happening="waits", text=str(error)))
+            return False
+        if claim is None:
+            return False
+        lease = TurnLease(claim, leases=self._leases, queue=self._queue, ends=lambda: self._stops)
+        agent = self._agents[claim.agent].keeping(self._journal.under(claim, lease=lease))
+        self._leases.hold(claim, since_s=since_s)
+        self._say("claimed" if claim.is_new else "resumed", claim)
+        task = asyncio.create_task(self._work_on(claim, agent=agent, lease=lease), name=f"turn of {claim.session}")
+        self._work[claim.number] = _Work(task, agent, lease)
+        return True
+
+    async def _work_on(self, claim: Claim, *, agent: Agent, lease: TurnLease) -> None:
+        try:
+            result = await (
+                agent.run(claim.prompt, session=claim.session) if claim.is_new else agent.resume(claim.session)
+            )
+            await self._ended(claim, result=result, lease=lease)
+        except JournalFailed as error:
+            await self._left(claim, why=str(error), lease=lease)
+        except Exception as error:  # noqa: BLE001 (of an agent's own code: the turn has ended by it, and the worker goes on)
+            # What another's exception says is not shown: it may hold a secret.
+            problem = str(error) if isinstance(error, TurnwiseError) else f"the agent raised `{type(error).__name__}`"
+            self._say("failed", claim, text=problem)
+            await self._try_to(lambda: self._queue.fail(claim, problem=problem))
+        finally:
+            self._leases.drop(claim)
+            self._work.pop(claim.number, None)
+            self._woken.set()
+
+    async def _ended(self, claim: Claim, *, result: RunResult, lease: TurnLease) -> None:
+        if result.stop_reason is StopReason.JOURNAL_FAILED:
+            await self._left(claim, why="its journal failed", lease=lease)
+            return
+        self._say("ended", claim, text=result.stop_reason.value)
+        await self._try_to(self._queue.ring)  # the session's next turn may run
+
+    async def _left(self, claim: Claim, *, why: str, lease: TurnLease) -> None:
+        """The turn is not ended, and goes on as soon as somebody claims it."""
+        if not lease.is_over:
+            await self._try_to(lambda: self._queue.release(claim))
+        self._say("handed_over" if lease.is_over else "lost", claim, text="" if lease.is_over else why)
+
+    async def _try_to(self, change: Callable[[], None]) -> None:
+        """Where the database cannot be reached, the lease lapses, and another worker finds the turn."""
+        try:
+            await asyncio.to_thread(change)
+        except TurnwiseError as error:
+            self._tell(WorkerEvent(happening="waits", text=str(error)))
+
+    async def _hand_over(self) -> None:
+        """Turns end before their next request; those that have not after the grace are handed over as they are."""
+        tasks = {work.task for work in self._work.values()}
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._grace_s)
+        left = dict(self._work)
+        for work in left.values():
+            with contextlib.suppress(TurnwiseError):  # that it was handed over, or the lease lapses
+                await asyncio.to_thread(work.lease.let_go)
+            work.task.cancel()
+        if left:
+            await asyncio.wait({work.task for work in left.values()}, timeout=SETTLE_S)
+
+    def _end_lost(self, claim: Claim) -> None:
+        """Another worker has the turn."""
+        if (work := self._work.get(claim.number)) is not None:
+            work.task.cancel()
+            self._say("lost", claim, text="another worker has it")
+
+    def _cancel(self, claim: Claim) -> None:
+        if (work := self._work.get(claim.number)) is not None:
+            work.agent.interrupt("cancel")
+
+    def _say(self, happening: Happening, claim: Claim, *, text: str = "") -> None:
+        self._tell(WorkerEvent(happening=happening, session=claim.session, agent=claim.agent, text=text))
+
+
+def _tell_nobody(event: WorkerEvent) -> None:
+    """Where no log is kept."""
+
+
+def _own_name() -> str:
+    """Unlike a process's name in the journal, it says nothing about life: the lease alone does."""
+    return f"worker@{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, told: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has ended
+        loop.call_soon_threadsafe(told)

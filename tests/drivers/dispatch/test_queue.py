@@ -1,0 +1,184 @@
+"""Turns that wait for a worker, over a real PostgreSQL: who may run what, and when."""
+
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.dispatch.queue import MOST_TRIES, TurnQueue, WorkerTerms
+from turnwise.drivers.journal.claims import Claim
+from turnwise.errors import CallerError
+
+HANG_S = 60.0
+ONE = WorkerTerms(name="worker@one:1:1", agents=("helper",))
+TWO = WorkerTerms(name="worker@two:1:1", agents=("helper",))
+
+
+@pytest.fixture
+def other(postgres_dsn: str) -> Iterator[TurnQueue]:
+    found = TurnQueue(postgres_dsn, clock=SystemClock())
+    yield found
+    found.close()
+
+
+def change(dsn: str, sql: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"set search_path = turnwise; {sql}".encode())
+
+
+def claimed(queue: TurnQueue, terms: WorkerTerms = ONE) -> Claim:
+    claim = queue.claim(terms)
+    assert claim is not None
+    return claim
+
+
+def test_a_turn_is_claimed_once(queue: TurnQueue, other: TurnQueue) -> None:
+    """Proves: what was submitted is given to one worker whole; another one finds nothing, and `status` says who has it."""
+    session = queue.submit("Gö\0! %s", agent="helper", needs=[])
+    claim = claimed(queue)
+    assert (claim.session, claim.agent, claim.prompt, claim.epoch, claim.is_new) == (
+        session,
+        "helper",
+        "Gö\0! %s",
+        1,
+        True,
+    )
+    assert other.claim(TWO) is None
+    (status,) = other.status(session)
+    assert (status.status, status.worker, status.waits_for) == ("running", ONE.name, "")
+
+
+def test_workers_that_claim_at_once_share_the_turns(queue: TurnQueue, postgres_dsn: str) -> None:
+    """Proves: of 24 turns each is claimed once, whichever of four workers asks, while others are still submitted."""
+    found: list[Claim] = []
+
+    def work(number: int) -> None:
+        own = TurnQueue(postgres_dsn, clock=SystemClock())
+        terms = WorkerTerms(name=f"worker@{number}:1:1", agents=("helper",))
+        own.submit("late", agent="helper")
+        while (claim := own.claim(terms)) is not None:
+            found.append(claim)
+        own.close()
+
+    for number in range(20):
+        queue.submit(f"{number}", agent="helper")
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(HANG_S)
+    while (claim := queue.claim(ONE)) is not None:  # one that was locked while others looked
+        found.append(claim)
+    assert len(found) == len({claim.session for claim in found}) == 24
+
+
+def test_a_session_has_one_turn_at_a_time_in_order(queue: TurnQueue, postgres_dsn: str) -> None:
+    """Proves: the second turn of a session waits for the end of the first, whatever its priority; other sessions go on."""
+    session = queue.submit("first", agent="helper")
+    queue.submit("second", agent="helper", session=session, priority=9)
+    assert claimed(queue).prompt == "first"
+    assert queue.claim(TWO) is None
+    assert [status.waits_for for status in queue.status(session)] == ["the turn before it", ""]
+    elsewhere = queue.submit("elsewhere", agent="helper")
+    assert claimed(queue, TWO).session == elsewhere
+    change(postgres_dsn, f"update turn set status = 'done' where session = '{session}' and status = 'running'")
+    assert claimed(queue, TWO).prompt == "second"
+
+
+def test_a_turn_that_waits_for_an_answer_blocks_its_session(queue: TurnQueue, postgres_dsn: str) -> None:
+    """Proves: order is kept while a person is asked, and `status` says so."""
+    session = queue.submit("first", agent="helper")
+    claimed(queue)
+    change(postgres_dsn, "update turn set status = 'waiting'")
+    queue.submit("second", agent="helper", session=session)
+    assert queue.claim(ONE) is None
+    assert queue.status(session)[0].waits_for == "an answer to the turn before it"
+
+
+def test_the_more_urgent_turn_is_claimed_first(queue: TurnQueue) -> None:
+    """Proves: priorities count across sessions; among equals the older one is first."""
+    for prompt, priority in (("low", -1), ("a", 0), ("b", 0), ("high", 5)):
+        queue.submit(prompt, agent="helper", priority=priority)
+    assert [claimed(queue).prompt for _ in range(4)] == ["high", "a", "b", "low"]
+
+
+def test_a_turn_waits_for_a_worker_that_has_its_agent_and_what_it_needs(queue: TurnQueue) -> None:
+    """Proves: a worker without the agent or the folder leaves the turn, and `status` says what it waits for."""
+    session = queue.submit("Go", agent="special", needs=["folder:/srv/x"])
+    assert queue.claim(ONE) is None
+    assert queue.status(session)[0].waits_for == "a worker with the agent `special`"
+    poor = WorkerTerms(name="worker@poor:1:1", agents=("special",))
+    queue.renew([], terms=poor)
+    assert queue.claim(poor) is None
+    assert queue.status(session)[0].waits_for == "a worker with the agent `special` that offers `folder:/srv/x`"
+    rich = WorkerTerms(name="worker@rich:1:1", agents=("special",), offers=("folder:/srv/x", "gpu"))
+    queue.renew([], terms=rich)
+    assert queue.status(session)[0].waits_for == "a free worker"
+    assert claimed(queue, rich).session == session
+
+
+def test_a_lease_that_lapsed_is_taken_over_and_not_renewed(queue: TurnQueue, postgres_dsn: str) -> None:
+    """Proves: the next worker has a higher epoch; the first one's renewal, release and failure change nothing any more."""
+    queue.submit("Go", agent="helper")
+    first = claimed(queue)
+    change(postgres_dsn, "update turn set lease_until = now() - interval '1 s'")
+    second = claimed(queue, TWO)
+    assert second.epoch == first.epoch + 1
+    assert queue.renew([first], terms=ONE) == {}
+    queue.release(first)
+    queue.fail(first, problem="late")
+    assert queue.renew([second], terms=TWO) == {second.number: False}
+    assert queue.status()[0].status == "running"
+
+
+def test_a_lapsed_lease_that_nobody_took_is_renewed(queue: TurnQueue, postgres_dsn: str) -> None:
+    """Proves: a worker that comes late goes on if no other one has the turn, and then none gets it."""
+    queue.submit("Go", agent="helper")
+    claim = claimed(queue)
+    change(postgres_dsn, "update turn set lease_until = now() - interval '1 s'")
+    assert queue.renew([claim], terms=ONE) == {claim.number: False}
+    assert queue.claim(TWO) is None
+
+
+def test_a_released_turn_is_claimed_at_once(queue: TurnQueue) -> None:
+    """Proves: a worker that stops hands its turn over without waiting for the lease."""
+    queue.submit("Go", agent="helper")
+    first = claimed(queue)
+    queue.release(first)
+    assert queue.status()[0].status == "queued"
+    assert claimed(queue, TWO).prompt == "Go"
+    assert queue.renew([first], terms=ONE) == {}
+
+
+def test_a_turn_that_kills_its_workers_ends(queue: TurnQueue, postgres_dsn: str) -> None:
+    """Proves: after five claims without a record it is not claimed again; it has ended, and `status` says why."""
+    session = queue.submit("Go", agent="helper")
+    for _ in range(MOST_TRIES):
+        claimed(queue)
+        change(postgres_dsn, "update turn set lease_until = now() - interval '1 s'")
+    assert queue.claim(ONE) is None
+    (status,) = queue.status(session)
+    assert status.status == "lost" and status.finished is not None
+    assert status.problem == "it was claimed 5 times, and each time the worker died before anything was recorded"
+
+
+def test_a_cancelled_turn_ends_or_its_worker_is_told(queue: TurnQueue) -> None:
+    """Proves: a turn that waits ends at once; the worker of one that runs hears of it with its next renewal."""
+    session = queue.submit("first", agent="helper")
+    queue.submit("second", agent="helper", session=session)
+    claim = claimed(queue)
+    assert queue.cancel(session) == 2
+    assert queue.renew([claim], terms=ONE) == {claim.number: True}
+    assert sorted([(status.status, status.stop_reason) for status in queue.status(session)], key=str) == [
+        ("done", "cancelled"),
+        ("running", None),
+    ]
+
+
+def test_an_unknown_session_is_refused(queue: TurnQueue) -> None:
+    """Proves: a typo in an id starts no session."""
+    with pytest.raises(CallerError, match="there is no session `abcd`: leave it out to start a new one"):
+        queue.submit("Go", agent="helper", session="abcd")
+    assert queue.status() == []

@@ -1,0 +1,275 @@
+"""Real worker processes over a real database, and a world in which each effect leaves one line."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from turnwise.lab import Script, parse_script
+from waits import HANG_S
+
+LOOK_S = 4.0
+PAUSE_S = 0.05
+SRC = Path(__file__).parents[2] / "src"
+
+AGENTS = '''
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+from turnwise import Agent, RetryPolicy, tool
+
+WORLD = Path(os.environ["WORLD"])
+
+
+def note(line):
+    with (WORLD / "effects.txt").open("a") as file:
+        file.write(line + "\\n")
+
+
+def say(**what):
+    sys.stderr.write(json.dumps(what) + "\\n")
+    sys.stderr.flush()
+
+
+@tool(effect="write")
+async def do(name: str) -> str:
+    """Do something that must not be done twice."""
+    note(name)
+    return f"did {name}"
+
+
+@tool(effect="write")
+async def slow(name: str) -> str:
+    """Do something, and then wait until the test says go."""
+    note(name)
+    say(happening="entered", text=name)
+    while not (WORLD / "go").exists():
+        await asyncio.sleep(0.02)
+    return f"did {name}"
+
+
+def agent(model, **more):
+    return Agent(
+        f"openai_chat:{model}",
+        tools=[do, slow],
+        **more,
+        base_url=os.environ["LAB"],
+        api_key="lab",
+        retry=RetryPolicy(attempts=3),
+    )
+
+
+plain = agent("plain")
+
+
+def waits():
+    return agent("waits")
+
+
+def parent():
+    return agent("parent", agents={"helper": agent("waits")})
+
+
+def named():
+    return agent("named")
+
+
+async def breaks(messages):
+    raise ValueError("hunter2")
+
+
+def broken():
+    return agent("plain", opening=breaks)
+'''
+PLAIN = """
+title = "plain"
+[[steps]]
+calls = [{ name = "do", arguments = { name = "a" } }]
+[[steps]]
+text = "Done: {results}"
+"""
+WAITS = """
+title = "waits"
+[[steps]]
+calls = [{ name = "do", arguments = { name = "before" } }]
+[[steps]]
+calls = [{ name = "slow", arguments = { name = "middle" } }]
+[[steps]]
+calls = [{ name = "do", arguments = { name = "after" } }]
+[[steps]]
+text = "Done: {results}"
+"""
+PARENT = """
+title = "parent"
+[[steps]]
+calls = [{ name = "task", arguments = { agent = "helper", prompt = "Help." } }]
+[[steps]]
+text = "The helper says: {results}"
+"""
+NAMED = """
+title = "named"
+[recall]
+name = "(turn-[0-9]+)"
+[[steps]]
+calls = [{ name = "slow", arguments = { name = "{name}-a" } }]
+[[steps]]
+calls = [{ name = "do", arguments = { name = "{name}-b" } }, { name = "do", arguments = { name = "{name}-c" } }]
+[[steps]]
+text = "Done: {name}"
+"""
+TEXTS = {"plain": PLAIN, "waits": WAITS, "parent": PARENT, "named": NAMED}
+
+
+def scripts() -> list[Script]:
+    return [parse_script(text, name=name) for name, text in TEXTS.items()]
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Fails where it does not come to be so."""
+    pause = threading.Event()
+    give_up = time.monotonic() + HANG_S
+    while not is_so():
+        assert time.monotonic() < give_up
+        pause.wait(PAUSE_S)
+
+
+class WorkerProcess:
+    """`turnwise worker` in a folder that has the agents. `end` it."""
+
+    def __init__(self, farm: "Farm", *options: str) -> None:
+        agents = [part for name in (*TEXTS, "broken") for part in ("--agent", f"{name}=farm_agents:{name}")]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "turnwise", "worker", *agents, "--json", *options],
+            cwd=farm.folder,
+            env=farm.environment,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._said: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def until(self, happening: str) -> dict[str, Any]:
+        """The next line of its log that says so."""
+        while (line := self._lines.get(timeout=HANG_S)) is not None:
+            self._said.append(line)
+            event = json.loads(line) if line.startswith("{") else {}
+            if event.get("happening") == happening:
+                return event
+        raise AssertionError(f"it ended without `{happening}`: {''.join(self._said)}")
+
+    def until_or_idle(self, *happenings: str) -> None:
+        """On return its log has said one of these, or nothing for LOOK_S: others have all turns."""
+        while (line := self._next_of_some()) is not None:
+            if line.startswith("{") and json.loads(line)["happening"] in happenings:
+                return
+
+    def _next_of_some(self) -> str | None:
+        try:
+            return self._lines.get(timeout=LOOK_S)
+        except queue.Empty:
+            return None
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        code = self.process.wait(HANG_S)
+        self._reader.join(HANG_S)
+        return code
+
+    def rest(self) -> str:
+        """What it said since; it has ended."""
+        lines: list[str] = []
+        while not self._lines.empty() and (line := self._lines.get()) is not None:
+            lines.append(line)
+        return "".join(lines)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.wait()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+
+class Farm:
+    """A database, a lab, a world, and the workers that a test starts."""
+
+    def __init__(self, folder: Path, *, dsn: str, url: str) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder = folder
+        self.environment = {
+            **os.environ,
+            "TURNWISE_DATABASE": dsn,
+            "LAB": f"{url}/v1",
+            "WORLD": str(folder),
+            "PYTHONPATH": str(SRC),
+            "NO_COLOR": "1",
+        }
+        (folder / "farm_agents.py").write_text(AGENTS)
+        self._workers: list[WorkerProcess] = []
+
+    def worker(self, *options: str) -> WorkerProcess:
+        """It is ready on return."""
+        found = WorkerProcess(self, *options)
+        self._workers.append(found)
+        found.until("ready")
+        return found
+
+    def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """A command of turnwise."""
+        return subprocess.run(
+            [sys.executable, "-m", "turnwise", *words],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=HANG_S,
+            check=False,
+        )
+
+    def submit(self, agent: str, *words: str, prompt: str = "Go.") -> str:
+        done = self.run("submit", "--agent", agent, *words, prompt)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def ended(self, session: str) -> dict[str, Any]:
+        """The last line of `status --follow --json`, with the turns as they stand and the exit code."""
+        done = self.run("status", session, "--follow", "--json")
+        assert done.returncode in (0, 1), done.stderr
+        return {**json.loads(done.stdout.splitlines()[-1]), "turns": self.turns(session), "code": done.returncode}
+
+    def turns(self, session: str) -> list[dict[str, Any]]:
+        done = self.run("status", session, "--json")
+        return [line for line in map(json.loads, done.stdout.splitlines()) if "status" in line]
+
+    def go(self) -> None:
+        """Tools that wait for the test go on."""
+        (self.folder / "go").touch()
+
+    def effects(self) -> list[str]:
+        path = self.folder / "effects.txt"
+        return path.read_text().split() if path.exists() else []
+
+    def end(self) -> None:
+        for worker in self._workers:
+            worker.end()

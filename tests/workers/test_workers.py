@@ -1,0 +1,174 @@
+"""Real worker processes share one PostgreSQL: they are killed, frozen and stopped, and the world counts what tools did."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from faces.cli.running import running_lab
+from postgres_server import PostgresServer
+from workers.farm import Farm, scripts
+
+
+@pytest.fixture
+def farm(postgres_dsn: str, tmp_path: Path) -> Iterator[Farm]:
+    with running_lab(scripts()) as lab:
+        found = Farm(tmp_path / "a földer", dsn=postgres_dsn, url=lab.url)
+        yield found
+        found.end()
+
+
+def test_a_submitted_turn_is_run_by_a_worker(farm: Farm) -> None:
+    """Proves: `submit` prints a session, a worker runs its turn, `status` has the answer, and the session goes on."""
+    session = farm.submit("plain")
+    assert farm.turns(session)[0]["waits_for"] == "a worker with the agent `plain`"
+    farm.worker()
+    ended = farm.ended(session)
+    assert (ended["code"], ended["answer"]) == (0, "Done: did a")
+    assert farm.submit("plain", "--session", session) == session
+    ended = farm.ended(session)
+    assert [turn["stop_reason"] for turn in ended["turns"]] == ["answered", "answered"]
+    assert farm.effects() == ["a", "a"]
+
+
+@pytest.mark.promise("keep:machines")
+def test_a_killed_workers_turn_ends_on_another(farm: Farm) -> None:
+    """Proves: a worker that dies in the middle of a tool loses nothing: the turn ends on the other one, and no effect of a tool
+    that is not idempotent happens twice."""
+    session = farm.submit("waits")
+    first = farm.worker("--lease", "2")
+    first.until("entered")
+    second = farm.worker("--lease", "8")
+    first.send(signal.SIGKILL)
+    assert second.until("resumed")["session"] == session
+    ended = farm.ended(session)
+    assert ended["code"] == 0 and ended["answer"].startswith("Done: ")
+    assert farm.effects() == ["before", "middle", "after"]
+
+
+@pytest.mark.promise("keep:machines")
+def test_a_frozen_worker_ends_itself(farm: Farm) -> None:
+    """Proves: a worker that was frozen past its lease and thawed ends with 70 (or its pen is fenced), while the turn ends on
+    another one with one answer and no effect twice."""
+    session = farm.submit("waits")
+    first = farm.worker("--lease", "2")
+    first.until("entered")
+    second = farm.worker("--lease", "8")
+    first.send(signal.SIGSTOP)
+    assert second.until("resumed")["session"] == session
+    ended = farm.ended(session)
+    farm.go()
+    first.send(signal.SIGCONT)
+    assert first.wait() == 70
+    assert "no lease was renewed" in first.rest()
+    assert ended["code"] == 0
+    assert [turn["stop_reason"] for turn in farm.turns(session)] == ["answered"]
+    assert farm.effects() == ["before", "middle", "after"]
+
+
+def test_a_worker_that_is_stopped_hands_its_turn_over_between_two_steps(farm: Farm) -> None:
+    """Proves: after SIGTERM the tool that runs comes to its end, its result counts, another worker goes on at once (the lease is
+    30 s), and the exit code is 0."""
+    session = farm.submit("waits")
+    first = farm.worker()
+    first.until("entered")
+    second = farm.worker()
+    first.send(signal.SIGTERM)
+    farm.go()
+    assert first.until("handed_over")["session"] == session
+    assert first.wait() == 0
+    assert second.until("resumed")["session"] == session
+    ended = farm.ended(session)
+    assert ended["code"] == 0 and "unknown" not in ended["answer"]
+    assert farm.effects() == ["before", "middle", "after"]
+
+
+def test_a_worker_that_is_stopped_lets_go_of_a_tool_that_takes_too_long(farm: Farm) -> None:
+    """Proves: after the grace the turn is another one's, the call is told as unknown, and the exit code is 0."""
+    session = farm.submit("waits")
+    first = farm.worker("--grace", "0")
+    first.until("entered")
+    second = farm.worker()
+    first.send(signal.SIGTERM)
+    assert first.wait() == 0
+    assert second.until("resumed")["session"] == session
+    assert farm.ended(session)["code"] == 0
+    assert farm.effects() == ["before", "middle", "after"]
+
+
+def test_a_session_has_one_turn_at_a_time(farm: Farm) -> None:
+    """Proves: with two workers that are free, the second turn of a session begins after the first one's end."""
+    session = farm.submit("waits")
+    farm.submit("plain", "--session", session)
+    first = farm.worker()
+    first.until("entered")
+    other = farm.submit("plain")
+    farm.worker()
+    assert farm.ended(other)["code"] == 0
+    assert farm.turns(session)[0]["waits_for"] == "the turn before it"
+    farm.go()
+    assert farm.ended(session)["code"] == 0
+    assert farm.effects() == ["before", "middle", "a", "after", "a"]
+
+
+def test_cancel_reaches_the_worker(farm: Farm) -> None:
+    """Proves: a turn that runs elsewhere ends as cancelled as soon as its worker hears of it."""
+    session = farm.submit("waits")
+    worker = farm.worker()
+    worker.until("entered")
+    done = farm.run("cancel", session, "--json")
+    assert json.loads(done.stdout) == {"session": session, "cancelled": 1}
+    assert worker.until("ended")["text"] == "cancelled"
+    assert farm.ended(session)["turns"][0]["stop_reason"] == "cancelled"
+    assert farm.effects() == ["before", "middle"]
+
+
+@pytest.mark.promise("keep:machines")
+def test_a_dead_workers_sub_agent_goes_on_wherever_its_worker_ran(farm: Farm, postgres_dsn: str) -> None:
+    """Proves: the turn of a sub-agent is taken over with its parent's, also where its process was another machine's, of which
+    nobody can tell whether it lives."""
+    session = farm.submit("parent")
+    first = farm.worker("--lease", "2")
+    first.until("entered")
+    first.send(signal.SIGKILL)
+    first.wait()
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(
+            "update turnwise.turn set owner = 'elsewhere:1:1' where agent is null and status = 'running'"
+        )
+    farm.worker("--lease", "8")
+    ended = farm.ended(session)
+    assert ended["code"] == 0 and ended["answer"].startswith("The helper says: ")
+    assert farm.effects() == ["before", "middle", "after"]
+
+
+@pytest.mark.promise("keep:machines")
+def test_a_restarted_database_loses_no_turn(own_postgres: PostgresServer, tmp_path: Path) -> None:
+    """Proves: the database crashes and starts again in the middle of a tool; its worker, or the next one, ends the turn, the
+    worker hears of new turns again, and no effect happens twice."""
+    with running_lab(scripts()) as lab:
+        farm = Farm(tmp_path / "farm", dsn=own_postgres.dsn, url=lab.url)
+        try:
+            session = farm.submit("waits")
+            farm.worker().until("entered")
+            own_postgres.crash()
+            own_postgres.start()
+            farm.go()
+            assert farm.ended(session)["code"] == 0
+            assert farm.ended(farm.submit("plain"))["answer"] == "Done: did a"
+            assert farm.effects() == ["before", "middle", "after", "a"]
+        finally:
+            farm.end()
+
+
+def test_an_agent_that_raises_ends_its_turn_alone(farm: Farm) -> None:
+    """Proves: `status` says of what kind the exception was and not what it said, and the worker goes on."""
+    session = farm.submit("broken")
+    farm.worker()
+    ended = farm.ended(session)
+    assert (ended["code"], ended["answer"]) == (1, "")
+    assert [(turn["status"], turn["problem"]) for turn in ended["turns"]] == [("lost", "the agent raised `ValueError`")]
+    assert farm.ended(farm.submit("plain", "--session", session))["answer"] == "Done: did a"
