@@ -41,6 +41,7 @@ from turnwise.wire.json_fields import (
 # elastic/kibana pull request 243463). Past turns need none, but get it too, so that a step's bytes stay as they were.
 NO_SIGNATURE = "skip_thought_signature_validator"
 SIGNATURE = "thoughtSignature"
+_STAND_IN = b',"%b":%b}' % (SIGNATURE.encode(), quote(NO_SIGNATURE))
 
 # Fields of a part that say something about it, beside the one field that says what it is (API reference, `Part`).
 ABOUT_PART = frozenset(
@@ -92,6 +93,14 @@ def encode_part(part: Part, *, sends_ids: bool) -> bytes | None:
             return json.encode() if family == NAME else None
         case _:
             assert_never(part)
+
+
+def signed_call(call: ToolCall, *, sends_ids: bool) -> bytes:
+    """The part of a call that brings no signature, with the stand-in for it."""
+    encoded = encode_call(call, sends_ids=sends_ids)
+    if call.opaque is None:
+        return b'{"functionCall":' + encoded + _STAND_IN
+    return write_object({"functionCall": encoded, **own_fields(call.opaque), SIGNATURE: quote(NO_SIGNATURE)})
 
 
 def _is_own(opaque: Opaque | None) -> bool:

@@ -24,8 +24,8 @@ from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.files import left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.gemini.fields import NAME, own_fields, read_fields
-from turnwise.wire.gemini.parts import NO_SIGNATURE, SIGNATURE, encode_part
-from turnwise.wire.json_fields import UNREADABLE, Fields, opaque_of, quote, write_array, write_object
+from turnwise.wire.gemini.parts import SIGNATURE, encode_part, signed_call
+from turnwise.wire.json_fields import UNREADABLE, Fields, quote, write_array, write_object
 from turnwise.wire.offers import instructions, offered_tools
 from turnwise.wire.profiles import Profile
 
@@ -101,15 +101,13 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
     )
 
 
-def _signed(parts: tuple[Part, ...]) -> Sequence[Part]:
-    """An assistant's parts with a stand-in on the first call where no call of them brings a signature: another family's model
-    made them, or they were written by hand."""
+def _to_sign(parts: tuple[Part, ...]) -> ToolCall | None:
+    """The first call of an assistant's parts where no call of them brings a signature: another family's model made them, or
+    they were written by hand."""
     calls = [part for part in parts if type(part) is ToolCall]
     if not calls or any(SIGNATURE in own_fields(call.opaque) for call in calls if call.opaque is not None):
-        return parts
-    own = {**own_fields(calls[0].opaque), SIGNATURE: quote(NO_SIGNATURE)}
-    first = msgspec.structs.replace(calls[0], opaque=opaque_of(own, family=NAME))
-    return [first if part is calls[0] else part for part in parts]
+        return None
+    return calls[0]
 
 
 def _path(request: Request, profile: Profile) -> str:
@@ -173,7 +171,8 @@ class Contents:
             self._put_results(found)
             if message.role == "assistant":
                 self._asked = message.parts
-                self._put(_signed(message.parts) if self._signs else message.parts, role=MODEL, found=found)
+                to_sign = _to_sign(message.parts) if self._signs else None
+                self._put(message.parts, role=MODEL, found=found, to_sign=to_sign)
             else:
                 self._put(message.parts, role=USER, found=found)
         return found
@@ -196,12 +195,17 @@ class Contents:
         self._results = []
         self._put(results if len(results) == 1 else _in_call_order(results, self._asked), role=USER, found=found)
 
-    def _put(self, parts: Iterable[Part], *, role: bytes, found: list[bytes]) -> None:
-        """Take the parts of one content; one that is whole by that is put behind those that were `found`."""
+    def _put(self, parts: Iterable[Part], *, role: bytes, found: list[bytes], to_sign: ToolCall | None = None) -> None:
+        """Take the parts of one content; one that is whole by that is put behind those that were `found`. `to_sign` gets a
+        stand-in for its signature."""
         sends_ids = self._profile.sends_call_ids
         encoded: list[bytes] = []
         for part in parts:
-            if (text := encode_part(part, sends_ids=sends_ids)) is not None:
+            if part is to_sign and to_sign is not None:
+                text = signed_call(to_sign, sends_ids=sends_ids)
+            else:
+                text = encode_part(part, sends_ids=sends_ids)
+            if text is not None:
                 encoded.append(text)
         if not encoded:
             return
