@@ -30,8 +30,7 @@ class SystemClock:
     def now(self) -> float:
         return time.time()
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
 
     def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Timer:
         return asyncio.get_running_loop().call_later(delay_s, callback)

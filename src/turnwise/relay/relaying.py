@@ -241,9 +241,12 @@ class EventReader:
 
     def take_out(self) -> bytes:
         """The bytes that wait for the client."""
-        out = b"".join(self._out)
-        self._out.clear()
-        return out
+        out = self._out
+        if len(out) == 1:  # one word
+            return out.pop()
+        joined = b"".join(out)
+        out.clear()
+        return joined
 
     def _take(self, event: bytes) -> list[Frame]:
         frames = self._reader.decode(event)

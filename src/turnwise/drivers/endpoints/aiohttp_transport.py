@@ -236,12 +236,22 @@ class _Sending:
             except BaseException as error:  # noqa: BLE001 (raised below, where somebody waits for it)
                 over.set_exception(error)
 
+        def took(chunk: bytes) -> bool:
+            if over.done():
+                return False
+            try:
+                if not take(chunk):
+                    over.set_result(None)
+            except BaseException as error:  # noqa: BLE001 (as above)
+                over.set_exception(error)
+            return True
+
         arrived()  # what has come before
-        handler.on_arrival = arrived
+        handler.on_arrival, handler.on_chunk = arrived, took
         try:
             await over
         finally:
-            handler.on_arrival = None
+            handler.on_arrival = handler.on_chunk = None
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         """What comes next, as it was sent; nothing once the body has ended. What came before a fault is given before it."""

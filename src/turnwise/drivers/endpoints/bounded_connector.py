@@ -16,6 +16,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.tracing import Trace
 
 from turnwise.drivers.clock import Overdue, SystemClock, Watchdog
+from turnwise.drivers.endpoints.chunked_coding import ChunkedCoding
 
 # A server may send any number of interim responses (RFC 9110, section 15.2). One `102 Processing` a second stays below this
 # for 15 minutes, and no request may take longer by default.
@@ -55,15 +56,23 @@ class BoundedHandler(ResponseHandler):
         self.asked_s = 0.0  # when the last request began, by the clock of the event loop
         self.is_streamed = False  # its answer came in pieces, without a length
         self.on_arrival: Callable[[], None] | None = None  # told behind each read, and of the end of the connection
+        self.on_chunk: Callable[[bytes], bool] | None = None  # takes a chunk that came alone, or says that it does not
+        self._coding: ChunkedCoding | None = None  # of the answer's body; None where it has another
 
     def set_response_params(self, **params: object) -> None:
         """Called for each request that uses this connection."""
         self._heads, self._is_answered = 0, False
         self.asked_s, self.is_streamed = self._loop.time(), False
-        self._seam, self._body = b"", None
+        self._seam, self._body, self._coding = b"", None, None
         super().set_response_params(**params)  # pyright: ignore[reportArgumentType] (passed on unchanged)
 
     def data_received(self, data: bytes) -> None:
+        coding = self._coding
+        if coding is not None:
+            # The parser stands between two chunks, and one is all that came: without it the parser stands there, too.
+            if (take := self.on_chunk) is not None and (chunk := coding.single_chunk(data)) and take(chunk):
+                return
+            coding.follow(data)
         self._parse(data)
         if self.on_arrival is not None:
             self.on_arrival()
@@ -85,6 +94,8 @@ class BoundedHandler(ResponseHandler):
             self._seam = b""
             super().data_received(data[at:end])
             at = end
+            if self._coding is not None:
+                self._coding.follow(data[at:])
         if self._heads > MAX_HEADS or self.exception() is not None:
             return  # the event loop may have read more before the connection was closed
         if at < len(data) or not data:
@@ -119,6 +130,7 @@ class BoundedHandler(ResponseHandler):
             self.is_streamed = data[0].chunked
             if self._is_answered and data[1] is not EMPTY_PAYLOAD:
                 self._body = data[1]
+                self._coding = ChunkedCoding() if data[0].chunked and data[0].code >= _FINAL else None
             super().feed_data(data, size)
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import functools
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
@@ -261,19 +260,25 @@ class Exchange:
             if reader.faulted:
                 break
             if reply.pump is not None and self._pass_on is not None and self._pass_on():
-                await reply.pump(functools.partial(self._take, reader=reader, dog=dog, pass_on=self._pass_on))
+                await reply.pump(self._taking(reader, dog=dog, pass_on=self._pass_on))
                 if reader.faulted:
                     break
         return self._end(reader, in_order=_is_delimited(reply))
 
-    def _take(self, chunk: bytes, *, reader: StreamReader, dog: Watchdog, pass_on: Callable[[], bool]) -> bool:
-        """A chunk in the socket's callback; whether the next one may come there, too."""
-        if self._on_frames is None and reader.feed_word(chunk):
-            self._streamed_bytes += len(chunk)
-            dog.renew()
-            return pass_on()
-        self._feed(reader, chunk, dog)
-        return not reader.faulted and pass_on()
+    def _taking(self, reader: StreamReader, *, dog: Watchdog, pass_on: Callable[[], bool]) -> Callable[[bytes], bool]:
+        """Takes a chunk in the socket's callback, and says whether the next one may come there, too."""
+        feed_word = reader.feed_word if self._on_frames is None else _no_word
+        renew = dog.renew
+
+        def take(chunk: bytes) -> bool:
+            if feed_word(chunk):
+                self._streamed_bytes += len(chunk)
+                renew()
+                return pass_on()
+            self._feed(reader, chunk, dog)
+            return not reader.faulted and pass_on()
+
+        return take
 
     async def _collect_body(self, chunks: AsyncIterator[bytes], *, into: list[bytes], limit_bytes: int) -> None:
         """A body, until it ends, or is whole JSON and nothing but blanks came for a while. It is looked at once after what may
@@ -458,6 +463,10 @@ def _is_damaged(body: bytes) -> bool:
 
 def _may_end(chunk: bytes) -> bool:
     return chunk.rstrip()[-1:] in (b"}", b"]")
+
+
+def _no_word(_: bytes) -> bool:
+    return False
 
 
 def _is_whole(body: bytes) -> bool:

@@ -11,8 +11,21 @@ from turnwise.wire.profiles import FamilyName
 PassedKind = Literal["generate", "count", "passed"]
 
 
-# In the state of an ASGI scope: a function that says whether what is sent now goes out without a wait.
-MAY_WRITE = "turnwise.may_write"
+# In the state of an ASGI scope: the server's `DirectWriter`.
+WRITER = "turnwise.writer"
+
+
+class DirectWriter(Protocol):
+    """Writes pieces past ASGI's `send`, whose coroutine and dict cost as much as a word's reading. Only of an answer that has its
+    head, in the chunked coding (RFC 9112 section 7.1)."""
+
+    def may_write(self) -> bool:
+        """Whether nothing would wait, and the client is there."""
+        ...
+
+    def write_piece(self, data: bytes) -> None:
+        """Only right behind `may_write`, and never nothing: that would be the answer's end."""
+        ...
 
 
 class ClientGone(Exception):

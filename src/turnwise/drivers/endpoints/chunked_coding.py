@@ -1,0 +1,54 @@
+"""Where the chunks of a body begin and end, read beside the HTTP parser.
+
+A server that streams words sends each as one chunk, and each comes alone. Such a chunk needs no parser: what it says is between
+its length and its line end. A parser that has not seen it stands where it stood, between two chunks.
+
+RFC 9112, section 7.1. What is not written in the plainest way that it allows is the parser's alone from there on.
+"""
+
+import re
+
+_LENGTH = re.compile(rb"[0-9a-fA-F]{1,8}\r\n")
+_LONGEST = 10  # bytes of that
+_END = b"\r\n"
+
+
+class ChunkedCoding:
+    """Of one body. `follow` it from the first byte behind the head, without a gap but for the chunks that were taken alone."""
+
+    __slots__ = ("_begun", "_left", "_lost")
+
+    def __init__(self) -> None:
+        self._left = 0  # bytes of the chunk at hand, with its line end
+        self._begun = b""  # of a length that has not come whole
+        self._lost = False
+
+    def single_chunk(self, data: bytes) -> bytes:
+        """What the chunk says that these bytes are, where the last one has ended; nothing where they are anything else."""
+        if self._left or self._lost or self._begun:
+            return b""
+        at = data.find(_END, 1, _LONGEST)
+        if at < 0 or not data.endswith(_END) or data[:at].lower() != b"%x" % (len(data) - at - 4):
+            return b""
+        return data[at + 2 : -2]
+
+    def follow(self, data: bytes) -> None:
+        """The parser reads these bytes."""
+        at = 0
+        while at < len(data) and not self._lost:
+            if self._left:
+                taken = min(self._left, len(data) - at)
+                self._left -= taken
+                at += taken
+                continue
+            begun = self._begun + data[at : at + _LONGEST]
+            found = _LENGTH.match(begun)
+            if found is None:
+                self._lost = len(begun) >= _LONGEST or b"\n" in begun
+                at, self._begun = len(data), begun
+                continue
+            at += found.end() - len(self._begun)
+            self._begun = b""
+            size = int(found[0], 16)
+            self._left = size + len(_END)
+            self._lost = size == 0  # the last one: what follows is a trailer
