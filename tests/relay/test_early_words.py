@@ -62,6 +62,7 @@ def told(name: str, pieces: Sequence[bytes], *, early: bool, **more: object) -> 
     taken = 0
     for piece in pieces:
         if early and reader.feed_word(piece):
+            reader.hold_word(piece)
             taken += 1
         else:
             reader.feed(piece)

@@ -60,6 +60,24 @@ class Watchdog:
     `asyncio.timeout`.
     """
 
+    # Each chunk of each stream renews one: what it writes stands beside what it reads.
+    __slots__ = (
+        "_armed_for",
+        "_barked",
+        "_cancelling",
+        "_clock",
+        "_due",
+        "_end",
+        "_monotonic",
+        "_passes",
+        "_patience",
+        "_seconds",
+        "_task",
+        "_timer",
+        "_total_s",
+        "_what",
+    )
+
     def __init__(self, clock: Clock, *, total_s: float | None, patience: int = PATIENCE) -> None:
         self._clock = clock
         self._monotonic = clock.monotonic

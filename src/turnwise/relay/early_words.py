@@ -29,10 +29,20 @@ SHARE = (
 class EarlyWords:
     """`learn` from a healthy word that was read whole; `take` those that are like it. `heard` counts all that it took."""
 
-    __slots__ = ("_alike", "_events", "_left_bytes", "_most", "_said", "heard", "is_open")
+    __slots__ = ("_alike", "_events", "_left_bytes", "_most", "_on_full", "_passes", "_said", "heard", "is_open")
 
-    def __init__(self, limits: Limits, *, spread: float) -> None:
-        """`spread`: a number of [0, 1), so that many streams do not all catch up at once."""
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        spread: float,
+        passes: Callable[[WordsFrame], bool] | None,
+        on_full: Callable[[], object],
+    ) -> None:
+        """`spread`: a number of [0, 1), so that many streams do not all catch up at once. `passes`: whether a word may go out
+        (None: all may). `on_full` is called once enough events wait."""
+        self._passes = passes
+        self._on_full = on_full
         self._most = FEWEST_EVENTS + round(spread * (MOST_EVENTS - FEWEST_EVENTS))
         self._alike: Alike[WordsFrame] = Alike()
         self._left_bytes = min(limits.response_bytes, limits.stream_bytes) // SHARE
@@ -59,23 +69,23 @@ class EarlyWords:
             alike.learn(event, frame.text, rest=frame, read=lambda _: PROBE if event.count(literal) == 1 else None)
             self.is_open = alike.rest is not None
 
-    def take(self, event: bytes, *, passes: Callable[[WordsFrame], bool] | None) -> bool:
-        """Keep an event that is like the last one, if its word `passes`; the client gets it."""
+    def take(self, event: bytes) -> bool:
+        """Keep an event that is like the last one, if its word passes; the client gets it as it came."""
+        if not self.is_open:
+            return False
         size = len(event)
         if not (said := self._alike.string(event)) or size > self._left_bytes or size > MOST_EVENT_BYTES:
             return False
-        if passes is not None and not passes(self._word(said)):
+        if self._passes is not None and not self._passes(self._word(said)):
             return False
-        self._events.append(event)
+        events = self._events
+        events.append(event)
         self._said.append(said)
         self._left_bytes -= size
         self.heard += 1
+        if len(events) >= self._most:
+            self._on_full()
         return True
-
-    @property
-    def is_full(self) -> bool:
-        """Whether enough events wait by now."""
-        return len(self._events) >= self._most
 
     def _word(self, said: str) -> WordsFrame:
         rest = self._alike.rest

@@ -165,8 +165,9 @@ class EventReader:
         self._filter = filter
         self._client = client
         self._splitter = EventSplitter(bounds)
-        self._early = EarlyWords(bounds, spread=spread)
-        self._lets_pass = reader.lets_pass if reader.seeks_calls else None
+        passes = reader.lets_pass if reader.seeks_calls else None
+        self._early = EarlyWords(bounds, spread=spread, passes=passes, on_full=self._catch_up)
+        self.feed_word = self._early.take
         self._out: list[bytes] = []
         self._deviations = deviations
         self._repair_count = 0
@@ -205,14 +206,9 @@ class EventReader:
             self._early.learn(chunk, found[0])
         return found
 
-    def feed_word(self, chunk: bytes) -> bool:
-        early = self._early
-        if not early.is_open or not early.take(chunk, passes=self._lets_pass):
-            return False
+    def hold_word(self, chunk: bytes) -> None:
+        """A word that `feed_word` took waits for the client, behind all that does."""
         self._out.append(chunk)
-        if early.is_full:
-            self._catch_up()
-        return True
 
     def _catch_up(self) -> None:
         """What went out early is decoded and healed as well, and compared with what was told of it."""
@@ -241,12 +237,9 @@ class EventReader:
 
     def take_out(self) -> bytes:
         """The bytes that wait for the client."""
-        out = self._out
-        if len(out) == 1:  # one word
-            return out.pop()
-        joined = b"".join(out)
-        out.clear()
-        return joined
+        out = b"".join(self._out)
+        self._out.clear()
+        return out
 
     def _take(self, event: bytes) -> list[Frame]:
         frames = self._reader.decode(event)

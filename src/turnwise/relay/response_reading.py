@@ -140,9 +140,9 @@ class ResponseReader:
         frames = self.decode(chunk)
         return self._receive(frames) if frames else frames
 
-    def feed_word(self, chunk: bytes) -> bool:
-        """Take the next bytes if they are more of what the provider is saying, and nothing else; whether it took them. For
-        readers whose frames nobody wants at once; this one takes none."""
+    def feed_word(self, chunk: bytes, /) -> bool:
+        """Take the next bytes if they are more of what the provider is saying, and nothing else; whether it took them. They are
+        for the client as they came. For readers whose frames nobody wants at once; this one takes none."""
         return False
 
     def decode(self, chunk: bytes) -> list[Frame]:

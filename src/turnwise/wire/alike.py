@@ -61,7 +61,7 @@ class Alike(Generic[Rest]):
         self._credit = min(MOST, self._credit + len(found))
         return found
 
-    def string(self, text: bytes) -> str:
+    def string(self, text: bytes, /) -> str:
         """That of one chunk; empty where it is not alike."""
         if text.startswith(self._head) and text.endswith(self._tail):
             try:

@@ -59,9 +59,11 @@ class Gathered:
     def may_send(self) -> bool:
         return self.status != 0
 
-    def send_now(self, data: bytes) -> None:
-        assert self.may_send() and data
-        self.pieces.append(data)
+    def send_now(self, data: bytes, /) -> bool:
+        assert data
+        if self.may_send():
+            self.pieces.append(data)
+        return self.may_send()
 
     async def gone(self) -> None:
         await asyncio.Event().wait()

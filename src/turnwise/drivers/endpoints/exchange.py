@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -103,6 +103,18 @@ class Silence:
         self._timer = self._clock.call_later(left_s if left_s > 0 else self._within_s, self._look)
 
 
+class PassOn(Protocol):
+    """Hands on at once what a reader has read. False: it has to be waited for before there is more."""
+
+    def read(self) -> bool:
+        """What the reader holds for its client."""
+        ...
+
+    def word(self, chunk: bytes, /) -> bool:
+        """This chunk, which `feed_word` took; the reader holds nothing else."""
+        ...
+
+
 class Exchange:
     """Does one `SendRequest`. The deadlines count frames: keep-alive comments and half events do not renew them."""
 
@@ -117,11 +129,11 @@ class Exchange:
         limits: Limits = DEFAULT_LIMITS,
         open_reader: Callable[[], StreamReader] | None = None,
         on_body: Callable[[bytes], None] | None = None,
-        pass_on: Callable[[], bool] | None = None,
+        pass_on: PassOn | None = None,
     ) -> None:
         """`on_frames` is told the frames as they come, `on_body` the bytes of a reply that is no stream. `open_reader` makes what
-        reads one, where it is not our usual reader. `pass_on` is called behind each chunk of a stream that was read in the
-        socket's callback, where the transport can; False: what was read has to be waited for before there is more."""
+        reads one, where it is not our usual reader. `pass_on` is told of each chunk of a stream that was read in the socket's
+        callback, where the transport can."""
         self._order = order
         self._endpoint = endpoint
         self._scrub = endpoint.scrub
@@ -259,24 +271,24 @@ class Exchange:
             self._feed(reader, chunk, dog)
             if reader.faulted:
                 break
-            if reply.pump is not None and self._pass_on is not None and self._pass_on():
+            if reply.pump is not None and self._pass_on is not None and self._pass_on.read():
                 await reply.pump(self._taking(reader, dog=dog, pass_on=self._pass_on))
                 if reader.faulted:
                     break
         return self._end(reader, in_order=_is_delimited(reply))
 
-    def _taking(self, reader: StreamReader, *, dog: Watchdog, pass_on: Callable[[], bool]) -> Callable[[bytes], bool]:
+    def _taking(self, reader: StreamReader, *, dog: Watchdog, pass_on: PassOn) -> Callable[[bytes], bool]:
         """Takes a chunk in the socket's callback, and says whether the next one may come there, too."""
         feed_word = reader.feed_word if self._on_frames is None else _no_word
-        renew = dog.renew
+        renew, pass_word = dog.renew, pass_on.word
 
         def take(chunk: bytes) -> bool:
             if feed_word(chunk):
                 self._streamed_bytes += len(chunk)
                 renew()
-                return pass_on()
+                return pass_word(chunk)
             self._feed(reader, chunk, dog)
-            return not reader.faulted and pass_on()
+            return not reader.faulted and pass_on.read()
 
         return take
 

@@ -51,8 +51,8 @@ class _NoWriter:
     def may_write(self) -> bool:
         return False
 
-    def write_piece(self, data: bytes) -> None:
-        raise AssertionError("this server has no way for a piece past `send`")
+    def write_piece(self, data: bytes, /) -> bool:
+        return False
 
 
 class Visit:
@@ -79,7 +79,6 @@ class Visit:
         self.is_only_client = True  # that has a key
         self.left = asyncio.Event()  # set once the client has gone
         self._writer: DirectWriter = scope.get("state", {}).get(WRITER) or _NoWriter()
-        self.send_now = self._writer.write_piece
 
     async def start(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
         """Raises ClientGone."""
@@ -103,6 +102,9 @@ class Visit:
 
     def may_send(self) -> bool:
         return self._is_in_pieces and self._writer.may_write()
+
+    def send_now(self, data: bytes, /) -> bool:
+        return self._is_in_pieces and self._writer.write_piece(data)
 
     async def gone(self) -> None:
         await self.left.wait()

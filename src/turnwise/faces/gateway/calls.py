@@ -23,8 +23,8 @@ class DirectWriter(Protocol):
         """Whether nothing would wait, and the client is there."""
         ...
 
-    def write_piece(self, data: bytes) -> None:
-        """Only right behind `may_write`, and never nothing: that would be the answer's end."""
+    def write_piece(self, data: bytes, /) -> bool:
+        """Write where `may_write`; whether it did. Never of nothing: that would be the answer's end."""
         ...
 
 
@@ -74,11 +74,11 @@ class Outlet(Protocol):
         ...
 
     def may_send(self) -> bool:
-        """Whether `send_now` may be called: the answer has its head, the client is there and reads, and nothing would wait."""
+        """Whether `send_now` would send: the answer has its head, the client is there and reads, and nothing would wait."""
         ...
 
-    def send_now(self, data: bytes) -> None:
-        """As `send`, from where nothing can wait; only right behind `may_send`."""
+    def send_now(self, data: bytes, /) -> bool:
+        """As `send`, from where nothing can wait; whether it did."""
         ...
 
     async def gone(self) -> None:

@@ -160,7 +160,7 @@ class Delivery:
             limits=means.limits,
             open_reader=self._open_reader,
             on_body=self._relay.saw_body,
-            pass_on=self._pass_on,
+            pass_on=self if self._array is None else None,
         )
         request = build_http_request(means.endpoint, send.call, connect_s=means.deadlines.connect_s)
         sent = None
@@ -204,18 +204,24 @@ class Delivery:
         if self._reader is not None and (out := self._reader.take_out()):
             await self._send(out)
 
-    def _pass_on(self) -> bool:
-        """What the reader holds goes out at once; False where it has to be waited for: the client does not read, its answer has
-        no head yet, or a comment is on its way."""
+    def read(self) -> bool:
+        """As `PassOn` has it. False where the client does not read, its answer has no head yet, or a comment is on its way."""
         if not self.started or self._sending.locked() or not self._outlet.may_send():
             return False
         if self._reader is not None and (out := self._reader.take_out()):
-            if self._array is not None:
-                out = self._array.take(out)
-            if out:
-                self._sends += 1
-                self._outlet.send_now(out)
+            self._sends += 1
+            self._outlet.send_now(out)
         return True
+
+    def word(self, chunk: bytes, /) -> bool:
+        """As `PassOn` has it, behind a `read` that said True: a comment that was begun since waits for a client that does not
+        read."""
+        if self._outlet.send_now(chunk):
+            self._sends += 1
+            return True
+        assert self._reader is not None, "who took the word"
+        self._reader.hold_word(chunk)
+        return False
 
     async def _send(self, out: bytes, *, over: RelayEnd | None = None) -> None:
         if out and self._array is not None:

@@ -185,9 +185,13 @@ class GatewayProtocol(HttpToolsProtocol):
         """As `DirectWriter` has it."""
         return not (self.flow.write_paused or self.transport.is_closing())
 
-    def write_piece(self, data: bytes) -> None:
+    def write_piece(self, data: bytes, /) -> bool:
         """As `DirectWriter` has it, in the coding in which uvicorn began the answer."""
-        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        transport = self.transport
+        if self.flow.write_paused or transport.is_closing():
+            return False
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
 
     def _await_head(self) -> None:
         self._head_deadline = self.loop.call_later(self.bounds.head_s, self._refuse_late_head)
