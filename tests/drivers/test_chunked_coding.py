@@ -8,7 +8,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.drivers.endpoints.chunked_coding import ChunkedCoding
+from turnwise.drivers.endpoints.chunked_coding import ChunkedCoding, single_chunk
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 WORD = b'data: {"a":"b"}\n\n'
@@ -78,7 +78,7 @@ def test_a_parser_that_misses_single_chunks_reads_the_rest_as_before(reads: list
         reading = Reading(asyncio.get_running_loop())
         coding = ChunkedCoding()
         for read in reads:
-            if takes and (chunk := coding.single_chunk(read)):
+            if takes and coding.is_between_chunks and (chunk := single_chunk(read)):
                 reading.said += chunk
                 continue
             coding.follow(read)
@@ -90,15 +90,20 @@ def test_a_parser_that_misses_single_chunks_reads_the_rest_as_before(reads: list
     assert asyncio.run(outcome(takes=True)) == asyncio.run(outcome(takes=False))
 
 
-def test_a_chunk_that_comes_alone_is_taken() -> None:
+def test_a_chunk_that_comes_alone_is_told() -> None:
     """Proves: also behind chunks that came in parts, and not once anything unusual was seen."""
-    coding = ChunkedCoding()
     one = b"%x\r\n%b\r\n" % (len(WORD), WORD)
-    assert coding.single_chunk(one) == WORD
-    for part in (one[:1], one[1:7], one[7:-1], one[-1:], one + one):
-        assert coding.single_chunk(part) == b""
+    assert single_chunk(one) == single_chunk(one.replace(b"f", b"F", 1)) == WORD
+    assert single_chunk(one + one) == single_chunk(one[1:]) == single_chunk(one[:-1]) == b""
+    coding = ChunkedCoding()
+    for part, is_between in [
+        (one[:1], False),
+        (one[1:7], False),
+        (one[7:-1], False),
+        (one[-1:], True),
+        (one + one, True),
+    ]:
         coding.follow(part)
-    assert coding.single_chunk(one) == WORD
-    assert coding.single_chunk(one + one) == b""
+        assert coding.is_between_chunks is is_between
     coding.follow(b"5;ext\r\nhello\r\n")
-    assert coding.single_chunk(one) == b""
+    assert not coding.is_between_chunks

@@ -61,7 +61,7 @@ def told(name: str, pieces: Sequence[bytes], *, early: bool, **more: object) -> 
     out: list[bytes] = []
     taken = 0
     for piece in pieces:
-        if early and reader.feed_word(piece):
+        if early and reader.early_words.take(piece):
             reader.hold_word(piece)
             taken += 1
         else:
@@ -226,7 +226,7 @@ def test_silence_is_judged_with_all_words() -> None:
     reader = relay.reader()
     assert isinstance(reader, EventReader)
     for piece in [BEGIN, *[chat({"content": f"w{number}"}) for number in range(5)]]:
-        if not reader.feed_word(piece):
+        if not reader.early_words.take(piece):
             reader.feed(piece)
     heard = reader.heard
     assert heard == 6 and not reader.finished  # the beginning, then each word

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import msgspec
 
 from turnwise.vocab import Frame, ReasoningDelta, RefusalDelta, TextDelta
-from turnwise.wire.alike import PROBE, Alike
+from turnwise.wire.alike import PROBE, Alike, string_between
 from turnwise.wire.limits import Limits
 
 WordsFrame = TextDelta | ReasoningDelta | RefusalDelta
@@ -27,9 +27,23 @@ SHARE = (
 
 
 class EarlyWords:
-    """`learn` from a healthy word that was read whole; `take` those that are like it. `heard` counts all that it took."""
+    """`learn` from a healthy word that was read whole; `take` those that are like it. `heard` counts all that it took, and
+    `taken_bytes` those of their events."""
 
-    __slots__ = ("_alike", "_events", "_left_bytes", "_most", "_on_full", "_passes", "_said", "heard", "is_open")
+    # All that a word needs stands here, and nothing else is looked at for it.
+    __slots__ = (
+        "_alike",
+        "_events",
+        "_head",
+        "_most",
+        "_most_bytes",
+        "_on_full",
+        "_passes",
+        "_tail",
+        "heard",
+        "is_open",
+        "taken_bytes",
+    )
 
     def __init__(
         self,
@@ -41,14 +55,14 @@ class EarlyWords:
     ) -> None:
         """`spread`: a number of [0, 1), so that many streams do not all catch up at once. `passes`: whether a word may go out
         (None: all may). `on_full` is called once enough events wait."""
+        self._head = self._tail = b""  # of an event: what stands before and behind its piece
+        self._events: list[bytes] = []
+        self._most = FEWEST_EVENTS + round(spread * (MOST_EVENTS - FEWEST_EVENTS))
+        self._most_bytes = min(limits.response_bytes, limits.stream_bytes) // SHARE
         self._passes = passes
         self._on_full = on_full
-        self._most = FEWEST_EVENTS + round(spread * (MOST_EVENTS - FEWEST_EVENTS))
         self._alike: Alike[WordsFrame] = Alike()
-        self._left_bytes = min(limits.response_bytes, limits.stream_bytes) // SHARE
-        self._events: list[bytes] = []
-        self._said: list[str] = []
-        self.heard = 0
+        self.heard = self.taken_bytes = 0
         self.is_open = False  # the event before was such a word, so the next one may be
 
     @property
@@ -58,7 +72,7 @@ class EarlyWords:
     def learn(self, event: bytes, frame: Frame) -> None:
         """The whole event said this word, and nothing else, to the client, too."""
         assert isinstance(frame, WordsFrame)
-        self._left_bytes -= len(event)
+        self._most_bytes -= len(event)
         alike = self._alike
         rest = alike.rest
         if rest is not None and type(rest) is type(frame) and rest.block == frame.block:
@@ -68,20 +82,21 @@ class EarlyWords:
             # What stands in it once is the piece; the id or the type of an event may be the same word.
             alike.learn(event, frame.text, rest=frame, read=lambda _: PROBE if event.count(literal) == 1 else None)
             self.is_open = alike.rest is not None
+        self._head, self._tail = alike.around
 
-    def take(self, event: bytes) -> bool:
+    def take(self, event: bytes, /) -> bool:
         """Keep an event that is like the last one, if its word passes; the client gets it as it came."""
-        if not self.is_open:
+        if not self.is_open or not (said := string_between(self._head, self._tail, event)):
             return False
         size = len(event)
-        if not (said := self._alike.string(event)) or size > self._left_bytes or size > MOST_EVENT_BYTES:
+        taken = self.taken_bytes + size
+        if taken > self._most_bytes or size > MOST_EVENT_BYTES:
             return False
         if self._passes is not None and not self._passes(self._word(said)):
             return False
         events = self._events
         events.append(event)
-        self._said.append(said)
-        self._left_bytes -= size
+        self.taken_bytes = taken
         self.heard += 1
         if len(events) >= self._most:
             self._on_full()
@@ -94,9 +109,8 @@ class EarlyWords:
 
     def give(self) -> tuple[list[bytes], WordsFrame]:
         """The events that wait, and what they said together. Nothing waits any more."""
-        events, word = self._events, self._word("".join(self._said))
-        self._events, self._said = [], []
-        return events, word
+        events, self._events = self._events, []
+        return events, self._word("".join([self._alike.string(event) for event in events]))
 
 
 def say_the_same(frames: list[Frame], word: WordsFrame) -> bool:

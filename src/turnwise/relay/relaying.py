@@ -166,8 +166,7 @@ class EventReader:
         self._client = client
         self._splitter = EventSplitter(bounds)
         passes = reader.lets_pass if reader.seeks_calls else None
-        self._early = EarlyWords(bounds, spread=spread, passes=passes, on_full=self._catch_up)
-        self.feed_word = self._early.take
+        self.early_words = EarlyWords(bounds, spread=spread, passes=passes, on_full=self._catch_up)
         self._out: list[bytes] = []
         self._deviations = deviations
         self._repair_count = 0
@@ -187,7 +186,7 @@ class EventReader:
 
     @property
     def heard(self) -> int:
-        return self._reader.heard + self._early.heard
+        return self._reader.heard + self.early_words.heard
 
     def is_closed(self) -> bool:
         self._catch_up()
@@ -195,26 +194,26 @@ class EventReader:
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """The healed frames of the events that the chunk completed."""
-        if self._early.is_open:
-            self._early.is_open = False
+        if self.early_words.is_open:
+            self.early_words.is_open = False
             self._catch_up()
         found: list[Frame] = []
         events = self._splitter.feed(chunk)
         for event in events:
             found += self._take(event)
         if len(events) == 1 == len(found) and events[0] is chunk and self._filter is None and self._client.goes_on:
-            self._early.learn(chunk, found[0])
+            self.early_words.learn(chunk, found[0])
         return found
 
     def hold_word(self, chunk: bytes) -> None:
-        """A word that `feed_word` took waits for the client, behind all that does."""
+        """A word that was taken early waits for the client, behind all that does."""
         self._out.append(chunk)
 
     def _catch_up(self) -> None:
         """What went out early is decoded and healed as well, and compared with what was told of it."""
-        if not self._early.are_waiting:
+        if not self.early_words.are_waiting:
             return
-        events, word = self._early.give()
+        events, word = self.early_words.give()
         self.witness.saw_words(events)
         frames = self._reader.decode(b"".join(events))
         healed = self._reader.heal_passed(frames)

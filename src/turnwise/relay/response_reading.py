@@ -78,6 +78,18 @@ _SAYS: dict[type[Frame], Callable[..., object]] = {
 """Whether a response went on with a frame. Events without content can be repeated for ever: they are no sign of life."""
 
 
+class WordTaker(Protocol):
+    """Takes bytes that are more of what the provider is saying, and nothing else. They are for the client as they came, and for
+    readers whose frames nobody wants at once."""
+
+    @property
+    def taken_bytes(self) -> int: ...
+
+    def take(self, event: bytes, /) -> bool:
+        """Whether it took them: `feed` the reader where it did not."""
+        ...
+
+
 class StreamReader(Protocol):
     """What reads the bytes of one streamed response, as `ResponseReader` does."""
 
@@ -95,7 +107,8 @@ class StreamReader(Protocol):
 
     def feed(self, chunk: bytes, /) -> list[Frame]: ...
 
-    def feed_word(self, chunk: bytes, /) -> bool: ...
+    @property
+    def early_words(self) -> WordTaker | None: ...
 
     def flush(self) -> list[Frame]: ...
 
@@ -128,6 +141,7 @@ class ResponseReader:
         self.failed = False
         self.faulted = False
         self.heard = 0
+        self.early_words: WordTaker | None = None
         self._decoder = family.stream_decoder(profile, limits)
         self._assembler = _assembler(limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix)
         self._in_text = in_text
@@ -139,11 +153,6 @@ class ResponseReader:
         """Take the next bytes; return the healed frames that they completed."""
         frames = self.decode(chunk)
         return self._receive(frames) if frames else frames
-
-    def feed_word(self, chunk: bytes, /) -> bool:
-        """Take the next bytes if they are more of what the provider is saying, and nothing else; whether it took them. They are
-        for the client as they came. For readers whose frames nobody wants at once; this one takes none."""
-        return False
 
     def decode(self, chunk: bytes) -> list[Frame]:
         """Take the next bytes; return the frames as they stood on the wire. Each of them is to be given to `heal`."""

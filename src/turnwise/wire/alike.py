@@ -61,14 +61,9 @@ class Alike(Generic[Rest]):
         self._credit = min(MOST, self._credit + len(found))
         return found
 
-    def string(self, text: bytes, /) -> str:
+    def string(self, text: bytes) -> str:
         """That of one chunk; empty where it is not alike."""
-        if text.startswith(self._head) and text.endswith(self._tail):
-            try:
-                return _decode_string(text[self._start : self._end])
-            except UNREADABLE:
-                pass
-        return ""
+        return string_between(self._head, self._tail, text)
 
     def learn(self, text: bytes, string: str, *, rest: Rest, read: Callable[[bytes], str | None]) -> None:
         """`text` brought the piece `string`, which is what `read` gives for such a chunk (or raises one of UNREADABLE)."""
@@ -87,3 +82,13 @@ class Alike(Generic[Rest]):
             self.rest = rest
             self._head, self._tail = head, tail
             self._start, self._end = at, 1 - len(tail)
+
+
+def string_between(head: bytes, tail: bytes, text: bytes) -> str:
+    """The JSON string in a text that begins and ends so, both with a quote of it; empty where it is none or says nothing."""
+    if text.startswith(head) and text.endswith(tail):
+        try:
+            return _decode_string(text[len(head) - 1 : 1 - len(tail)])
+        except UNREADABLE:
+            pass
+    return ""

@@ -9,6 +9,7 @@ import msgspec
 
 from lab.failing import DEADLINES, settled
 from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.faces.gateway.calls import PieceWriter
 from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, write_fault
 from turnwise.lab import Lab
 from turnwise.lab.cases import QUESTION, TOOL_NAMES
@@ -39,6 +40,19 @@ class Answer(NamedTuple):
     requests: int
 
 
+class Straight(PieceWriter):
+    """Puts pieces where they are kept, as they are."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        super().__init__()
+        self.put = pieces.append
+
+    def write(self, data: bytes, /) -> bool:
+        assert data and self.put is not None
+        self.put(data)
+        return True
+
+
 class Gathered:
     """An outlet that keeps everything."""
 
@@ -56,14 +70,9 @@ class Gathered:
         assert data
         self.pieces.append(data)
 
-    def may_send(self) -> bool:
-        return self.status != 0
-
-    def send_now(self, data: bytes, /) -> bool:
-        assert data
-        if self.may_send():
-            self.pieces.append(data)
-        return self.may_send()
+    @property
+    def direct(self) -> PieceWriter | None:
+        return Straight(self.pieces) if self.status else None
 
     async def gone(self) -> None:
         await asyncio.Event().wait()

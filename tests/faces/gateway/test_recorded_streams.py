@@ -63,7 +63,7 @@ def relayed(row: Row, *, client: str, pieces: Iterable[bytes] | None = None) -> 
     assert isinstance(reader, EventReader)
     out: list[bytes] = []
     for piece in [row.path.read_bytes()] if pieces is None else pieces:
-        if reader.feed_word(piece):
+        if reader.early_words.take(piece):
             reader.hold_word(piece)
         else:
             reader.feed(piece)

@@ -223,35 +223,7 @@ class _Sending:
         handler = None if response is None or response.connection is None else response.connection.protocol
         if response is None or not isinstance(handler, BoundedHandler):
             return  # the whole body is there
-        content = response.content
-        over = asyncio.get_running_loop().create_future()
-
-        def arrived() -> None:
-            if over.done():  # cancelled: nothing more is taken
-                return
-            try:
-                ended = content.exception() is not None or content.is_eof()
-                if ended or ((chunk := content.read_nowait()) and not take(chunk)):
-                    over.set_result(None)
-            except BaseException as error:  # noqa: BLE001 (raised below, where somebody waits for it)
-                over.set_exception(error)
-
-        def took(chunk: bytes) -> bool:
-            if over.done():
-                return False
-            try:
-                if not take(chunk):
-                    over.set_result(None)
-            except BaseException as error:  # noqa: BLE001 (as above)
-                over.set_exception(error)
-            return True
-
-        arrived()  # what has come before
-        handler.on_arrival, handler.on_chunk = arrived, took
-        try:
-            await over
-        finally:
-            handler.on_arrival = handler.on_chunk = None
+        await handler.pump(take, body=response.content)
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         """What comes next, as it was sent; nothing once the body has ended. What came before a fault is given before it."""

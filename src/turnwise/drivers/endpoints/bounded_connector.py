@@ -5,6 +5,7 @@ import asyncio
 import functools
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 from aiohttp import ClientPayloadError, ClientRequest, ClientTimeout, ConnectionTimeoutError, TCPConnector
 from aiohttp.client_proto import ResponseHandler
@@ -16,7 +17,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.tracing import Trace
 
 from turnwise.drivers.clock import Overdue, SystemClock, Watchdog
-from turnwise.drivers.endpoints.chunked_coding import ChunkedCoding
+from turnwise.drivers.endpoints.chunked_coding import ChunkedCoding, single_chunk
 
 # A server may send any number of interim responses (RFC 9110, section 15.2). One `102 Processing` a second stays below this
 # for 15 minutes, and no request may take longer by default.
@@ -30,6 +31,14 @@ _SEAM = 2  # bytes of that, which may have come with the read before
 CONNECT_PATIENCE = 20
 
 Head = tuple[RawResponseMessage, StreamReader]
+
+
+class _Pumping(NamedTuple):
+    """What is pumped where, until it is over."""
+
+    take: Callable[[bytes], bool]
+    body: StreamReader
+    over: "asyncio.Future[None]"
 
 
 class TooManyHeads(HttpProcessingError):
@@ -55,9 +64,9 @@ class BoundedHandler(ResponseHandler):
         self._body: StreamReader | None = None  # of the answer
         self.asked_s = 0.0  # when the last request began, by the clock of the event loop
         self.is_streamed = False  # its answer came in pieces, without a length
-        self.on_arrival: Callable[[], None] | None = None  # told behind each read, and of the end of the connection
-        self.on_chunk: Callable[[bytes], bool] | None = None  # takes a chunk that came alone, or says that it does not
         self._coding: ChunkedCoding | None = None  # of the answer's body; None where it has another
+        self._pumping: _Pumping | None = None
+        self._take_single: Callable[[bytes], bool] | None = None  # what is pumped to, while a chunk may come alone
 
     def set_response_params(self, **params: object) -> None:
         """Called for each request that uses this connection."""
@@ -67,20 +76,58 @@ class BoundedHandler(ResponseHandler):
         super().set_response_params(**params)  # pyright: ignore[reportArgumentType] (passed on unchanged)
 
     def data_received(self, data: bytes) -> None:
-        coding = self._coding
-        if coding is not None:
-            # The parser stands between two chunks, and one is all that came: without it the parser stands there, too.
-            if (take := self.on_chunk) is not None and (chunk := coding.single_chunk(data)) and take(chunk):
-                return
-            coding.follow(data)
+        # The parser stands between two chunks, and one is all that came: without it the parser stands there, too.
+        if (take := self._take_single) is not None and (chunk := single_chunk(data)):
+            try:
+                if not take(chunk):
+                    self._end_pump(None)
+            except BaseException as error:  # noqa: BLE001 (raised where `pump` is waited for)
+                self._end_pump(error)
+            return
+        if self._coding is not None:
+            self._coding.follow(data)
         self._parse(data)
-        if self.on_arrival is not None:
-            self.on_arrival()
+        self._pump_on()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
-        if self.on_arrival is not None:
-            self.on_arrival()
+        self._pump_on()
+
+    async def pump(self, take: Callable[[bytes], bool], *, body: StreamReader) -> None:
+        """As `HttpReply.pump` says, of the body at hand."""
+        over = self._loop.create_future()
+        self._pumping = _Pumping(take, body, over)
+        self._pump_on()  # what has come before
+        try:
+            await over
+        finally:
+            self._pumping = self._take_single = None
+
+    def _pump_on(self) -> None:
+        """What the parser has read so far goes on, and the next chunk may, alone."""
+        if (pumping := self._pumping) is None or pumping.over.done():
+            return
+        body = pumping.body
+        try:
+            ended = body.exception() is not None or body.is_eof()
+            if ended or ((chunk := body.read_nowait()) and not pumping.take(chunk)):
+                self._end_pump(None)
+                return
+        except BaseException as error:  # noqa: BLE001 (as above)
+            self._end_pump(error)
+            return
+        is_between = self._coding is not None and self._coding.is_between_chunks
+        self._take_single = pumping.take if is_between else None
+
+    def _end_pump(self, error: BaseException | None) -> None:
+        """Nothing more is taken, in this pass of the event loop, too."""
+        self._take_single = None
+        if self._pumping is None or self._pumping.over.done():  # cancelled
+            return
+        if error is None:
+            self._pumping.over.set_result(None)
+        else:
+            self._pumping.over.set_exception(error)
 
     def _parse(self, data: bytes) -> None:
         at = 0

@@ -13,6 +13,15 @@ _LONGEST = 10  # bytes of that
 _END = b"\r\n"
 
 
+def single_chunk(data: bytes) -> bytes:
+    """What the chunk says that these bytes are, if they begin where a chunk does; nothing where they are anything else."""
+    at = data.find(_END, 1, _LONGEST)
+    if at < 0 or not data.endswith(_END):
+        return b""
+    length, given = b"%x" % (len(data) - at - 4), data[:at]
+    return data[at + 2 : -2] if length == given or length == given.lower() else b""
+
+
 class ChunkedCoding:
     """Of one body. `follow` it from the first byte behind the head, without a gap but for the chunks that were taken alone."""
 
@@ -23,14 +32,10 @@ class ChunkedCoding:
         self._begun = b""  # of a length that has not come whole
         self._lost = False
 
-    def single_chunk(self, data: bytes) -> bytes:
-        """What the chunk says that these bytes are, where the last one has ended; nothing where they are anything else."""
-        if self._left or self._lost or self._begun:
-            return b""
-        at = data.find(_END, 1, _LONGEST)
-        if at < 0 or not data.endswith(_END) or data[:at].lower() != b"%x" % (len(data) - at - 4):
-            return b""
-        return data[at + 2 : -2]
+    @property
+    def is_between_chunks(self) -> bool:
+        """Whether the next byte begins one, as far as can be told."""
+        return not (self._left or self._lost or self._begun)
 
     def follow(self, data: bytes) -> None:
         """The parser reads these bytes."""

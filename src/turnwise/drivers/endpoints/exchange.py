@@ -103,15 +103,24 @@ class Silence:
         self._timer = self._clock.call_later(left_s if left_s > 0 else self._within_s, self._look)
 
 
-class PassOn(Protocol):
-    """Hands on at once what a reader has read. False: it has to be waited for before there is more."""
+class WayOut(Protocol):
+    """Where words go that are for somebody else as they came."""
 
-    def read(self) -> bool:
-        """What the reader holds for its client."""
+    def write(self, data: bytes, /) -> bool:
+        """Whether it was written: nothing waits here."""
         ...
 
-    def word(self, chunk: bytes, /) -> bool:
-        """This chunk, which `feed_word` took; the reader holds nothing else."""
+
+class PassOn(Protocol):
+    """Hands on at once what a reader has read."""
+
+    def read(self) -> WayOut | None:
+        """What the reader holds was handed on, and the words that follow may be written there. None: it has to be waited for
+        before there is more."""
+        ...
+
+    def hold(self, word: bytes, /) -> None:
+        """One that the way out did not take is handed on later."""
         ...
 
 
@@ -165,7 +174,8 @@ class Exchange:
     @property
     def received_bytes(self) -> int:
         """Of the body, whatever it was: what was read, not what was still on its way."""
-        read = self._streamed_bytes + self._body_bytes
+        words = None if self._reader is None else self._reader.early_words
+        read = self._streamed_bytes + self._body_bytes + (0 if words is None else words.taken_bytes)
         return read + sum(map(len, [*self._body, *self._error])) if self._body or self._error else read
 
     @property
@@ -271,26 +281,12 @@ class Exchange:
             self._feed(reader, chunk, dog)
             if reader.faulted:
                 break
-            if reply.pump is not None and self._pass_on is not None and self._pass_on.read():
-                await reply.pump(self._taking(reader, dog=dog, pass_on=self._pass_on))
+            if reply.pump is not None and self._pass_on is not None and (way := self._pass_on.read()) is not None:
+                taking = _Taking(reader, dog=dog, way=way, pass_on=self._pass_on, feed=self._feed)
+                await reply.pump(taking.take)
                 if reader.faulted:
                     break
         return self._end(reader, in_order=_is_delimited(reply))
-
-    def _taking(self, reader: StreamReader, *, dog: Watchdog, pass_on: PassOn) -> Callable[[bytes], bool]:
-        """Takes a chunk in the socket's callback, and says whether the next one may come there, too."""
-        feed_word = reader.feed_word if self._on_frames is None else _no_word
-        renew, pass_word = dog.renew, pass_on.word
-
-        def take(chunk: bytes) -> bool:
-            if feed_word(chunk):
-                self._streamed_bytes += len(chunk)
-                renew()
-                return pass_word(chunk)
-            self._feed(reader, chunk, dog)
-            return not reader.faulted and pass_on.read()
-
-        return take
 
     async def _collect_body(self, chunks: AsyncIterator[bytes], *, into: list[bytes], limit_bytes: int) -> None:
         """A body, until it ends, or is whole JSON and nothing but blanks came for a while. It is looked at once after what may
@@ -468,6 +464,37 @@ def _is_delimited(reply: HttpReply) -> bool:
     return reply.is_delimited or reply.status in BODILESS
 
 
+class _Taking:
+    """Takes chunks in the socket's callback. What a word touches stands here together: of many streams each has to be fetched
+    from memory anew."""
+
+    __slots__ = ("_dog", "_feed", "_pass_on", "_reader", "_way", "_words")
+
+    def __init__(
+        self,
+        reader: StreamReader,
+        *,
+        dog: Watchdog,
+        way: WayOut,
+        pass_on: PassOn,
+        feed: Callable[[StreamReader, bytes, Watchdog], None],
+    ) -> None:
+        self._words = reader.early_words
+        self._reader, self._dog, self._way, self._pass_on, self._feed = reader, dog, way, pass_on, feed
+
+    def take(self, chunk: bytes) -> bool:
+        """Whether the next one may come here, too."""
+        words = self._words
+        if words is not None and words.take(chunk):
+            self._dog.renew()
+            if self._way.write(chunk):
+                return True
+            self._pass_on.hold(chunk)
+            return False
+        self._feed(self._reader, chunk, self._dog)
+        return not self._reader.faulted and self._pass_on.read() is not None
+
+
 def _is_damaged(body: bytes) -> bool:
     """JSON that has begun and is not whole: it ends too early, or a part of it is broken."""
     return body.lstrip()[:1] in (b"{", b"[") and not _is_whole(body)
@@ -475,10 +502,6 @@ def _is_damaged(body: bytes) -> bool:
 
 def _may_end(chunk: bytes) -> bool:
     return chunk.rstrip()[-1:] in (b"}", b"]")
-
-
-def _no_word(_: bytes) -> bool:
-    return False
 
 
 def _is_whole(body: bytes) -> bool:

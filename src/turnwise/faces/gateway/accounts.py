@@ -19,7 +19,7 @@ from turnwise.drivers.journal.prices import NO_PRICES, Prices, prices_of_layers
 from turnwise.drivers.journal.repairs_seen import ANY, RepairSeen
 from turnwise.drivers.settings.settings import durability_of, read_layers
 from turnwise.errors import JournalFailed
-from turnwise.faces.gateway.calls import ClientCall, ClientGone, Outlet
+from turnwise.faces.gateway.calls import ClientCall, ClientGone, Outlet, PieceWriter
 from turnwise.faces.gateway.counts import GatewayCounts
 from turnwise.faces.gateway.log_lines import FIELDS
 from turnwise.relay.breaches import blames_provider
@@ -106,9 +106,11 @@ class WatchedOutlet:
         self.status = 0
         self._outlet = outlet
         self.send = outlet.send
-        self.send_now = outlet.send_now
-        self.may_send = outlet.may_send
         self.gone = outlet.gone
+
+    @property
+    def direct(self) -> PieceWriter | None:
+        return self._outlet.direct
 
     async def start(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
         await self._outlet.start(status, headers)

@@ -12,7 +12,7 @@ import msgspec
 from turnwise.errors import CallerError
 from turnwise.faces.gateway import doors
 from turnwise.faces.gateway.bounds import Bounds
-from turnwise.faces.gateway.calls import WRITER, ClientCall, ClientGone, DirectWriter, GatewayService
+from turnwise.faces.gateway.calls import WRITER, ClientCall, ClientGone, GatewayService, PieceWriter
 from turnwise.faces.gateway.keys import PREFIX, ClientKey, KeyRing, find_client
 from turnwise.faces.gateway.nesting import is_deeper
 from turnwise.faces.gateway.refusals import JSON, DoorRefusal, encode_refusal, family_of
@@ -45,16 +45,6 @@ class DoorRules(msgspec.Struct, frozen=True, kw_only=True):
     bounds: Bounds = Bounds()
 
 
-class _NoWriter:
-    """Of a server that is not ours: all goes by `send`."""
-
-    def may_write(self) -> bool:
-        return False
-
-    def write_piece(self, data: bytes, /) -> bool:
-        return False
-
-
 class Visit:
     """One request as it stands at the door: its head, and what of it was read so far."""
 
@@ -73,12 +63,12 @@ class Visit:
         self.origin: str | None = None  # once it is found to be listed
         self.is_unread = doors.has_body(self.headers)
         self.has_started = False
-        self._is_in_pieces = False  # the answer has its head, and what follows needs no length
         self.kind = ""  # of what is asked for, as the counts name it
         self.is_served = False  # the service has it, and counts it
         self.is_only_client = True  # that has a key
         self.left = asyncio.Event()  # set once the client has gone
-        self._writer: DirectWriter = scope.get("state", {}).get(WRITER) or _NoWriter()
+        self.direct: PieceWriter | None = None
+        self._writer: PieceWriter | None = scope.get("state", {}).get(WRITER)
 
     async def start(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
         """Raises ClientGone."""
@@ -91,7 +81,8 @@ class Visit:
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
         self.has_started = True
         is_measured = any(key.lower() in ("content-length", "transfer-encoding") for key, _ in headers)
-        self._is_in_pieces = not is_measured and self.http_version == "1.1" and self.method == "POST" and status == 200
+        if not is_measured and self.http_version == "1.1" and self.method == "POST" and status == 200:
+            self.direct = self._writer
 
     async def send(self, data: bytes) -> None:
         """Raises ClientGone."""
@@ -99,12 +90,6 @@ class Visit:
             raise ClientGone
         if data:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
-
-    def may_send(self) -> bool:
-        return self._is_in_pieces and self._writer.may_write()
-
-    def send_now(self, data: bytes, /) -> bool:
-        return self._is_in_pieces and self._writer.write_piece(data)
 
     async def gone(self) -> None:
         await self.left.wait()

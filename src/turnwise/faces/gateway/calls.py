@@ -1,6 +1,6 @@
 """What the doors and the service behind them say to each other: a call that passed, and the way out for its answer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -11,21 +11,28 @@ from turnwise.wire.profiles import FamilyName
 PassedKind = Literal["generate", "count", "passed"]
 
 
-# In the state of an ASGI scope: the server's `DirectWriter`.
+# In the state of an ASGI scope: the connection's `PieceWriter`.
 WRITER = "turnwise.writer"
 
 
-class DirectWriter(Protocol):
+class PieceWriter:
     """Writes pieces past ASGI's `send`, whose coroutine and dict cost as much as a word's reading. Only of an answer that has its
-    head, in the chunked coding (RFC 9112 section 7.1)."""
+    head, in the chunked coding (RFC 9112 section 7.1). `put` writes to the client's socket; None while that would wait, and
+    where nobody is there.
+    """
 
-    def may_write(self) -> bool:
-        """Whether nothing would wait, and the client is there."""
-        ...
+    # One for each connection, and alone: what is written so seldom wakes nothing else of the connection.
+    __slots__ = ("put",)
 
-    def write_piece(self, data: bytes, /) -> bool:
-        """Write where `may_write`; whether it did. Never of nothing: that would be the answer's end."""
-        ...
+    def __init__(self) -> None:
+        self.put: Callable[[bytes], object] | None = None
+
+    def write(self, data: bytes, /) -> bool:
+        """Whether it was written. Never of nothing: that would be the answer's end."""
+        if (put := self.put) is None:
+            return False
+        put(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
 
 
 class ClientGone(Exception):
@@ -73,12 +80,9 @@ class Outlet(Protocol):
         """Waits while the client does not read. Raises ClientGone."""
         ...
 
-    def may_send(self) -> bool:
-        """Whether `send_now` would send: the answer has its head, the client is there and reads, and nothing would wait."""
-        ...
-
-    def send_now(self, data: bytes, /) -> bool:
-        """As `send`, from where nothing can wait; whether it did."""
+    @property
+    def direct(self) -> PieceWriter | None:
+        """A way that never waits; None before the head of the answer, and where it has a length."""
         ...
 
     async def gone(self) -> None:

@@ -16,7 +16,7 @@ from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transpo
 from turnwise.drivers.journal.bookkeeping import received_of
 from turnwise.drivers.running.sending import asks_hour
 from turnwise.faces.gateway.accounts import Account
-from turnwise.faces.gateway.calls import Outlet
+from turnwise.faces.gateway.calls import Outlet, PieceWriter
 from turnwise.faces.gateway.upstream_faults import without_address
 from turnwise.relay.array_answers import ArrayAnswer
 from turnwise.relay.relaying import EventReader, Relay, RelayEnd, Send
@@ -113,10 +113,15 @@ class Delivery:
     async def _keep_alive(self) -> None:
         """A comment now and then while nothing else is sent, so that no proxy and no client takes the silence for an end."""
         while True:
-            before = self._sends
+            before = self._sent
             await sleep(self._means.clock, seconds=self._means.quiet_s)
-            if self._sends == before:
+            if self._sent == before:
                 await self._send(KEEP_ALIVE)
+
+    @property
+    def _sent(self) -> tuple[int, int]:
+        """Differs once something more was sent."""
+        return self._sends, 0 if self._reader is None else self._reader.early_words.heard
 
     async def _run(self) -> RelayEnd:
         following: Send | RelayEnd = self._relay.first()
@@ -204,24 +209,19 @@ class Delivery:
         if self._reader is not None and (out := self._reader.take_out()):
             await self._send(out)
 
-    def read(self) -> bool:
-        """As `PassOn` has it. False where the client does not read, its answer has no head yet, or a comment is on its way."""
-        if not self.started or self._sending.locked() or not self._outlet.may_send():
-            return False
+    def read(self) -> PieceWriter | None:
+        """As `PassOn` has it. None where the client does not read, its answer has no head yet, or a comment is on its way."""
+        direct = self._outlet.direct
+        if direct is None or direct.put is None or self._sending.locked():
+            return None
         if self._reader is not None and (out := self._reader.take_out()):
             self._sends += 1
-            self._outlet.send_now(out)
-        return True
+            direct.write(out)
+        return direct
 
-    def word(self, chunk: bytes, /) -> bool:
-        """As `PassOn` has it, behind a `read` that said True: a comment that was begun since waits for a client that does not
-        read."""
-        if self._outlet.send_now(chunk):
-            self._sends += 1
-            return True
+    def hold(self, word: bytes, /) -> None:
         assert self._reader is not None, "who took the word"
-        self._reader.hold_word(chunk)
-        return False
+        self._reader.hold_word(word)
 
     async def _send(self, out: bytes, *, over: RelayEnd | None = None) -> None:
         if out and self._array is not None:

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from turnwise.faces.gateway.bounds import Bounds
-from turnwise.faces.gateway.calls import WRITER
+from turnwise.faces.gateway.calls import WRITER, PieceWriter
 from turnwise.faces.gateway.doors import cors_headers, request_id, values_of
 from turnwise.faces.gateway.refusals import DoorRefusal, encode_refusal, family_of
 from turnwise.wire.profiles import FamilyName
@@ -58,9 +58,11 @@ class GatewayProtocol(HttpToolsProtocol):
         self._head_deadline: asyncio.TimerHandle | None = None
         self._unread_deadline: asyncio.TimerHandle | None = None
         self._linger: asyncio.TimerHandle | None = None
+        self._pieces = PieceWriter()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
+        self._pieces.put = transport.write
         if len(self.connections) > self.bounds.connections:
             self._refuse(
                 DoorRefusal(
@@ -74,6 +76,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._pieces.put = None
         for timer in (self._head_deadline, self._unread_deadline, self._linger):
             if timer is not None:
                 timer.cancel()
@@ -104,7 +107,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope.setdefault("state", {})[WRITER] = self
+        self.scope.setdefault("state", {})[WRITER] = self._pieces
         self._trailer_bytes = 0
         if self._head_deadline is None:
             self._await_head()
@@ -173,25 +176,15 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
+        self._pieces.put = None
         self._unread_deadline = self.loop.call_later(self.bounds.unread_s, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self._pieces.put = self.transport.write
         if self._unread_deadline is not None:
             self._unread_deadline.cancel()
             self._unread_deadline = None
-
-    def may_write(self) -> bool:
-        """As `DirectWriter` has it."""
-        return not (self.flow.write_paused or self.transport.is_closing())
-
-    def write_piece(self, data: bytes, /) -> bool:
-        """As `DirectWriter` has it, in the coding in which uvicorn began the answer."""
-        transport = self.transport
-        if self.flow.write_paused or transport.is_closing():
-            return False
-        transport.write(b"%x\r\n%b\r\n" % (len(data), data))
-        return True
 
     def _await_head(self) -> None:
         self._head_deadline = self.loop.call_later(self.bounds.head_s, self._refuse_late_head)
