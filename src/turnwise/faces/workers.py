@@ -27,7 +27,7 @@ CONCURRENCY = 10
 LOOK_S = 5.0  # how often it looks for turns though nobody rang
 SETTLE_S = 2.0  # for tasks that were cancelled
 
-Happening = Literal["ready", "claimed", "resumed", "ended", "handed_over", "lost", "failed", "waits"]
+Happening = Literal["ready", "claimed", "resumed", "ended", "handed_over", "asks", "lost", "failed", "waits"]
 
 
 class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,6 +175,9 @@ class Worker:
         """The turn is not ended, and goes on as soon as somebody claims it."""
         if not lease.is_over:
             await self._try_to(lambda: self._queue.release(claim))
+        if lease.asks:
+            self._say("asks", claim)
+            return
         self._say("handed_over" if lease.is_over else "lost", claim, text="" if lease.is_over else why)
 
     async def _try_to(self, change: Callable[[], None]) -> None:

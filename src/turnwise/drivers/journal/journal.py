@@ -362,7 +362,10 @@ class Journal:
         with self._store.statement() as connection:
             epoch, number = connection.execute("select epoch, number from turn where id = ?", (turn_id,)).fetchone()
             last = connection.execute(self._store.dialect.last_epoch, {"number": number}).fetchone()
-        return 0 if last is None else epoch - last[0]
+        if last is None:
+            return 0
+        claim = self._claim
+        return epoch - max(last[0], claim.tried_from if claim is not None and claim.number == number else 0)
 
     def leave(self, turn_id: str) -> None:
         """Nobody works on that turn any more, though the file may still call it running."""

@@ -11,6 +11,7 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.dispatch.turn_status import TurnStatus
 from turnwise.drivers.journal.journal import Journal
 from turnwise.faces.agent import read_session
+from turnwise.faces.cli.asks_elsewhere import asks_said
 from turnwise.faces.cli.databases import checked_dsn, database_option, open_queue
 from turnwise.faces.cli.failures import FAILED, Failure, as_one_line
 from turnwise.faces.cli.lines import say
@@ -50,12 +51,12 @@ def command(session: str, database: str | None, follow: bool, as_json: bool) -> 
         if session and not turns:
             raise Failure(f"no turn of a session `{session}` was submitted")
         _show_all(turns, as_json=as_json)
-        while follow and any(turn.status in OPEN for turn in turns):
+        while follow and any(is_open(turn) for turn in turns):
             time.sleep(LOOK_AGAIN_S)
             before, turns = turns, queue.status(session, limit=SHOWN)
             if turns != before:
                 _show_all([turn for turn in turns if turn not in before], as_json=as_json)
-    if session and all(turn.status not in OPEN for turn in turns):
+    if session and not any(is_open(turn) for turn in turns):
         with as_one_line():
             answer = _answer(checked_dsn(database), session)
         if as_json or answer:
@@ -64,11 +65,18 @@ def command(session: str, database: str | None, follow: bool, as_json: bool) -> 
             sys.exit(FAILED)
 
 
+def is_open(turn: TurnStatus) -> bool:
+    """Whether something of it is still to come: what waits for a person goes on by itself when the time is over."""
+    return turn.status in OPEN or bool(turn.asks)
+
+
 def _show_all(turns: list[TurnStatus], *, as_json: bool) -> None:
     if not turns and not as_json:
         say("no turn was submitted yet: `turnwise submit` does it")
     for turn in turns:
         _write(turn if as_json else _line(turn))
+        for line in [] if as_json else asks_said(turn):
+            _write(line)
 
 
 def _line(turn: TurnStatus) -> str:
