@@ -13,11 +13,12 @@ from turnwise.drivers.dispatch import statements
 from turnwise.drivers.dispatch.doorbell import ring
 from turnwise.drivers.dispatch.open_asks import AskedElsewhere, listed_as, read_answers, read_asked, write_text
 from turnwise.drivers.dispatch.turn_status import TurnStatus, status_of
+from turnwise.drivers.dispatch.wishes import NO_WISHES, TurnWishes, write_wishes
 from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.postgres.address import DatabaseAddress, read_address
 from turnwise.drivers.journal.postgres.connecting import BoundedConnection, connect
-from turnwise.drivers.journal.postgres.schema import bring_up_to_date
+from turnwise.drivers.journal.postgres.schema import bring_up_to_date, refuse_newer, version_of
 from turnwise.drivers.journal.postgres.store import raise_explained
 from turnwise.errors import CallerError, JournalFailed
 
@@ -25,6 +26,8 @@ MOST_TRIES = 5  # times in a row that a turn was claimed and nothing of it was r
 STUCK = f"it was claimed {MOST_TRIES} times, and each time the worker died before anything was recorded"
 LONGEST_TITLE = 80
 MOST_SHOWN = 1000
+LONGEST = 32 * 1024 * 1024  # bytes of a prompt, as of any other text of a row: no model takes more
+TOO_LONG = f"its prompt, or what it may have at most, has more than {LONGEST:,} bytes"
 LONGEST_ASK_S = 10 * 365 * 86_400.0
 Result = TypeVar("Result")
 
@@ -78,8 +81,12 @@ class TurnQueue:
         priority: int = 0,
         needs: Sequence[str] = (),
         folder: Path | str = "",
+        wishes: TurnWishes = NO_WISHES,
     ) -> str:
-        """Queue a turn of that session, or of a new one; its session's id. Raises CallerError where there is no such session."""
+        """Queue a turn of that session, or of a new one, with no more than its `wishes`; its session's id. Raises CallerError
+        where there is no such session."""
+        if len(prompt.encode(errors="surrogatepass")) > LONGEST:
+            raise CallerError(f"the prompt has more than {LONGEST:,} bytes: put it into a file that the agent reads")
         submitted_to = session or self._ids.new()
         values = {
             "session": submitted_to,
@@ -91,6 +98,7 @@ class TurnQueue:
             "priority": priority,
             "needs": list(needs),
             "prompt": prompt,
+            "wishes": None if wishes == NO_WISHES else write_wishes(wishes),
         }
 
         def write(connection: BoundedConnection) -> str:
@@ -119,19 +127,24 @@ class TurnQueue:
         if row is None:
             return False, None
         (session,) = row
-        row = connection.execute(statements.LOOK, {**values, "session": session}).fetchone()
+        values |= {"session": session, "longest": LONGEST}
+        row = connection.execute(statements.LOOK, values).fetchone()
         if row is None:
             return False, None  # somebody was quicker; its own end rings again
-        number, epoch, is_recorded, tried_from = row
+        refuse_newer(version_of(connection), name=self.address.name)
+        number, epoch, is_recorded, tried_from, is_too_long = row
         values["number"] = number
-        if not is_recorded and epoch - tried_from >= MOST_TRIES:
+        is_stuck = not is_recorded and epoch - tried_from >= MOST_TRIES
+        if is_stuck or is_too_long:
             connection.execute("update turn set status = 'running' where number = %s", (number,))
-            connection.execute(statements.FAIL, self._failing(number, epoch=epoch, problem=STUCK))
+            connection.execute(
+                statements.FAIL, self._failing(number, epoch=epoch, problem=STUCK if is_stuck else TOO_LONG)
+            )
             return True, None
         statement = statements.TAKE_OVER if is_recorded else statements.BEGIN
         row = connection.execute(statement, values).fetchone()
         assert row is not None, "the row is locked"
-        turn_id, number, epoch, agent, prompt, tried_from, asked, answers = row
+        turn_id, number, epoch, agent, prompt, tried_from, wishes, asked, answers = row
         return False, Claim(
             session=session,
             turn_id=turn_id,
@@ -141,6 +154,7 @@ class TurnQueue:
             prompt=prompt,
             is_new=not is_recorded,
             tried_from=tried_from,
+            wishes=wishes or "",
             asked=listed_as(read_asked(asked).asks),
             answers=tuple([one.approval for one in read_answers(answers)]),
         )
@@ -185,6 +199,11 @@ class TurnQueue:
     def fail(self, claim: Claim, *, problem: str) -> None:
         """The turn has ended, and `status` says why. Nothing happens where it is ours no more."""
         self._ringing(statements.FAIL, self._failing(claim.number, epoch=claim.epoch, problem=problem))
+
+    def refuse(self, claim: Claim, *, terms: WorkerTerms, problem: str) -> None:
+        """The turn waits for another worker, and `status` says why. Nothing happens where it is ours no more."""
+        values = self._failing(claim.number, epoch=claim.epoch, problem=problem)
+        self._ringing(statements.REFUSE, {**values, "owner": terms.name})
 
     def _failing(self, number: int, *, epoch: int, problem: str) -> dict[str, Any]:
         return {"number": number, "epoch": epoch, "problem": problem, "now": self._clock.now()}

@@ -66,8 +66,10 @@ def _waits_for(status: str, *, agent: str, needs: Sequence[str], refusal: str, a
         return "the turn before it"
     if status == "queued" and is_asked:
         return "an answer to the turn before it"
+    if refusal:
+        return f"another worker: {refusal}"
     if not has_agent:
         return f"a worker with the agent `{agent}`"
     if not has_worker:
         return f"a worker with the agent `{agent}` that offers {', '.join([f'`{need}`' for need in needs])}"
-    return f"another worker: {refusal}" if refusal else "a free worker"
+    return "a free worker"

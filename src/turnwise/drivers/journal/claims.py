@@ -34,7 +34,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Nobody else runs the turn while its `epoch` stands. `is_new`: nothing of it is recorded, so it begins with `prompt`.
     `number` identifies the row; `turn_id` is what the row was called when it was claimed. `tried_from`: what was tried up to
     that epoch does not count. `asked` are the calls that a person was asked about last, each with what stands for it, and
-    `answers` what they said."""
+    `answers` what they said. `wishes` is what the turn may have at most, as text that nobody has read yet."""
 
     session: str
     turn_id: str
@@ -46,3 +46,4 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     tried_from: int = 0
     asked: tuple[tuple[str, str], ...] = ()
     answers: tuple[Approval, ...] = ()
+    wishes: str = ""
