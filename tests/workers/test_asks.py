@@ -96,14 +96,15 @@ def test_what_nobody_answers_in_time_is_denied(farm: Farm) -> None:
 
 
 def test_a_turn_that_asks_can_be_cancelled(farm: Farm) -> None:
-    """Proves: it ends at once, without any worker, and the session goes on behind it."""
+    """Proves: it ends at once, without any worker, and the session goes on behind it, told that the calls have not run."""
     session = farm.submit("asks")
     worker = asking_worker(farm)
     worker.until("asks")
     done = farm.run("cancel", session, "--json")
     assert json.loads(done.stdout) == {"session": session, "cancelled": 1}
-    assert farm.ended(farm.submit("plain", "--session", session))["answer"] == "Done: did a"
-    assert farm.effects() == ["a"]
+    answer = farm.ended(farm.submit("plain", "--session", session))["answer"]
+    assert "Not run: the run was interrupted before this call had started." in answer
+    assert farm.effects() == []
 
 
 @pytest.mark.promise("keep:machines")

@@ -136,12 +136,15 @@ def test_what_a_turn_asks_for_only_narrows_its_agent(farm: Farm) -> None:
     """Proves: limits and effects hold; a model that the worker does not allow, instructions, and an unknown agent leave the turn
     waiting with the reason, until a worker comes that allows them."""
     narrow = farm.submit("plain", "--effect", "read", "--max-steps", "5")
-    short = farm.submit("waits", "--max-requests", "2")
+    below = farm.submit("parent", "--effect", "read")
     model = farm.submit("plain", "--model", "named")
     told = farm.submit("plain", "--instructions", "Be brief.")
     farm.worker()
     ended = farm.ended(narrow)
     assert ended["code"] == 0 and "Denied" in ended["answer"]
+    assert "The helper says: " in farm.ended(below)["answer"]
+    assert farm.effects() == []
+    short = farm.submit("waits", "--max-requests", "2")
     farm.go()
     assert farm.ended(short)["turns"][0]["stop_reason"] == "budget"
     for session in (model, told):

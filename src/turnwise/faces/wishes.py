@@ -9,7 +9,7 @@ from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.journal import Journal
 from turnwise.errors import TurnRefused
 from turnwise.faces.agent import ALL_EFFECTS, Agent
-from turnwise.turn.config import TurnConfig
+from turnwise.turn.config import Effect, TurnConfig
 from turnwise.vocab import Text
 
 
@@ -25,7 +25,7 @@ def narrowed(agent: Agent, claim: Claim, *, journal: Journal, allows: WorkerAllo
     keeps what it began with."""
     wishes = read_wishes(claim.wishes) if claim.is_new else NO_WISHES
     config = narrowed_config(agent.config, wishes, allows=allows)
-    return agent.keeping(journal, config=config, effects=ALL_EFFECTS if wishes.effects is None else wishes.effects)
+    return agent.keeping(journal, config=config, effects=_effects(wishes))
 
 
 def narrowed_config(config: TurnConfig, wishes: TurnWishes, *, allows: WorkerAllows) -> TurnConfig:
@@ -37,7 +37,7 @@ def narrowed_config(config: TurnConfig, wishes: TurnWishes, *, allows: WorkerAll
     if wishes.effects is not None:
         if more := [f"`{effect}`" for effect in wishes.effects if effect not in allowed]:
             raise TurnRefused(f"the turn asks for {', '.join(more)}, which its agent does not allow")
-        allowed = tuple([effect for effect in allowed if effect in wishes.effects])
+        allowed = tuple([effect for effect in allowed if effect in _effects(wishes)])
     limits = config.limits
     for one in wishes.limits():
         limits = one if limits is None else limits | one
@@ -49,6 +49,11 @@ def narrowed_config(config: TurnConfig, wishes: TurnWishes, *, allows: WorkerAll
         limits=limits,
         max_steps=min(config.max_steps, wishes.max_steps or config.max_steps),
     )
+
+
+def _effects(wishes: TurnWishes) -> Sequence[Effect]:
+    """What has none is harmless: a task for a sub-agent, a question."""
+    return ALL_EFFECTS if wishes.effects is None else ("none", *wishes.effects)
 
 
 def _model(wanted: str, *, config: TurnConfig, models: Sequence[str]) -> str:

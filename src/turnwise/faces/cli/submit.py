@@ -53,7 +53,7 @@ Exit codes: 0 submitted; 1 the database failed; 2 wrong use, or no such session.
     "effects",
     multiple=True,
     type=click.Choice(get_args(Effect)),
-    help="Only tools with this effect may run. May be repeated.",
+    help="Only tools with this effect, or with none, may run. May be repeated.",
 )
 @options_of_limits
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
