@@ -39,8 +39,8 @@ if TYPE_CHECKING:
         UnknownModel,
         UnknownOption,
     )
-    from turnwise.faces.agent import Agent, RunFinished
-    from turnwise.faces.results import RunInterrupted, RunResult
+    from turnwise.faces.agent import Agent
+    from turnwise.faces.results import RunFinished, RunInterrupted, RunResult
     from turnwise.faces.tools import FunctionTool, tool
     from turnwise.rules.budget import ModelLimits
     from turnwise.rules.limits import MaxCost, MaxRequests, MaxSteps, MaxTokens, MaxToolCalls, MaxWallTime
@@ -96,8 +96,8 @@ _ROOMS = {
         "UnknownModel",
         "UnknownOption",
     ),
-    "turnwise.faces.agent": ("Agent", "RunFinished"),
-    "turnwise.faces.results": ("RunInterrupted", "RunResult"),
+    "turnwise.faces.agent": ("Agent",),
+    "turnwise.faces.results": ("RunFinished", "RunInterrupted", "RunResult"),
     "turnwise.faces.tools": ("FunctionTool", "tool"),
     "turnwise.rules.budget": ("ModelLimits",),
     "turnwise.rules.limits": ("MaxCost", "MaxRequests", "MaxSteps", "MaxTokens", "MaxToolCalls", "MaxWallTime"),

@@ -7,6 +7,8 @@ TurnwiseError
 │   ├── MissingKey         the provider wants a key and none was found
 │   ├── BadTool            a tool's signature or schema cannot be used
 │   ├── NotARecording      a file given to `decode` is no stream of that family
+│   ├── TurnRefused        this agent or worker does not take the turn; another one may
+│   ├── UnreadableTurn     the records of a turn are damaged, or from a newer turnwise
 │   └── JournalFailed      the journal cannot be read or written: a full disk, another process, a newer version
 │       └── JournalDamaged its file is broken: what can be read of it can be rescued
 ├── ProviderFault          the provider, or the way to it, failed; carries a `Fault` as data
@@ -47,6 +49,14 @@ class BadTool(CallerError):
 
 
 class NotARecording(CallerError):
+    pass
+
+
+class TurnRefused(CallerError):
+    pass
+
+
+class UnreadableTurn(CallerError):
     pass
 
 

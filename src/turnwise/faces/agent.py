@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import copy
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -32,21 +32,21 @@ from turnwise.drivers.running.means import (
     StepPreparer,
 )
 from turnwise.drivers.running.runner import InterruptKind, Runner
-from turnwise.drivers.running.watching import Backlog, Feed, TurnFinished, WatcherEvent
+from turnwise.drivers.running.watching import Backlog, Feed, TurnFinished
 from turnwise.drivers.settings.catalogue import find_limits, limits_over
 from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.grants import working_for
 from turnwise.drivers.tools.tools import ChildOrder, Tool
 from turnwise.errors import CallerError
 from turnwise.faces.agent_options import check_names, checking_options
-from turnwise.faces.children import MAX_DEPTH, Child, RunChild, task_tool
-from turnwise.faces.given import Prompt, check_text, input_of, json_of, message_of, system_of, title_of
+from turnwise.faces.children import MAX_DEPTH, Child, task_tool
+from turnwise.faces.given import OpeningSource, Prompt, check_text, input_of, json_of, message_of, system_of, title_of
 from turnwise.faces.interrupted import interrupted
-from turnwise.faces.model_facts import asks_hour, at_endpoint, checked, fallback_of
+from turnwise.faces.model_facts import asks_hour, at_endpoint, checked, fallback_of, with_model, within
 from turnwise.faces.models import ModelName, open_endpoint, read_model
 from turnwise.faces.plain import check_plain
 from turnwise.faces.policies import check_approver, check_tools_of_hooks, check_tools_of_rules, known_tools, read_policy
-from turnwise.faces.results import RunResult, run_result
+from turnwise.faces.results import RunEvent, RunFinished, RunResult, run_result
 from turnwise.faces.run_options import (
     ResumeOptions,
     RunOptions,
@@ -58,7 +58,7 @@ from turnwise.faces.run_options import (
 )
 from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.scripts import check_script_limits, with_script
-from turnwise.faces.taking_up import check_endpoint, left_child, left_run
+from turnwise.faces.taking_up import check_endpoint, folded, left_child, left_run
 from turnwise.faces.tools import BATCH_HINT, ToolLike, read_tools
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.history import check_input
@@ -85,22 +85,10 @@ from turnwise.turn.config import (
 )
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.turn.resuming import asked_ids, listed_digests
-from turnwise.turn.snapshot import SessionSoFar, fold_session
+from turnwise.turn.snapshot import SessionSoFar
 from turnwise.vocab import Cache, File, Message, Settings, StopReason, Text, ToolChoice
 
 ALL_EFFECTS: tuple[Effect, ...] = get_args(Effect)
-
-
-class RunFinished(msgspec.Struct, frozen=True, tag="run_finished"):
-    """The last event of `Agent.stream`."""
-
-    result: RunResult
-
-
-RunEvent = WatcherEvent | RunFinished
-
-OpeningSource = Callable[[Sequence[Message]], Awaitable[Sequence[Text]]]
-"""Gives what stands in front of a turn's user message. It sees the messages that the session carries on."""
 
 
 class Agent:
@@ -194,7 +182,7 @@ class Agent:
         )
         check_script_limits(script_limits)
         self._tools = (*read_tools(tools), *([task_tool(_children(agents), max_depth=max_depth)] if agents else ()))
-        self._agents = dict(agents or {})
+        self._agents, self._max_depth = dict(agents or {}), max_depth
         self.description, self._output = description, None if output_type is None else read_output_type(output_type)
         self._prices, self._batch_hint = prices, batch_hint
         self._script: Literal["auto"] | bool = script
@@ -262,10 +250,25 @@ class Agent:
         self._transport = None
         await self._open.aclose()
 
-    def keeping(self, journal: Journal) -> "Agent":
-        """The same agent, with that journal, and runs of its own."""
+    @property
+    def config(self) -> TurnConfig:
+        """What its turns begin with, before a run says something else."""
+        return self._config
+
+    def keeping(self, journal: Journal | None, *, config: TurnConfig, effects: Collection[Effect]) -> "Agent":
+        """The same agent, with that journal, that configuration, and runs of its own. Nothing of other effects runs, nor do its
+        sub-agents run any."""
         other = copy.copy(self)
         other._journal, other._running, other._beginning = journal, set[Runner](), set[_Beginning]()
+        if config.model != self._model.name:
+            other._model, config = with_model(config, model=self._model, endpoint=self._endpoint)
+        other._config = within(config, effects=effects)
+        if self._agents and set(effects) < set(ALL_EFFECTS):
+            other._agents = {
+                name: agent.keeping(agent._journal, config=agent._config, effects=effects)
+                for name, agent in self._agents.items()
+            }
+            other._tools = (*self._tools[:-1], task_tool(_children(other._agents), max_depth=self._max_depth))
         return other
 
     async def run(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult:
@@ -686,15 +689,12 @@ class _Beginning:
 
 
 def _children(agents: Mapping[str, Agent]) -> dict[str, Child]:
-    def runs(name: str, agent: Agent) -> RunChild:
-        return lambda order, prompt: agent.run_child(order, prompt, name=name)
-
     return {
-        name: Child(description=agent.description or "an agent", run=runs(name, agent))
+        name: Child(description=agent.description or "an agent", run=partial(agent.run_child, name=name))
         for name, agent in agents.items()
     }
 
 
 def read_session(journal: Journal, session: Session) -> SessionSoFar:
     """What was said in a session, and what its next turn starts from; a turn that was killed has its open calls answered."""
-    return fold_session(journal.events(turn.id) for turn in session.turns)
+    return folded(journal, session.turns)

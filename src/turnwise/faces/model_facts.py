@@ -1,7 +1,7 @@
 """What a turn's configuration says of its model and endpoint, and the user's `prepare_step`, whose answer is checked."""
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import cast
 
 import msgspec
@@ -10,9 +10,10 @@ from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.running.means import StepPreparer
 from turnwise.drivers.settings.catalogue import find_limits, limits_over
 from turnwise.errors import CallerError
+from turnwise.faces.models import ModelName
 from turnwise.faces.plain import check_plain
 from turnwise.turn.commands import PrepareStep
-from turnwise.turn.config import Fallback, TurnConfig
+from turnwise.turn.config import Effect, Fallback, TurnConfig
 from turnwise.turn.events import StepPrepared
 from turnwise.wire.profiles import MARK_WAYS
 
@@ -30,6 +31,18 @@ def at_endpoint(config: TurnConfig, *, endpoint: Endpoint) -> TurnConfig:
         leaves_calls_in_text=endpoint.leaves_calls_in_text,
         marks_cache=profile.cache_way(config.model) in MARK_WAYS,
     )
+
+
+def with_model(config: TurnConfig, *, model: ModelName, endpoint: Endpoint) -> tuple[ModelName, TurnConfig]:
+    """The model that the configuration names, at the same provider, and the configuration with what is known of it."""
+    limits = limits_over(find_limits(config.model, profile=model.profile.name), None)
+    config = at_endpoint(msgspec.structs.replace(config, model_limits=limits), endpoint=endpoint)
+    return ModelName(model.profile, config.model), config
+
+
+def within(config: TurnConfig, *, effects: Collection[Effect]) -> TurnConfig:
+    """With no more effects than these."""
+    return msgspec.structs.replace(config, allowed=tuple([one for one in config.allowed if one in effects]))
 
 
 def checked(prepare_step: StepPreparer) -> Callable[[PrepareStep], Awaitable[StepPrepared | None]]:

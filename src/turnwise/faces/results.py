@@ -6,6 +6,7 @@ import msgspec
 
 from turnwise.drivers.journal.cache_watch import CacheMissed, CacheSums
 from turnwise.drivers.journal.ledger import Ledger, LedgerEntry, caches_of
+from turnwise.drivers.running.watching import WatcherEvent
 from turnwise.faces.saying import cost_said, many
 from turnwise.faces.schemas import OutputType, problems_of
 from turnwise.rules.pricing import Cost
@@ -99,6 +100,15 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
 def _shortened(text: str) -> str:
     return text if len(text) <= REPR_CHARACTERS else f"{text[:REPR_CHARACTERS]}…"
+
+
+class RunFinished(msgspec.Struct, frozen=True, tag="run_finished"):
+    """The last event of `Agent.stream`."""
+
+    result: RunResult
+
+
+RunEvent = WatcherEvent | RunFinished
 
 
 class RunInterrupted(KeyboardInterrupt):

@@ -1,5 +1,8 @@
 """Finding a turn that its process has left, in the journal, and all that is needed to go on with it."""
 
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
 import msgspec
 
 from turnwise.drivers.journal.journal import Journal, Session, SessionRow, TurnRow
@@ -7,7 +10,7 @@ from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.running.resumption import LeftTurn, left_turn
 from turnwise.drivers.tools.tools import ChildOrder
-from turnwise.errors import CallerError
+from turnwise.errors import CallerError, TurnRefused, TurnwiseError, UnreadableTurn
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.snapshot import SessionSoFar, fold_session
 
@@ -47,13 +50,33 @@ def left_run(journal: Journal, session: Session) -> LeftRun:
             f"the journal was damaged and has lost the last records of session `{session.row.id}`: what they told of may have "
             "run, so the turn cannot be resumed; `turnwise run --session ID PROMPT` goes on behind what is left"
         )
-    before = fold_session(journal.events(turn.id) for turn in session.turns[:-1])
-    left = left_turn(journal.entries(last.id), earlier=before.carried, tries=journal.tries_in_vain(last.id))
+    before = folded(journal, session.turns[:-1])
+    with _readable(last.id):
+        left = left_turn(journal.entries(last.id), earlier=before.carried, tries=journal.tries_in_vain(last.id))
     ledger = Ledger(root_session=session.row.id, root_turn=last.id)
     for entry in journal.ledger.entries(LedgerSpan(session=session.row.id)):
         if entry.root_turn == last.id:
             ledger.put(entry)
     return LeftRun(session=session, before=before, turn_id=last.id, left=left, ledger=ledger)
+
+
+def folded(journal: Journal, turns: Sequence[TurnRow]) -> SessionSoFar:
+    """The session from these turns. Raises UnreadableTurn where this version makes no turn of their records."""
+    with _readable(turns[-1].id if turns else ""):
+        return fold_session(journal.events(turn.id) for turn in turns)
+
+
+@contextmanager
+def _readable(turn_id: str) -> Generator[None]:
+    try:
+        yield
+    except CallerError:
+        raise
+    except Exception as error:  # noqa: BLE001 (the records may be anything: a newer version's, a stranger's)
+        said = str(error) if isinstance(error, TurnwiseError) else type(error).__name__
+        raise UnreadableTurn(
+            f"this version makes no turn of the records up to turn `{turn_id}`: {said}; damaged, or from a newer turnwise"
+        ) from None
 
 
 class LeftChild(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +92,8 @@ def left_child(journal: Journal, order: ChildOrder) -> LeftChild | None:
     for call_id, session in journal.children(order.parent_turn):
         if call_id == order.call.id:
             turn_id = session.turns[-1].id
-            left = left_turn(journal.entries(turn_id), earlier=(), tries=journal.tries_in_vain(turn_id))
+            with _readable(turn_id):
+                left = left_turn(journal.entries(turn_id), earlier=(), tries=journal.tries_in_vain(turn_id))
             return LeftChild(session_id=session.row.id, turn_id=turn_id, left=left)
     return None
 
@@ -77,7 +101,7 @@ def left_child(journal: Journal, order: ChildOrder) -> LeftChild | None:
 def check_endpoint(config: TurnConfig, *, own: TurnConfig) -> None:
     """Raise CallerError where an agent of another endpoint's family would go on with the turn."""
     if (config.family, config.profile) != (own.family, own.profile):
-        raise CallerError(
+        raise TurnRefused(
             f"the turn was begun at `{config.profile}` ({config.family}), and this agent asks `{own.profile}` ({own.family}): "
             "resume it with an agent of the same provider"
         )

@@ -15,9 +15,10 @@ from turnwise.drivers.dispatch.leases import Leases, TurnLease, lease_clock
 from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.journal import DATABASES, Journal
-from turnwise.errors import CallerError, JournalFailed, TurnwiseError
+from turnwise.errors import CallerError, JournalFailed, TurnRefused, TurnwiseError, UnreadableTurn
 from turnwise.faces.agent import Agent
 from turnwise.faces.results import RunResult
+from turnwise.faces.wishes import WorkerAllows, narrowed
 from turnwise.vocab import StopReason
 
 LEASE_S = 30.0
@@ -27,7 +28,7 @@ CONCURRENCY = 10
 LOOK_S = 5.0  # how often it looks for turns though nobody rang
 SETTLE_S = 2.0  # for tasks that were cancelled
 
-Happening = Literal["ready", "claimed", "resumed", "ended", "handed_over", "lost", "failed", "waits"]
+Happening = Literal["ready", "claimed", "resumed", "ended", "handed_over", "asks", "refused", "lost", "failed", "waits"]
 
 
 class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +53,8 @@ class Worker:
 
     A turn whose agent is not among them, or that needs what is not among `offers`, is left to another worker. Each turn runs
     under a lease of `lease_s` seconds, which is renewed; where that cannot be done in time, the process ends itself with exit
-    code 70. After `stop`, a turn that runs goes on until its next request and is then handed over; what still runs after
-    `grace_s` seconds is handed over as it is.
+    code 70. `allows` is what a turn may ask for beside what its agent has. After `stop`, a turn that runs goes on until its next
+    request and is then handed over; what still runs after `grace_s` seconds is handed over as it is.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Worker:
         agents: Mapping[str, Agent],
         concurrency: int = CONCURRENCY,
         offers: Sequence[str] = (),
+        allows: WorkerAllows = WorkerAllows(),  # noqa: B008 (frozen)
         lease_s: float = LEASE_S,
         grace_s: float = GRACE_S,
         tell: Callable[[WorkerEvent], None] | None = None,
@@ -77,7 +79,7 @@ class Worker:
                 f"`lease_s` must be at least {SHORTEST_LEASE_S:g}, `concurrency` at least 1, and `grace_s` not negative"
             )
         self._dsn, self._agents, self._concurrency, self._grace_s = dsn, dict(agents), concurrency, grace_s
-        self._clock = clock or SystemClock()
+        self._clock, self._allows = clock or SystemClock(), allows
         self._tell: Callable[[WorkerEvent], None] = tell or _tell_nobody
         self._terms = WorkerTerms(
             name=_own_name(), agents=tuple(sorted(self._agents)), offers=tuple(offers), lease_s=lease_s
@@ -116,7 +118,12 @@ class Worker:
             self._leases.start()
             try:
                 self._tell(WorkerEvent(happening="ready", text=self._terms.name))
-                await self._claim_on()
+                try:
+                    await self._claim_on()
+                except CallerError:  # a newer turnwise has changed the tables: its workers go on with what runs here
+                    self._stops = True
+                    await self._hand_over()
+                    raise
                 await self._hand_over()
             finally:
                 await asyncio.to_thread(self._leases.stop)
@@ -139,12 +146,23 @@ class Worker:
         if claim is None:
             return False
         lease = TurnLease(claim, leases=self._leases, queue=self._queue, ends=lambda: self._stops)
-        agent = self._agents[claim.agent].keeping(self._journal.under(claim, lease=lease))
         self._leases.hold(claim, since_s=since_s)
         self._say("claimed" if claim.is_new else "resumed", claim)
+        try:
+            agent = narrowed(
+                self._agents[claim.agent], claim, journal=self._journal.under(claim, lease=lease), allows=self._allows
+            )
+        except TurnRefused as error:
+            await self._refuse(claim, why=str(error))
+            return True
         task = asyncio.create_task(self._work_on(claim, agent=agent, lease=lease), name=f"turn of {claim.session}")
         self._work[claim.number] = _Work(task, agent, lease)
         return True
+
+    async def _refuse(self, claim: Claim, *, why: str) -> None:
+        self._leases.drop(claim)
+        await self._try_to(lambda: self._queue.refuse(claim, terms=self._terms, problem=why))
+        self._say("refused", claim, text=why)
 
     async def _work_on(self, claim: Claim, *, agent: Agent, lease: TurnLease) -> None:
         try:
@@ -154,6 +172,8 @@ class Worker:
             await self._ended(claim, result=result, lease=lease)
         except JournalFailed as error:
             await self._left(claim, why=str(error), lease=lease)
+        except (TurnRefused, UnreadableTurn) as error:
+            await self._refuse(claim, why=str(error))
         except Exception as error:  # noqa: BLE001 (of an agent's own code: the turn has ended by it, and the worker goes on)
             # What another's exception says is not shown: it may hold a secret.
             problem = str(error) if isinstance(error, TurnwiseError) else f"the agent raised `{type(error).__name__}`"
@@ -175,6 +195,9 @@ class Worker:
         """The turn is not ended, and goes on as soon as somebody claims it."""
         if not lease.is_over:
             await self._try_to(lambda: self._queue.release(claim))
+        if lease.asks:
+            self._say("asks", claim)
+            return
         self._say("handed_over" if lease.is_over else "lost", claim, text="" if lease.is_over else why)
 
     async def _try_to(self, change: Callable[[], None]) -> None:

@@ -10,17 +10,19 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import psycopg
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.dispatch.doorbell import listen, take_up
+from turnwise.drivers.dispatch.open_asks import AskedElsewhere, listed_as
 from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.postgres.connecting import BoundedConnection, connect
 from turnwise.errors import JournalFailed, TurnwiseError
+from turnwise.turn.approvals import Approval, OneAsk
 
 FENCED = 70  # exit code
 OWN_END = 0.8  # of the lease, from the last renewal that succeeded: the others wait for all of it
@@ -141,7 +143,8 @@ class Leases:
 
 
 class TurnLease:
-    """The lease of one claimed turn, as its pen asks it. `is_over` where the worker gave the turn back."""
+    """The lease of one claimed turn, as its pen asks it. `is_over` where the worker gave the turn back, `asks` where it
+    waits for a person."""
 
     def __init__(self, claim: Claim, *, leases: Leases, queue: TurnQueue, ends: Callable[[], bool]) -> None:
         self._claim = claim
@@ -149,6 +152,7 @@ class TurnLease:
         self._queue = queue
         self._ends = ends
         self.is_over = False
+        self.asks = False
 
     @property
     def ends(self) -> bool:
@@ -159,10 +163,20 @@ class TurnLease:
 
     def let_go(self) -> NoReturn:
         """On return of the exception another worker may go on with the turn."""
+        self._leases.drop(self._claim)  # first: the renewal would find that it is ours no more
         self._queue.release(self._claim)
-        self._leases.drop(self._claim)
         self.is_over = True
         raise JournalFailed("this worker stops: another one goes on with the turn")
+
+    def ask(self, asks: Sequence[OneAsk], *, deadline_s: float, folder: str) -> Sequence[Approval]:
+        if listed_as(asks) == self._claim.asked:
+            return self._claim.answers
+        if deadline_s <= 0:
+            return ()
+        self._leases.drop(self._claim)  # first: the renewal would find that it is ours no more
+        self._queue.park(self._claim, asked=AskedElsewhere(asks=tuple(asks), folder=folder), deadline_s=deadline_s)
+        self.is_over = self.asks = True
+        raise JournalFailed("a person is asked: the turn goes on with the answer")
 
 
 def lease_clock() -> float:

@@ -11,19 +11,24 @@ import psycopg
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.dispatch import statements
 from turnwise.drivers.dispatch.doorbell import ring
+from turnwise.drivers.dispatch.open_asks import AskedElsewhere, listed_as, read_answers, read_asked, write_text
 from turnwise.drivers.dispatch.turn_status import TurnStatus, status_of
+from turnwise.drivers.dispatch.wishes import NO_WISHES, TurnWishes, write_wishes
 from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.postgres.address import DatabaseAddress, read_address
 from turnwise.drivers.journal.postgres.connecting import BoundedConnection, connect
-from turnwise.drivers.journal.postgres.schema import bring_up_to_date
+from turnwise.drivers.journal.postgres.schema import bring_up_to_date, refuse_newer, version_of
 from turnwise.drivers.journal.postgres.store import raise_explained
-from turnwise.errors import CallerError
+from turnwise.errors import CallerError, JournalFailed
 
 MOST_TRIES = 5  # times in a row that a turn was claimed and nothing of it was recorded (DISPATCH)
 STUCK = f"it was claimed {MOST_TRIES} times, and each time the worker died before anything was recorded"
 LONGEST_TITLE = 80
 MOST_SHOWN = 1000
+LONGEST = 32 * 1024 * 1024  # bytes of a prompt, as of any other text of a row: no model takes more
+TOO_LONG = f"its prompt, or what it may have at most, has more than {LONGEST:,} bytes"
+LONGEST_ASK_S = 10 * 365 * 86_400.0
 Result = TypeVar("Result")
 
 
@@ -76,8 +81,12 @@ class TurnQueue:
         priority: int = 0,
         needs: Sequence[str] = (),
         folder: Path | str = "",
+        wishes: TurnWishes = NO_WISHES,
     ) -> str:
-        """Queue a turn of that session, or of a new one; its session's id. Raises CallerError where there is no such session."""
+        """Queue a turn of that session, or of a new one, with no more than its `wishes`; its session's id. Raises CallerError
+        where there is no such session."""
+        if len(prompt.encode(errors="surrogatepass")) > LONGEST:
+            raise CallerError(f"the prompt has more than {LONGEST:,} bytes: put it into a file that the agent reads")
         submitted_to = session or self._ids.new()
         values = {
             "session": submitted_to,
@@ -89,6 +98,7 @@ class TurnQueue:
             "priority": priority,
             "needs": list(needs),
             "prompt": prompt,
+            "wishes": None if wishes == NO_WISHES else write_wishes(wishes),
         }
 
         def write(connection: BoundedConnection) -> str:
@@ -101,13 +111,13 @@ class TurnQueue:
             ring(connection, session=submitted_to)
             return submitted_to
 
-        return self._attempt(write)
+        return self.attempt(write)
 
     def claim(self, terms: WorkerTerms) -> Claim | None:
         """The most urgent turn that this worker may run, under a lease; None where there is none. A turn that was claimed
         MOST_TRIES times in vain ends instead."""
         while True:
-            stuck, claim = self._attempt(lambda connection: self._claimed(connection, terms))
+            stuck, claim = self.attempt(lambda connection: self._claimed(connection, terms))
             if not stuck:
                 return claim
 
@@ -117,19 +127,24 @@ class TurnQueue:
         if row is None:
             return False, None
         (session,) = row
-        row = connection.execute(statements.LOOK, {**values, "session": session}).fetchone()
+        values |= {"session": session, "longest": LONGEST}
+        row = connection.execute(statements.LOOK, values).fetchone()
         if row is None:
             return False, None  # somebody was quicker; its own end rings again
-        number, epoch, is_recorded = row
+        refuse_newer(version_of(connection), name=self.address.name)
+        number, epoch, is_recorded, tried_from, is_too_long = row
         values["number"] = number
-        if not is_recorded and epoch >= MOST_TRIES:
+        is_stuck = not is_recorded and epoch - tried_from >= MOST_TRIES
+        if is_stuck or is_too_long:
             connection.execute("update turn set status = 'running' where number = %s", (number,))
-            connection.execute(statements.FAIL, self._failing(number, epoch=epoch, problem=STUCK))
+            connection.execute(
+                statements.FAIL, self._failing(number, epoch=epoch, problem=STUCK if is_stuck else TOO_LONG)
+            )
             return True, None
         statement = statements.TAKE_OVER if is_recorded else statements.BEGIN
         row = connection.execute(statement, values).fetchone()
         assert row is not None, "the row is locked"
-        turn_id, number, epoch, agent, prompt = row
+        turn_id, number, epoch, agent, prompt, tried_from, wishes, asked, answers = row
         return False, Claim(
             session=session,
             turn_id=turn_id,
@@ -138,6 +153,10 @@ class TurnQueue:
             agent=agent,
             prompt=prompt,
             is_new=not is_recorded,
+            tried_from=tried_from,
+            wishes=wishes or "",
+            asked=listed_as(read_asked(asked).asks),
+            answers=tuple([one.approval for one in read_answers(answers)]),
         )
 
     def renew(self, held: Sequence[Claim], *, terms: WorkerTerms) -> dict[int, bool]:
@@ -154,22 +173,44 @@ class TurnQueue:
                 return {}
             return dict(connection.execute(statements.RENEW, values).fetchall())
 
-        return self._attempt(write)
+        return self.attempt(write)
 
     def release(self, claim: Claim) -> None:
         """On return the turn is anybody's, and our pen writes nothing to it. Nothing happens where it is ours no more."""
         self._ringing(statements.RELEASE, {"number": claim.number, "epoch": claim.epoch})
 
+    def park(self, claim: Claim, *, asked: AskedElsewhere, deadline_s: float) -> None:
+        """On return the turn is nobody's, until a person has answered or that time is over. Raises JournalFailed where it is ours
+        no more."""
+
+        def write(connection: BoundedConnection) -> bool:
+            values = {
+                "number": claim.number,
+                "epoch": claim.epoch,
+                "asks": write_text(asked),
+                "deadline_s": min(deadline_s, LONGEST_ASK_S),
+            }
+            ring(connection, session=claim.session)
+            return connection.execute(statements.PARK, values).fetchone() is not None
+
+        if not self.attempt(write):
+            raise JournalFailed("another process has taken this turn over")
+
     def fail(self, claim: Claim, *, problem: str) -> None:
         """The turn has ended, and `status` says why. Nothing happens where it is ours no more."""
         self._ringing(statements.FAIL, self._failing(claim.number, epoch=claim.epoch, problem=problem))
+
+    def refuse(self, claim: Claim, *, terms: WorkerTerms, problem: str) -> None:
+        """The turn waits for another worker, and `status` says why. Nothing happens where it is ours no more."""
+        values = self._failing(claim.number, epoch=claim.epoch, problem=problem)
+        self._ringing(statements.REFUSE, {**values, "owner": terms.name})
 
     def _failing(self, number: int, *, epoch: int, problem: str) -> dict[str, Any]:
         return {"number": number, "epoch": epoch, "problem": problem, "now": self._clock.now()}
 
     def ring(self) -> None:
         """Workers that wait look for a turn."""
-        self._attempt(ring)
+        self.attempt(ring)
 
     def cancel(self, session: str) -> int:
         """How many turns of the session end: those that wait at once, the one that runs when its worker hears of it."""
@@ -182,7 +223,7 @@ class TurnQueue:
             ring(connection, session=session)
             return queued + running
 
-        return self._attempt(write)
+        return self.attempt(write)
 
     def status(self, session: str = "", *, limit: int = MOST_SHOWN) -> list[TurnStatus]:
         """The turns that were submitted, the latest first."""
@@ -191,20 +232,20 @@ class TurnQueue:
             rows = connection.execute(statements.STATUS, {"session": session, "limit": limit}).fetchall()
             return [status_of(row) for row in rows]
 
-        return self._attempt(read)
+        return self.attempt(read)
 
     def leave(self, terms: WorkerTerms) -> None:
         """Others no longer count on this worker."""
-        self._attempt(lambda connection: connection.execute(statements.FORGET, terms.values()))
+        self.attempt(lambda connection: connection.execute(statements.FORGET, terms.values()))
 
     def _ringing(self, statement: Any, values: dict[str, Any]) -> None:
         def write(connection: BoundedConnection) -> None:
             connection.execute(statement, values)
             ring(connection)
 
-        self._attempt(write)
+        self.attempt(write)
 
-    def _attempt(self, work: Callable[[BoundedConnection], Result]) -> Result:
+    def attempt(self, work: Callable[[BoundedConnection], Result]) -> Result:
         """In one transaction."""
         with self._lock:
             try:

@@ -12,13 +12,16 @@ insert into session (id, folder, title, created, updated) values (%(session)s, %
 on conflict (id) do update set updated = excluded.updated"""
 
 SUBMIT: LiteralString = """
-insert into turn (id, session, status, epoch, owner, created, agent, priority, needs, prompt)
-values (%(turn)s, %(session)s, 'queued', 0, '', %(now)s, %(agent)s, %(priority)s, %(needs)s::text[], %(prompt)s)"""
+insert into turn (id, session, status, epoch, owner, created, agent, priority, needs, prompt, wishes)
+values (%(turn)s, %(session)s, 'queued', 0, '', %(now)s, %(agent)s, %(priority)s, %(needs)s::text[], %(prompt)s, %(wishes)s)"""
 
-# A turn that waits for an answer blocks its session: the order of what was submitted is kept.
+# A turn that waits for an answer blocks its session: the order of what was submitted is kept. It goes on when it is answered,
+# or its time is over: both are told by `wake_at`.
 _MAY_RUN: LiteralString = """
-turn.agent = any(%(agents)s::text[]) and turn.needs <@ %(offers)s::text[] and (
+turn.agent = any(%(agents)s::text[]) and turn.needs <@ %(offers)s::text[] and not %(owner)s = any(turn.refused_by)
+and turn.epoch < 2000000000 and (
     turn.status = 'running' and turn.lease_until < clock_timestamp()
+    or turn.status = 'waiting' and turn.asks is not null and turn.wake_at <= clock_timestamp()
     or turn.status = 'queued'
     and not exists (select 1 from turn other where other.session = turn.session
         and (other.status = 'running' or other.status = 'queued' and other.number < turn.number))
@@ -30,23 +33,25 @@ turn.agent = any(%(agents)s::text[]) and turn.needs <@ %(offers)s::text[] and (
 # there before it waited for the lock.
 LOCK_SESSION: LiteralString = f"""
 select session.id from turn join session on session.id = turn.session
-where turn.status in ('queued', 'running') and {_MAY_RUN}
+where turn.status in ('queued', 'running', 'waiting') and {_MAY_RUN}
 order by turn.priority desc, turn.number limit 1 for update of session skip locked"""
 
 LOOK: LiteralString = f"""
-select turn.number, turn.epoch, exists (select 1 from record where record.turn = turn.number) from turn
-where turn.status in ('queued', 'running') and {_MAY_RUN} and turn.session = %(session)s
+select turn.number, turn.epoch, exists (select 1 from record where record.turn = turn.number), turn.tried_from,
+    octet_length(coalesce(turn.prompt, '')) > %(longest)s or octet_length(coalesce(turn.wishes, '')) > %(longest)s from turn
+where turn.status in ('queued', 'running', 'waiting') and {_MAY_RUN} and turn.session = %(session)s
 order by turn.number limit 1 for update of turn"""
 
 BEGIN: LiteralString = """
-update turn set status = 'running', epoch = epoch + 1, owner = %(owner)s, number = default,
+update turn set status = 'running', epoch = epoch + 1, owner = %(owner)s, number = default, refusal = null,
     lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
-where number = %(number)s returning id, number, epoch, agent, coalesce(prompt, '')"""
+where number = %(number)s returning id, number, epoch, agent, coalesce(prompt, ''), tried_from, wishes, null, null"""
 
 TAKE_OVER: LiteralString = """
-update turn set epoch = epoch + 1, owner = %(owner)s,
+update turn set status = 'running', epoch = epoch + 1, owner = %(owner)s, wake_at = null, refusal = null,
     lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
-where number = %(number)s returning id, number, epoch, agent, coalesce(prompt, '')"""
+where number = %(number)s returning id, number, epoch, agent, coalesce(prompt, ''), tried_from, wishes,
+    left(asks, %(longest)s), left(answers, %(longest)s)"""
 
 RENEW: LiteralString = """
 update turn set lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
@@ -62,13 +67,29 @@ update turn set lease_until = '-infinity', finished = null,
     status = case when exists (select 1 from record where record.turn = turn.number) then 'running' else 'queued' end
 where number = %(number)s and epoch = %(epoch)s and status in ('running', 'lost')"""
 
+# Whoever answers makes `wake_at` now. Nobody's lease runs meanwhile.
+PARK: LiteralString = """
+update turn set status = 'waiting', lease_until = '-infinity', asks = %(asks)s, answers = null,
+    wake_at = clock_timestamp() + make_interval(secs => %(deadline_s)s)
+where number = %(number)s and epoch = %(epoch)s and status = 'running' returning 1"""
+
+# Another worker may run it. What was tried so far was not in vain: nobody died of it.
+REFUSE: LiteralString = """
+update turn set lease_until = '-infinity', finished = null,
+    refusal = %(problem)s, refused_by = array_append(refused_by, %(owner)s),
+    status = case when exists (select 1 from record where record.turn = turn.number) then 'running' else 'queued' end,
+    tried_from = epoch + (exists (select 1 from record where record.turn = turn.number))::integer,
+    epoch = epoch + (exists (select 1 from record where record.turn = turn.number))::integer
+where number = %(number)s and epoch = %(epoch)s and status in ('running', 'lost')"""
+
 FAIL: LiteralString = """
 update turn set status = 'lost', finished = %(now)s, complete = 0, problem = %(problem)s
 where number = %(number)s and epoch = %(epoch)s and status in ('running', 'lost')"""
 
 CANCEL_QUEUED: LiteralString = """
 update turn set status = 'done', finished = %(now)s, stop_reason = 'cancelled', complete = 0
-where session = %(session)s and status = 'queued' returning id"""
+where session = %(session)s and (status in ('queued', 'waiting')
+    or status = 'running' and refusal is not null and lease_until < clock_timestamp()) and agent is not null returning id"""
 
 CANCEL_RUNNING: LiteralString = """
 update turn set cancel = true where session = %(session)s and status = 'running' and agent is not null returning id"""
@@ -84,7 +105,9 @@ FORGET: LiteralString = "delete from worker where name = %(owner)s or until < cl
 STATUS: LiteralString = """
 select turn.session, turn.status, turn.agent, turn.priority, turn.needs, turn.owner, turn.created, turn.finished,
     turn.stop_reason, turn.complete, turn.cancel, turn.problem,
-    turn.status = 'running' and turn.lease_until < clock_timestamp(),
+    extract(epoch from turn.wake_at)::double precision, left(turn.asks, 33554432), left(turn.answers, 33554432), turn.refusal,
+    turn.status = 'running' and turn.lease_until < clock_timestamp()
+        or turn.status = 'waiting' and turn.asks is not null and turn.wake_at <= clock_timestamp(),
     exists (select 1 from turn other where other.session = turn.session
         and (other.status = 'running' or other.status = 'queued' and other.number < turn.number)),
     coalesce((select last.status from turn last where last.session = turn.session and last.status <> 'queued'

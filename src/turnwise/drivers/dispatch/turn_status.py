@@ -5,9 +5,12 @@ from typing import Any
 
 import msgspec
 
+from turnwise.drivers.dispatch.open_asks import ShownAsk, read_answers, read_asked, shown_asks
+
 
 class TurnStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn that was submitted. `waits_for` says what a turn that is not running waits for; "" where it has ended."""
+    """One turn that was submitted. `waits_for` says what a turn that is not running waits for; "" where it has ended. `asks` is
+    what a person is asked, about calls that would run in `asks_folder`; from `asks_until` on they are denied."""
 
     session: str
     status: str
@@ -22,12 +25,17 @@ class TurnStatus(msgspec.Struct, frozen=True, kw_only=True):
     cancel: bool
     problem: str | None
     waits_for: str
+    asks: tuple[ShownAsk, ...] = ()
+    asks_folder: str = ""
+    asks_until: float | None = None
 
 
 def status_of(row: Sequence[Any]) -> TurnStatus:
-    session, status, agent, priority, needs, owner, created, finished, stop_reason, complete, cancel, problem, *why = (
+    session, status, agent, priority, needs, owner, created, finished, stop_reason, complete, cancel, problem, *more = (
         row
     )
+    wake_at, asks, answers, refusal, *why = more
+    asked = read_asked(asks if status == "waiting" else None)
     return TurnStatus(
         session=session,
         status=status,
@@ -41,20 +49,25 @@ def status_of(row: Sequence[Any]) -> TurnStatus:
         complete=None if complete is None else bool(complete),
         cancel=cancel,
         problem=problem,
-        waits_for=_waits_for(status, agent=agent, needs=needs, why=why),
+        waits_for=_waits_for(status, agent=agent, needs=needs, refusal=refusal or "", asks=bool(asked.asks), why=why),
+        asks=shown_asks(asked, answers=read_answers(answers)),
+        asks_folder=asked.folder,
+        asks_until=wake_at if asked.asks else None,
     )
 
 
-def _waits_for(status: str, *, agent: str, needs: Sequence[str], why: Sequence[bool]) -> str:
+def _waits_for(status: str, *, agent: str, needs: Sequence[str], refusal: str, asks: bool, why: Sequence[bool]) -> str:
     has_lapsed, is_behind, is_asked, has_agent, has_worker = why
-    if status == "waiting":
-        return "an answer"
+    if status == "waiting" and not has_lapsed:
+        return "a person's answer" if asks else "results of calls that run elsewhere, which no worker can be given"
     if status != "queued" and not has_lapsed:
         return ""
     if status == "queued" and is_behind:
         return "the turn before it"
     if status == "queued" and is_asked:
         return "an answer to the turn before it"
+    if refusal:
+        return f"another worker: {refusal}"
     if not has_agent:
         return f"a worker with the agent `{agent}`"
     if not has_worker:

@@ -1,8 +1,11 @@
 """A turn that a worker has claimed, and the lease under which its pen writes."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
+
+from turnwise.turn.approvals import Approval, OneAsk
 
 
 class Lease(Protocol):
@@ -21,10 +24,17 @@ class Lease(Protocol):
         """Raises JournalFailed. On return of that the turn is anybody's."""
         ...
 
+    def ask(self, asks: Sequence[OneAsk], *, deadline_s: float, folder: str) -> Sequence[Approval]:
+        """What a person has answered, or nothing where the time is over. Raises JournalFailed where nobody was asked yet: the
+        turn is nobody's then, and goes on with the answers."""
+        ...
+
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Nobody else runs the turn while its `epoch` stands. `is_new`: nothing of it is recorded, so it begins with `prompt`.
-    `number` identifies the row; `turn_id` is what the row was called when it was claimed."""
+    `number` identifies the row; `turn_id` is what the row was called when it was claimed. `tried_from`: what was tried up to
+    that epoch does not count. `asked` are the calls that a person was asked about last, each with what stands for it, and
+    `answers` what they said. `wishes` is what the turn may have at most, as text that nobody has read yet."""
 
     session: str
     turn_id: str
@@ -33,3 +43,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     prompt: str
     is_new: bool
+    tried_from: int = 0
+    asked: tuple[tuple[str, str], ...] = ()
+    answers: tuple[Approval, ...] = ()
+    wishes: str = ""

@@ -16,7 +16,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 import msgspec
 
@@ -40,7 +40,7 @@ from turnwise.drivers.journal.records import (
 from turnwise.drivers.journal.repairs_seen import RepairBook
 from turnwise.drivers.journal.retention import Retention
 from turnwise.drivers.journal.stores import JournalConnection, JournalStore
-from turnwise.errors import CallerError, JournalFailed
+from turnwise.errors import CallerError, JournalFailed, UnreadableTurn
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.vocab import StopReason
 
@@ -83,6 +83,22 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     row: SessionRow
     turns: tuple[TurnRow, ...]
+
+
+class WrittenPlace(NamedTuple):
+    """A record: the number of its turn, and its own in that. A turn's number says when it began, beside those of its session."""
+
+    turn: int = 0
+    seq: int = 0
+
+
+class WrittenRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One record as it stands, not read yet. `time` is UTC, seconds since 1970."""
+
+    place: WrittenPlace
+    turn_id: str
+    time: float
+    body: str
 
 
 def journal_path(env: Mapping[str, str]) -> Path:
@@ -362,7 +378,10 @@ class Journal:
         with self._store.statement() as connection:
             epoch, number = connection.execute("select epoch, number from turn where id = ?", (turn_id,)).fetchone()
             last = connection.execute(self._store.dialect.last_epoch, {"number": number}).fetchone()
-        return 0 if last is None else epoch - last[0]
+        if last is None:
+            return 0
+        claim = self._claim
+        return epoch - max(last[0], claim.tried_from if claim is not None and claim.number == number else 0)
 
     def leave(self, turn_id: str) -> None:
         """Nobody works on that turn any more, though the file may still call it running."""
@@ -425,15 +444,32 @@ class Journal:
         return None if row is None else self._load(_session_row(row))
 
     def entries(self, turn_id: str) -> list[JournalEntry]:
-        """Everything written about a turn, in order. Raises CallerError where the text is damaged."""
+        """Everything written about a turn, in order. Raises UnreadableTurn where a text is damaged, or a newer turnwise's."""
         with self._store.statement() as connection:
             rows = connection.execute(
                 "select seq, t, body from written where turn = ? order by seq", (turn_id,)
             ).fetchall()
         try:
             return [JournalEntry(seq=seq, time=t, record=decode_record(body)) for seq, t, body in rows]
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise CallerError(f"the journal of turn `{turn_id}` cannot be read: {error}") from None
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise UnreadableTurn(
+                f"the journal of turn `{turn_id}` cannot be read: {error}; it is damaged, or from a newer turnwise"
+            ) from None
+
+    def written_since(self, session_id: str, place: WrittenPlace, *, most: int) -> list[WrittenRecord]:
+        """What was written about the turns of a session behind that place, in order, up to `most` of it."""
+        with self._store.statement() as connection:
+            rows = connection.execute(
+                "select turn.number, written.turn, written.seq, written.t, written.body from written"
+                " join turn on turn.id = written.turn where turn.session = :session and"
+                " (turn.number > :number or turn.number = :number and written.seq > :seq)"
+                " order by turn.number, written.seq limit :most",
+                {"session": session_id, "number": place.turn, "seq": place.seq, "most": most},
+            ).fetchall()
+        return [
+            WrittenRecord(place=WrittenPlace(number, seq), turn_id=turn, time=t, body=body)
+            for number, turn, seq, t, body in rows
+        ]
 
     def events(self, turn_id: str) -> list[Event]:
         """The events alone: from them the turn is rebuilt."""

@@ -11,6 +11,7 @@ from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.records import KINDS, JournalRecord, RequestSent, encode_record
 from turnwise.drivers.journal.stores import EventRow, JournalStore, PenBatch
 from turnwise.errors import JournalFailed
+from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.config import TurnResult
 
 if TYPE_CHECKING:
@@ -77,6 +78,14 @@ class TurnJournal:
             self.write()
             self._lease.let_go()
         self._write((*self._waiting, self._row_of(record)), leaves=entry)
+
+    def ask_elsewhere(self, asks: Sequence[OneAsk], *, deadline_s: float, folder: str) -> Sequence[Approval] | None:
+        """The answers that a person gave to whoever keeps the turn; None where nobody does. Raises JournalFailed where they are
+        asked now: nothing more is written then."""
+        if self._lease is None or not self._may_be_let_go:
+            return None
+        self.write()
+        return self._lease.ask(asks, deadline_s=deadline_s, folder=folder)
 
     def request_became(self, entry: LedgerEntry) -> None:
         """Complete a request's entry, with what comes next. It is kept even if another process has taken the turn over: it

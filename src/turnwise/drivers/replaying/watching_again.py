@@ -94,12 +94,13 @@ class TurnTeller:
     def tell(self, *, until_step: int | None = None) -> Iterator[SeenAgain]:
         """All of it, or up to the beginning of the step behind `until_step`."""
         for played in self._player.play():
-            yield from self._tell(played)
+            yield from self.tell_one(played)
             if until_step is not None and step_of(played.after) > until_step:
                 return
         yield from self._told_by_children(None)
 
-    def _tell(self, played: Played) -> Iterator[SeenAgain]:
+    def tell_one(self, played: Played) -> Iterator[SeenAgain]:
+        """What one record told."""
         time, record = played.entry.time, played.entry.record
         match record:
             case RequestSent():

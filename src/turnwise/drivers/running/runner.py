@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Coroutine, Sequence
+from pathlib import Path
 from typing import Literal, assert_never
 
 import msgspec
@@ -491,6 +492,8 @@ class _Running:
         return HooksRan(outcomes=tuple(await self._safety.run_hooks(command)))
 
     async def _ask(self, command: Ask) -> Asked:
+        if (elsewhere := self._asked_elsewhere(command)) is not None:
+            return elsewhere
         began_s = self._time.now_s()
         self._ask_over = asyncio.get_running_loop().create_future()
         try:
@@ -506,6 +509,15 @@ class _Running:
             self._ask_over = None
         self._time.ended(began_s + command.deadline_s)
         return asked
+
+    def _asked_elsewhere(self, command: Ask) -> Asked | None:
+        """None where nobody is asked elsewhere. Raises JournalFailed where the turn waits for a person without this process."""
+        if self._journal is None or self._turn is None or self._safety.approver is not None:
+            return None
+        policy = self._turn.known.config.policy
+        folder = str(Path.cwd()) if policy is None or not policy.workspace else policy.workspace
+        approvals = self._journal.ask_elsewhere(command.asks, deadline_s=command.deadline_s, folder=folder)
+        return None if approvals is None else Asked(approvals=tuple(approvals))
 
     async def _run_tools(self, command: RunTools) -> ToolsFinished:
         began: dict[str, float] = {}

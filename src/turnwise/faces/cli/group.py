@@ -34,6 +34,7 @@ COMMANDS = {
     "worker": ("turnwise.faces.cli.worker", "Run the turns that wait in a database, with the agents you name."),
     "submit": ("turnwise.faces.cli.submit", "Have a worker run a turn."),
     "status": ("turnwise.faces.cli.status", "Show the turns that were submitted, and what they wait for."),
+    "answer": ("turnwise.faces.cli.answer", "Answer what a turn asks that a worker runs, from any machine."),
     "cancel": ("turnwise.faces.cli.cancel", "End the turns of a session, wherever they run."),
     "lab": ("turnwise.faces.cli.lab", "Serve a scripted provider on this machine."),
     "completion": ("turnwise.faces.cli.completion", "Print what a shell needs to complete turnwise's words by Tab."),

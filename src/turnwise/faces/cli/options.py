@@ -141,11 +141,17 @@ SHARED = (
     *_OF_PERMISSIONS,
 )
 NAMES_A_MODEL = frozenset({"model", "base_url", "api_key_env"})
+OF_LIMITS = tuple([_option(row) for row in rows_from("command line") if row.option.limit or row.name == "max_steps"])
 OF_COMPARE = tuple([_option(row) for row in rows_from("compare")])
 
 
 def shared_options(command: Command) -> Command:
     return _with(SHARED, command=command)
+
+
+def options_of_limits(command: Command) -> Command:
+    """Those that a limit is made of."""
+    return _with(OF_LIMITS, command=command)
 
 
 def options_of_compare(command: Command) -> Command:

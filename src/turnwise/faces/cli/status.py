@@ -1,8 +1,9 @@
 """`turnwise status`: the turns that were submitted, and what they wait for."""
 
+import asyncio
+import contextlib
 import sys
-import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -10,14 +11,24 @@ import msgspec
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.dispatch.turn_status import TurnStatus
 from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.own_loop import run_to_end
+from turnwise.errors import JournalFailed
 from turnwise.faces.agent import read_session
+from turnwise.faces.cli.asks_elsewhere import asks_said
 from turnwise.faces.cli.databases import checked_dsn, database_option, open_queue
+from turnwise.faces.cli.event_lines import EventLines
 from turnwise.faces.cli.failures import FAILED, Failure, as_one_line
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.text import clean
+from turnwise.faces.following import watch_session
 from turnwise.vocab import Refusal, Text
 
+if TYPE_CHECKING:
+    from turnwise.drivers.dispatch.queue import TurnQueue
+
 LOOK_AGAIN_S = 0.5
+GIVE_UP_S = 60.0  # without the database
+MOST_NUMBER = 2**31 - 1
 SHOWN = 50
 OPEN = ("queued", "running")
 
@@ -27,7 +38,8 @@ Examples:
   turnwise status 019aa1b2c3d4e5f60718293a4b
   turnwise status 019aa1b2c3d4e5f60718293a4b --follow --json
 
-With --follow it waits until no turn of the session is open, writes a line whenever something changes, and then the answer.
+With --follow it waits until no turn of the session is open. It writes what the session tells, from its first event or from
+number N on, a line whenever something changes, and then the answer. It can be stopped and started again anywhere.
 
 \b
 Exit codes:
@@ -40,22 +52,30 @@ Exit codes:
 @click.argument("session", default="")
 @database_option
 @click.option("--follow", is_flag=True, help="Wait for the end of the session's turns, and write the answer.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a turn, on one line each.")
-def command(session: str, database: str | None, follow: bool, as_json: bool) -> None:
+@click.option(
+    "--from",
+    "first",
+    type=click.IntRange(1, MOST_NUMBER),
+    metavar="N",
+    help="With --follow: begin with the event of this number. [default: 1]",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a turn or event, on one line each.")
+def command(session: str, database: str | None, follow: bool, first: int | None, as_json: bool) -> None:
     """Show the turns that were submitted, the latest first, or those of SESSION."""
     if follow and not session:
         raise Failure("`--follow` needs a session")
+    if first is not None and not follow:
+        raise Failure("`--from` needs `--follow`")
     with as_one_line(), open_queue(database, as_json=as_json) as queue:
         turns = queue.status(session, limit=SHOWN)
         if session and not turns:
             raise Failure(f"no turn of a session `{session}` was submitted")
         _show_all(turns, as_json=as_json)
-        while follow and any(turn.status in OPEN for turn in turns):
-            time.sleep(LOOK_AGAIN_S)
-            before, turns = turns, queue.status(session, limit=SHOWN)
-            if turns != before:
-                _show_all([turn for turn in turns if turn not in before], as_json=as_json)
-    if session and all(turn.status not in OPEN for turn in turns):
+        if follow:
+            following = _Following(queue, session=session, turns=turns, as_json=as_json)
+            run_to_end(following.run(checked_dsn(database), after=(first or 1) - 1))
+            turns = following.turns
+    if session and not any(is_open(turn) for turn in turns):
         with as_one_line():
             answer = _answer(checked_dsn(database), session)
         if as_json or answer:
@@ -64,11 +84,48 @@ def command(session: str, database: str | None, follow: bool, as_json: bool) -> 
             sys.exit(FAILED)
 
 
-def _show_all(turns: list[TurnStatus], *, as_json: bool) -> None:
-    if not turns and not as_json:
+class _Following:
+    """Writes what a session tells, and how its turns stand whenever that changes. `turns` are they by now."""
+
+    def __init__(self, queue: "TurnQueue", *, session: str, turns: list[TurnStatus], as_json: bool) -> None:
+        self._queue, self._session, self._as_json = queue, session, as_json
+        self._show = EventLines(as_json=as_json)
+        self.turns = turns
+
+    async def run(self, dsn: str, *, after: int) -> None:
+        looking = asyncio.create_task(self._look_on())
+        try:
+            async for event in watch_session(dsn, self._session, after=after, give_up_s=GIVE_UP_S):
+                self._show(event)
+        finally:
+            looking.cancel()
+            await asyncio.wait([looking])
+        await self._look()
+
+    async def _look_on(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_AGAIN_S)
+            with contextlib.suppress(JournalFailed):  # the other one says so, if it goes on
+                await self._look()
+
+    async def _look(self) -> None:
+        turns = await asyncio.to_thread(self._queue.status, self._session, limit=SHOWN)
+        before, self.turns = self.turns, turns
+        _show_all([turn for turn in turns if turn not in before], as_json=self._as_json, is_change=True)
+
+
+def is_open(turn: TurnStatus) -> bool:
+    """Whether something of it is still to come: what waits for a person goes on by itself when the time is over."""
+    return turn.status in OPEN or bool(turn.asks)
+
+
+def _show_all(turns: list[TurnStatus], *, as_json: bool, is_change: bool = False) -> None:
+    if not turns and not as_json and not is_change:
         say("no turn was submitted yet: `turnwise submit` does it")
     for turn in turns:
         _write(turn if as_json else _line(turn))
+        for line in [] if as_json else asks_said(turn):
+            _write(line)
 
 
 def _line(turn: TurnStatus) -> str:

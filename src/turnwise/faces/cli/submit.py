@@ -1,12 +1,16 @@
 """`turnwise submit`: have a worker run a turn."""
 
 import sys
+from typing import get_args
 
 import click
 import msgspec
 
+from turnwise.drivers.settings.options import RunSettings
 from turnwise.faces.cli.databases import database_option, open_queue
 from turnwise.faces.cli.failures import Failure, as_one_line
+from turnwise.faces.cli.options import options_of_limits
+from turnwise.turn.config import Effect
 
 HIGHEST = 1_000_000
 
@@ -15,6 +19,11 @@ Examples:
   turnwise submit --agent helper "sum up the report"
   turnwise submit --agent helper --session "$SESSION" "and in French?"
   turnwise submit --agent coder --needs folder:/srv/x --priority 5 "fix the tests"
+  turnwise submit --agent coder --effect read --max-cost 0.20 "what is slow here?"
+
+What is said of a turn only narrows what the agent has. If no worker takes it so, it waits, and `turnwise status` says why.
+
+\b
 
 It prints the session's id and does not wait: `turnwise status SESSION --follow` does.
 Exit codes: 0 submitted; 1 the database failed; 2 wrong use, or no such session."""
@@ -35,6 +44,18 @@ Exit codes: 0 submitted; 1 the database failed; 2 wrong use, or no such session.
 @click.option(
     "--needs", multiple=True, metavar="WHAT", help="Only workers that offer it run the turn. May be repeated."
 )
+@click.option(
+    "--model", default="", metavar="NAME", help="Another model of the agent's provider, if a worker allows it."
+)
+@click.option("--instructions", default="", metavar="TEXT", help="Put behind the agent's own, if a worker takes any.")
+@click.option(
+    "--effect",
+    "effects",
+    multiple=True,
+    type=click.Choice(get_args(Effect)),
+    help="Only tools with this effect, or with none, may run. May be repeated.",
+)
+@options_of_limits
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     prompt: str,
@@ -43,12 +64,29 @@ def command(
     session: str,
     priority: int,
     needs: tuple[str, ...],
+    model: str,
+    instructions: str,
+    effects: tuple[Effect, ...],
+    settings: RunSettings,
     as_json: bool,
 ) -> None:
     """Submit PROMPT as a turn that a worker runs, and print its session."""
     if not prompt.strip():
         raise Failure("the prompt is empty")
     with as_one_line(), open_queue(database, as_json=as_json) as queue:
-        found = queue.submit(prompt, agent=agent, session=session, priority=priority, needs=needs)
+        from turnwise.drivers.dispatch.wishes import TurnWishes
+
+        wishes = TurnWishes(
+            model=model,
+            instructions=instructions,
+            effects=effects or None,
+            max_steps=settings.max_steps,
+            max_requests=settings.max_requests,
+            max_tokens=settings.max_tokens,
+            max_cost=settings.max_cost,
+            max_time=settings.max_time,
+            max_tool_calls=settings.max_tool_calls,
+        )
+        found = queue.submit(prompt, agent=agent, session=session, priority=priority, needs=needs, wishes=wishes)
         text = msgspec.json.encode({"session": found}).decode() if as_json else found
         sys.stdout.write(f"{text}\n")

@@ -55,6 +55,10 @@ SIGTERM and Ctrl-C hand over the turns that run. Exit codes:
 )
 @click.option("--offers", multiple=True, metavar="WHAT", help="What turns may need, `folder:/srv/x`. May be repeated.")
 @click.option(
+    "--allow-model", "models", multiple=True, metavar="NAME", help="A model that turns may ask for. May be repeated."
+)
+@click.option("--allow-instructions", is_flag=True, help="Turns may bring instructions, put behind the agent's own.")
+@click.option(
     "--lease",
     "lease_s",
     type=FiniteRange(1, LONGEST_LEASE_S),
@@ -76,6 +80,8 @@ def command(
     agents: tuple[str, ...],
     concurrency: int,
     offers: tuple[str, ...],
+    models: tuple[str, ...],
+    allow_instructions: bool,
     lease_s: float,
     grace_s: float,
     as_json: bool,
@@ -84,6 +90,7 @@ def command(
     with as_one_line():
         dsn = checked_dsn(database)
         try:
+            from turnwise.faces.wishes import WorkerAllows
             from turnwise.faces.workers import Worker, WorkerEvent
         except ModuleNotFoundError as error:
             raise needs_psycopg(error) from None
@@ -110,6 +117,7 @@ def command(
                 agents=found,
                 concurrency=concurrency,
                 offers=offers,
+                allows=WorkerAllows(models=models, instructions=allow_instructions),
                 lease_s=lease_s,
                 grace_s=grace_s,
                 tell=tell,

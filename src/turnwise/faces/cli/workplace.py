@@ -25,7 +25,7 @@ from turnwise.drivers.tools.workspace.recovery import recover_changes
 from turnwise.drivers.tools.workspace.shell import Shell
 from turnwise.drivers.unasked_files import LeftOut
 from turnwise.errors import CallerError
-from turnwise.faces.agent import Agent, OpeningSource
+from turnwise.faces.agent import Agent
 from turnwise.faces.children import MAX_DEPTH
 from turnwise.faces.cli.attendance import allow_hint
 from turnwise.faces.cli.choice import Choice, choose, key_variables
@@ -35,6 +35,7 @@ from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.permissions import policy_of_run, remembered_rules
 from turnwise.faces.cli.spending import is_same_model, limits_of, model_limits_of, request_settings, retry_of
 from turnwise.faces.cli.waiting import WaitBounds
+from turnwise.faces.given import OpeningSource
 from turnwise.faces.models import read_model
 from turnwise.faces.policies import ASK_USER, check_tools_of_rules
 from turnwise.faces.run_options import TurnOptions, turn_options

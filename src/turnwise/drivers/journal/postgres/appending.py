@@ -10,6 +10,8 @@ from turnwise.drivers.journal.postgres.connecting import BoundedConnection, Post
 from turnwise.drivers.journal.stores import BatchWritten, EventRow, PenBatch
 from turnwise.errors import TurnwiseBug
 
+NEWS = "turnwise_records"  # the channel on which those who follow a session hear of its records
+
 
 def append(batch: PenBatch, *, cursor: PostgresRows) -> BatchWritten:
     """Raises psycopg's UniqueViolation where a record of that number stands already, and writes nothing then."""
@@ -26,18 +28,20 @@ def append(batch: PenBatch, *, cursor: PostgresRows) -> BatchWritten:
     statement = _statement(
         tuple([update for update, _ in became]), len(batch.stayed), len(batch.events), batch.leaves is not None
     )
-    ours, row = cast("tuple[int, int | None]", cursor.execute(statement, values).fetchone())
+    ours, row, _ = cast("tuple[int, int | None, str | None]", cursor.execute(statement, values).fetchone())
     return BatchWritten(ours == 1, row)
 
 
 @functools.lru_cache(maxsize=256)
 def _statement(became: tuple[str, ...], stayed: int, events: int, leaves: bool) -> LiteralString:
     """The row of the turn is locked, so a take-over waits until this stands, and what comes after a take-over finds no row.
-    Later parts read the turn only: statements in a `with` do not see what the others change."""
+    Later parts read the turn only: statements in a `with` do not see what the others change. Whoever follows the turn has said so
+    in its row. A turn that nobody follows tells nobody: a NOTIFY makes all commits of the database wait for each other."""
     parts = [f"b{place} as ({update})" for place, update in enumerate(became)]
     parts += [f"s{place} as ({STAYED})" for place in range(stayed)]
     parts.append(
-        "t as (select number, epoch from turn where number = ? and epoch = ? and status = 'running' for no key update)"
+        "t as (select number, epoch, session, watched_until from turn"
+        " where number = ? and epoch = ? and status = 'running' for no key update)"
     )
     if events:
         rows = ", ".join(["(?::integer, ?, ?, ?::double precision)"] * events)
@@ -49,7 +53,8 @@ def _statement(became: tuple[str, ...], stayed: int, events: int, leaves: bool) 
     if leaves:
         parts.append(f"l as ({LEAVES.replace('values (', 'select ').removesuffix(')')} from t returning id)")
     row = "(select id from l)" if leaves else "null::bigint"
-    return spoken(f"with {', '.join(parts)} select (select count(*) from t), {row}")
+    told = f"(select pg_notify('{NEWS}', session) from t where watched_until > clock_timestamp())"
+    return spoken(f"with {', '.join(parts)} select (select count(*) from t), {row}, {told}")
 
 
 def without_what_stands(batch: PenBatch, *, connection: BoundedConnection) -> tuple[PenBatch, BatchWritten | None]:

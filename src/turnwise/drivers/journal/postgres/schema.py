@@ -20,7 +20,7 @@ from turnwise._version import __version__
 from turnwise.drivers.journal.postgres.connecting import SCHEMA, BoundedConnection
 from turnwise.errors import CallerError, JournalFailed
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 OLDEST_SERVER = 13
 _LOCK_KEY = 0x7475726E  # "turn"
 LOCK_S = 2
@@ -101,6 +101,13 @@ UPGRADES: Upgrades = {
             name text collate "C" primary key, agents text[] not null, offers text[] not null,
             seen timestamptz not null, until timestamptz not null
         )""",
+    ),
+    2: (  # what a turn asks a person, what it may have at most, which workers cannot run it, and who follows it
+        """alter table turn
+            add column asks text collate "C", add column answers text collate "C", add column wishes text collate "C",
+            add column refusal text collate "C", add column refused_by text[] not null default '{}',
+            add column tried_from integer not null default 0, add column watched_until timestamptz""",
+        "create index turn_that_waits on turn (wake_at) where status = 'waiting' and asks is not null",
     ),
 }
 """What brings the tables up to the next version, by their version."""

@@ -1,0 +1,99 @@
+"""A person's answers to a turn that waits for them, from any machine: the first answer to an ask counts."""
+
+from collections.abc import Sequence
+from typing import LiteralString
+
+import msgspec
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.dispatch.doorbell import ring
+from turnwise.drivers.dispatch.open_asks import AskedElsewhere, GivenAnswer, read_answers, read_asked, write_text
+from turnwise.drivers.dispatch.queue import TurnQueue
+from turnwise.drivers.journal.postgres.connecting import BoundedConnection
+from turnwise.errors import CallerError
+from turnwise.turn.approvals import Approval
+
+# The one turn of a session that may wait: the last that has begun.
+_WAITING: LiteralString = """
+select number, asks, answers, wake_at <= clock_timestamp() from turn
+where session = %(session)s and agent is not null and status = 'waiting' and asks is not null
+order by number desc limit 1"""
+
+_ANSWER: LiteralString = """
+update turn set answers = %(answers)s, wake_at = case when %(is_whole)s then clock_timestamp() else wake_at end
+where number = %(number)s"""
+
+
+class OpenAsks(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session's turn asks, and the answers that there are."""
+
+    asked: AskedElsewhere
+    answers: tuple[GivenAnswer, ...] = ()
+
+
+def open_asks(queue: TurnQueue, session: str) -> OpenAsks:
+    """Raises CallerError where nothing of the session waits for a person."""
+    return queue.attempt(lambda connection: _found(connection, session=session)[1])
+
+
+def answer(queue: TurnQueue, session: str, approvals: Sequence[Approval], *, clock: Clock) -> int:
+    """How many asks of the session are still open once these answers stand; the turn goes on when there are none.
+
+    Raises CallerError, and keeps none of them, where one is for nothing that waits, for something that was answered before, or
+    for another call than what is asked now.
+    """
+
+    def write(connection: BoundedConnection) -> int:
+        connection.execute("select 1 from session where id = %s for update", (session,))
+        number, found = _found(connection, session=session)
+        answers = (*found.answers, *_new(approvals, found=found, session=session, at_s=clock.now()))
+        left = len(found.asked.asks) - len(answers)
+        values = {"number": number, "answers": write_text(answers), "is_whole": left <= 0}
+        connection.execute(_ANSWER, values)
+        ring(connection, session=session)
+        return left
+
+    return queue.attempt(write)
+
+
+def _found(connection: BoundedConnection, *, session: str) -> tuple[int, OpenAsks]:
+    row = connection.execute(_WAITING, {"session": session}).fetchone()
+    if row is None:
+        raise CallerError(
+            f"nothing of session `{session}` waits for an answer: it was answered already, its time was over, or nothing was "
+            f"asked; `turnwise status {session}` says how it stands"
+        )
+    number, asks, answers, is_due = row
+    found = OpenAsks(asked=read_asked(asks), answers=read_answers(answers))
+    if is_due:
+        is_whole = len(found.answers) == len(found.asked.asks)
+        why = "it was answered already" if is_whole else "its time is over"
+        raise CallerError(f"what session `{session}` asked takes no answer any more: {why}")
+    return number, found
+
+
+def _new(approvals: Sequence[Approval], *, found: OpenAsks, session: str, at_s: float) -> list[GivenAnswer]:
+    asked = {ask.call.id: ask for ask in found.asked.asks}
+    given = {one.approval.call_id: one.approval for one in found.answers}
+    new: list[GivenAnswer] = []
+    for approval in approvals:
+        ask = asked.get(approval.call_id)
+        if ask is None:
+            raise CallerError(
+                f"session `{session}` asks nothing about `{approval.call_id}`; it asks about {', '.join(asked)}"
+            )
+        if (before := given.get(approval.call_id)) is not None:
+            said = "allowed" if before.verdict == "allow" else "denied"
+            raise CallerError(f"`{approval.call_id}` was answered already ({said}): the first answer counts")
+        if approval.verdict == "later":
+            raise CallerError(
+                f"`{approval.call_id}`: `later` is no answer here, as the turn waits anyway; allow or deny it"
+            )
+        if approval.digest not in ("", ask.digest):
+            raise CallerError(
+                f"`{approval.call_id}`: what is asked now is not what the answer is for; look at it again"
+            )
+        given[approval.call_id] = approval
+        bound = msgspec.structs.replace(approval, digest=ask.digest, always=False)
+        new.append(GivenAnswer(approval=bound, at=at_s))
+    return new

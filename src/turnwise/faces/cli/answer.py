@@ -1,0 +1,94 @@
+"""`turnwise answer`: answer what a turn asks that a worker runs."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from turnwise.drivers.clock import SystemClock
+from turnwise.faces.cli.databases import database_option, open_queue
+from turnwise.faces.cli.failures import Failure, as_one_line
+from turnwise.faces.cli.pending import ALL, decide
+from turnwise.faces.saying import many
+from turnwise.turn.approvals import Approval, OneAsk
+
+EPILOG = """\b
+Examples:
+  turnwise status 019aa1b2c3d4e5f60718293a4b
+  turnwise answer 019aa1b2c3d4e5f60718293a4b --approve call_1
+  turnwise answer 019aa1b2c3d4e5f60718293a4b --deny all --because "not on a Friday"
+  turnwise answer 019aa1b2c3d4e5f60718293a4b --reply call_2 "the red one"
+
+`turnwise status SESSION` shows what is asked. The turn goes on as soon as everything is answered, on any worker that has its
+agent.
+
+\b
+Exit codes:
+  0  the answers stand
+  1  the database failed
+  2  wrong use, nothing of the session waits, or it was answered before"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("session")
+@database_option
+@click.option("--approve", multiple=True, metavar="ID", help="Let this call run, or `all`. May be repeated.")
+@click.option("--deny", multiple=True, metavar="ID", help="Do not let this call run, or `all`. May be repeated.")
+@click.option("--because", default="", metavar="TEXT", help="What the model is told beside a denial.")
+@click.option("--reply", nargs=2, multiple=True, metavar="ID TEXT", help="Answer this question. May be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    session: str,
+    database: str | None,
+    approve: tuple[str, ...],
+    deny: tuple[str, ...],
+    because: str,
+    reply: tuple[tuple[str, str], ...],
+    as_json: bool,
+) -> None:
+    """Answer what a turn of SESSION asks. The first answer to a call counts."""
+    if not (approve or deny or reply):
+        raise Failure(
+            f"say what the answer is: `--approve`, `--deny` or `--reply`; `turnwise status {session}` shows the asks"
+        )
+    with as_one_line(), open_queue(database, as_json=as_json) as queue:
+        from turnwise.drivers.dispatch.answering import answer, open_asks
+
+        found = open_asks(queue, session)
+        answered = {one.approval.call_id for one in found.answers}
+        approvals = _decided(found.asked.asks, approve=approve, deny=deny, because=because, reply=reply)
+        named = {*approve, *deny, *[id for id, _ in reply]}
+        approvals = [one for one in approvals if one.call_id in named or one.call_id not in answered]
+        left = answer(queue, session, approvals, clock=SystemClock())
+    said = {"session": session, "answered": [one.call_id for one in approvals], "open": left}
+    then = "the turn goes on" if left <= 0 else f"{many(left, 'ask')} still open"
+    text = f"{many(len(approvals), 'answer')}; {then}"
+    sys.stdout.write(f"{msgspec.json.encode(said).decode() if as_json else text}\n")
+
+
+def _decided(
+    asks: Sequence[OneAsk],
+    *,
+    approve: Sequence[str],
+    deny: Sequence[str],
+    because: str,
+    reply: Sequence[tuple[str, str]],
+) -> list[Approval]:
+    """One approval for each ask that is named. Raises CallerError where one is named twice, or is of another kind."""
+    questions = {ask.call.id: ask for ask in asks if ask.kind == "question"}
+    replied = {id for id, _ in reply}
+    if strange := [id for id, _ in reply if id not in questions]:
+        raise Failure(f"--reply `{strange[0]}`: no such question waits" + _there(questions))
+    if len(replied) < len(reply) or replied & {*approve, *deny}:
+        raise Failure("a question takes one answer: leave the others out")
+    rest = [ask for ask in asks if ask.call.id not in replied]
+    if ALL in approve:
+        rest = [ask for ask in rest if ask.kind == "approval" or ask.call.id in deny]
+    decided = decide(rest, approve=approve, deny=deny) if approve or deny else ()
+    told = [msgspec.structs.replace(one, text=because) if one.verdict == "deny" else one for one in decided]
+    return told + [Approval(call_id=id, verdict="allow", text=text, digest=questions[id].digest) for id, text in reply]
+
+
+def _there(questions: dict[str, OneAsk]) -> str:
+    return f"; there are {', '.join(questions)}" if questions else ""

@@ -1,0 +1,35 @@
+"""What a turn asks that no process works on, in words a person can judge, with the command that answers."""
+
+from datetime import datetime
+
+from turnwise.drivers.dispatch.open_asks import ShownAsk
+from turnwise.drivers.dispatch.turn_status import TurnStatus
+from turnwise.faces.cli.text import visible_line
+
+ANSWERED = {"allow": "allowed", "deny": "denied"}
+
+
+def asks_said(turn: TurnStatus) -> list[str]:
+    """A line for each ask, and how to answer; nothing where nothing is asked."""
+    if not turn.asks:
+        return []
+    until = "" if turn.asks_until is None else f", until {datetime.fromtimestamp(turn.asks_until):%Y-%m-%d %H:%M:%S}"
+    said = [f"  asks, in {visible_line(turn.asks_folder or 'a folder that is not known')}{until}:"]
+    for ask in turn.asks:
+        said += _said(ask)
+    first = next((ask for ask in turn.asks if not ask.answer), None)
+    if first is not None and first.kind == "question":
+        said.append(f'  answer: turnwise answer {turn.session} --reply {visible_line(first.id)} "TEXT"  (or --deny)')
+    elif first is not None:
+        said.append(f"  answer: turnwise answer {turn.session} --approve {visible_line(first.id)}  (or --deny)")
+    return said
+
+
+def _said(ask: ShownAsk) -> list[str]:
+    """All of the arguments are shown: nobody judges what is left out."""
+    answer = f"  ({ANSWERED.get(ask.answer, ask.answer)})" if ask.answer else ""
+    if ask.kind == "question":
+        options = [f"      {number}. {visible_line(option)}" for number, option in enumerate(ask.options, 1)]
+        return [f"    {visible_line(ask.id)}  asks: {visible_line(ask.subject)}{answer}", *options]
+    said = [f"    {visible_line(ask.id)}  {visible_line(ask.tool)} {visible_line(ask.arguments)}{answer}"]
+    return [*said, f"      {visible_line(ask.why)}"] if ask.why else said
