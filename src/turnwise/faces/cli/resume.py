@@ -7,6 +7,7 @@ import click
 from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.exit_codes import EXIT_CODES
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.last_line import EndsWithLine, write_no_result
 
 EPILOG = f"""\b
 Examples:
@@ -29,7 +30,7 @@ Exit codes:
 first turn that did not end with 0; a folder that is gone and a session that somebody else has resumed do not count."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=EndsWithLine, ends_with=write_no_result, epilog=EPILOG)
 @click.argument("session", required=False, shell_complete=complete_sessions)
 @click.option("--all", "takes_all", is_flag=True, help="Every interrupted session, one after the other.")
 @click.option(

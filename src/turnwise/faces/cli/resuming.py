@@ -163,8 +163,9 @@ class _All:
             done.append(self._resumed(row))
             if done[-1].code == CANCELLED:
                 break
-        self._summarise(done, left=len(rows) - len(done))
-        return next((one.code for one in done if one.code), 0)
+        code = next((one.code for one in done if one.code), 0)
+        self._summarise(done, left=len(rows) - len(done), code=code)
+        return code
 
     def _resumed(self, row: SessionRow) -> SessionOutcome:
         try:
@@ -182,10 +183,10 @@ class _All:
         if not self._given.as_json:
             note(line)
 
-    def _summarise(self, done: Sequence[SessionOutcome], *, left: int) -> None:
+    def _summarise(self, done: Sequence[SessionOutcome], *, left: int, code: int) -> None:
         failed = len([one for one in done if one.code])
         if self._given.as_json:
-            JsonLines().summarise([msgspec.structs.asdict(one) for one in done], failed=failed)
+            JsonLines().summarise([msgspec.structs.asdict(one) for one in done], failed=failed, code=code)
             return
         if not done:
             note("nothing to resume: no session was interrupted")
