@@ -17,6 +17,7 @@ from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.endpoints.first_reply import WithFirstReply
 from turnwise.drivers.endpoints.transport import Transport
 from turnwise.drivers.ids import TimeOrderedIds
+from turnwise.drivers.journal.folding import session_so_far
 from turnwise.drivers.journal.journal import Journal, Session
 from turnwise.drivers.journal.prices import NO_PRICES, Prices
 from turnwise.drivers.own_loop import run_to_end
@@ -83,7 +84,7 @@ from turnwise.turn.config import (
 )
 from turnwise.turn.events import TurnStarted
 from turnwise.turn.resuming import asked_ids, listed_digests
-from turnwise.turn.snapshot import SessionSoFar, fold_session
+from turnwise.turn.snapshot import SessionSoFar
 from turnwise.vocab import Cache, File, Message, Settings, StopReason, Text, ToolChoice
 
 ALL_EFFECTS: tuple[Effect, ...] = get_args(Effect)
@@ -657,4 +658,4 @@ def _children(agents: Mapping[str, Agent]) -> dict[str, Child]:
 
 def read_session(journal: Journal, session: Session) -> SessionSoFar:
     """What was said in a session, and what its next turn starts from; a turn that was killed has its open calls answered."""
-    return fold_session(journal.events(turn.id) for turn in session.turns)
+    return session_so_far(journal, session.turns)

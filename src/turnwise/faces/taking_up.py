@@ -2,6 +2,7 @@
 
 import msgspec
 
+from turnwise.drivers.journal.folding import session_so_far
 from turnwise.drivers.journal.journal import Journal, Session, SessionRow, TurnRow
 from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
@@ -9,7 +10,7 @@ from turnwise.drivers.running.resumption import LeftTurn, left_turn
 from turnwise.drivers.tools.tools import ChildOrder
 from turnwise.errors import CallerError
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.snapshot import SessionSoFar, fold_session
+from turnwise.turn.snapshot import SessionSoFar
 
 
 class LeftRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +48,7 @@ def left_run(journal: Journal, session: Session) -> LeftRun:
             f"the journal was damaged and has lost the last records of session `{session.row.id}`: what they told of may have "
             "run, so the turn cannot be resumed; `turnwise run --session ID PROMPT` goes on behind what is left"
         )
-    before = fold_session(journal.events(turn.id) for turn in session.turns[:-1])
+    before = session_so_far(journal, session.turns[:-1])
     left = left_turn(journal.entries(last.id), earlier=before.carried, tries=journal.tries_in_vain(last.id))
     ledger = Ledger(root_session=session.row.id, root_turn=last.id)
     for entry in journal.ledger.entries(LedgerSpan(session=session.row.id)):

@@ -1,6 +1,6 @@
 """The chair: takes what happened, says what to do next. Pure; every wait is the driver's."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import cast
 
 import msgspec
@@ -152,14 +152,16 @@ class Turn(msgspec.Struct, kw_only=True):
         assert isinstance(outcome, Ends | Fails | Ended)
         return self._finish(outcome)
 
-    def left_behind(self) -> tuple[Message, ...]:
-        """What the turn adds to its session if nothing more happens; every call that may have run has a result.
+    def left_behind(self, begun: Collection[str] | None = None) -> tuple[Message, ...]:
+        """What the turn adds to its session if nothing more happens; every call that may have run has a result. Those whose ids
+        are in `begun` had started; None: nobody knows which.
 
         Of use after a crash. The turn takes no event afterwards.
         """
         if self.state is not State.FINISHED:
             is_running = self.state is State.RUNNING
-            self._leave(Leaving(kind="lost", command=self.at_hand, is_running=is_running))
+            started = None if begun is None else tuple(begun)
+            self._leave(Leaving(kind="lost", command=self.at_hand, started=started, is_running=is_running))
             self._apply(PauseSettled())
             if not self.known.pending:
                 self._apply(InboxRead())  # nobody was told of words that were not taken up

@@ -1,5 +1,6 @@
 """What a driver writes down beside a turn's events, and how records look as text."""
 
+from collections.abc import Iterable
 from typing import get_args
 
 import msgspec
@@ -40,3 +41,13 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     time: float
     record: JournalRecord
+
+
+def events_of(entries: Iterable[JournalEntry]) -> list[Event]:
+    """Those alone that rebuild the turn."""
+    return [one.record for one in entries if not isinstance(one.record, RequestSent | ToolsStarted)]
+
+
+def begun_calls(entries: Iterable[JournalEntry]) -> frozenset[str]:
+    """The ids of the calls whose start was recorded: no other call of the turn can have run."""
+    return frozenset([id for one in entries if isinstance(one.record, ToolsStarted) for id in one.record.call_ids])

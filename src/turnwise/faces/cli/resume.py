@@ -58,7 +58,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Go on with the turn of SESSION (an id, or its first or last letters) that was interrupted because its process died.
-    Without SESSION it is the last session of this folder.
+    Without SESSION it is the last one of this folder that was interrupted.
 
     The turn keeps its own model, limits, rules and folder. The options here are those that a session does not keep.
     """

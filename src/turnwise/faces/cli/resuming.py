@@ -87,17 +87,21 @@ def resume(session: str | None, *, takes_all: bool, given: ResumeGiven) -> int:
 
 
 def _the_last(journal: Journal) -> Session:
-    """The last session of this folder. Raises CallerError where there is none, or it was not interrupted."""
+    """The last session of this folder that was interrupted, whatever came after it (a fork of it, another run); else the last
+    one, if it is running or damaged. Raises CallerError where there is none."""
     folder = Path.cwd().resolve()
+    rows = interrupted_rows(journal)
+    if here := [row for row in rows if row.folder == str(folder)]:
+        return journal.find_session(here[-1].id)
     found = journal.last_session(folder)
     if found is not None and found.row.status in ("lost", "running"):
         return found
-    others = len(interrupted_rows(journal))
+    others = len(rows)
     more = f"; {many(others, 'other session')} can be resumed (`turnwise resume --all`, `turnwise sessions list`)"
     what = (
         f"there is no session of `{folder}`"
         if found is None
-        else f"the last session of this folder (`{found.row.id[-8:]}`) was not interrupted"
+        else f"no session of this folder was interrupted (the last is `{found.row.id[-8:]}`)"
     )
     raise CallerError(f"nothing to resume: {what}{more if others else ''}")
 
