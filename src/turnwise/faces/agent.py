@@ -56,6 +56,7 @@ from turnwise.faces.run_options import (
     check_options,
     read_settings,
     settings_over,
+    terms_of,
     turn_over,
 )
 from turnwise.faces.schemas import OutputType, read_output_type
@@ -416,14 +417,16 @@ class Agent:
 
         A finished request is not sent again, a finished tool not run again. A request that was under way is counted as lost and
         sent anew. A call that may have run is told to the model as unknown, unless its tool is `idempotent`. The turn keeps its
-        own model, limits and rules; tools, keys and the approver are this agent's. An ask that was open is put again, for what is
-        left of its time or for `ask_s` seconds. Raises CallerError where there is nothing to resume, and as `run` does.
+        own model, limits and rules; tools, keys and the approver are this agent's, and `rules` hold behind its own. An ask that
+        was open and that nobody has answered, by `approvals` or before, is put again for what is left of its time, or for
+        `ask_s` seconds; where nothing is left its default stands. Raises CallerError where there is nothing to resume, and as
+        `run` does.
         """
         check_names(options, known=ResumeOptions.__annotations__, what="`resume`")
         if self._journal is None:
             raise CallerError("`resume` needs a journal: Agent(..., journal=Journal.open(...))")
         found = left_run(self._journal, self._journal.find_session(session))
-        found.left.ask_s = options.get("ask_s")
+        found.left.terms = terms_of(options)
         config = found.left.config
         check_endpoint(config, own=self._config)
         tools = self._with_script(read_tools(options["tools"]) if "tools" in options else self._tools)
@@ -502,7 +505,7 @@ class Agent:
                 settle_s=minder.settle_s,
             )
             if found is not None and journal is not None:
-                found.left.ask_s = order.left_ask_s
+                found.left.terms = order.terms
                 return await minder.run(runner, runner.resume(found.left, journal=journal.resume_turn(found.turn_id)))
             assert started is not None, "a child that was not left begins"
             pen = None

@@ -191,10 +191,10 @@ def test_killed_in_a_request_it_is_sent_anew_and_counts_twice(lab: Lab, folder: 
 
 @pytest.mark.promise("keep:crash", "wait:ask")
 def test_killed_at_an_ask_it_is_asked_again(lab: Lab, folder: Path) -> None:
-    """At a terminal, with the whole time: whoever comes back is not told that it is too late."""
+    """At a terminal, for what is left of its time, which is said."""
     killed_at_an_ask(lab, folder)
     with at_terminal("resume", cwd=folder) as person:
-        person.sees("1 call waits for an answer: bash (")
+        person.sees("1 call waits for an answer (")
         person.sees("then no)")
         person.types("y\r")
         assert "It said:" in person.leaves_by(0)
@@ -344,8 +344,8 @@ def test_all_goes_on_in_each_folder_and_tells_of_one_that_is_gone(lab: Lab, fold
         (["resume"], "nothing to resume: there is no session of `"),
         (["resume", "abcdefgh"], "there is no session `abcdefgh`"),
         (["resume", "x"], "`x` is no session id"),
-        (["resume", "--al"], "No such option '--al'. (Did you mean one of: '--all', '--help'?)"),
-        (["resume", "--allow", "bash"], "No such option '--allow'"),
+        (["resume", "--al"], "No such option '--al'. (Did you mean one of: '--all', '--allow', '--help'?)"),
+        (["resume", "--allow", "everything"], "--allow"),
         (["resume", "abcdefgh", "--all"], "give either SESSION or --all, not both"),
         (["resume", "--all", "--base-url", "http://127.0.0.1:1"], "--base-url and --api-key-env are for one SESSION"),
     ],

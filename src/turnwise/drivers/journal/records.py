@@ -5,6 +5,7 @@ from typing import get_args
 
 import msgspec
 
+from turnwise.turn.approvals import Approval
 from turnwise.turn.commands import Purpose
 from turnwise.turn.events import Event
 
@@ -28,7 +29,14 @@ class ToolsStarted(msgspec.Struct, frozen=True, kw_only=True, tag="tools_started
     call_ids: tuple[str, ...]
 
 
-JournalRecord = Event | RequestSent | ToolsStarted
+class AskAnswered(msgspec.Struct, frozen=True, kw_only=True, tag="ask_answered"):
+    """One of several asks was answered while the others wait: it is not asked again. The `asked` behind it holds it, too."""
+
+    approval: Approval
+
+
+BesideEvents = RequestSent | ToolsStarted | AskAnswered
+JournalRecord = Event | BesideEvents
 KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(JournalRecord)}
 
 encode_record = msgspec.json.Encoder().encode
@@ -45,7 +53,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 def events_of(entries: Iterable[JournalEntry]) -> list[Event]:
     """Those alone that rebuild the turn."""
-    return [one.record for one in entries if not isinstance(one.record, RequestSent | ToolsStarted)]
+    return [one.record for one in entries if not isinstance(one.record, BesideEvents)]
 
 
 def begun_calls(entries: Iterable[JournalEntry]) -> frozenset[str]:

@@ -7,7 +7,7 @@ import msgspec
 
 from turnwise.drivers.endpoints.cache_refusals import CacheRefusals
 from turnwise.drivers.journal.journal import JournalEntry
-from turnwise.drivers.journal.records import KINDS, RequestSent, ToolsStarted
+from turnwise.drivers.journal.records import KINDS, AskAnswered, RequestSent, ToolsStarted
 from turnwise.drivers.replaying.bodies import Bodies, Body
 from turnwise.drivers.replaying.recorded import RecordedSession, RecordedTurn
 from turnwise.turn.carrying import Carried
@@ -24,7 +24,7 @@ from turnwise.turn.commands import (
     SendRequest,
     Wait,
 )
-from turnwise.turn.events import Event, MessageArrived, RequestFailed, ToolEnded, ToolsFinished, TurnStarted
+from turnwise.turn.events import Event, MessageArrived, RequestFailed, RulesAdded, ToolEnded, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn
 from turnwise.turn.snapshot import SessionFold
 
@@ -117,6 +117,8 @@ class TurnPlayer:
             case ToolsStarted() as tools:
                 self._begun.update(tools.call_ids)
                 self._compare_tools(entry, call_ids=tools.call_ids)
+            case AskAnswered():
+                pass  # `asked` has it, too
             case event:
                 self._receive(entry, event=event)
 
@@ -142,7 +144,7 @@ class TurnPlayer:
             self._bodies.saw(event)
         if isinstance(event, ToolEnded):
             self._ended.add(event.result.call_id)
-        elif not isinstance(event, MessageArrived):
+        elif not isinstance(event, MessageArrived | RulesAdded):
             self.commands += 1
             self._ended.clear()
 

@@ -46,8 +46,10 @@ def as_child(config: TurnConfig, *, order: ChildOrder) -> TurnConfig:
     limits: Limit = MaxWallTime(order.timeout_s)
     for one in (order.grant, config.limits):
         limits = limits if one is None else one | limits
-    if policy is not None and order.approver is None:
-        policy = msgspec.structs.replace(policy, attended=False)
+    if policy is not None:
+        rules = tuple(dict.fromkeys((*policy.rules, *order.terms.rules)))
+        attended = policy.attended and order.approver is not None
+        policy = msgspec.structs.replace(policy, rules=rules, attended=attended)
     return msgspec.structs.replace(
         config,
         limits=limits,

@@ -5,16 +5,19 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.journal.records import JournalEntry, RequestSent, ToolsStarted
+from turnwise.drivers.journal.records import AskAnswered, JournalEntry, RequestSent, ToolsStarted
 from turnwise.drivers.tools.probes import OutcomeUnknown, ask_probe
 from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError
 from turnwise.rules.history import error_result
+from turnwise.rules.permissions import PermissionRule
+from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.carrying import Carried
-from turnwise.turn.commands import PlannedCall, RunScript, ScriptResult
+from turnwise.turn.commands import Ask, PlannedCall, RunScript, ScriptResult
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.events import Event, MessageArrived, ScriptCalled, ToolEnded, TurnStarted
+from turnwise.turn.events import Event, MessageArrived, RulesAdded, ScriptCalled, ToolEnded, TurnStarted
 from turnwise.turn.machine import Turn
+from turnwise.turn.resume_terms import ResumeTerms
 from turnwise.vocab import Fault, FaultKind, Message, ToolCall, ToolResult
 
 UNKNOWN_OUTCOME = (
@@ -38,26 +41,63 @@ class ProgramSoFar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeftTurn(msgspec.Struct, kw_only=True):
-    """A turn as its process left it. `at_s`: seconds from its beginning to its last event; `heard_s`: when the journal last
-    heard of it (UTC, seconds since 1970). `was_sent`: the request at hand may have left. `begun`: ids of calls of the order at
-    hand that may have run, `ended` of those whose results are recorded. `program`: the one at hand. `tries`: how often in a row
-    it was taken up since its last record. `ask_s`: how long an ask that was open is waited for; None: for what is left of its
-    time."""
+    """A turn as its process left it. `at_s`: seconds from its beginning to its last event; `since_s`: when the command at hand
+    was ordered (UTC, seconds since 1970). `was_sent`: the request at hand may have left. `begun`: ids of calls of the order at
+    hand that may have run, `ended` of those whose results are recorded. `answered`: what the asks at hand were answered.
+    `added`: the rules that whoever took it up before has added. `program`: the one at hand. `tries`: how often in a row it was
+    taken up since its last record."""
 
     turn: Turn
     config: TurnConfig
     at_s: float
-    heard_s: float
+    since_s: float
     was_sent: bool
     begun: frozenset[str]
     ended: frozenset[str]
     program: ProgramSoFar | None
     tries: int
-    ask_s: float | None = None
+    answered: tuple[Approval, ...] = ()
+    added: tuple[PermissionRule, ...] = ()
+    terms: ResumeTerms = ResumeTerms()
 
     @property
     def is_stuck(self) -> bool:
         return self.tries >= MOST_TRIES
+
+    def left_of(self, seconds: float, *, now_s: float) -> float:
+        """Of the time that the command at hand had: the time without a process counts, for whoever was asked could answer."""
+        return max(0.0, seconds - max(0.0, now_s - self.since_s))
+
+    @property
+    def new_rules(self) -> tuple[PermissionRule, ...]:
+        """Those of whoever takes the turn up that it does not have yet; none for a turn without rules, which asks nobody."""
+        policy = self.turn.known.config.policy
+        return () if policy is None else tuple([rule for rule in self.terms.rules if rule not in policy.rules])
+
+    @property
+    def terms_below(self) -> ResumeTerms:
+        """The terms for its sub-agents: their rules are their own, so what was added to this turn is added to theirs."""
+        return msgspec.structs.replace(self.terms, rules=(*self.added, *self.terms.rules))
+
+    @property
+    def answers(self) -> tuple[Approval, ...]:
+        """Those to the asks at hand, by the journal and by whoever takes the turn up."""
+        if not isinstance(command := self.turn.at_hand, Ask):
+            return ()
+        known = {one.call_id: one for one in self.answered}
+        found = [known.get(ask.call.id) or self.terms.answer_to(ask) for ask in command.asks]
+        return tuple([one for one in found if one is not None])
+
+    @property
+    def open_asks(self) -> tuple[OneAsk, ...]:
+        """The asks at hand that nobody has answered."""
+        answered = {one.call_id for one in self.answers}
+        command = self.turn.at_hand
+        return tuple([ask for ask in command.asks if ask.call.id not in answered]) if isinstance(command, Ask) else ()
+
+    def ask_s(self, command: Ask, *, now_s: float) -> float:
+        """How long these asks are waited for."""
+        return self.left_of(command.deadline_s, now_s=now_s) if self.terms.ask_s is None else self.terms.ask_s
 
     @property
     def open_in_program(self) -> tuple[ToolCall, ...]:
@@ -74,33 +114,40 @@ def left_turn(entries: Sequence[JournalEntry], *, earlier: Sequence[Message] | C
     if not entries or not isinstance(started := entries[0].record, TurnStarted):
         raise CallerError("nothing of the turn was recorded before its process died: there is nothing to go on with")
     turn, command = Turn.start(started, earlier=earlier)
-    at_s, was_sent = 0.0, False
-    begun, ended = set[str](), set[str]()
+    at_s, was_sent, since_s = 0.0, False, entries[0].time
+    begun, ended, answered = set[str](), set[str](), list[Approval]()
     program: ProgramSoFar | None = None
+    added: tuple[PermissionRule, ...] = ()
     for entry in entries[1:]:
         record = entry.record
         if isinstance(record, RequestSent):
             was_sent = True
         elif isinstance(record, ToolsStarted):
             begun.update(record.call_ids)
+        elif isinstance(record, AskAnswered):
+            answered.append(record.approval)
         else:
             if isinstance(record, ToolEnded):
                 ended.add(record.result.call_id)
-            elif not isinstance(record, MessageArrived):  # these two leave the command at hand as it is
-                was_sent, begun, ended = False, set[str](), set[str]()
+            elif not isinstance(record, MessageArrived | RulesAdded):  # these leave what is at hand as it is
+                was_sent, since_s = False, entry.time
+                begun, ended, answered = set[str](), set[str](), list[Approval]()
             command = turn.receive(record)
+            added = (*added, *record.rules) if isinstance(record, RulesAdded) else added
             program = _followed(program, event=record, command=command)
             at_s = max(at_s, _at_s(record))
     return LeftTurn(
         turn=turn,
         config=started.config,
         at_s=at_s,
-        heard_s=entries[-1].time,
+        since_s=since_s,
         was_sent=was_sent,
         begun=frozenset(begun),
         ended=frozenset(ended),
         program=program,
         tries=tries,
+        answered=tuple(answered),
+        added=added,
     )
 
 

@@ -13,7 +13,7 @@ from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.drivers.journal.bookkeeping import Bookkeeper
 from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.journal.pen import TurnJournal
-from turnwise.drivers.journal.records import JournalRecord, ToolsStarted
+from turnwise.drivers.journal.records import AskAnswered, JournalRecord, ToolsStarted
 from turnwise.drivers.running.approvals import ask
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
 from turnwise.drivers.running.resumption import LOST_REQUEST, STUCK, LeftTurn, results_of_left
@@ -34,6 +34,7 @@ from turnwise.drivers.tools.fact_finding import find_changed, find_facts
 from turnwise.drivers.tools.tools import Around, ToolRun
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.rules.history import open_calls
+from turnwise.turn.approvals import Approval
 from turnwise.turn.attempt import LOST_PIECE
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import (
@@ -61,6 +62,7 @@ from turnwise.turn.events import (
     OutputChecked,
     RequestFailed,
     ResponseReceived,
+    RulesAdded,
     ScriptCalled,
     ScriptFinished,
     StepPrepared,
@@ -70,6 +72,7 @@ from turnwise.turn.events import (
     WaitOver,
 )
 from turnwise.turn.machine import Turn
+from turnwise.turn.resume_terms import ResumeTerms
 from turnwise.vocab import Message, StopReason, Text, ToolCall, ToolResult
 
 Doable = PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask | RunTools | RunScript | Wait
@@ -231,7 +234,7 @@ class _Running:
             journal=None if journal is None else journal.journal,
             ask_s=config.deadlines.ask_s,
             begun=frozenset() if left is None else left.begun,
-            left_ask_s=None if left is None else left.ask_s,
+            terms=ResumeTerms() if left is None else left.terms_below,
         )
         self._time = TurnTime(
             means.clock,
@@ -285,6 +288,10 @@ class _Running:
     async def resume(self, left: LeftTurn) -> TurnResult:
         turn, command = left.turn, left.turn.at_hand
         assert command is not None, "a turn that has begun has ordered something"
+        if rules := left.new_rules:
+            added = RulesAdded(rules=rules, at_s=left.at_s)
+            self._write(added)
+            command = turn.receive(added)
         if left.is_stuck:
             self._why_stopped = STUCK
             self.interrupt()
@@ -426,7 +433,7 @@ class _Running:
     async def _do_left(self, command: Doable, left: LeftTurn) -> Event:
         """The command that was at hand when the process died: what of it was done is not done again."""
         self._left = None
-        passed_s = max(0.0, self._clock.now() - left.heard_s)
+        now_s = self._clock.now()
         match command:
             case SendRequest(number=number) if left.was_sent:
                 self.books.lose(number, fault=LOST_REQUEST)
@@ -439,11 +446,14 @@ class _Running:
                     self._unanswered.pop(planned.call.id, None)
                     self._tell(CallAnswered(planned.call, result))
                 return await self._run_tools(command)
-            case Ask(deadline_s=deadline_s):
-                left_s = max(0.0, deadline_s - passed_s) if left.ask_s is None else left.ask_s
-                return await self._ask(msgspec.structs.replace(command, deadline_s=left_s))
+            case Ask():
+                open_asks, left_s = left.open_asks, left.ask_s(command, now_s=now_s)
+                if not open_asks or left_s <= 0.0:
+                    return Asked(approvals=left.answers)
+                asked = await self._ask(msgspec.structs.replace(command, asks=open_asks, deadline_s=left_s))
+                return msgspec.structs.replace(asked, approvals=(*left.answers, *asked.approvals))
             case Wait(seconds=seconds):
-                return await self._do(msgspec.structs.replace(command, seconds=max(0.0, seconds - passed_s)))
+                return await self._do(msgspec.structs.replace(command, seconds=left.left_of(seconds, now_s=now_s)))
             case _:
                 return await self._do(command)
 
@@ -501,6 +511,7 @@ class _Running:
                 path=self._means.path,
                 scrub=self._means.endpoint.scrub,
                 over=self._ask_over,
+                record=self._record_answer,
             )
         finally:
             self._ask_over = None
@@ -559,6 +570,16 @@ class _Running:
         self._ended.clear()
         self._time.ended(None if command.most_s is None else began_s + command.most_s)
         return ToolsFinished(results=(*results, *changed.values()), children=children)
+
+    def _record_answer(self, approval: Approval) -> None:
+        """The answer to one of several asks is recorded at once: whoever gave it is not asked again."""
+        if self._is_over:
+            return
+        try:
+            self._write(AskAnswered(approval=approval))
+        except JournalFailed as failed:
+            self._unrecorded = str(failed)
+            self.interrupt("journal")
 
     def _record_end(self, result: ToolResult, *, children: tuple[ChildReport, ...] = ()) -> None:
         """The result of a call while others run is recorded at once: nothing loses it any more."""

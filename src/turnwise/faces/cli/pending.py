@@ -54,8 +54,8 @@ def decide(asks: Sequence[OneAsk], *, approve: Sequence[str], deny: Sequence[str
     return tuple(
         [
             Approval(call_id=id, verdict="allow" if id in allowed else "deny", subject=ask.subject, digest=ask.digest)
-            for id, ask in known.items()
-            if id in allowed | denied
+            for ask in asks  # those of two sub-agents may have one id
+            if (id := ask.call.id) in allowed | denied
         ]
     )
 

@@ -36,6 +36,8 @@ class ResumeGiven(msgspec.Struct, frozen=True, kw_only=True):
     network: bool
     no_sandbox: bool
     no_agents_md: bool
+    allow: tuple[str, ...]
+    ask_timeout: float | None
     unattended: bool
     plain: bool
     as_json: bool
@@ -51,8 +53,8 @@ class ResumeGiven(msgspec.Struct, frozen=True, kw_only=True):
             go_on=False,
             session=None,
             system=None,
-            allow=(),
-            ask_timeout=None,
+            allow=self.allow,
+            ask_timeout=self.ask_timeout,
             no_sandbox=self.no_sandbox,
             network=self.network,
             no_agents_md=self.no_agents_md,
@@ -120,7 +122,7 @@ class _One:
         face = self._face(session)
         exchange = last_exchange(self._journal, session)
         said = [] if exchange is None else [exchange_line(exchange, now_s=self._clock.now())]
-        for line in (*place.notes, *said, left_line(found)):
+        for line in (*place.notes, *said, left_line(found, now_s=self._clock.now())):
             face.tell(line)
         began = self._clock.monotonic()
         attended = not self._given.unattended and is_attended()
