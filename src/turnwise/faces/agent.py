@@ -483,6 +483,7 @@ class Agent:
             name=name,
             session_id=session_id,
             clock=self._clock,
+            left=None if found is None else found.left,
             idle_s=idle_s_of(self._config.deadlines, profile=self._model.profile, stream=self._config.stream),
         )
         if found is not None and found.left.turn.result is not None:

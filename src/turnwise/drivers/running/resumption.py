@@ -7,18 +7,19 @@ import msgspec
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.journal.records import AskAnswered, JournalEntry, RequestSent, ToolsStarted
 from turnwise.drivers.tools.probes import OutcomeUnknown, ask_probe
+from turnwise.drivers.tools.tool_output import cut_middle
 from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError
 from turnwise.rules.history import error_result
 from turnwise.rules.permissions import PermissionRule
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.carrying import Carried
-from turnwise.turn.commands import Ask, PlannedCall, RunScript, ScriptResult
+from turnwise.turn.commands import Ask, Command, PlannedCall, RunScript, RunTools, ScriptResult
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, MessageArrived, RulesAdded, ScriptCalled, ToolEnded, TurnStarted
 from turnwise.turn.machine import Turn
 from turnwise.turn.resume_terms import ResumeTerms
-from turnwise.vocab import Fault, FaultKind, Message, ToolCall, ToolResult
+from turnwise.vocab import Fault, FaultKind, Message, Text, ToolCall, ToolResult
 
 UNKNOWN_OUTCOME = (
     "The process was interrupted while this call ran, so its outcome is unknown: it may have run whole, in part, or not at all. "
@@ -28,6 +29,7 @@ LOST_REQUEST = Fault(
     kind=FaultKind.DISCONNECTED,
     message="our process ended before the response was recorded: the request may be billed, and is sent anew",
 )
+SHOWN_ARGUMENTS = 200  # characters
 MOST_TRIES = 5  # times in a row in which a turn was taken up and left again without anything recorded (DISPATCH)
 STUCK = f"it was taken up {MOST_TRIES} times in a row, and each time the process died before anything was recorded"
 
@@ -44,7 +46,8 @@ class LeftTurn(msgspec.Struct, kw_only=True):
     """A turn as its process left it. `at_s`: seconds from its beginning to its last event; `since_s`: when the command at hand
     was ordered (UTC, seconds since 1970). `was_sent`: the request at hand may have left. `begun`: ids of calls of the order at
     hand that may have run, `ended` of those whose results are recorded. `answered`: what the asks at hand were answered.
-    `added`: the rules that whoever took it up before has added. `program`: the one at hand. `tries`: how often in a row it was
+    `added`: the rules that whoever took it up before has added. `unknown`: calls that were told
+    as unknown, here or before. `program`: the one at hand. `tries`: how often in a row it was
     taken up since its last record."""
 
     turn: Turn
@@ -58,6 +61,7 @@ class LeftTurn(msgspec.Struct, kw_only=True):
     tries: int
     answered: tuple[Approval, ...] = ()
     added: tuple[PermissionRule, ...] = ()
+    unknown: list[ToolCall] = []
     terms: ResumeTerms = ResumeTerms()
 
     @property
@@ -118,6 +122,7 @@ def left_turn(entries: Sequence[JournalEntry], *, earlier: Sequence[Message] | C
     begun, ended, answered = set[str](), set[str](), list[Approval]()
     program: ProgramSoFar | None = None
     added: tuple[PermissionRule, ...] = ()
+    unknown: list[ToolCall] = []
     for entry in entries[1:]:
         record = entry.record
         if isinstance(record, RequestSent):
@@ -129,6 +134,7 @@ def left_turn(entries: Sequence[JournalEntry], *, earlier: Sequence[Message] | C
         else:
             if isinstance(record, ToolEnded):
                 ended.add(record.result.call_id)
+                unknown += _unknown_in(record, command=command)
             elif not isinstance(record, MessageArrived | RulesAdded):  # these leave what is at hand as it is
                 was_sent, since_s = False, entry.time
                 begun, ended, answered = set[str](), set[str](), list[Approval]()
@@ -148,7 +154,32 @@ def left_turn(entries: Sequence[JournalEntry], *, earlier: Sequence[Message] | C
         tries=tries,
         answered=tuple(answered),
         added=added,
+        unknown=unknown,
     )
+
+
+def _unknown_in(record: ToolEnded, *, command: Command) -> list[ToolCall]:
+    if not isinstance(command, RunTools) or not is_unknown(record.result):
+        return []
+    return [plan.call for plan in command.calls if plan.call.id == record.result.call_id]
+
+
+def is_unknown(result: ToolResult) -> bool:
+    """Whether it says that nobody knows what became of the call."""
+    return result.is_error and result.content == (Text(UNKNOWN_OUTCOME),)
+
+
+def unknown_said(calls: Sequence[str]) -> str:
+    """What is said to whoever started them."""
+    return (
+        f"The process was interrupted while these calls ran, so their outcome is unknown: {', '.join(calls)}. "
+        "Look at what they have done before you repeat any of it."
+    )
+
+
+def call_said(call: ToolCall) -> str:
+    """`do` {"name":"x"}"""
+    return f"`{call.name}` {cut_middle(call.arguments, limit=SHOWN_ARGUMENTS)}"
 
 
 def _at_s(event: Event) -> float:

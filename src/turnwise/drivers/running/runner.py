@@ -16,7 +16,7 @@ from turnwise.drivers.journal.pen import TurnJournal
 from turnwise.drivers.journal.records import AskAnswered, JournalRecord, ToolsStarted
 from turnwise.drivers.running.approvals import ask
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
-from turnwise.drivers.running.resumption import LOST_REQUEST, STUCK, LeftTurn, results_of_left
+from turnwise.drivers.running.resumption import LOST_REQUEST, STUCK, LeftTurn, is_unknown, results_of_left
 from turnwise.drivers.running.scripts import Scripts
 from turnwise.drivers.running.sending import Sender
 from turnwise.drivers.running.turn_time import TurnTime
@@ -442,6 +442,7 @@ class _Running:
                 self._ended = set(left.ended)
                 found = await results_of_left(command.calls, left=left, tools=self._tools, clock=self._clock)
                 for planned, result in found:
+                    left.unknown += [planned.call] if is_unknown(result) else []
                     self._record_end(result)
                     self._unanswered.pop(planned.call.id, None)
                     self._tell(CallAnswered(planned.call, result))

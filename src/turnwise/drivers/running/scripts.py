@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import msgspec
 
 from turnwise.drivers.clock import Clock, sleep, wait_for_task
-from turnwise.drivers.running.resumption import ProgramSoFar
+from turnwise.drivers.running.resumption import UNKNOWN_OUTCOME, ProgramSoFar, call_said, unknown_said
 from turnwise.drivers.running.script_calls import awaited_calls, line_at, normal_lines
 from turnwise.drivers.running.script_values import json_problem, shown
 from turnwise.drivers.tools.grants import TURNS_TIME
@@ -214,8 +214,10 @@ class _Program:
         self._exchanged_bytes = 0
         self._sleeping: dict[int, float] = {}  # the interpreter's numbers of sleeps, and when each is over
         self._futures: dict[int, _Wanted] = {}
+        self._called: list[ToolCall] = []  # that it waits for
         self._waiting: dict[str, int] = {}  # the interpreter's numbers by the ids of the calls that it waits for
         self._ran: tuple[str, ...] = ()
+        self._unknown: list[str] = []  # its calls whose outcome nobody knows, whatever it made of that
 
     async def close(self) -> None:
         # A worker that computes is killed; nothing that closing finds wrong is of use to anybody.
@@ -286,6 +288,8 @@ class _Program:
             for result in results
             if result.call_id in self._waiting
         }
+        unknown = {result.call_id for result in results if result.is_error and result.text == UNKNOWN_OUTCOME}
+        self._unknown += [call_said(call) for call in self._called if call.id in unknown]
         snapshot = self._snapshot
         if isinstance(snapshot, _load().AsyncFutureSnapshot):
             for number in answers:
@@ -334,6 +338,7 @@ class _Program:
 
     def _wait_for(self, wanted: list[_Wanted]) -> list[_Wanted]:
         self._waiting = {one.call.id: one.number for one in wanted}
+        self._called = [one.call for one in wanted]
         return wanted
 
     def _is_awaited(self, called: "monty.AsyncFunctionSnapshot") -> bool:
@@ -418,6 +423,8 @@ class _Program:
         return printed + returned or NOTHING
 
     def _finished(self, text: str, *, is_error: bool = False) -> ScriptFinished:
+        if self._unknown:
+            text = f"{text.rstrip()}\n\n{unknown_said(self._unknown)}"
         return ScriptFinished(call_id=self.call_id, text=text, is_error=is_error)
 
     def _failed(self, why: str, *, line: int, source: str = "") -> ScriptFinished:

@@ -1,7 +1,7 @@
 """A turn that a dead process has left, as the command line goes on with it: where it works, what is said of it, what it asks."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -71,12 +71,14 @@ def folder_of(config: TurnConfig, *, row: SessionRow) -> Path:
     return folder
 
 
-def left_line(found: LeftRun, *, now_s: float) -> str:
+def left_line(found: LeftRun, *, journal: Journal, now_s: float) -> str:
     """What it goes on with, and what became of the calls and the request that were under way."""
     left, requests = found.left, len(found.ledger.entries)
     if left.is_stuck:
         return f"the interrupted turn is ended: {STUCK}"
     said = [f"going on with the interrupted turn after {many(requests, 'request')}", *_under_way(left, now_s=now_s)]
+    if below := _perhaps_below(journal, turn_id=found.turn_id, left=left):
+        said.append(f"{many(len(below), 'call')} of sub-agents may have run: {_call_names(below)}")
     return "; ".join(said)
 
 
@@ -114,7 +116,7 @@ def _asks_said(left: LeftTurn, *, left_s: float) -> list[str]:
 def _calls_said(calls: Sequence[ToolCall], *, left: LeftTurn) -> list[str]:
     again = {offer.spec.name for offer in left.config.tools if offer.idempotent or offer.child}
     open = [call for call in calls if call.id not in left.ended]
-    unknown = [call for call in open if call.id in left.begun and call.name not in again]
+    unknown = _perhaps(calls, left=left)
     repeated = [call for call in open if call.id in left.begun and call.name in again]
     planned = [call for call in open if call.id not in left.begun]
     groups = [
@@ -124,6 +126,29 @@ def _calls_said(calls: Sequence[ToolCall], *, left: LeftTurn) -> list[str]:
         ("had not begun and runs now" if len(planned) == 1 else "had not begun and run now", planned),
     ]
     return [f"{many(len(some), 'call')} {what}: {_call_names(some)}" for what, some in groups if some]
+
+
+def _perhaps_below(journal: Journal, *, turn_id: str, left: LeftTurn) -> list[ToolCall]:
+    """The calls of sub-agents at work that had started and that nobody can tell of, at any depth."""
+    found: list[ToolCall] = []
+    for turn, own in _left_below(journal, turn_id=turn_id, left=left):
+        if isinstance(command := own.turn.at_hand, RunTools):
+            found += _perhaps([one.call for one in command.calls], left=own)
+        found += _perhaps_below(journal, turn_id=turn, left=own)
+    return found
+
+
+def _left_below(journal: Journal, *, turn_id: str, left: LeftTurn) -> Iterator[tuple[str, LeftTurn]]:
+    """The turns of sub-agents that the turn waits for, and that were left with it."""
+    for call_id, child in journal.children(turn_id):
+        last = child.turns[-1]
+        if last.status == "lost" and call_id in left.begun - left.ended:
+            yield last.id, left_turn(journal.entries(last.id), earlier=())
+
+
+def _perhaps(calls: Sequence[ToolCall], *, left: LeftTurn) -> list[ToolCall]:
+    again = {offer.spec.name for offer in left.config.tools if offer.idempotent or offer.child}
+    return [call for call in calls if call.id in left.begun - left.ended and call.name not in again]
 
 
 def _call_names(calls: Sequence[ToolCall]) -> str:
@@ -139,9 +164,6 @@ def _open_asks(journal: Journal, *, turn_id: str, left: LeftTurn) -> tuple[OneAs
     if isinstance(left.turn.at_hand, Ask):
         return left.open_asks
     asks: tuple[OneAsk, ...] = ()
-    for call_id, child in journal.children(turn_id):
-        last = child.turns[-1]
-        if last.status == "lost" and call_id in left.begun - left.ended:
-            own = left_turn(journal.entries(last.id), earlier=())
-            asks += _open_asks(journal, turn_id=last.id, left=own)
+    for turn, own in _left_below(journal, turn_id=turn_id, left=left):
+        asks += _open_asks(journal, turn_id=turn, left=own)
     return asks

@@ -122,7 +122,7 @@ class _One:
         face = self._face(session)
         exchange = last_exchange(self._journal, session)
         said = [] if exchange is None else [exchange_line(exchange, now_s=self._clock.now())]
-        for line in (*place.notes, *said, left_line(found, now_s=self._clock.now())):
+        for line in (*place.notes, *said, left_line(found, journal=self._journal, now_s=self._clock.now())):
             face.tell(line)
         began = self._clock.monotonic()
         attended = not self._given.unattended and is_attended()

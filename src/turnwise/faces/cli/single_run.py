@@ -146,7 +146,7 @@ class SingleRun:
             given = answers_of(open_asks(self._journal, found), answers=answers)
             found.left.terms = msgspec.structs.replace(found.left.terms, answers=given)
         self._tell_beginning()
-        self._face.tell(left_line(found, now_s=self._clock.now()))
+        self._face.tell(left_line(found, journal=self._journal, now_s=self._clock.now()))
         began = self._clock.monotonic()
         allows_all = ALL in answers.approve
         turn = resume_turn(place, found, face=self._face, terminal=self._terminal(), allows_all=allows_all)
