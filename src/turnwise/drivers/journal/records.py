@@ -35,7 +35,15 @@ class AskAnswered(msgspec.Struct, frozen=True, kw_only=True, tag="ask_answered")
     approval: Approval
 
 
-BesideEvents = RequestSent | ToolsStarted | AskAnswered
+class ScriptBegan(msgspec.Struct, frozen=True, kw_only=True, tag="script_began"):
+    """The program of the call `call_id` begins; its clock says `time` then (UTC, seconds since 1970). Run again after a crash it
+    reads the same times."""
+
+    call_id: str
+    time: float
+
+
+BesideEvents = RequestSent | ToolsStarted | AskAnswered | ScriptBegan
 JournalRecord = Event | BesideEvents
 KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(JournalRecord)}
 

@@ -7,7 +7,7 @@ import msgspec
 
 from turnwise.drivers.endpoints.cache_refusals import CacheRefusals
 from turnwise.drivers.journal.journal import JournalEntry
-from turnwise.drivers.journal.records import KINDS, AskAnswered, RequestSent, ToolsStarted
+from turnwise.drivers.journal.records import KINDS, AskAnswered, RequestSent, ScriptBegan, ToolsStarted
 from turnwise.drivers.replaying.bodies import Bodies, Body
 from turnwise.drivers.replaying.recorded import RecordedSession, RecordedTurn
 from turnwise.turn.carrying import Carried
@@ -117,8 +117,8 @@ class TurnPlayer:
             case ToolsStarted() as tools:
                 self._begun.update(tools.call_ids)
                 self._compare_tools(entry, call_ids=tools.call_ids)
-            case AskAnswered():
-                pass  # `asked` has it, too
+            case AskAnswered() | ScriptBegan():
+                pass  # `asked` has the answer, too; a program's clock is the driver's
             case event:
                 self._receive(entry, event=event)
 

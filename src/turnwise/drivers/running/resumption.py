@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.journal.records import AskAnswered, JournalEntry, RequestSent, ToolsStarted
+from turnwise.drivers.journal.records import AskAnswered, JournalEntry, RequestSent, ScriptBegan, ToolsStarted
 from turnwise.drivers.tools.probes import OutcomeUnknown, ask_probe
 from turnwise.drivers.tools.tool_output import cut_middle
 from turnwise.drivers.tools.tools import Tool
@@ -35,9 +35,12 @@ STUCK = f"it was taken up {MOST_TRIES} times in a row, and each time the process
 
 
 class ProgramSoFar(msgspec.Struct, frozen=True, kw_only=True):
-    """What a program has asked for, and what it was given: it is run again with the same answers."""
+    """What a program has asked for, and what it was given: it is run again with the same answers, at the same times. `time` is
+    what its clock said at its beginning, `ordered_s` when it was begun and when each answer was given (seconds of the turn)."""
 
     begun: RunScript
+    time: float | None = None
+    ordered_s: tuple[float, ...] = ()
     asked: tuple[tuple[ToolCall, ...], ...] = ()
     given: tuple[tuple[ScriptResult, ...], ...] = ()
 
@@ -104,6 +107,11 @@ class LeftTurn(msgspec.Struct, kw_only=True):
         return self.left_of(command.deadline_s, now_s=now_s) if self.terms.ask_s is None else self.terms.ask_s
 
     @property
+    def ordered_s(self) -> float:
+        """When the program at hand was given its last answer: seconds of the turn."""
+        return 0.0 if self.program is None else self.program.ordered_s[-1]
+
+    @property
     def open_in_program(self) -> tuple[ToolCall, ...]:
         """The calls that the program at hand waits for."""
         program = self.program
@@ -129,6 +137,9 @@ def left_turn(entries: Sequence[JournalEntry], *, earlier: Sequence[Message] | C
             was_sent = True
         elif isinstance(record, ToolsStarted):
             begun.update(record.call_ids)
+        elif isinstance(record, ScriptBegan):
+            if program is not None and program.begun.call.id == record.call_id:
+                program = msgspec.structs.replace(program, time=record.time)
         elif isinstance(record, AskAnswered):
             answered.append(record.approval)
         else:
@@ -193,9 +204,10 @@ def _followed(program: ProgramSoFar | None, *, event: Event, command: object) ->
     if not isinstance(command, RunScript):
         return program
     if program is None or program.begun.call.id != command.call.id:
-        return ProgramSoFar(begun=command)
+        return ProgramSoFar(begun=command, ordered_s=(_at_s(event),))
     if len(program.given) < len(program.asked):
-        return msgspec.structs.replace(program, given=(*program.given, command.results))
+        ordered_s = (*program.ordered_s, _at_s(event))
+        return msgspec.structs.replace(program, given=(*program.given, command.results), ordered_s=ordered_s)
     return program
 
 

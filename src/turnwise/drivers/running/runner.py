@@ -13,7 +13,7 @@ from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.drivers.journal.bookkeeping import Bookkeeper
 from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.journal.pen import TurnJournal
-from turnwise.drivers.journal.records import AskAnswered, JournalRecord, ToolsStarted
+from turnwise.drivers.journal.records import AskAnswered, JournalRecord, ScriptBegan, ToolsStarted
 from turnwise.drivers.running.approvals import ask
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
 from turnwise.drivers.running.resumption import LOST_REQUEST, STUCK, LeftTurn, is_unknown, results_of_left
@@ -202,6 +202,7 @@ class _Running:
         self._command: Command  # the one at hand
         self._waiter: asyncio.Task[object]  # the task that waits for the turn
         self._cancelling = 0  # how often it had been asked to end when it began
+        self._ordered_s = 0.0 if left is None else left.ordered_s  # when, in the turn's own time
         self._is_stopping = False  # no further command is begun
         self._is_over = False
         self._told = 0  # messages that the turn has added, whose results the watcher has seen
@@ -351,6 +352,7 @@ class _Running:
                 self._journal.later(event)
             self.books.saw(event)
             self._command = turn.receive(event)
+            self._ordered_s = getattr(event, "at_s", 0.0)
             self._tell_discarded(event, command=self._command)
             self._tell_answered(turn)
 
@@ -616,8 +618,11 @@ class _Running:
 
     async def _run_script(self, command: RunScript) -> ScriptCalled | ScriptFinished:
         call = command.call
+        now_s = self._clock.now()
         if call.id not in self._script_began_s:
             self._script_began_s[call.id] = self._clock.monotonic()
+            if self._journal is not None and not command.results:
+                self._journal.later(ScriptBegan(call_id=call.id, time=now_s))
             self._tell(ToolStarted(call))
         for result in command.results:
             if inner := self._unanswered.pop(result.call_id, None):
@@ -629,7 +634,7 @@ class _Running:
                     )
                 )
         began_s = self._time.now_s()
-        event = await self._scripts.run(command)
+        event = await self._scripts.run(command, ordered_s=self._ordered_s, now_s=now_s)
         self._time.ended(None if command.most_s is None else began_s + command.most_s)
         if isinstance(event, ScriptCalled):
             self._unanswered |= {inner.id: inner for inner in event.calls}
