@@ -115,7 +115,7 @@ def test_an_illegal_event_raises_and_changes_nothing() -> None:
     before = msgspec.json.encode(turn)
     with pytest.raises(
         TurnwiseBug,
-        match="requesting takes Interrupted, MessageArrived, RequestFailed, ResponseReceived, not ToolsFinished",
+        match="requesting takes Interrupted, MessageArrived, RequestFailed, ResponseReceived, RulesAdded, not ToolsFinished",
     ):
         turn.receive(ToolsFinished(results=()))
     with pytest.raises(TurnwiseBug, match="a response to request 7 came while request 1 is at hand"):

@@ -42,7 +42,8 @@ from turnwise.faces.agent_options import check_names, checking_options
 from turnwise.faces.children import MAX_DEPTH, Child, task_tool
 from turnwise.faces.given import OpeningSource, Prompt, check_text, input_of, json_of, message_of, system_of, title_of
 from turnwise.faces.interrupted import interrupted
-from turnwise.faces.model_facts import asks_hour, at_endpoint, checked, fallback_of, with_model, within
+from turnwise.faces.model_facts import at_endpoint, fallback_of, with_model, within
+from turnwise.faces.model_prices import ModelPrices, with_prices
 from turnwise.faces.models import ModelName, open_endpoint, read_model
 from turnwise.faces.plain import check_plain
 from turnwise.faces.policies import check_approver, check_tools_of_hooks, check_tools_of_rules, known_tools, read_policy
@@ -54,6 +55,7 @@ from turnwise.faces.run_options import (
     check_options,
     read_settings,
     settings_over,
+    terms_of,
     turn_over,
 )
 from turnwise.faces.schemas import OutputType, read_output_type
@@ -62,17 +64,14 @@ from turnwise.faces.taking_up import check_endpoint, folded, left_child, left_ru
 from turnwise.faces.tools import BATCH_HINT, ToolLike, read_tools
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.history import check_input
-from turnwise.rules.limits import Limit, counts_cost, no_price
+from turnwise.rules.limits import Limit, counts_cost
 from turnwise.rules.permissions import Policy
-from turnwise.rules.pricing import PriceRow
-from turnwise.rules.projection import can_project
 from turnwise.rules.recovery import Recover
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.shares import least_of
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.turn.approvals import listed
 from turnwise.turn.carrying import Carried
-from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import (
     MAX_STEPS,
     CallsInText,
@@ -83,7 +82,7 @@ from turnwise.turn.config import (
     TurnConfig,
     TurnResult,
 )
-from turnwise.turn.events import StepPrepared, TurnStarted
+from turnwise.turn.events import TurnStarted
 from turnwise.turn.resuming import asked_ids, listed_digests
 from turnwise.turn.snapshot import SessionSoFar
 from turnwise.vocab import Cache, File, Message, Settings, StopReason, Text, ToolChoice
@@ -184,11 +183,11 @@ class Agent:
         self._tools = (*read_tools(tools), *([task_tool(_children(agents), max_depth=max_depth)] if agents else ()))
         self._agents, self._max_depth = dict(agents or {}), max_depth
         self.description, self._output = description, None if output_type is None else read_output_type(output_type)
-        self._prices, self._batch_hint = prices, batch_hint
         self._script: Literal["auto"] | bool = script
-        self._prepare_step, self._opening = prepare_step, opening
+        self._prepare_step, self._opening, self._batch_hint = prepare_step, opening, batch_hint
         self._journal, self._folder = journal, folder or Path.cwd()
         self._clock = clock or SystemClock()
+        self._prices = ModelPrices(prices, model=self._model, clock=self._clock)
         self._hooks = Hooks(hooks, clock=self._clock, scrub=self._endpoint.scrub)
         self._safety = Safety(inspect=inspect, approver=approver, run_hooks=self._hooks.run)
         self._recovery = EndpointRecovery(circuits=Circuits(clock=self._clock))
@@ -262,6 +261,7 @@ class Agent:
         other._journal, other._running, other._beginning = journal, set[Runner](), set[_Beginning]()
         if config.model != self._model.name:
             other._model, config = with_model(config, model=self._model, endpoint=self._endpoint)
+            other._prices = self._prices.of_model(other._model)
         other._config = within(config, effects=effects)
         if self._agents and set(effects) < set(ALL_EFFECTS):
             other._agents = {
@@ -392,7 +392,7 @@ class Agent:
             asked=asked_ids(earlier, asks=before.asks),
         )
         runner = self._runner(
-            WithFirstReply(transport, then=self._warm_prices),
+            WithFirstReply(transport, then=self._prices.warm),
             config=started.config,
             tools=tools,
             output=output,
@@ -420,14 +420,16 @@ class Agent:
 
         A finished request is not sent again, a finished tool not run again. A request that was under way is counted as lost and
         sent anew. A call that may have run is told to the model as unknown, unless its tool is `idempotent`. The turn keeps its
-        own model, limits and rules; tools, keys and the approver are this agent's. An ask that was open is put again, for what is
-        left of its time or for `ask_s` seconds. Raises CallerError where there is nothing to resume, and as `run` does.
+        own model, limits and rules; tools, keys and the approver are this agent's, and `rules` hold behind its own. An ask that
+        was open and that nobody has answered, by `approvals` or before, is put again for what is left of its time, or for
+        `ask_s` seconds; where nothing is left its default stands. Raises CallerError where there is nothing to resume, and as
+        `run` does.
         """
         check_names(options, known=ResumeOptions.__annotations__, what="`resume`")
         if self._journal is None:
             raise CallerError("`resume` needs a journal: Agent(..., journal=Journal.open(...))")
         found = left_run(self._journal, self._journal.find_session(session))
-        found.left.ask_s = options.get("ask_s")
+        found.left.terms = terms_of(options)
         config = found.left.config
         check_endpoint(config, own=self._config)
         tools = self._with_script(read_tools(options["tools"]) if "tools" in options else self._tools)
@@ -484,6 +486,7 @@ class Agent:
             name=name,
             session_id=session_id,
             clock=self._clock,
+            left=None if found is None else found.left,
             idle_s=idle_s_of(self._config.deadlines, profile=self._model.profile, stream=self._config.stream),
         )
         if found is not None and found.left.turn.result is not None:
@@ -506,7 +509,7 @@ class Agent:
                 settle_s=minder.settle_s,
             )
             if found is not None and journal is not None:
-                found.left.ask_s = order.left_ask_s
+                found.left.terms = order.terms
                 return await minder.run(runner, runner.resume(found.left, journal=journal.resume_turn(found.turn_id)))
             assert started is not None, "a child that was not left begins"
             pen = None
@@ -554,8 +557,8 @@ class Agent:
                 clock=self._clock,
                 safety=msgspec.structs.replace(self._safety, approver=approver),
                 recovery=self._recovery,
-                observation=msgspec.structs.replace(observation, find_price=self._find_price),
-                prepare_step=None if prepare_step is None else self._prepares(prepare_step, config=config),
+                observation=msgspec.structs.replace(observation, find_price=self._prices.find),
+                prepare_step=None if prepare_step is None else self._prices.prepares(prepare_step, config=config),
                 check_output=None if output is None else output.problems,
                 path=path,
                 settle_s=settle_s,
@@ -607,15 +610,8 @@ class Agent:
         )
 
     def _with_script(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-        name, profile = self._model.name, self._model.profile.name
-        wanted = self._prices.bills_requests(name, profile=profile) if self._script == "auto" else self._script
+        wanted = self._prices.bills_requests if self._script == "auto" else self._script
         return with_script(tools, scripted=wanted)
-
-    def _find_price(self, model: str, at_s: float) -> PriceRow | None:
-        return self._prices.find(model, profile=self._model.profile.name, at_s=at_s)
-
-    def _warm_prices(self) -> None:
-        self._prices.warm(self._model.name, profile=self._model.profile.name, at_s=self._clock.now())
 
     async def _priced(self, config: TurnConfig) -> TurnConfig:
         """The configuration with the prices that a limit of cost needs, those of its sub-agents looked at as well.
@@ -624,43 +620,12 @@ class Agent:
         """
         if not counts_cost(config.limits):
             return config
-        models = (config.model, *[fallback.model for fallback in config.fallbacks])
-        prices = await asyncio.to_thread(self._rows_of, models)  # the table takes most of a second to be read
-        if asks_hour(config):
-            prices = {model: msgspec.structs.replace(row, asks_hour=True) for model, row in prices.items()}
-        least: dict[str, Decimal] = {}
+        prices = await self._prices.of_turn(config)
+        least_usd: dict[str, Decimal] = {}
         for name, agent in self._agents.items():
             child = await agent._priced(msgspec.structs.replace(agent._config, limits=config.limits))
-            least[name] = least_of(child.prices[child.model])
-        tools = [msgspec.structs.replace(offer, child_usd=least) if offer.child else offer for offer in config.tools]
-        return msgspec.structs.replace(config, prices=prices, tools=tuple(tools))
-
-    def _rows_of(self, models: Sequence[str]) -> dict[str, PriceRow]:
-        profile = self._model.profile.name
-        rows: dict[str, PriceRow] = {}
-        for model in models:
-            row = self._find_price(model, self._clock.now())
-            if row is None or not can_project(row):
-                raise CallerError(no_price(model, profile=profile, row=row))
-            rows[model] = row
-        return rows
-
-    def _prepares(self, prepare_step: StepPreparer, *, config: TurnConfig) -> StepPreparer:
-        """The user's `prepare_step`, its answer checked, with the price of a model that it names where a limit of cost needs
-        it: what it got wrong is a CallerError."""
-        prepares = checked(prepare_step)
-        if not counts_cost(config.limits):
-            return prepares
-
-        async def prepare(view: PrepareStep) -> StepPrepared | None:
-            answer = await prepares(view)
-            if answer is None or answer.model is None:
-                return answer
-            rows = await asyncio.to_thread(self._rows_of, (answer.model,))
-            row = msgspec.structs.replace(rows[answer.model], asks_hour=asks_hour(config))
-            return msgspec.structs.replace(answer, price=row)
-
-        return prepare
+            least_usd[name] = least_of(child.prices[child.model])
+        return with_prices(config, prices=prices, least_usd=least_usd)
 
     def _before(self, options: RunOptions) -> tuple[SessionSoFar, str]:
         """The session before this turn, and its id."""

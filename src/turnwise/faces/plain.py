@@ -6,6 +6,7 @@ import msgspec
 
 from turnwise.errors import CallerError
 from turnwise.turn.events import StepPrepared, TurnStarted
+from turnwise.turn.resume_terms import ResumeTerms
 from turnwise.vocab import Message
 
 _ERRORS = (msgspec.MsgspecError, TypeError, ValueError, OverflowError)
@@ -14,7 +15,7 @@ _read = msgspec.msgpack.Decoder(tuple[Message, ...]).decode
 AT_ONCE = 100
 
 
-def check_plain(value: TurnStarted | StepPrepared, *, what: str) -> None:
+def check_plain(value: TurnStarted | StepPrepared | ResumeTerms, *, what: str) -> None:
     """Raise CallerError naming the field that has not its type."""
     if isinstance(value, TurnStarted) and value.history and are_plain(value.history):
         value = msgspec.structs.replace(value, history=())

@@ -12,11 +12,14 @@ from turnwise.drivers.settings.options import RunSettings, rows
 from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError
 from turnwise.faces.agent_options import check_names, check_values
+from turnwise.faces.plain import check_plain
 from turnwise.faces.tools import ToolLike
 from turnwise.rules.limits import Limit
+from turnwise.rules.permissions import PermissionRule
 from turnwise.rules.recovery import Recover
 from turnwise.turn.approvals import Approval
 from turnwise.turn.config import CallsInText, TurnConfig
+from turnwise.turn.resume_terms import ResumeTerms
 from turnwise.vocab import Cache, Message, Settings, ToolChoice
 
 
@@ -56,14 +59,32 @@ class RunOptions(TurnOptions, total=False):
 
 
 class ResumeOptions(TypedDict, total=False):
-    """What a run that goes on after a crash may be given: what a journal cannot hold."""
+    """What a run that goes on after a crash may be given: what a journal cannot hold, answers to what was open (`approvals`), and
+    rules that hold behind the turn's own."""
 
     tools: Sequence[ToolLike]
     output_type: object
     prepare_step: StepPreparer
     watch: Watch
     approver: Approver
+    approvals: Sequence[Approval]
+    rules: Sequence[PermissionRule]
     ask_s: float
+
+
+def options_of(terms: ResumeTerms) -> ResumeOptions:
+    """The options that say the same."""
+    options: ResumeOptions = {"approvals": terms.answers, "rules": terms.rules}
+    return options if terms.ask_s is None else {**options, "ask_s": terms.ask_s}
+
+
+def terms_of(options: ResumeOptions) -> ResumeTerms:
+    """What they say of what waits, and of what may run. Raises CallerError for what is no approval or no rule."""
+    terms = ResumeTerms(
+        answers=tuple(options.get("approvals", ())), rules=tuple(options.get("rules", ())), ask_s=options.get("ask_s")
+    )
+    check_plain(terms, what="the options of `resume`")
+    return terms
 
 
 def check_options(options: Mapping[str, object]) -> None:

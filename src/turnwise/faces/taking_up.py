@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from turnwise.drivers.journal.folding import session_so_far
 from turnwise.drivers.journal.journal import Journal, Session, SessionRow, TurnRow
 from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
@@ -12,7 +13,7 @@ from turnwise.drivers.running.resumption import LeftTurn, left_turn
 from turnwise.drivers.tools.tools import ChildOrder
 from turnwise.errors import CallerError, TurnRefused, TurnwiseError, UnreadableTurn
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.snapshot import SessionSoFar, fold_session
+from turnwise.turn.snapshot import SessionSoFar
 
 
 class LeftRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +64,7 @@ def left_run(journal: Journal, session: Session) -> LeftRun:
 def folded(journal: Journal, turns: Sequence[TurnRow]) -> SessionSoFar:
     """The session from these turns. Raises UnreadableTurn where this version makes no turn of their records."""
     with _readable(turns[-1].id if turns else ""):
-        return fold_session(journal.events(turn.id) for turn in turns)
+        return session_so_far(journal, turns)
 
 
 @contextmanager

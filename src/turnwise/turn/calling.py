@@ -18,7 +18,16 @@ from turnwise.turn.changes import Change, Learned
 from turnwise.turn.closing import Open, paid
 from turnwise.turn.commands import Ask, InspectCalls, PlannedCall, RunHooks, RunTools
 from turnwise.turn.endings import NOT_REPORTED
-from turnwise.turn.events import Asked, CallsInspected, Event, HookOutcome, HooksRan, ToolEnded, ToolsFinished
+from turnwise.turn.events import (
+    Asked,
+    CallsInspected,
+    Event,
+    HookOutcome,
+    HooksRan,
+    RulesAdded,
+    ToolEnded,
+    ToolsFinished,
+)
 from turnwise.turn.granting import before_answer, beyond_places, grant, place
 from turnwise.turn.hooked import Sifted, after_hooks, changed_results
 from turnwise.turn.known import Known
@@ -92,6 +101,8 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                 return self._judge(known, facts)
             case Asked(approvals=approvals):
                 return self._asked(known, approvals)
+            case RulesAdded():
+                return self._judge(known, tuple(self.facts.values()))
             case _:
                 raise TurnwiseBug(f"calls do not wait for {type(event).__name__}")
 
@@ -187,10 +198,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         asked_s = self.asked_s
         if self.asking_since_s is not None:
             asked_s += known.spending.pacing.at_s - self.asking_since_s
-        then = replace(
-            self._sift(found),
-            asked_s=asked_s,
-        )
+        then = replace(self._sift(found), asked_s=asked_s)
         return then._start_tools(known, changes=changes)
 
     def _start_tools(self, known: Known, *, changes: Sequence[Change] = ()) -> Move:

@@ -70,9 +70,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
         due = {plan.call.id: error_result(plan.call, text=not_started) for plan in self.due}
         left = replace(self, results=self.results | (due if of_programs is None else of_programs))
         left = replace(left, pending=left._left_waiting(known))
-        if leaving.kind == "lost":
-            changes = left.close(known, (), missing=LOST if leaving.is_running else not_started)
-        elif leaving.is_running and of_programs is None:
+        if leaving.is_running and of_programs is None:
             changes = left._stop(leaving, known, not_started=not_started)
         else:
             changes = left.close(known, (), missing=not_started)
@@ -80,14 +78,14 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
 
     def _stop(self, leaving: Leaving, known: Known, *, not_started: str) -> tuple[Change, ...]:
         """Some were at work, and some may not have begun."""
-        assert leaving.kind not in ("denied", "lost")
+        assert leaving.kind != "denied"
         results = self.results
         if leaving.started is not None:
             waited = {call.id for call in self.calls} - self.results.keys() - set(leaving.started)
             waited -= {call.id for call in self.pending}
             idle = [call for call in self.calls if call.id in waited]
             results = results | {call.id: error_result(call, text=not_started) for call in idle}
-        missing = INTERRUPTED[leaving.kind]
+        missing = LOST if leaving.kind == "lost" else INTERRUPTED[leaving.kind]
         return replace(self, results=results).close(known, leaving.results, missing=missing)
 
     def _left_waiting(self, known: Known) -> tuple[ToolCall, ...]:

@@ -193,7 +193,8 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ChildReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a child spent of its parent's limits, its own children's part included, and how it ended. `subagents` are those
     that started below it. `charged_usd` is what counts towards limits of cost, a request of unknown price as it was projected;
-    None: nobody knows. `also_spent` is what else a limit counts."""
+    None: nobody knows. `also_spent` is what else a limit counts. `unknown` are its calls, and those
+    below it, whose outcome nobody knows, as a process died while they ran."""
 
     call_id: str
     session_id: str
@@ -203,6 +204,7 @@ class ChildReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     charged_usd: Decimal | None = None
     subagents: int = 0
     also_spent: Spent = Spent()
+    unknown: tuple[str, ...] = ()
 
 
 class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permissions import PermissionRule
 from turnwise.rules.pricing import PriceRow
 from turnwise.turn.approvals import Approval
 from turnwise.turn.config import ChildReport, TurnConfig
@@ -142,6 +143,14 @@ class MessageArrived(msgspec.Struct, frozen=True, kw_only=True, tag="message_arr
     at_s: float = 0.0
 
 
+class RulesAdded(msgspec.Struct, frozen=True, kw_only=True, tag="rules_added", omit_defaults=True):
+    """Whoever takes up a turn that its process left allows more: these rules hold behind the turn's own from now on. What was
+    asked and not answered is judged by them; any other command at hand goes on."""
+
+    rules: tuple[PermissionRule, ...]
+    at_s: float = 0.0
+
+
 class WaitOver(msgspec.Struct, frozen=True, kw_only=True, tag="wait_over", omit_defaults=True):
     """The ordered seconds have passed."""
 
@@ -179,5 +188,6 @@ Event = (
     | ScriptFinished
     | WaitOver
     | MessageArrived
+    | RulesAdded
     | Interrupted
 )

@@ -1,6 +1,6 @@
 """The chair: takes what happened, says what to do next. Pure; every wait is the driver's."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import cast
 
 import msgspec
@@ -12,13 +12,21 @@ from turnwise.turn.answering import Answer
 from turnwise.turn.attempt import Attempt
 from turnwise.turn.calling import Calls
 from turnwise.turn.carrying import Carried, carried_of
-from turnwise.turn.changes import Change, ChildrenLeft, InboxRead, PauseSettled, PutBack, WordsPutBy, mended
+from turnwise.turn.changes import Change, ChildrenLeft, InboxRead, Learned, PauseSettled, PutBack, WordsPutBy, mended
 from turnwise.turn.checks import check_config
 from turnwise.turn.commands import Command, FinishTurn
 from turnwise.turn.composing import Composing
 from turnwise.turn.config import TurnResult
 from turnwise.turn.endings import NOT_RECORDED, why_interrupted
-from turnwise.turn.events import Event, Interrupted, MessageArrived, RequestFailed, ResponseReceived, TurnStarted
+from turnwise.turn.events import (
+    Event,
+    Interrupted,
+    MessageArrived,
+    RequestFailed,
+    ResponseReceived,
+    RulesAdded,
+    TurnStarted,
+)
 from turnwise.turn.finishing import Ended, Ends, Fails, Stopped, arrived_of, ended, result_of
 from turnwise.turn.known import Known, ToolKinds
 from turnwise.turn.moves import Begin, BeginCalls, Leaving, Move, Over, Phase
@@ -104,7 +112,9 @@ class Turn(msgspec.Struct, kw_only=True):
         if type(event) is MessageArrived:  # the command at hand goes on as it is
             self._put_by((event.message,))
             return self._at_hand
-        if type(event) is Interrupted:
+        if type(event) is RulesAdded:
+            command = self._add_rules(event)
+        elif type(event) is Interrupted:
             command = self._interrupt(event)
         elif type(event) is TurnStarted:
             command = self._run(self.phases[-1].go(self.known))
@@ -152,14 +162,16 @@ class Turn(msgspec.Struct, kw_only=True):
         assert isinstance(outcome, Ends | Fails | Ended)
         return self._finish(outcome)
 
-    def left_behind(self) -> tuple[Message, ...]:
-        """What the turn adds to its session if nothing more happens; every call that may have run has a result.
+    def left_behind(self, begun: Collection[str] | None = None) -> tuple[Message, ...]:
+        """What the turn adds to its session if nothing more happens; every call that may have run has a result. Those whose ids
+        are in `begun` had started; None: nobody knows which.
 
         Of use after a crash. The turn takes no event afterwards.
         """
         if self.state is not State.FINISHED:
             is_running = self.state is State.RUNNING
-            self._leave(Leaving(kind="lost", command=self.at_hand, is_running=is_running))
+            started = None if begun is None else tuple(begun)
+            self._leave(Leaving(kind="lost", command=self.at_hand, started=started, is_running=is_running))
             self._apply(PauseSettled())
             if not self.known.pending:
                 self._apply(InboxRead())  # nobody was told of words that were not taken up
@@ -190,6 +202,13 @@ class Turn(msgspec.Struct, kw_only=True):
         reason, why = why_interrupted(event)
         stopped = Stopped(reason=reason, why=why, arrived=arrived, keeps_unfit=event.kind == "deadline")
         return self._finish(stopped)
+
+    def _add_rules(self, event: RulesAdded) -> Command:
+        config = self.known.config
+        if config.policy is not None:
+            rules = (*config.policy.rules, *event.rules)
+            self._apply(Learned(config.under(msgspec.structs.replace(config.policy, rules=rules))))
+        return self._run(self.phases[-1].receive(event, self.known)) if self.state is State.ASKING else self._at_hand
 
     def _leave(self, leaving: Leaving) -> None:
         """Let the phases leave, the last one first."""

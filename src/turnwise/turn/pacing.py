@@ -38,6 +38,7 @@ from turnwise.turn.events import (
     MessageArrived,
     RequestFailed,
     ResponseReceived,
+    RulesAdded,
     ToolsFinished,
     TurnStarted,
 )
@@ -81,7 +82,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             case RequestFailed(partial=partial):
                 usage = None if partial is None else partial.usage
                 return self._took_in(usage, at_s=event.at_s, messages=messages)
-            case TurnStarted() | Interrupted() | MessageArrived():
+            case TurnStarted() | Interrupted() | MessageArrived() | RulesAdded():
                 return self  # the command at hand goes on, and its time with it
             case Asked(at_s=at_s) if at_s > self.at_s:
                 # A person's time says nothing of how long the next step takes.

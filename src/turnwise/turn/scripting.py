@@ -143,7 +143,8 @@ def calls_left_by(leaving: Leaving, *, planned: Sequence[PlannedCall], results: 
     if not leaving.is_running:
         return CallsLeft(ran=(), at_hand=())
     ended = results.keys() | {result.call_id for result in leaving.results}
+    begun = {plan.call.id for plan in planned} if leaving.started is None else {*leaving.started}
     return CallsLeft(
         ran=tuple([plan.call.name for plan in planned if plan.call.id in ended]),
-        at_hand=tuple([plan.call.name for plan in planned if plan.call.id not in ended]),
+        at_hand=tuple([plan.call.name for plan in planned if plan.call.id in begun - ended]),
     )

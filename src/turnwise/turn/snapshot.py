@@ -1,6 +1,6 @@
 """A turn out of its journal: the same events give the same commands, anywhere, without running anything."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -59,12 +59,12 @@ def fold_session(journals: Iterable[Sequence[Event]]) -> SessionSoFar:
     """A session from the journals of its turns in order.
 
     A turn that was killed in mid-way keeps what it had: its open calls get the result that the run was interrupted and
-    that the tool may or may not have run. Linear: a turn takes over what the one before it had healed and weighed.
+    that the tool may or may not have run (which of them had begun, the events do not say). Linear: a turn takes over what the
+    one before it had healed and weighed.
     """
     fold = SessionFold()
     for events in journals:
-        if events:
-            fold.take(_rebuilt(events, earlier=fold.carried), started=_first(events[0]))
+        fold.take_events(events)
     return fold.so_far
 
 
@@ -80,12 +80,17 @@ class SessionFold:
     def so_far(self) -> SessionSoFar:
         return SessionSoFar(messages=self._messages, carried=self.carried, asks=self._asks)
 
-    def take(self, turn: Turn, *, started: TurnStarted) -> None:
-        """Put the session's next turn behind the others; one that has not ended is left as it is. It takes no event
-        afterwards."""
+    def take_events(self, events: Sequence[Event], *, begun: Collection[str] | None = None) -> None:
+        """`take` the turn of these events; one without any adds nothing."""
+        if events:
+            self.take(_rebuilt(events, earlier=self.carried), started=_first(events[0]), begun=begun)
+
+    def take(self, turn: Turn, *, started: TurnStarted, begun: Collection[str] | None = None) -> None:
+        """Put the session's next turn behind the others; one that has not ended is left as it is. Of its open calls only those
+        in `begun` (ids; None: nobody knows) are told as perhaps run. It takes no event afterwards."""
         messages = self._messages
         messages += started.history
-        messages += turn.left_behind()
+        messages += turn.left_behind(begun)
         if started.keeps_waiting:  # what an earlier turn left may wait still
             self._asks = still_waiting((*self._asks, *turn.known.waiting_asks), messages=messages)
         else:

@@ -31,6 +31,7 @@ from turnwise.turn.events import (
     OutputChecked,
     RequestFailed,
     ResponseReceived,
+    RulesAdded,
     ScriptCalled,
     ScriptFinished,
     StepPrepared,
@@ -103,6 +104,7 @@ _NO_CALL: _Commands = {
 }
 _AFTER_CALLS: _Commands = {**_REQUEST, FinishTurn: "calls are pending, or no request is left within the limits"}
 _OUTPUT = "an answer fits the wanted schema, and its type may know more"
+_RULES = "always: the command at hand goes on, the next calls are judged by the rules"
 _MESSAGE = "always: the command at hand goes on, the next request carries the message"
 
 _TABLE: dict[tuple[State, type[Event]], _Commands] = {
@@ -183,6 +185,12 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
         **_AFTER_CALLS,
         RunHooks: "the user gave hooks for results, or for the next request",
         RunScript: "the next program of the response",
+    },
+    **{(state, RulesAdded): {command: _RULES} for command, state in WAITS.items() if state is not State.FINISHED},
+    (State.ASKING, RulesAdded): {
+        Ask: "some of the asks remain",
+        RunTools: "the rules allow calls that were asked about",
+        RunScript: "they allow a program, and no other call runs",
     },
     **{(state, MessageArrived): {command: _MESSAGE} for command, state in WAITS.items() if state is not State.FINISHED},
     **{(state, Interrupted): {FinishTurn: "always"} for state in State if state not in (State.READY, State.FINISHED)},

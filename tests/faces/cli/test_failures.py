@@ -94,13 +94,14 @@ each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_response
 def test_wrong_use_is_one_line_on_standard_error_and_exit_code_2(
     cli: Cli, folder: Path, args: list[str], said: str
 ) -> None:
-    """What is wrong, where, and what to do; nothing on standard output, with --json or without."""
+    """What is wrong, where, and what to do; nothing on standard output but, with --json, a result."""
     (folder / "list.json").write_text("[]")
     (folder / "odd.json").write_text('{"type": "objekt"}')
     ways = (args, [*args, "--json"]) if args[0] == "run" else (args,)
     for way in ways:
         ran = cli(*way)
-        assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1), ran
+        assert (ran.code, len(ran.err.splitlines())) == (2, 1), ran
+        assert [one["stop_reason"] for one in ran.events()] == ["not_begun"] * ("--json" in way)
         assert said in ran.err and ran.err.startswith("turnwise: ")
 
 

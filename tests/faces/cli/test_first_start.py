@@ -49,7 +49,7 @@ def test_a_run_without_a_model_says_in_one_line_what_was_found(
     monkeypatch.setenv("TURNWISE_LOCAL_PORTS", f"ollama={port_of(lab)},vllm=1")
     for way in ((), ("--json",)):
         ran = cli("run", "Hi.", *way)
-        assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+        assert (ran.code, len(ran.out.splitlines()), len(ran.err.splitlines())) == (2, len(way), 1)
         assert f"no model: found ANTHROPIC_API_KEY, Ollama on port {port_of(lab)}; give -m anthropic:" in ran.err
         assert " or -m ollama:" in ran.err and KEY not in ran.err
     assert lab.count() == 0

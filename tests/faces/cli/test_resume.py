@@ -149,6 +149,32 @@ def test_killed_in_a_tool_the_turn_goes_on_by_resume(lab: Lab, folder: Path, cli
 
 
 @pytest.mark.promise("keep:crash")
+@pytest.mark.parametrize("later", ["a fork", "another run"])
+def test_resume_takes_the_interrupted_session_whatever_came_later(lab: Lab, folder: Path, cli: Cli, later: str) -> None:
+    """Proves: the newest session of the folder that has something to resume, not the newest one; told of one that is not there,
+    it says so."""
+    killed_in_a_tool(lab, folder)
+    (id,) = [one["id"] for one in cli("sessions", "list", "--json").events()]
+    if later == "a fork":
+        assert cli("sessions", "fork", id, "--step", "1").code == 0
+    else:
+        assert cli("run", "Go.", *at(lab, "plain-answer")).code == 0
+    ran = cli("resume", "--json")
+    assert (ran.code, ran.events()[-1]["session"]) == (0, id)
+    again = cli("resume")
+    assert again.code == 2 and "nothing to resume: no session of this folder was interrupted" in again.err
+
+
+@pytest.mark.promise("keep:crash")
+def test_a_session_that_is_shown_tells_of_the_calls_that_had_started_only(lab: Lab, folder: Path, cli: Cli) -> None:
+    """Proves: of two commands of a response the one at work may have run; the one that waited for it has not."""
+    killed_in_a_tool(lab, folder)
+    (id,) = [one["id"] for one in cli("sessions", "list", "--json").events()]
+    shown = cli("sessions", "show", id).out
+    assert (shown.count("may or may not have run"), shown.count("before this call had started")) == (1, 1)
+
+
+@pytest.mark.promise("keep:crash")
 def test_killed_in_a_request_it_is_sent_anew_and_counts_twice(lab: Lab, folder: Path, cli: Cli) -> None:
     """The lost one is in the ledger and in the sums, as the provider may bill it; the command of before does not run again."""
     killed_in_a_request(lab, folder)
@@ -165,10 +191,10 @@ def test_killed_in_a_request_it_is_sent_anew_and_counts_twice(lab: Lab, folder: 
 
 @pytest.mark.promise("keep:crash", "wait:ask")
 def test_killed_at_an_ask_it_is_asked_again(lab: Lab, folder: Path) -> None:
-    """At a terminal, with the whole time: whoever comes back is not told that it is too late."""
+    """At a terminal, for what is left of its time, which is said."""
     killed_at_an_ask(lab, folder)
     with at_terminal("resume", cwd=folder) as person:
-        person.sees("1 call waits for an answer: bash (")
+        person.sees("1 call waits for an answer (")
         person.sees("then no)")
         person.types("y\r")
         assert "It said:" in person.leaves_by(0)
@@ -318,8 +344,8 @@ def test_all_goes_on_in_each_folder_and_tells_of_one_that_is_gone(lab: Lab, fold
         (["resume"], "nothing to resume: there is no session of `"),
         (["resume", "abcdefgh"], "there is no session `abcdefgh`"),
         (["resume", "x"], "`x` is no session id"),
-        (["resume", "--al"], "No such option '--al'. (Did you mean one of: '--all', '--help'?)"),
-        (["resume", "--allow", "bash"], "No such option '--allow'"),
+        (["resume", "--al"], "No such option '--al'. (Did you mean one of: '--all', '--allow', '--help'?)"),
+        (["resume", "--allow", "everything"], "--allow"),
         (["resume", "abcdefgh", "--all"], "give either SESSION or --all, not both"),
         (["resume", "--all", "--base-url", "http://127.0.0.1:1"], "--base-url and --api-key-env are for one SESSION"),
     ],

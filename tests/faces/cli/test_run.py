@@ -16,7 +16,7 @@ each_way = pytest.mark.parametrize("way", [(), ("--no-stream",)], ids=["streamed
 
 RESULT_KEYS = (
     "event text stop_reason complete why_incomplete fault steps requests requests_by_purpose usage recovery_usage "
-    "cost_usd repairs asks denied children session"
+    "cost_usd repairs asks denied children session exit_code"
 ).split()
 USAGE_KEYS = "input_tokens output_tokens reasoning_tokens cache_read_tokens cache_write_tokens".split()
 

@@ -32,10 +32,9 @@ from turnwise.drivers.journal.pen import TurnJournal
 from turnwise.drivers.journal.records import (
     KINDS,
     JournalEntry,
-    RequestSent,
-    ToolsStarted,
     decode_record,
     encode_record,
+    events_of,
 )
 from turnwise.drivers.journal.repairs_seen import RepairBook
 from turnwise.drivers.journal.retention import Retention
@@ -76,6 +75,11 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     finished: float | None
     stop_reason: StopReason | None
     complete: bool | None
+
+    @property
+    def has_lost_records(self) -> bool:
+        """A damaged journal has lost the last records of the turn: what they told of may have run."""
+        return self.status == "lost" and self.stop_reason is not None
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -473,9 +477,7 @@ class Journal:
 
     def events(self, turn_id: str) -> list[Event]:
         """The events alone: from them the turn is rebuilt."""
-        return [
-            entry.record for entry in self.entries(turn_id) if not isinstance(entry.record, RequestSent | ToolsStarted)
-        ]
+        return events_of(self.entries(turn_id))
 
     def requests_by_purpose(self, turn_id: str) -> dict[str, int]:
         """How many requests of each purpose a turn has sent, in the order of the first of each."""

@@ -1,9 +1,11 @@
 """What a driver writes down beside a turn's events, and how records look as text."""
 
+from collections.abc import Iterable
 from typing import get_args
 
 import msgspec
 
+from turnwise.turn.approvals import Approval
 from turnwise.turn.commands import Purpose
 from turnwise.turn.events import Event
 
@@ -27,7 +29,22 @@ class ToolsStarted(msgspec.Struct, frozen=True, kw_only=True, tag="tools_started
     call_ids: tuple[str, ...]
 
 
-JournalRecord = Event | RequestSent | ToolsStarted
+class AskAnswered(msgspec.Struct, frozen=True, kw_only=True, tag="ask_answered"):
+    """One of several asks was answered while the others wait: it is not asked again. The `asked` behind it holds it, too."""
+
+    approval: Approval
+
+
+class ScriptBegan(msgspec.Struct, frozen=True, kw_only=True, tag="script_began"):
+    """The program of the call `call_id` begins; its clock says `time` then (UTC, seconds since 1970). Run again after a crash it
+    reads the same times."""
+
+    call_id: str
+    time: float
+
+
+BesideEvents = RequestSent | ToolsStarted | AskAnswered | ScriptBegan
+JournalRecord = Event | BesideEvents
 KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(JournalRecord)}
 
 encode_record = msgspec.json.Encoder().encode
@@ -40,3 +57,13 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     time: float
     record: JournalRecord
+
+
+def events_of(entries: Iterable[JournalEntry]) -> list[Event]:
+    """Those alone that rebuild the turn."""
+    return [one.record for one in entries if not isinstance(one.record, BesideEvents)]
+
+
+def begun_calls(entries: Iterable[JournalEntry]) -> frozenset[str]:
+    """The ids of the calls whose start was recorded: no other call of the turn can have run."""
+    return frozenset([id for one in entries if isinstance(one.record, ToolsStarted) for id in one.record.call_ids])

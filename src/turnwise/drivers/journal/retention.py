@@ -43,10 +43,7 @@ class KeptSession(msgspec.Struct, frozen=True, kw_only=True):
 class Retention:
     """Lists sessions and deletes them, each in a transaction of its own: who writes meanwhile waits for one at the most."""
 
-    def __init__(
-        self,
-        store: JournalStore,
-    ) -> None:
+    def __init__(self, store: JournalStore) -> None:
         self._store = store
 
     def sessions(self) -> list[KeptSession]:
@@ -71,9 +68,8 @@ class Retention:
         """Delete them with their sub-agents; what was said and done cannot be read from the file any more. Gives those that are
         gone: one that runs by now, or was used since it was listed, stays."""
         gone = [one for one in sessions if self._delete(one)]
-        if gone and (
-            ends := self._store.dialect.after_deleting
-        ):  # copies of what is gone may stand in the file beside it
+        # copies of what is gone may stand in the file beside it
+        if gone and (ends := self._store.dialect.after_deleting):
             with self._store.statement() as connection:
                 connection.execute(ends).fetchall()
         return gone

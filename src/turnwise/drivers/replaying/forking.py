@@ -53,7 +53,7 @@ def fork(
         if number < last:
             copies.append(_whole(player))
             if player.turn is not None and player.started is not None:
-                fold.take(player.turn, started=player.started)
+                fold.take(player.turn, started=player.started, begun=player.begun)
         else:
             copies.append(_up_to(step, player=player, earlier=fold.carried))
     new = new_id()

@@ -1,13 +1,13 @@
 """A recorded turn through today's machine, record by record: what it orders, and where that is not what was recorded."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal, assert_never
 
 import msgspec
 
 from turnwise.drivers.endpoints.cache_refusals import CacheRefusals
 from turnwise.drivers.journal.journal import JournalEntry
-from turnwise.drivers.journal.records import KINDS, RequestSent, ToolsStarted
+from turnwise.drivers.journal.records import KINDS, AskAnswered, RequestSent, ScriptBegan, ToolsStarted
 from turnwise.drivers.replaying.bodies import Bodies, Body
 from turnwise.drivers.replaying.recorded import RecordedSession, RecordedTurn
 from turnwise.turn.carrying import Carried
@@ -24,7 +24,7 @@ from turnwise.turn.commands import (
     SendRequest,
     Wait,
 )
-from turnwise.turn.events import Event, MessageArrived, RequestFailed, ToolEnded, ToolsFinished, TurnStarted
+from turnwise.turn.events import Event, MessageArrived, RequestFailed, RulesAdded, ToolEnded, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn
 from turnwise.turn.snapshot import SessionFold
 
@@ -89,6 +89,12 @@ class TurnPlayer:
         self._encoded: Command | None = None  # the request that these are of
         self._left = iter(recorded.entries)
         self._ended: set[str] = set()  # calls of the command at hand that have results
+        self._begun: set[str] = set()  # all calls that have started
+
+    @property
+    def begun(self) -> Collection[str] | None:
+        """The ids of the calls that had started by now; None where a damaged journal has lost records: nobody knows."""
+        return None if self.recorded.row.has_lost_records else self._begun
 
     def play(self) -> Iterator[Played]:
         """What is left of the turn, and at its end the comparison of the end itself."""
@@ -109,7 +115,10 @@ class TurnPlayer:
             case RequestSent() as sent:
                 self._compare_request(entry, sent=sent)
             case ToolsStarted() as tools:
+                self._begun.update(tools.call_ids)
                 self._compare_tools(entry, call_ids=tools.call_ids)
+            case AskAnswered() | ScriptBegan():
+                pass  # `asked` has the answer, too; a program's clock is the driver's
             case event:
                 self._receive(entry, event=event)
 
@@ -135,7 +144,7 @@ class TurnPlayer:
             self._bodies.saw(event)
         if isinstance(event, ToolEnded):
             self._ended.add(event.result.call_id)
-        elif not isinstance(event, MessageArrived):
+        elif not isinstance(event, MessageArrived | RulesAdded):
             self.commands += 1
             self._ended.clear()
 
@@ -231,7 +240,7 @@ class SessionPlayer:
             for _ in player.play():
                 pass
             if player.turn is not None and player.started is not None:
-                fold.take(player.turn, started=player.started)
+                fold.take(player.turn, started=player.started, begun=player.begun)
 
     @property
     def differences(self) -> list[Difference]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from turnwise.drivers.journal.journal import Journal, JournalEntry, Session, SessionRow, TurnRow
-from turnwise.drivers.journal.records import RequestSent, ToolsStarted
+from turnwise.drivers.journal.records import events_of
 from turnwise.turn.events import Event
 
 MOST_LEVELS = 32  # of sub-agents below one another; turnwise itself starts three
@@ -21,7 +21,7 @@ class RecordedTurn(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def events(self) -> list[Event]:
         """Those alone that rebuild the turn."""
-        return [one.record for one in self.entries if not isinstance(one.record, RequestSent | ToolsStarted)]
+        return events_of(self.entries)
 
 
 class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from turnwise.drivers.journal.records import RequestSent, ToolsStarted
+from turnwise.drivers.journal.records import AskAnswered, RequestSent, ScriptBegan, ToolsStarted
 from turnwise.drivers.replaying.playing import Played, SessionPlayer, TurnPlayer, step_of
 from turnwise.drivers.replaying.recorded import RecordedSession
 from turnwise.drivers.running.watching import (
@@ -107,6 +107,8 @@ class TurnTeller:
                 yield from self._at(time, self._request_started(played.before, time=time))
             case ToolsStarted(call_ids=ids):
                 yield from self._at(time, self._tools_started(played.before, ids=ids, time=time))
+            case AskAnswered() | ScriptBegan():
+                pass
             case event:
                 yield from self._told_by_children(event, until=time)
                 yield from self._at(time, self._event(event, before=played.before, time=time))

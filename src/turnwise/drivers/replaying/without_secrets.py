@@ -102,7 +102,7 @@ def _learn(session: RecordedSession, *, finder: SecretFinder) -> None:
                 chains.append(chain := [])
             chain += [_last_words(response)]
         if player.turn is not None and player.started is not None:
-            fold.take(player.turn, started=player.started)
+            fold.take(player.turn, started=player.started, begun=player.begun)
             for text in texts_in(player.turn.added):
                 finder.learn(text)
         for one in chains:
@@ -158,7 +158,7 @@ class _Hiding:
             entries = [self._entry(entry, old=old, new=new) for entry in recorded.entries]
             for fold, player in zip(folds, (old, new), strict=True):
                 if player.turn is not None and player.started is not None:
-                    fold.take(player.turn, started=player.started)
+                    fold.take(player.turn, started=player.started, begun=player.begun)
             children = tuple([(self._text(call_id), self.session(child)) for call_id, child in recorded.children])
             turns.append(RecordedTurn(row=recorded.row, entries=tuple(entries), children=children))
         row = msgspec.structs.replace(

@@ -1,8 +1,10 @@
 """Asking a person, within the deadline: what is not answered by then takes its default (promise wait:ask)."""
 
 import asyncio
+import contextlib
 import inspect
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
@@ -16,18 +18,25 @@ from turnwise.turn.commands import Ask
 from turnwise.turn.events import Asked
 
 SETTLE_S = 0.5
+KEEP_S = 10.0  # for an answer from another thread to be recorded
 THREAD = "turnwise-approver"
 
 _log = logging.getLogger("turnwise")
 
 
+def _nobody_keeps(_approval: Approval) -> None:
+    return None
+
+
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """What an approver is given: all asks of one step. `path` names the sub-agents that lead to it, outermost first; empty at
-    the root. Seconds left until the defaults stand: `deadline_s`."""
+    the root. Seconds left until the defaults stand: `deadline_s`. An approver that is answered one ask after the other calls
+    `keep` with each answer: it counts from then on, whatever becomes of the others, and a crash does not lose it."""
 
     asks: tuple[OneAsk, ...]
     deadline_s: float
     path: tuple[str, ...] = ()
+    keep: Callable[[Approval], object] = _nobody_keeps
 
 
 Approver = Callable[[Asking], Awaitable[Sequence[Approval]] | Sequence[Approval]]
@@ -62,12 +71,15 @@ async def ask(
     path: tuple[str, ...] = (),
     scrub: Callable[[str], str] = str,
     over: "asyncio.Future[None] | None" = None,
+    record: Callable[[Approval], object] = _nobody_keeps,
 ) -> Asked:
     """The answers that came in time, one for each call; `over` ends that time before the deadline does. An approver that raises,
-    or answers nonsense, denies and is told as such; what was not asked is left out. What it raised goes through `scrub`."""
+    or answers nonsense, denies and is told as such; what was not asked is left out. What it raised goes through `scrub`.
+    `record` is told of each answer that is given while others are waited for."""
     if approver is None:
         return Asked()
-    asking = Asking(asks=order.asks, deadline_s=order.deadline_s, path=path)
+    kept = KeptAnswers(order.asks, record=record)
+    asking = Asking(asks=order.asks, deadline_s=order.deadline_s, path=path, keep=kept.keep)
     task = asyncio.create_task(_answers(approver, asking, scrub=scrub))
     try:
         ended = await wait_for_task(task, clock=clock, timeout_s=order.deadline_s, over=over)
@@ -76,11 +88,59 @@ async def ask(
         await wait_for_task(task, clock=clock, timeout_s=SETTLE_S)
         raise
     if not ended:
+        kept.close()
         task.cancel()
         await wait_for_task(task, clock=clock, timeout_s=SETTLE_S)
-        return Asked()
+        return Asked(approvals=kept.given)
+    kept.close()
     answers = _failed(asking, why="it cancelled itself") if task.cancelled() else task.result()
-    return Asked(approvals=_kept(answers, asks=order.asks))
+    early = {one.call_id for one in kept.given}
+    answers = [one for one in answers if one.by != "failed" or one.call_id not in early]
+    return Asked(approvals=_kept((*kept.given, *answers), asks=order.asks))
+
+
+class KeptAnswers:
+    """The answers that an approver has given while others were waited for."""
+
+    def __init__(self, asks: Sequence[OneAsk], *, record: Callable[[Approval], object]) -> None:
+        self._asks = asks
+        self._record = record
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._given: dict[str, Approval] = {}
+        self._is_over = False
+
+    @property
+    def given(self) -> tuple[Approval, ...]:
+        return tuple(self._given.values())
+
+    def close(self) -> None:
+        """What comes from now on is too late."""
+        self._is_over = True
+
+    def keep(self, approval: Approval) -> None:
+        """On return it is recorded, also where an approver in a thread of its own gives it. The first for an ask counts. Raises
+        ValidationError for what is no approval."""
+        answer = msgspec.convert(msgspec.to_builtins(approval), Approval)
+        if threading.get_ident() == self._thread:
+            self._keep(answer)
+            return
+        done = threading.Event()
+
+        def keep_here() -> None:
+            self._keep(answer)
+            done.set()
+
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nothing is kept any more
+            self._loop.call_soon_threadsafe(keep_here)
+            done.wait(KEEP_S)
+
+    def _keep(self, answer: Approval) -> None:
+        if self._is_over or answer.call_id in self._given:
+            return
+        for kept in _kept((msgspec.structs.replace(answer, text=journalable(answer.text)),), asks=self._asks):
+            self._given[kept.call_id] = kept
+            self._record(kept)
 
 
 def _kept(answers: Sequence[Approval], *, asks: Sequence[OneAsk]) -> tuple[Approval, ...]:

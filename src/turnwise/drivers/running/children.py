@@ -13,6 +13,7 @@ import msgspec
 
 from turnwise.drivers.clock import Clock, Overdue, Watchdog, wait_for_task
 from turnwise.drivers.running.approvals import Approver, Asking, put
+from turnwise.drivers.running.resumption import LeftTurn, call_said, unknown_said
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.watching import (
     AttemptDiscarded,
@@ -46,8 +47,10 @@ def as_child(config: TurnConfig, *, order: ChildOrder) -> TurnConfig:
     limits: Limit = MaxWallTime(order.timeout_s)
     for one in (order.grant, config.limits):
         limits = limits if one is None else one | limits
-    if policy is not None and order.approver is None:
-        policy = msgspec.structs.replace(policy, attended=False)
+    if policy is not None:
+        rules = tuple(dict.fromkeys((*policy.rules, *order.terms.rules)))
+        attended = policy.attended and order.approver is not None
+        policy = msgspec.structs.replace(policy, rules=rules, attended=attended)
     return msgspec.structs.replace(
         config,
         limits=limits,
@@ -77,8 +80,18 @@ class Minder:
     before a retry) has a deadline in that turn, so its silence meanwhile is none: nothing here counts beside it.
     """
 
-    def __init__(self, order: ChildOrder, *, name: str, session_id: str, clock: Clock, idle_s: float = IDLE_S) -> None:
+    def __init__(
+        self,
+        order: ChildOrder,
+        *,
+        name: str,
+        session_id: str,
+        clock: Clock,
+        idle_s: float = IDLE_S,
+        left: LeftTurn | None = None,
+    ) -> None:
         self._order = order
+        self._left = left  # where a process that has died had started it
         self._name = name
         self._session_id = session_id
         self._clock = clock
@@ -231,14 +244,23 @@ class Minder:
                 charged_usd=charged_usd,
                 subagents=subagents,
                 also_spent=Spent() if result is None else result.also_spent,
+                unknown=self._unknown(result),
             )
         )
 
+    def _unknown(self, result: TurnResult | None) -> tuple[str, ...]:
+        """Its calls whose outcome nobody knows, and those below it."""
+        own = [] if self._left is None else [call_said(call) for call in self._left.unknown]
+        children = () if result is None else result.children
+        return (*own, *[call for child in children for call in child.unknown])
+
     def _said(self, result: TurnResult, *, stopped: str) -> str:
+        unknown = self._unknown(result)
+        beware = f"\n\n{unknown_said(unknown)}" if unknown else ""
         if result.complete and not stopped:
-            return result.text
+            return f"{result.text}{beware}"
         why = stopped or _ended(result)
-        said = f"The sub-agent `{self._name}` did not finish ({why}). What it has:\n\n{result.text}"
+        said = f"The sub-agent `{self._name}` did not finish ({why}). What it has:\n\n{result.text}{beware}"
         if result.stop_reason in NO_ANSWER or stopped:
             raise ToolFault(said)
         return said

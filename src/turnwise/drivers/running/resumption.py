@@ -5,17 +5,21 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.journal.records import JournalEntry, RequestSent, ToolsStarted
+from turnwise.drivers.journal.records import AskAnswered, JournalEntry, RequestSent, ScriptBegan, ToolsStarted
 from turnwise.drivers.tools.probes import OutcomeUnknown, ask_probe
+from turnwise.drivers.tools.tool_output import cut_middle
 from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError
 from turnwise.rules.history import error_result
+from turnwise.rules.permissions import PermissionRule
+from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.carrying import Carried
-from turnwise.turn.commands import PlannedCall, RunScript, ScriptResult
+from turnwise.turn.commands import Ask, Command, PlannedCall, RunScript, RunTools, ScriptResult
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.events import Event, MessageArrived, ScriptCalled, ToolEnded, TurnStarted
+from turnwise.turn.events import Event, MessageArrived, RulesAdded, ScriptCalled, ToolEnded, TurnStarted
 from turnwise.turn.machine import Turn
-from turnwise.vocab import Fault, FaultKind, Message, ToolCall, ToolResult
+from turnwise.turn.resume_terms import ResumeTerms
+from turnwise.vocab import Fault, FaultKind, Message, Text, ToolCall, ToolResult
 
 UNKNOWN_OUTCOME = (
     "The process was interrupted while this call ran, so its outcome is unknown: it may have run whole, in part, or not at all. "
@@ -25,39 +29,87 @@ LOST_REQUEST = Fault(
     kind=FaultKind.DISCONNECTED,
     message="our process ended before the response was recorded: the request may be billed, and is sent anew",
 )
+SHOWN_ARGUMENTS = 200  # characters
 MOST_TRIES = 5  # times in a row in which a turn was taken up and left again without anything recorded (DISPATCH)
 STUCK = f"it was taken up {MOST_TRIES} times in a row, and each time the process died before anything was recorded"
 
 
 class ProgramSoFar(msgspec.Struct, frozen=True, kw_only=True):
-    """What a program has asked for, and what it was given: it is run again with the same answers."""
+    """What a program has asked for, and what it was given: it is run again with the same answers, at the same times. `time` is
+    what its clock said at its beginning, `ordered_s` when it was begun and when each answer was given (seconds of the turn)."""
 
     begun: RunScript
+    time: float | None = None
+    ordered_s: tuple[float, ...] = ()
     asked: tuple[tuple[ToolCall, ...], ...] = ()
     given: tuple[tuple[ScriptResult, ...], ...] = ()
 
 
 class LeftTurn(msgspec.Struct, kw_only=True):
-    """A turn as its process left it. `at_s`: seconds from its beginning to its last event; `heard_s`: when the journal last
-    heard of it (UTC, seconds since 1970). `was_sent`: the request at hand may have left. `begun`: ids of calls of the order at
-    hand that may have run, `ended` of those whose results are recorded. `program`: the one at hand. `tries`: how often in a row
-    it was taken up since its last record. `ask_s`: how long an ask that was open is waited for; None: for what is left of its
-    time."""
+    """A turn as its process left it. `at_s`: seconds from its beginning to its last event; `since_s`: when the command at hand
+    was ordered (UTC, seconds since 1970). `was_sent`: the request at hand may have left. `begun`: ids of calls of the order at
+    hand that may have run, `ended` of those whose results are recorded. `answered`: what the asks at hand were answered.
+    `added`: the rules that whoever took it up before has added. `unknown`: calls that were told
+    as unknown, here or before. `program`: the one at hand. `tries`: how often in a row it was
+    taken up since its last record."""
 
     turn: Turn
     config: TurnConfig
     at_s: float
-    heard_s: float
+    since_s: float
     was_sent: bool
     begun: frozenset[str]
     ended: frozenset[str]
     program: ProgramSoFar | None
     tries: int
-    ask_s: float | None = None
+    answered: tuple[Approval, ...] = ()
+    added: tuple[PermissionRule, ...] = ()
+    unknown: list[ToolCall] = []
+    terms: ResumeTerms = ResumeTerms()
 
     @property
     def is_stuck(self) -> bool:
         return self.tries >= MOST_TRIES
+
+    def left_of(self, seconds: float, *, now_s: float) -> float:
+        """Of the time that the command at hand had: the time without a process counts, for whoever was asked could answer."""
+        return max(0.0, seconds - max(0.0, now_s - self.since_s))
+
+    @property
+    def new_rules(self) -> tuple[PermissionRule, ...]:
+        """Those of whoever takes the turn up that it does not have yet; none for a turn without rules, which asks nobody."""
+        policy = self.turn.known.config.policy
+        return () if policy is None else tuple([rule for rule in self.terms.rules if rule not in policy.rules])
+
+    @property
+    def terms_below(self) -> ResumeTerms:
+        """The terms for its sub-agents: their rules are their own, so what was added to this turn is added to theirs."""
+        return msgspec.structs.replace(self.terms, rules=(*self.added, *self.terms.rules))
+
+    @property
+    def answers(self) -> tuple[Approval, ...]:
+        """Those to the asks at hand, by the journal and by whoever takes the turn up."""
+        if not isinstance(command := self.turn.at_hand, Ask):
+            return ()
+        known = {one.call_id: one for one in self.answered}
+        found = [known.get(ask.call.id) or self.terms.answer_to(ask) for ask in command.asks]
+        return tuple([one for one in found if one is not None])
+
+    @property
+    def open_asks(self) -> tuple[OneAsk, ...]:
+        """The asks at hand that nobody has answered."""
+        answered = {one.call_id for one in self.answers}
+        command = self.turn.at_hand
+        return tuple([ask for ask in command.asks if ask.call.id not in answered]) if isinstance(command, Ask) else ()
+
+    def ask_s(self, command: Ask, *, now_s: float) -> float:
+        """How long these asks are waited for."""
+        return self.left_of(command.deadline_s, now_s=now_s) if self.terms.ask_s is None else self.terms.ask_s
+
+    @property
+    def ordered_s(self) -> float:
+        """When the program at hand was given its last answer: seconds of the turn."""
+        return 0.0 if self.program is None else self.program.ordered_s[-1]
 
     @property
     def open_in_program(self) -> tuple[ToolCall, ...]:
@@ -74,34 +126,71 @@ def left_turn(entries: Sequence[JournalEntry], *, earlier: Sequence[Message] | C
     if not entries or not isinstance(started := entries[0].record, TurnStarted):
         raise CallerError("nothing of the turn was recorded before its process died: there is nothing to go on with")
     turn, command = Turn.start(started, earlier=earlier)
-    at_s, was_sent = 0.0, False
-    begun, ended = set[str](), set[str]()
+    at_s, was_sent, since_s = 0.0, False, entries[0].time
+    begun, ended, answered = set[str](), set[str](), list[Approval]()
     program: ProgramSoFar | None = None
+    added: tuple[PermissionRule, ...] = ()
+    unknown: list[ToolCall] = []
     for entry in entries[1:]:
         record = entry.record
         if isinstance(record, RequestSent):
             was_sent = True
         elif isinstance(record, ToolsStarted):
             begun.update(record.call_ids)
+        elif isinstance(record, ScriptBegan):
+            if program is not None and program.begun.call.id == record.call_id:
+                program = msgspec.structs.replace(program, time=record.time)
+        elif isinstance(record, AskAnswered):
+            answered.append(record.approval)
         else:
             if isinstance(record, ToolEnded):
                 ended.add(record.result.call_id)
-            elif not isinstance(record, MessageArrived):  # these two leave the command at hand as it is
-                was_sent, begun, ended = False, set[str](), set[str]()
+                unknown += _unknown_in(record, command=command)
+            elif not isinstance(record, MessageArrived | RulesAdded):  # these leave what is at hand as it is
+                was_sent, since_s = False, entry.time
+                begun, ended, answered = set[str](), set[str](), list[Approval]()
             command = turn.receive(record)
+            added = (*added, *record.rules) if isinstance(record, RulesAdded) else added
             program = _followed(program, event=record, command=command)
             at_s = max(at_s, _at_s(record))
     return LeftTurn(
         turn=turn,
         config=started.config,
         at_s=at_s,
-        heard_s=entries[-1].time,
+        since_s=since_s,
         was_sent=was_sent,
         begun=frozenset(begun),
         ended=frozenset(ended),
         program=program,
         tries=tries,
+        answered=tuple(answered),
+        added=added,
+        unknown=unknown,
     )
+
+
+def _unknown_in(record: ToolEnded, *, command: Command) -> list[ToolCall]:
+    if not isinstance(command, RunTools) or not is_unknown(record.result):
+        return []
+    return [plan.call for plan in command.calls if plan.call.id == record.result.call_id]
+
+
+def is_unknown(result: ToolResult) -> bool:
+    """Whether it says that nobody knows what became of the call."""
+    return result.is_error and result.content == (Text(UNKNOWN_OUTCOME),)
+
+
+def unknown_said(calls: Sequence[str]) -> str:
+    """What is said to whoever started them."""
+    return (
+        f"The process was interrupted while these calls ran, so their outcome is unknown: {', '.join(calls)}. "
+        "Look at what they have done before you repeat any of it."
+    )
+
+
+def call_said(call: ToolCall) -> str:
+    """`do` {"name":"x"}"""
+    return f"`{call.name}` {cut_middle(call.arguments, limit=SHOWN_ARGUMENTS)}"
 
 
 def _at_s(event: Event) -> float:
@@ -115,9 +204,10 @@ def _followed(program: ProgramSoFar | None, *, event: Event, command: object) ->
     if not isinstance(command, RunScript):
         return program
     if program is None or program.begun.call.id != command.call.id:
-        return ProgramSoFar(begun=command)
+        return ProgramSoFar(begun=command, ordered_s=(_at_s(event),))
     if len(program.given) < len(program.asked):
-        return msgspec.structs.replace(program, given=(*program.given, command.results))
+        ordered_s = (*program.ordered_s, _at_s(event))
+        return msgspec.structs.replace(program, given=(*program.given, command.results), ordered_s=ordered_s)
     return program
 
 

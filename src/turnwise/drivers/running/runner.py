@@ -14,10 +14,10 @@ from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.drivers.journal.bookkeeping import Bookkeeper
 from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.journal.pen import TurnJournal
-from turnwise.drivers.journal.records import JournalRecord, ToolsStarted
+from turnwise.drivers.journal.records import AskAnswered, JournalRecord, ScriptBegan, ToolsStarted
 from turnwise.drivers.running.approvals import ask
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
-from turnwise.drivers.running.resumption import LOST_REQUEST, STUCK, LeftTurn, results_of_left
+from turnwise.drivers.running.resumption import LOST_REQUEST, STUCK, LeftTurn, is_unknown, results_of_left
 from turnwise.drivers.running.scripts import Scripts
 from turnwise.drivers.running.sending import Sender
 from turnwise.drivers.running.turn_time import TurnTime
@@ -35,6 +35,7 @@ from turnwise.drivers.tools.fact_finding import find_changed, find_facts
 from turnwise.drivers.tools.tools import Around, ToolRun
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.rules.history import open_calls
+from turnwise.turn.approvals import Approval
 from turnwise.turn.attempt import LOST_PIECE
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import (
@@ -62,6 +63,7 @@ from turnwise.turn.events import (
     OutputChecked,
     RequestFailed,
     ResponseReceived,
+    RulesAdded,
     ScriptCalled,
     ScriptFinished,
     StepPrepared,
@@ -71,6 +73,7 @@ from turnwise.turn.events import (
     WaitOver,
 )
 from turnwise.turn.machine import Turn
+from turnwise.turn.resume_terms import ResumeTerms
 from turnwise.vocab import Message, StopReason, Text, ToolCall, ToolResult
 
 Doable = PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask | RunTools | RunScript | Wait
@@ -200,6 +203,7 @@ class _Running:
         self._command: Command  # the one at hand
         self._waiter: asyncio.Task[object]  # the task that waits for the turn
         self._cancelling = 0  # how often it had been asked to end when it began
+        self._ordered_s = 0.0 if left is None else left.ordered_s  # when, in the turn's own time
         self._is_stopping = False  # no further command is begun
         self._is_over = False
         self._told = 0  # messages that the turn has added, whose results the watcher has seen
@@ -232,7 +236,7 @@ class _Running:
             journal=None if journal is None else journal.journal,
             ask_s=config.deadlines.ask_s,
             begun=frozenset() if left is None else left.begun,
-            left_ask_s=None if left is None else left.ask_s,
+            terms=ResumeTerms() if left is None else left.terms_below,
         )
         self._time = TurnTime(
             means.clock,
@@ -286,6 +290,10 @@ class _Running:
     async def resume(self, left: LeftTurn) -> TurnResult:
         turn, command = left.turn, left.turn.at_hand
         assert command is not None, "a turn that has begun has ordered something"
+        if rules := left.new_rules:
+            added = RulesAdded(rules=rules, at_s=left.at_s)
+            self._write(added)
+            command = turn.receive(added)
         if left.is_stuck:
             self._why_stopped = STUCK
             self.interrupt()
@@ -345,6 +353,7 @@ class _Running:
                 self._journal.later(event)
             self.books.saw(event)
             self._command = turn.receive(event)
+            self._ordered_s = getattr(event, "at_s", 0.0)
             self._tell_discarded(event, command=self._command)
             self._tell_answered(turn)
 
@@ -427,7 +436,7 @@ class _Running:
     async def _do_left(self, command: Doable, left: LeftTurn) -> Event:
         """The command that was at hand when the process died: what of it was done is not done again."""
         self._left = None
-        passed_s = max(0.0, self._clock.now() - left.heard_s)
+        now_s = self._clock.now()
         match command:
             case SendRequest(number=number) if left.was_sent:
                 self.books.lose(number, fault=LOST_REQUEST)
@@ -436,15 +445,19 @@ class _Running:
                 self._ended = set(left.ended)
                 found = await results_of_left(command.calls, left=left, tools=self._tools, clock=self._clock)
                 for planned, result in found:
+                    left.unknown += [planned.call] if is_unknown(result) else []
                     self._record_end(result)
                     self._unanswered.pop(planned.call.id, None)
                     self._tell(CallAnswered(planned.call, result))
                 return await self._run_tools(command)
-            case Ask(deadline_s=deadline_s):
-                left_s = max(0.0, deadline_s - passed_s) if left.ask_s is None else left.ask_s
-                return await self._ask(msgspec.structs.replace(command, deadline_s=left_s))
+            case Ask():
+                open_asks, left_s = left.open_asks, left.ask_s(command, now_s=now_s)
+                if not open_asks or left_s <= 0.0:
+                    return Asked(approvals=left.answers)
+                asked = await self._ask(msgspec.structs.replace(command, asks=open_asks, deadline_s=left_s))
+                return msgspec.structs.replace(asked, approvals=(*left.answers, *asked.approvals))
             case Wait(seconds=seconds):
-                return await self._do(msgspec.structs.replace(command, seconds=max(0.0, seconds - passed_s)))
+                return await self._do(msgspec.structs.replace(command, seconds=left.left_of(seconds, now_s=now_s)))
             case _:
                 return await self._do(command)
 
@@ -504,6 +517,7 @@ class _Running:
                 path=self._means.path,
                 scrub=self._means.endpoint.scrub,
                 over=self._ask_over,
+                record=self._record_answer,
             )
         finally:
             self._ask_over = None
@@ -572,6 +586,16 @@ class _Running:
         self._time.ended(None if command.most_s is None else began_s + command.most_s)
         return ToolsFinished(results=(*results, *changed.values()), children=children)
 
+    def _record_answer(self, approval: Approval) -> None:
+        """The answer to one of several asks is recorded at once: whoever gave it is not asked again."""
+        if self._is_over:
+            return
+        try:
+            self._write(AskAnswered(approval=approval))
+        except JournalFailed as failed:
+            self._unrecorded = str(failed)
+            self.interrupt("journal")
+
     def _record_end(self, result: ToolResult, *, children: tuple[ChildReport, ...] = ()) -> None:
         """The result of a call while others run is recorded at once: nothing loses it any more."""
         if self._is_over or self._turn is None:
@@ -606,8 +630,11 @@ class _Running:
 
     async def _run_script(self, command: RunScript) -> ScriptCalled | ScriptFinished:
         call = command.call
+        now_s = self._clock.now()
         if call.id not in self._script_began_s:
             self._script_began_s[call.id] = self._clock.monotonic()
+            if self._journal is not None and not command.results:
+                self._journal.later(ScriptBegan(call_id=call.id, time=now_s))
             self._tell(ToolStarted(call))
         for result in command.results:
             if inner := self._unanswered.pop(result.call_id, None):
@@ -619,7 +646,7 @@ class _Running:
                     )
                 )
         began_s = self._time.now_s()
-        event = await self._scripts.run(command)
+        event = await self._scripts.run(command, ordered_s=self._ordered_s, now_s=now_s)
         self._time.ended(None if command.most_s is None else began_s + command.most_s)
         if isinstance(event, ScriptCalled):
             self._unanswered |= {inner.id: inner for inner in event.calls}

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 import msgspec
 
 from turnwise.drivers.clock import Clock, sleep, wait_for_task
-from turnwise.drivers.running.resumption import ProgramSoFar
+from turnwise.drivers.running.program_time import ProgramTime
+from turnwise.drivers.running.resumption import UNKNOWN_OUTCOME, ProgramSoFar, call_said, unknown_said
 from turnwise.drivers.running.script_calls import awaited_calls, line_at, normal_lines
 from turnwise.drivers.running.script_values import json_problem, shown
 from turnwise.drivers.tools.grants import TURNS_TIME
@@ -76,8 +77,11 @@ class Scripts:
             self._over.set_result(None)
         return True
 
-    async def run(self, command: RunScript) -> ScriptCalled | ScriptFinished:
-        """Do what the command says. A program that fails in any way has finished, with words for the model."""
+    async def run(
+        self, command: RunScript, *, ordered_s: float = 0.0, now_s: float = 0.0
+    ) -> ScriptCalled | ScriptFinished:
+        """Do what the command says, which was ordered that many seconds after the turn began; a program that begins takes the
+        time from `now_s` (UTC, seconds since 1970). One that fails in any way has finished, with words for the model."""
         program = self._at_hand
         if program is None or program.call_id != command.call.id:
             await self.close()
@@ -86,14 +90,19 @@ class Scripts:
                 so_far = None
             elif so_far is None or so_far.begun.call.id != command.call.id:
                 return ScriptFinished(call_id=command.call.id, text=LOST_PROGRAM, is_error=True)
-            program = self._at_hand = _Program(command, clock=self._clock)
+            began_s = ordered_s
+            if so_far is not None:
+                now_s, began_s = (now_s if so_far.time is None else so_far.time), so_far.ordered_s[0]
+            time = ProgramTime(now_s, ordered_s=began_s)
+            program = self._at_hand = _Program(command, clock=self._clock, time=time)
         else:
             so_far = None
+            program.time.go_on(ordered_s=ordered_s)
         try:
             if so_far is None:
                 event = await self._advance(program, command)
             else:
-                event = await self._run_again(program, command, so_far=so_far)
+                event = await self._run_again(program, command, so_far=so_far, ordered_s=ordered_s)
         except BaseException:
             await self.close()
             raise
@@ -102,14 +111,18 @@ class Scripts:
         return event
 
     async def _run_again(
-        self, program: "_Program", command: RunScript, *, so_far: ProgramSoFar
+        self, program: "_Program", command: RunScript, *, so_far: ProgramSoFar, ordered_s: float
     ) -> ScriptCalled | ScriptFinished:
         """From its beginning, with the results that its calls had: as long as it asks for the same calls, none of them runs
-        again."""
+        again. What it slept then is not slept again."""
+        program.sleeps = False
         event = await self._advance(program, so_far.begun)
-        for asked, given in zip(so_far.asked, (*so_far.given[: len(so_far.asked) - 1], command.results), strict=True):
+        answers = (*so_far.given[: len(so_far.asked) - 1], command.results)
+        for place, (asked, given) in enumerate(zip(so_far.asked, answers, strict=True), start=1):
             if not isinstance(event, ScriptCalled) or event.calls != asked:
                 return ScriptFinished(call_id=command.call.id, text=OTHER_CALLS, is_error=True)
+            program.sleeps = is_last = place == len(so_far.asked)
+            program.time.go_on(ordered_s=ordered_s if is_last else so_far.ordered_s[place])
             event = await self._advance(program, msgspec.structs.replace(command, results=given))
         return event
 
@@ -197,8 +210,10 @@ class _Misfit(Exception):
 class _Program:
     """One program on its way."""
 
-    def __init__(self, command: RunScript, *, clock: Clock) -> None:
+    def __init__(self, command: RunScript, *, clock: Clock, time: ProgramTime) -> None:
         self.call_id = command.call.id
+        self.time = time
+        self.sleeps = True  # False: what it sleeps has passed before
         self._clock = clock
         self._text = normal_lines(command.program)
         self._limits = command.limits
@@ -214,8 +229,10 @@ class _Program:
         self._exchanged_bytes = 0
         self._sleeping: dict[int, float] = {}  # the interpreter's numbers of sleeps, and when each is over
         self._futures: dict[int, _Wanted] = {}
+        self._called: list[ToolCall] = []  # that it waits for
         self._waiting: dict[str, int] = {}  # the interpreter's numbers by the ids of the calls that it waits for
         self._ran: tuple[str, ...] = ()
+        self._unknown: list[str] = []  # its calls whose outcome nobody knows, whatever it made of that
 
     async def close(self) -> None:
         # A worker that computes is killed; nothing that closing finds wrong is of use to anybody.
@@ -269,6 +286,7 @@ class _Program:
                 "sleep": "call_host",  # its own sleeps end after ten seconds, whatever was asked for
                 # After a crash it is run again, and has to ask for the same calls.
                 "random_start": {"seed": self.call_id},
+                "datetime": "call_host",
                 "process_time": "zero",
             },
         )
@@ -286,6 +304,8 @@ class _Program:
             for result in results
             if result.call_id in self._waiting
         }
+        unknown = {result.call_id for result in results if result.is_error and result.text == UNKNOWN_OUTCOME}
+        self._unknown += [call_said(call) for call in self._called if call.id in unknown]
         snapshot = self._snapshot
         if isinstance(snapshot, _load().AsyncFutureSnapshot):
             for number in answers:
@@ -334,6 +354,7 @@ class _Program:
 
     def _wait_for(self, wanted: list[_Wanted]) -> list[_Wanted]:
         self._waiting = {one.call.id: one.number for one in wanted}
+        self._called = [one.call for one in wanted]
         return wanted
 
     def _is_awaited(self, called: "monty.AsyncFunctionSnapshot") -> bool:
@@ -349,25 +370,31 @@ class _Program:
         """Sleep on our clock, within the limit; everything else of a system is not there. Sleeps that are awaited together pass
         together, once the calls that are awaited with them have their results."""
         if called.function_name not in (SLEEP, ASYNC_SLEEP):
-            return await called.resume_not_handled()
+            told = self.time.read(str(called.function_name), called.args)
+            return await (called.resume_not_handled() if told is None else called.resume({"return_value": told}))
         self._line = self._line_of(called)
         seconds = max(0.0, float(called.args[0]))
         self._slept_s += seconds
         if self._slept_s > self._limits.sleep_s:
             raise _Stopped(f"it would have slept for more than {self._limits.sleep_s:g} s in all")
         if called.function_name == ASYNC_SLEEP:
-            self._sleeping[called.call_id] = self._clock.monotonic() + seconds
+            self._sleeping[called.call_id] = self.time.now + seconds
             return await called.resume({"future": ...})
-        await sleep(self._clock, seconds=seconds)
+        await self._sleep(seconds)
         return await called.resume({"return_value": None})
 
     async def _sleep_until_first(self, sleeps: dict[int, float]) -> "dict[int, monty.ExternalSettledResult]":
         first_s = min(sleeps.values())
-        await sleep(self._clock, seconds=max(0.0, first_s - self._clock.monotonic()))
+        await self._sleep(max(0.0, first_s - self.time.now))
         over = [number for number, over_s in sleeps.items() if over_s <= first_s]
         for number in over:
             del self._sleeping[number]
         return {number: {"return_value": None} for number in over}
+
+    async def _sleep(self, seconds: float) -> None:
+        if self.sleeps:
+            await sleep(self._clock, seconds=seconds)
+        self.time.pass_by(seconds)
 
     def _call_of(self, called: "monty.AsyncFunctionSnapshot") -> "_Wanted | dict[str, object]":
         """The call of a tool, or what the function raises instead: what Python would raise, in Python's words."""
@@ -418,6 +445,8 @@ class _Program:
         return printed + returned or NOTHING
 
     def _finished(self, text: str, *, is_error: bool = False) -> ScriptFinished:
+        if self._unknown:
+            text = f"{text.rstrip()}\n\n{unknown_said(self._unknown)}"
         return ScriptFinished(call_id=self.call_id, text=text, is_error=is_error)
 
     def _failed(self, why: str, *, line: int, source: str = "") -> ScriptFinished:

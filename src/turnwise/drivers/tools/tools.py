@@ -25,6 +25,7 @@ from turnwise.rules.limits import Limit
 from turnwise.rules.subagents import Place
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ChildReport, ToolOffer
+from turnwise.turn.resume_terms import ResumeTerms
 from turnwise.vocab import ToolCall, ToolResult
 
 # How long a cancelled tool may tidy up before it is left to itself. Cancelling a turn settles within a second (wait:cancel).
@@ -48,8 +49,8 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     seconds that it may take, `settle_s` those that it has to end in when it is cancelled. `path` names the sub-agents that lead
     to the one that calls; `approver`, `watch`, `ledger` and `journal` are its parent's. `report` is told what was spent,
     always. No ask below it waits longer than `ask_s`; `over` is set where its parent finds first that its time is up.
-    `resumes`: a process that has died may have started it; it goes on from where that one left it, and an ask that was open
-    then is waited for `left_ask_s` (None: what is left of its time)."""
+    `resumes`: a process that has died may have started it; it goes on from where that one left it. `terms` are those of whoever
+    took the turn up."""
 
     call: ToolCall
     arguments: Arguments
@@ -67,7 +68,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     ask_s: float = math.inf
     over: "asyncio.Future[None] | None" = None
     resumes: bool = False
-    left_ask_s: float | None = None
+    terms: ResumeTerms = ResumeTerms()
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +82,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     journal: Journal | None = None
     ask_s: float = math.inf
     begun: frozenset[str] = frozenset()  # ids of calls that a process which has died may have started
-    left_ask_s: float | None = None
+    terms: ResumeTerms = ResumeTerms()
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -291,7 +292,7 @@ class ToolRun:
                     ask_s=around.ask_s,
                     over=over,
                     resumes=planned.call.id in around.begun,
-                    left_ask_s=around.left_ask_s,
+                    terms=around.terms,
                 )
             )
 

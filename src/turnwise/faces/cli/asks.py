@@ -110,7 +110,10 @@ class TerminalApprover:
                 self._before_command()
             async with asyncio.timeout(max(0.0, until - self._clock.monotonic())), self._terminal.taken():
                 for ask in asking.asks:
-                    approvals.append(await self._one(ask, path=asking.path, until=until))
+                    answer = await self._one(ask, path=asking.path, until=until)
+                    approvals.append(answer)
+                    if ask is not asking.asks[-1]:
+                        asking.keep(answer)
         except TimeoutError:
             self._tell_not_answered(asking, answered=len(approvals))
         except asyncio.CancelledError:

@@ -175,7 +175,7 @@ class Chat:
             self._screen.tell(cannot_go_on(error))
             self._asks = pending_of(self._journal, before).asks
             return ""
-        self._screen.tell(left_line(found))
+        self._screen.tell(left_line(found, journal=self._journal, now_s=self._clock.now()))
         turn = resume_turn(place, found, face=self._screen, terminal=self._terminal, later=False)
         return await self._to_end(turn, place=place, resumed=before.row.id)
 

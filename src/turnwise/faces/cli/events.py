@@ -22,8 +22,10 @@ from turnwise.drivers.running.watching import (
     WatcherEvent,
     kind_of,
 )
-from turnwise.errors import JournalFailed
+from turnwise.faces.cli.failures import USAGE
+from turnwise.faces.cli.last_line import Unable
 from turnwise.faces.results import RunResult
+from turnwise.rules.stop import exit_code
 from turnwise.vocab import NO_USAGE, ReasoningDelta, RefusalDelta, StopReason, Text, TextDelta, ToolCall, ToolResult
 
 
@@ -123,45 +125,12 @@ class JsonLines:
         event: Literal["result", "resumed"] = "result",
     ) -> None:
         """`resumed`: another turn follows."""
-        usage = result.usage
-        self._write(
-            {
-                "event": event,
-                "text": result.text,
-                "stop_reason": result.stop_reason,
-                "complete": result.complete,
-                "why_incomplete": result.why_incomplete,
-                "fault": result.fault,
-                "steps": result.steps,
-                "requests": result.requests,
-                "requests_by_purpose": result.requests_by_purpose,
-                "usage": {
-                    "input_tokens": usage.input_tokens,
-                    "output_tokens": usage.output_tokens,
-                    "reasoning_tokens": usage.reasoning_tokens,
-                    "cache_read_tokens": usage.cache_read_tokens,
-                    "cache_write_tokens": usage.cache_write_tokens,
-                },
-                "recovery_usage": {
-                    "input_tokens": result.recovery_usage.input_tokens,
-                    "output_tokens": result.recovery_usage.output_tokens,
-                },
-                "cost_usd": result.cost_usd,
-                "repairs": result.repairs,
-                "asks": [
-                    {"id": ask.call.id, "name": ask.call.name, "arguments": ask.arguments, "kind": ask.kind}
-                    | {"subject": ask.subject, "why": ask.why}
-                    for ask in result.asks
-                ],
-                "denied": denied,
-                "children": result.children,
-                "session": result.session,
-            }
-        )
+        code = exit_code(result.stop_reason, complete=result.complete)
+        self._write({**_result_line(result, denied=denied), "event": event, "exit_code": code})
 
-    def summarise(self, sessions: Sequence[Mapping[str, object]], *, failed: int) -> None:
+    def summarise(self, sessions: Sequence[Mapping[str, object]], *, failed: int, code: int) -> None:
         """The last line of several sessions: what came of each."""
-        self._write({"event": "summary", "sessions": sessions, "failed": failed})
+        self._write({"event": "summary", "sessions": sessions, "failed": failed, "exit_code": code})
 
     def _write_call(self, call: ToolCall) -> None:
         self._started.add(call.id)
@@ -186,17 +155,58 @@ class JsonLines:
         self._write({"event": kind_of(seen), **msgspec.structs.asdict(seen)})
 
     def _write(self, line: dict[str, object]) -> None:
-        sys.stdout.buffer.write(msgspec.json.encode({**line, **self._within}) + b"\n")
-        sys.stdout.buffer.flush()
+        write_line({**line, **self._within})
 
 
-def write_not_begun(failed: JournalFailed) -> None:
-    """The result of a turn that the journal did not let begin: nothing was sent."""
+def write_line(line: Mapping[str, object]) -> None:
+    """On standard output, at once."""
+    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _result_line(result: RunResult, *, denied: Sequence[DeniedCall]) -> dict[str, object]:
+    usage = result.usage
+    return {
+        "event": "result",
+        "text": result.text,
+        "stop_reason": result.stop_reason,
+        "complete": result.complete,
+        "why_incomplete": result.why_incomplete,
+        "fault": result.fault,
+        "steps": result.steps,
+        "requests": result.requests,
+        "requests_by_purpose": result.requests_by_purpose,
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "reasoning_tokens": usage.reasoning_tokens,
+            "cache_read_tokens": usage.cache_read_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+        },
+        "recovery_usage": {
+            "input_tokens": result.recovery_usage.input_tokens,
+            "output_tokens": result.recovery_usage.output_tokens,
+        },
+        "cost_usd": result.cost_usd,
+        "repairs": result.repairs,
+        "asks": [
+            {"id": ask.call.id, "name": ask.call.name, "arguments": ask.arguments, "kind": ask.kind}
+            | {"subject": ask.subject, "why": ask.why}
+            for ask in result.asks
+        ],
+        "denied": denied,
+        "children": result.children,
+        "session": result.session,
+    }
+
+
+def write_unable(unable: Unable) -> None:
+    """The last line of a command that came to no result of a turn. `requests` is null where some may have been sent."""
     result = RunResult(
-        text=str(failed),
-        stop_reason=StopReason.JOURNAL_FAILED,
+        text=unable.why,
+        stop_reason=StopReason.CANCELLED,  # below stands the reason itself
         complete=False,
-        why_incomplete=str(failed),
+        why_incomplete=unable.why,
         output=None,
         steps=0,
         requests=0,
@@ -217,5 +227,6 @@ def write_not_begun(failed: JournalFailed) -> None:
         session="",
         prefix_changes=(),
     )
-    with contextlib.suppress(OSError):  # standard error says it, too
-        JsonLines().finish(result)
+    of_command = {"stop_reason": unable.stop_reason, "exit_code": unable.exit_code}
+    sent = {} if unable.exit_code == USAGE else {"requests": None}
+    write_line({**_result_line(result, denied=()), **of_command, **sent})

@@ -5,10 +5,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from turnwise.drivers.replaying.session_file import write_session
 from turnwise.drivers.replaying.without_secrets import without_secrets
+from turnwise.faces.cli.events import write_line
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.replaying import recorded_of
 from turnwise.faces.cli.text import clean, style
@@ -25,8 +24,7 @@ def export_session(session_or_file: str, *, file: Path, hide: Sequence[str], as_
     size = file.stat().st_size
     if as_json:
         said = {"event": "export", "file": str(file), "bytes": size, "replaced": hidden.secrets}
-        sys.stdout.buffer.write(msgspec.json.encode({**said, "same": hidden.replays_alike}) + b"\n")
-        sys.stdout.buffer.flush()
+        write_line({**said, "same": hidden.replays_alike, "exit_code": 0})
         return
     say(f"wrote {clean(str(file))}: {size:,} bytes, {many(hidden.secrets, 'secret')} replaced; {ADVICE}")
     if not hidden.replays_alike:

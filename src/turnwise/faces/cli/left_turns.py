@@ -1,6 +1,7 @@
 """A turn that a dead process has left, as the command line goes on with it: where it works, what is said of it, what it asks."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ from turnwise.drivers.running.resumption import STUCK, LeftTurn, left_turn
 from turnwise.drivers.settings.options import RunSettings
 from turnwise.errors import CallerError
 from turnwise.faces.cli.options import Given
+from turnwise.faces.cli.permissions import allowed_rules
 from turnwise.faces.cli.spending import is_same_model
 from turnwise.faces.cli.text import clean
 from turnwise.faces.cli.workplace import Workplace, furnish
@@ -19,6 +21,7 @@ from turnwise.faces.taking_up import LeftRun, left_run
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.commands import Ask, RunScript, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
+from turnwise.turn.resume_terms import ResumeTerms
 from turnwise.vocab import ToolCall
 
 
@@ -37,7 +40,7 @@ def find_left(journal: Journal, session: Session) -> LeftRun:
 
 def furnish_left(found: LeftRun, *, given: Given, journal: Journal, clock: Clock) -> Workplace:
     """What the turn goes on with: its own model, limits, rules and folder. Of the options that were `given` hold those that no
-    journal has. Raises CallerError."""
+    journal has; `--allow` and `--ask-timeout` are its terms from now on. Raises CallerError."""
     config = found.left.config
     own = is_same_model(given["model"], last=config)
     options: Given = {
@@ -50,11 +53,13 @@ def furnish_left(found: LeftRun, *, given: Given, journal: Journal, clock: Clock
         "go_on": False,
         "session": found.session.row.id,
         "system": None,
-        "allow": (),
     }
+    rules = tuple([rule for text in given["allow"] for rule in allowed_rules(text)])
+    found.left.terms = ResumeTerms(ask_s=given["ask_timeout"], rules=rules)
     schema = None if config.output is None else msgspec.json.decode(config.output.schema)
     attended = config.policy is not None and config.policy.attended
-    return furnish(options, journal=journal, clock=clock, attended=attended, output_type=schema, left=config)
+    known = msgspec.structs.replace(config, policy=found.left.turn.known.config.policy)
+    return furnish(options, journal=journal, clock=clock, attended=attended, output_type=schema, left=known)
 
 
 def folder_of(config: TurnConfig, *, row: SessionRow) -> Path:
@@ -66,16 +71,18 @@ def folder_of(config: TurnConfig, *, row: SessionRow) -> Path:
     return folder
 
 
-def left_line(found: LeftRun) -> str:
+def left_line(found: LeftRun, *, journal: Journal, now_s: float) -> str:
     """What it goes on with, and what became of the calls and the request that were under way."""
     left, requests = found.left, len(found.ledger.entries)
     if left.is_stuck:
         return f"the interrupted turn is ended: {STUCK}"
-    said = [f"going on with the interrupted turn after {many(requests, 'request')}", *_under_way(left)]
+    said = [f"going on with the interrupted turn after {many(requests, 'request')}", *_under_way(left, now_s=now_s)]
+    if below := _perhaps_below(journal, turn_id=found.turn_id, left=left):
+        said.append(f"{many(len(below), 'call')} of sub-agents may have run: {_call_names(below)}")
     return "; ".join(said)
 
 
-def _under_way(left: LeftTurn) -> list[str]:
+def _under_way(left: LeftTurn, *, now_s: float) -> list[str]:
     match left.turn.at_hand:
         case SendRequest() if left.was_sent:
             return ["1 request was lost (it may be billed) and is sent anew"]
@@ -83,16 +90,33 @@ def _under_way(left: LeftTurn) -> list[str]:
             return _calls_said([one.call for one in planned], left=left)
         case RunScript():
             return ["its program runs again, with the results that its calls had"]
-        case Ask(asks=asks):
-            return [f"{many(len(asks), 'call')} {'waits' if len(asks) == 1 else 'wait'} for an answer: {_names(asks)}"]
+        case Ask() as ask:
+            return _asks_said(left, left_s=left.ask_s(ask, now_s=now_s))
         case _:
             return []
+
+
+def _asks_said(left: LeftTurn, *, left_s: float) -> list[str]:
+    asks, answered = left.open_asks, len(left.answers)
+    before = [f"{many(answered, 'call')} had an answer"] if answered else []
+    if not asks:
+        return before
+    names, one = _call_names([ask.call for ask in asks]), len(asks) == 1
+    if left_s > 0.0:
+        waits = f"{many(len(asks), 'call')} {'waits' if one else 'wait'} for an answer ({math.ceil(left_s)} s left)"
+        return [*before, f"{waits}: {names}"]
+    default = "the model decides" if all(ask.kind == "question" for ask in asks) else "denied"
+    default += " unless --allow says otherwise" if left.terms.rules else ""
+    return [
+        *before,
+        f"{many(len(asks), 'call')} waited for an answer, and the time for it is over ({default}): {names}",
+    ]
 
 
 def _calls_said(calls: Sequence[ToolCall], *, left: LeftTurn) -> list[str]:
     again = {offer.spec.name for offer in left.config.tools if offer.idempotent or offer.child}
     open = [call for call in calls if call.id not in left.ended]
-    unknown = [call for call in open if call.id in left.begun and call.name not in again]
+    unknown = _perhaps(calls, left=left)
     repeated = [call for call in open if call.id in left.begun and call.name in again]
     planned = [call for call in open if call.id not in left.begun]
     groups = [
@@ -104,8 +128,27 @@ def _calls_said(calls: Sequence[ToolCall], *, left: LeftTurn) -> list[str]:
     return [f"{many(len(some), 'call')} {what}: {_call_names(some)}" for what, some in groups if some]
 
 
-def _names(asks: Sequence[OneAsk]) -> str:
-    return _call_names([ask.call for ask in asks])
+def _perhaps_below(journal: Journal, *, turn_id: str, left: LeftTurn) -> list[ToolCall]:
+    """The calls of sub-agents at work that had started and that nobody can tell of, at any depth."""
+    found: list[ToolCall] = []
+    for turn, own in _left_below(journal, turn_id=turn_id, left=left):
+        if isinstance(command := own.turn.at_hand, RunTools):
+            found += _perhaps([one.call for one in command.calls], left=own)
+        found += _perhaps_below(journal, turn_id=turn, left=own)
+    return found
+
+
+def _left_below(journal: Journal, *, turn_id: str, left: LeftTurn) -> Iterator[tuple[str, LeftTurn]]:
+    """The turns of sub-agents that the turn waits for, and that were left with it."""
+    for call_id, child in journal.children(turn_id):
+        last = child.turns[-1]
+        if last.status == "lost" and call_id in left.begun - left.ended:
+            yield last.id, left_turn(journal.entries(last.id), earlier=())
+
+
+def _perhaps(calls: Sequence[ToolCall], *, left: LeftTurn) -> list[ToolCall]:
+    again = {offer.spec.name for offer in left.config.tools if offer.idempotent or offer.child}
+    return [call for call in calls if call.id in left.begun - left.ended and call.name not in again]
 
 
 def _call_names(calls: Sequence[ToolCall]) -> str:
@@ -118,12 +161,9 @@ def open_asks(journal: Journal, found: LeftRun) -> tuple[OneAsk, ...]:
 
 
 def _open_asks(journal: Journal, *, turn_id: str, left: LeftTurn) -> tuple[OneAsk, ...]:
-    if isinstance(command := left.turn.at_hand, Ask):
-        return command.asks
+    if isinstance(left.turn.at_hand, Ask):
+        return left.open_asks
     asks: tuple[OneAsk, ...] = ()
-    for call_id, child in journal.children(turn_id):
-        last = child.turns[-1]
-        if last.status == "lost" and call_id in left.begun - left.ended:
-            own = left_turn(journal.entries(last.id), earlier=())
-            asks += _open_asks(journal, turn_id=last.id, left=own)
+    for turn, own in _left_below(journal, turn_id=turn_id, left=left):
+        asks += _open_asks(journal, turn_id=turn, left=own)
     return asks

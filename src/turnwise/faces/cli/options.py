@@ -111,18 +111,20 @@ _OF_THE_PLACE = (
     ),
     click.option("--no-stream", is_flag=True, help="Ask for whole responses instead of streams."),
 )
+ASK_SECONDS = FiniteRange(0, MOST_ASK_S, min_open=True)
+ALLOW = click.option(
+    "--allow",
+    multiple=True,
+    metavar="WHAT",
+    callback=_checked,
+    help="Without asking: `write` (files), `bash` (commands), or calls by a pattern: `bash(git push *)`, "
+    "`edit(src/**)`. Repeatable.",
+)
 _OF_PERMISSIONS = (
-    click.option(
-        "--allow",
-        multiple=True,
-        metavar="WHAT",
-        callback=_checked,
-        help="Without asking: `write` (files), `bash` (commands), or calls by a pattern: `bash(git push *)`, "
-        "`edit(src/**)`. Repeatable.",
-    ),
+    ALLOW,
     click.option(
         "--ask-timeout",
-        type=FiniteRange(0, MOST_ASK_S, min_open=True),
+        type=ASK_SECONDS,
         metavar="SECONDS",
         help=f"How long you are waited for when something is asked; then it is denied. [default: {Deadlines().ask_s:g}]",
     ),

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from turnwise.drivers.journal.folding import session_so_far
 from turnwise.drivers.journal.journal import Journal, Session
 from turnwise.errors import CallerError
 from turnwise.rules.history import waiting_calls
 from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.turn.snapshot import fold_session
 from turnwise.vocab import ToolCall
 
 ALL = "all"
@@ -28,7 +28,7 @@ def pending_of(journal: Journal, session: Session) -> Pending:
     """What the session's turns left open. A turn that was killed leaves open what it had not begun to answer."""
     if not session.turns or session.turns[-1].status not in ("waiting", "lost"):
         return NOTHING
-    folded = fold_session([journal.events(turn.id) for turn in session.turns])
+    folded = session_so_far(journal, session.turns)
     asked = {ask.call.id for ask in folded.asks}
     calls = [call for call in waiting_calls(folded.messages) if call.id not in asked and not call.asked]
     return Pending(asks=folded.asks, results=tuple(calls))
@@ -54,8 +54,8 @@ def decide(asks: Sequence[OneAsk], *, approve: Sequence[str], deny: Sequence[str
     return tuple(
         [
             Approval(call_id=id, verdict="allow" if id in allowed else "deny", subject=ask.subject, digest=ask.digest)
-            for id, ask in known.items()
-            if id in allowed | denied
+            for ask in asks  # those of two sub-agents may have one id
+            if (id := ask.call.id) in allowed | denied
         ]
     )
 

@@ -7,6 +7,7 @@ import click
 
 from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.last_line import EndsWithLine, write_no_replay
 
 DIFFERS = 3
 MOST_STEP = 10_000
@@ -28,7 +29,7 @@ Exit codes:
   130  cancelled"""
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=EndsWithLine, ends_with=write_no_replay, epilog=EPILOG)
 @click.argument("session", metavar="SESSION|FILE", shell_complete=complete_sessions)
 @click.option("--turn", type=click.IntRange(min=1), help="Show this turn only; 1 is the first.")
 @click.option(

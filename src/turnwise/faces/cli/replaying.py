@@ -14,10 +14,11 @@ from turnwise.drivers.replaying.session_file import read_session_file
 from turnwise.drivers.replaying.watching_again import PersonSpoke, TurnTeller
 from turnwise.errors import CallerError
 from turnwise.faces.cli.choice import Choice
-from turnwise.faces.cli.events import JsonLines
+from turnwise.faces.cli.events import JsonLines, write_line
 from turnwise.faces.cli.journals import read_journal
 from turnwise.faces.cli.last_exchange import prompt_of, started_of
 from turnwise.faces.cli.remedies import FailedModel
+from turnwise.faces.cli.replay import DIFFERS
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import note, show_end
 from turnwise.faces.cli.text import clean, shortened, style
@@ -146,7 +147,7 @@ class _Replay:
         prompt = "" if started is None else prompt_of(started)
         row = player.recorded.row
         if self._view.as_json:
-            _write({"event": "turn", "turn": player.number, "id": row.id, "status": row.status, "prompt": prompt})
+            write_line({"event": "turn", "turn": player.number, "id": row.id, "status": row.status, "prompt": prompt})
             return
         note(style(f"turn {player.number} of {len(self._session.turns)}", "bold", stream=sys.stderr))
         for line in prompt.splitlines():
@@ -158,7 +159,7 @@ class _Replay:
                 {"id": ask.call.id, "name": ask.call.name, "kind": ask.kind, "subject": ask.subject, "answer": answer}
                 for ask, answer in spoke.asked
             ]
-            _write({"event": "person", "asked": asked, "words": spoke.words, "path": spoke.path})
+            write_line({"event": "person", "asked": asked, "words": spoke.words, "path": spoke.path})
             return
         of = "".join([f"{name} › " for name in spoke.path])
         for ask, answer in spoke.asked:
@@ -198,7 +199,7 @@ class _Replay:
                     continue
                 self._told.add(one)
                 if self._view.as_json:
-                    _write({"event": "difference", **msgspec.structs.asdict(one)})
+                    write_line({"event": "difference", **msgspec.structs.asdict(one)})
                 else:
                     note(style(self._said(one), "yellow", stream=sys.stderr))
 
@@ -213,7 +214,7 @@ class _Replay:
         commands = sum([turn.commands for turn in played])
         unknown = sum([turn.bodies_unknown for turn in played])
         if self._view.as_json:
-            _write(
+            write_line(
                 {
                     "event": "replay",
                     "session": self._session.row.id,
@@ -224,6 +225,7 @@ class _Replay:
                     "bodies_unknown": unknown,
                     "differences": len(self._told),
                     "same": same,
+                    "exit_code": 0 if same else DIFFERS,
                 }
             )
             return same
@@ -258,8 +260,3 @@ def _answered(answer: Approval | None) -> str:
     by = "" if answer.by == "person" else f" ({answer.by})"
     words = f": {shortened(answer.text, limit=ASKED)}" if answer.text else ""
     return f"{VERDICTS[answer.verdict]}{by}{words}"
-
-
-def _write(line: dict[str, object]) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
-    sys.stdout.buffer.flush()

@@ -7,6 +7,8 @@ import click
 from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.exit_codes import EXIT_CODES
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.last_line import EndsWithLine, write_no_result
+from turnwise.faces.cli.options import ALLOW, ASK_SECONDS
 
 EPILOG = f"""\b
 Examples:
@@ -18,8 +20,8 @@ Examples:
   turnwise run --continue "and now add a test"
 
 What had finished is not done again. A request that was under way may be billed, and is sent anew. A call that may have run is
-told to the model as unknown, unless running it twice does no harm. A question that was open is asked again; without a terminal
-it is left for later: `turnwise run --session ID --approve all`, or --deny.
+told to the model as unknown, unless running it twice does no harm. A question that was open is asked again, for what is left of
+its time, and then denied; without a terminal it is left for later: `turnwise run --session ID --approve all`, or --deny.
 
 \b
 Exit codes:
@@ -29,13 +31,20 @@ Exit codes:
 first turn that did not end with 0; a folder that is gone and a session that somebody else has resumed do not count."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=EndsWithLine, ends_with=write_no_result, epilog=EPILOG)
 @click.argument("session", required=False, shell_complete=complete_sessions)
 @click.option("--all", "takes_all", is_flag=True, help="Every interrupted session, one after the other.")
 @click.option(
     "--base-url", metavar="URL", help="Endpoint URL, if the turn's had a query, which is not kept, or has moved."
 )
 @click.option("--api-key-env", metavar="NAME", help="The variable that holds the key, if it is another one now.")
+@ALLOW
+@click.option(
+    "--ask-timeout",
+    type=ASK_SECONDS,
+    metavar="SECONDS",
+    help="How long you are waited for at questions that were open. [default: what is left of their time]",
+)
 @click.option("--network", is_flag=True, help="Let commands use the network.")
 @click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox.")
 @click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md of folders below as instructions.")
@@ -49,6 +58,8 @@ def command(
     takes_all: bool,
     base_url: str | None,
     api_key_env: str | None,
+    allow: tuple[str, ...],
+    ask_timeout: float | None,
     network: bool,
     no_sandbox: bool,
     no_agents_md: bool,
@@ -57,9 +68,10 @@ def command(
     as_json: bool,
 ) -> None:
     """Go on with the turn of SESSION (an id, or its first or last letters) that was interrupted because its process died.
-    Without SESSION it is the last session of this folder.
+    Without SESSION it is the last one of this folder that was interrupted.
 
-    The turn keeps its own model, limits, rules and folder. The options here are those that a session does not keep.
+    The turn keeps its own model, limits, rules and folder; what --allow names is allowed besides. The other options here are
+    those that a session does not keep.
     """
     with as_one_line():
         from turnwise.faces.cli.resuming import ResumeGiven, resume
@@ -67,6 +79,8 @@ def command(
         given = ResumeGiven(
             base_url=base_url,
             api_key_env=api_key_env,
+            allow=allow,
+            ask_timeout=ask_timeout,
             network=network,
             no_sandbox=no_sandbox,
             no_agents_md=no_agents_md,

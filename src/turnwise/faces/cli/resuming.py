@@ -36,6 +36,8 @@ class ResumeGiven(msgspec.Struct, frozen=True, kw_only=True):
     network: bool
     no_sandbox: bool
     no_agents_md: bool
+    allow: tuple[str, ...]
+    ask_timeout: float | None
     unattended: bool
     plain: bool
     as_json: bool
@@ -51,8 +53,8 @@ class ResumeGiven(msgspec.Struct, frozen=True, kw_only=True):
             go_on=False,
             session=None,
             system=None,
-            allow=(),
-            ask_timeout=None,
+            allow=self.allow,
+            ask_timeout=self.ask_timeout,
             no_sandbox=self.no_sandbox,
             network=self.network,
             no_agents_md=self.no_agents_md,
@@ -87,17 +89,21 @@ def resume(session: str | None, *, takes_all: bool, given: ResumeGiven) -> int:
 
 
 def _the_last(journal: Journal) -> Session:
-    """The last session of this folder. Raises CallerError where there is none, or it was not interrupted."""
+    """The last session of this folder that was interrupted, whatever came after it (a fork of it, another run); else the last
+    one, if it is running or damaged. Raises CallerError where there is none."""
     folder = Path.cwd().resolve()
+    rows = interrupted_rows(journal)
+    if here := [row for row in rows if row.folder == str(folder)]:
+        return journal.find_session(here[-1].id)
     found = journal.last_session(folder)
     if found is not None and found.row.status in ("lost", "running"):
         return found
-    others = len(interrupted_rows(journal))
+    others = len(rows)
     more = f"; {many(others, 'other session')} can be resumed (`turnwise resume --all`, `turnwise sessions list`)"
     what = (
         f"there is no session of `{folder}`"
         if found is None
-        else f"the last session of this folder (`{found.row.id[-8:]}`) was not interrupted"
+        else f"no session of this folder was interrupted (the last is `{found.row.id[-8:]}`)"
     )
     raise CallerError(f"nothing to resume: {what}{more if others else ''}")
 
@@ -116,7 +122,7 @@ class _One:
         face = self._face(session)
         exchange = last_exchange(self._journal, session)
         said = [] if exchange is None else [exchange_line(exchange, now_s=self._clock.now())]
-        for line in (*place.notes, *said, left_line(found)):
+        for line in (*place.notes, *said, left_line(found, journal=self._journal, now_s=self._clock.now())):
             face.tell(line)
         began = self._clock.monotonic()
         attended = not self._given.unattended and is_attended()
@@ -163,8 +169,9 @@ class _All:
             done.append(self._resumed(row))
             if done[-1].code == CANCELLED:
                 break
-        self._summarise(done, left=len(rows) - len(done))
-        return next((one.code for one in done if one.code), 0)
+        code = next((one.code for one in done if one.code), 0)
+        self._summarise(done, left=len(rows) - len(done), code=code)
+        return code
 
     def _resumed(self, row: SessionRow) -> SessionOutcome:
         try:
@@ -182,10 +189,10 @@ class _All:
         if not self._given.as_json:
             note(line)
 
-    def _summarise(self, done: Sequence[SessionOutcome], *, left: int) -> None:
+    def _summarise(self, done: Sequence[SessionOutcome], *, left: int, code: int) -> None:
         failed = len([one for one in done if one.code])
         if self._given.as_json:
-            JsonLines().summarise([msgspec.structs.asdict(one) for one in done], failed=failed)
+            JsonLines().summarise([msgspec.structs.asdict(one) for one in done], failed=failed, code=code)
             return
         if not done:
             note("nothing to resume: no session was interrupted")

@@ -5,10 +5,10 @@ from typing import Unpack
 
 import click
 
-from turnwise.errors import JournalFailed
 from turnwise.faces.cli.exit_codes import EXIT_CODES
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.hints import TakesPrompts
+from turnwise.faces.cli.last_line import EndsWithLine, write_no_result
 from turnwise.faces.cli.options import Given, shared_options
 
 EPILOG = f"""\b
@@ -34,7 +34,11 @@ Exit codes:
 would be asked is denied, and the result has it as `denied`. Ctrl-C once ends with what is there, twice at once."""
 
 
-@click.command(cls=TakesPrompts, epilog=EPILOG)
+class RunCommand(EndsWithLine, TakesPrompts):
+    """`run`."""
+
+
+@click.command(cls=RunCommand, ends_with=write_no_result, epilog=EPILOG)
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
 @shared_options
 @click.option("-n", "--no-stdin", is_flag=True, help="Leave standard input alone, as `ssh -n` does.")
@@ -65,20 +69,13 @@ def command(
     with as_one_line():
         from turnwise.faces.cli.single_run import Answers, run_prompt
 
-        try:
-            code = run_prompt(
-                words,
-                given=given,
-                answers=Answers(approve=approve, deny=deny),
-                standard_input="none" if no_stdin else "auto",
-                output_schema=output_schema,
-                unattended=unattended,
-                as_json=as_json,
-            )
-        except JournalFailed as error:
-            if as_json:
-                from turnwise.faces.cli.events import write_not_begun
-
-                write_not_begun(error)
-            raise
+        code = run_prompt(
+            words,
+            given=given,
+            answers=Answers(approve=approve, deny=deny),
+            standard_input="none" if no_stdin else "auto",
+            output_schema=output_schema,
+            unattended=unattended,
+            as_json=as_json,
+        )
     sys.exit(code)

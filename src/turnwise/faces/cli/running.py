@@ -19,7 +19,7 @@ from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.workplace import Workplace
 from turnwise.faces.results import RunResult
-from turnwise.faces.run_options import RunOptions
+from turnwise.faces.run_options import ResumeOptions, RunOptions, options_of
 from turnwise.faces.saying import many
 from turnwise.faces.taking_up import LeftRun
 from turnwise.rules.permissions import Policy
@@ -147,33 +147,39 @@ async def resume_turn(
     *,
     face: Face,
     terminal: Terminal | None,
-    answers: Sequence[Approval] = (),
+    allows_all: bool = False,
     policy: Policy | None = None,
     later: bool = True,
 ) -> Ran:
-    """Go on with a turn that a dead process has left, to its end. `answers` are for the asks that were open;
-    the person at the `terminal` is asked the others and has the usual time. Without one they are left for later.
+    """Go on with a turn that a dead process has left, to its end, on the terms in `found.left`. What they do not answer is put to
+    the person at the `terminal`, for what is left of its time; without one it is left for later. `allows_all`: what cannot
+    wait (calls of programs and of sub-agents) is allowed, now and later.
 
     Raises CallerError where there is nothing to go on with, and what the face raised."""
     shown = _Shown(place, face=face, terminal=terminal, policy=policy, later=later)
-    approver = LeftApprover(answers, otherwise=shown.approver)
+    approver = LeftApprover(shown.approver, allows_all=allows_all)
     if place.reads_agents_md:
         begin_telling(found.left.turn.known.history.messages)
     with shown.stop.heeded():
         session = found.session.row.id
-        result = await place.agent.resume(session, approver=approver, watch=shown.seeing, ask_s=place.ask_s)
+        options: ResumeOptions = {**options_of(found.left.terms), "approver": approver, "watch": shown.seeing}
+        result = await place.agent.resume(session, **options)
     return shown.ran(result)
 
 
 class LeftApprover:
-    """Gives the answers that were given beforehand; the other asks go to the person, or are left for later if nobody is there."""
+    """Asks the person; if nobody is there, what is asked is left for later. With `allows_all` what cannot wait is allowed."""
 
-    def __init__(self, answers: Sequence[Approval], *, otherwise: TerminalApprover | None) -> None:
-        self._answers = {(answer.call_id, answer.digest): answer for answer in answers}
+    def __init__(self, otherwise: TerminalApprover | None, *, allows_all: bool) -> None:
         self._otherwise = otherwise
+        self._allows_all = allows_all
 
     async def __call__(self, asking: Asking) -> Sequence[Approval]:
-        given = [found for ask in asking.asks if (found := self._answers.get((ask.call.id, ask.digest))) is not None]
+        given = [
+            Approval(call_id=ask.call.id, verdict="allow", digest=ask.digest)
+            for ask in asking.asks
+            if self._allows_all and ask.kind == "approval" and (asking.path or not ask.can_wait)
+        ]
         answered = {answer.call_id for answer in given}
         left = tuple([ask for ask in asking.asks if ask.call.id not in answered])
         if not left:

@@ -19,7 +19,7 @@ from turnwise.faces.cli.events import DeniedCall, JsonLines
 from turnwise.faces.cli.left_turns import find_left, furnish_left, left_line, open_asks
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.pending import NOTHING, decide, pending_of
+from turnwise.faces.cli.pending import ALL, NOTHING, decide, pending_of
 from turnwise.faces.cli.prompts import GOES_ON, MAX_INPUT_BYTES, CliPrompt, Input, beyond_window, read_prompt
 from turnwise.faces.cli.remedies import FailedModel
 from turnwise.faces.cli.running import Face, Ran, resume_turn, run_turn, what_was_sent
@@ -142,11 +142,14 @@ class SingleRun:
             self._tell_beginning()
             self._face.tell(cannot_go_on(error))
             return None
-        approvals = answers_of(open_asks(self._journal, found), answers=answers) if answers else ()
+        if answers:
+            given = answers_of(open_asks(self._journal, found), answers=answers)
+            found.left.terms = msgspec.structs.replace(found.left.terms, answers=given)
         self._tell_beginning()
-        self._face.tell(left_line(found))
+        self._face.tell(left_line(found, journal=self._journal, now_s=self._clock.now()))
         began = self._clock.monotonic()
-        turn = resume_turn(place, found, face=self._face, terminal=self._terminal(), answers=approvals)
+        allows_all = ALL in answers.approve
+        turn = resume_turn(place, found, face=self._face, terminal=self._terminal(), allows_all=allows_all)
         try:
             ran = self._ran(turn)
         except CallerError as error:

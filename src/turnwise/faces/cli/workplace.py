@@ -32,7 +32,7 @@ from turnwise.faces.cli.choice import Choice, choose, key_variables
 from turnwise.faces.cli.folder import read_agents_md, settings_of_run
 from turnwise.faces.cli.opening import opening_of
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.permissions import policy_of_run, remembered_rules
+from turnwise.faces.cli.permissions import allowed_rules, policy_of_run, remembered_rules
 from turnwise.faces.cli.spending import is_same_model, limits_of, model_limits_of, request_settings, retry_of
 from turnwise.faces.cli.waiting import WaitBounds
 from turnwise.faces.given import OpeningSource
@@ -207,7 +207,9 @@ def _policy_of(
     """What may run: by the files and the options, or as it was for the turn that goes on; and what the session was allowed."""
     remembered = () if before is None else remembered_rules(journal, before, workspace=os.path.realpath(folder))
     if left is not None and left.policy is not None:
-        return msgspec.structs.replace(left.policy, rules=tuple(dict.fromkeys((*left.policy.rules, *remembered))))
+        allowed = [rule for text in given["allow"] for rule in allowed_rules(text)]
+        rules = tuple(dict.fromkeys((*left.policy.rules, *remembered, *allowed)))
+        return msgspec.structs.replace(left.policy, rules=rules)
     policy = policy_of_run(
         layers,
         folder=folder,

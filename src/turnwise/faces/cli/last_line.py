@@ -1,0 +1,87 @@
+"""Commands whose last line under `--json` says how it ended, also where nothing could begin."""
+
+import contextlib
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from itertools import takewhile
+from typing import NamedTuple, cast
+
+import click
+
+from turnwise.errors import JournalFailed
+from turnwise.faces.cli.failures import BUG, FAILED, USAGE, Failure, bug_line
+from turnwise.faces.cli.main import CANCELLED
+
+JSON = "--json"
+STOP_REASONS = {USAGE: "not_begun", CANCELLED: "cancelled"}  # else `failed`; docs/cli.md, "Exit codes"
+
+
+class Unable(NamedTuple):
+    """Why a command came to no result of its own: what standard error says, and the exit code."""
+
+    why: str
+    exit_code: int
+    stop_reason: str
+
+
+class EndsWithLine(click.Command):
+    """Under `--json` its last line is written in any case; `ends_with` does it where the command itself does not come to that."""
+
+    ends_with: Callable[[Unable], None]
+
+    def __init__(self, *args: object, ends_with: Callable[[Unable], None], **options: object) -> None:
+        super().__init__(*args, **options)  # pyright: ignore[reportArgumentType] (as click's decorator hands them over)
+        self.ends_with = ends_with
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
+    ) -> click.Context:
+        """Also for options that cannot be read: then the words that were typed have to tell."""
+        with self._said(as_json=JSON in takewhile(lambda word: word != "--", tuple(args))):
+            return super().make_context(info_name, args, parent, **extra)  # pyright: ignore[reportArgumentType]
+
+    def invoke(self, ctx: click.Context) -> object:
+        with self._said(as_json=bool(ctx.params.get("as_json"))):
+            return cast("object", super().invoke(ctx))
+
+    @contextmanager
+    def _said(self, *, as_json: bool) -> Generator[None]:
+        try:
+            yield
+        except (SystemExit, click.exceptions.Exit, BrokenPipeError):  # it has ended as it says itself; or nobody reads
+            raise
+        except BaseException as error:
+            if as_json:
+                with contextlib.suppress(OSError):  # standard error says it, too
+                    self.ends_with(_unable(error))
+            raise
+
+
+def _unable(error: BaseException) -> Unable:
+    match error:
+        case click.Abort() | KeyboardInterrupt():
+            why, code = "cancelled", CANCELLED
+        case Failure():
+            why, code = error.format_message(), error.exit_code
+        case click.ClickException():
+            why, code = error.format_message().rstrip("."), USAGE
+        case OSError():
+            why, code = f"input or output failed: {error.strerror or error}", FAILED
+        case _:
+            why, code = bug_line(cast("Exception", error)), BUG
+    stop_reason = STOP_REASONS.get(code, "failed")
+    return Unable(why, code, "journal_failed" if isinstance(error.__cause__, JournalFailed) else stop_reason)
+
+
+def write_no_result(unable: Unable) -> None:
+    """The last line of `run` and `resume`."""
+    from turnwise.faces.cli.events import write_unable
+
+    write_unable(unable)
+
+
+def write_no_replay(unable: Unable) -> None:
+    """The last line of `replay`."""
+    from turnwise.faces.cli.events import write_line
+
+    write_line({"event": "replay", "same": False, "error": unable.why, "exit_code": unable.exit_code})

@@ -1,0 +1,82 @@
+"""The prices that an agent's turns need: of its own models, and of those that `prepare_step` names."""
+
+import asyncio
+from collections.abc import Sequence
+from decimal import Decimal
+
+import msgspec
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.journal.prices import Prices
+from turnwise.drivers.running.means import StepPreparer
+from turnwise.errors import CallerError
+from turnwise.faces.model_facts import asks_hour, checked
+from turnwise.faces.models import ModelName
+from turnwise.rules.limits import counts_cost, no_price
+from turnwise.rules.pricing import PriceRow
+from turnwise.rules.projection import can_project
+from turnwise.turn.commands import PrepareStep
+from turnwise.turn.config import TurnConfig
+from turnwise.turn.events import StepPrepared
+
+
+class ModelPrices:
+    """What is known of the prices at one agent's endpoint."""
+
+    def __init__(self, prices: Prices, *, model: ModelName, clock: Clock) -> None:
+        self._prices, self._model, self._clock = prices, model, clock
+
+    def of_model(self, model: ModelName) -> "ModelPrices":
+        """Those of another model of the same endpoint."""
+        return ModelPrices(self._prices, model=model, clock=self._clock)
+
+    @property
+    def bills_requests(self) -> bool:
+        """Whether the plan of the agent's model bills by the request."""
+        return self._prices.bills_requests(self._model.name, profile=self._model.profile.name)
+
+    def find(self, model: str, at_s: float) -> PriceRow | None:
+        return self._prices.find(model, profile=self._model.profile.name, at_s=at_s)
+
+    def warm(self) -> None:
+        self._prices.warm(self._model.name, profile=self._model.profile.name, at_s=self._clock.now())
+
+    async def of_turn(self, config: TurnConfig) -> dict[str, PriceRow]:
+        """Those of the turn's models. Raises CallerError where one is not known: a limit that cannot hold is none."""
+        models = (config.model, *[fallback.model for fallback in config.fallbacks])
+        prices = await asyncio.to_thread(self._rows_of, models)  # the table takes most of a second to be read
+        if asks_hour(config):
+            return {model: msgspec.structs.replace(row, asks_hour=True) for model, row in prices.items()}
+        return prices
+
+    def prepares(self, prepare_step: StepPreparer, *, config: TurnConfig) -> StepPreparer:
+        """The user's `prepare_step`, its answer checked, with the price of a model that it names where a limit of cost needs
+        it: what it got wrong is a CallerError."""
+        prepares = checked(prepare_step)
+        if not counts_cost(config.limits):
+            return prepares
+
+        async def prepare(view: PrepareStep) -> StepPrepared | None:
+            answer = await prepares(view)
+            if answer is None or answer.model is None:
+                return answer
+            rows = await asyncio.to_thread(self._rows_of, (answer.model,))
+            row = msgspec.structs.replace(rows[answer.model], asks_hour=asks_hour(config))
+            return msgspec.structs.replace(answer, price=row)
+
+        return prepare
+
+    def _rows_of(self, models: Sequence[str]) -> dict[str, PriceRow]:
+        rows: dict[str, PriceRow] = {}
+        for model in models:
+            row = self.find(model, self._clock.now())
+            if row is None or not can_project(row):
+                raise CallerError(no_price(model, profile=self._model.profile.name, row=row))
+            rows[model] = row
+        return rows
+
+
+def with_prices(config: TurnConfig, *, prices: dict[str, PriceRow], least_usd: dict[str, Decimal]) -> TurnConfig:
+    """The configuration that knows them; `least_usd`: what a sub-agent of that name costs at least."""
+    tools = [msgspec.structs.replace(offer, child_usd=least_usd) if offer.child else offer for offer in config.tools]
+    return msgspec.structs.replace(config, prices=prices, tools=tuple(tools))
