@@ -9,6 +9,11 @@ class Lease(Protocol):
     """What the pen of a claimed turn asks."""
 
     @property
+    def is_over(self) -> bool:
+        """Whether the turn was let go: its pen writes nothing more."""
+        ...
+
+    @property
     def ends(self) -> bool:
         """Whether the worker stops, and the turn goes to another one before its next request."""
         ...
@@ -24,7 +29,8 @@ class Lease(Protocol):
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Nobody else runs the turn while its `epoch` stands. `is_new`: nothing of it is recorded, so it begins with `prompt`.
-    `number` identifies the row; `turn_id` is what the row was called when it was claimed."""
+    `number` identifies the row; `turn_id` is what the row was called when it was claimed. `since_s`: the lease began then or
+    later, by `lease_clock()`."""
 
     session: str
     turn_id: str
@@ -33,3 +39,4 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     prompt: str
     is_new: bool
+    since_s: float

@@ -43,7 +43,7 @@ class TurnJournal:
         nothing is acted upon once that may have lapsed; a turn that `may_be_let_go` ends before a request where the worker
         stops."""
         self.journal = journal
-        self._lease = lease
+        self.lease = lease
         self._may_be_let_go = may_be_let_go
         self._store = store
         self._turn_id = turn_id
@@ -73,9 +73,9 @@ class TurnJournal:
 
     def request_leaves(self, record: RequestSent, entry: LedgerEntry) -> None:
         """Write down a request before its first byte leaves: the record and its entry of the ledger, both or none."""
-        if self._lease is not None and self._lease.ends and self._may_be_let_go:
+        if self.lease is not None and self.lease.ends and self._may_be_let_go:
             self.write()
-            self._lease.let_go()
+            self.lease.let_go()
         self._write((*self._waiting, self._row_of(record)), leaves=entry)
 
     def request_became(self, entry: LedgerEntry) -> None:
@@ -101,6 +101,8 @@ class TurnJournal:
 
     def _write(self, events: Sequence[EventRow], *, leaves: LedgerEntry | None = None) -> None:
         """All in one transaction. Where the turn is another's, nothing but what became of our requests is kept."""
+        if events and self.lease is not None and self.lease.is_over:
+            raise JournalFailed("this worker stops: another one goes on with the turn")
         batch = PenBatch(
             turn=self._turn_id,
             number=self._number,
@@ -118,8 +120,8 @@ class TurnJournal:
             self._rows_of_requests[leaves.number] = appended.row
         if not appended.is_ours:
             raise JournalFailed("another process has taken this turn over")
-        if self._lease is not None:
-            self._lease.check()
+        if self.lease is not None:
+            self.lease.check()
 
     def close(self, result: TurnResult) -> None:
         """The turn has ended: note how, for the list of sessions."""
@@ -142,8 +144,12 @@ class TurnJournal:
 
     def abandon(self) -> None:
         """The run ended by an exception: the turn is lost, and the session free for the next one, even if the file cannot say
-        so now (JournalFailed). Does nothing after `close`."""
+        so now (JournalFailed). A claimed turn stays as it is. Does nothing after `close`."""
         self._has_ended = True
+        if self._may_be_let_go:  # it is not lost: its worker gives it back, or its lease lapses
+            with suppress(JournalFailed):
+                self.write()
+            return
         try:
             self.write()
         finally:

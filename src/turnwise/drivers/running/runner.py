@@ -232,6 +232,7 @@ class _Running:
             ask_s=config.deadlines.ask_s,
             begun=frozenset() if left is None else left.begun,
             left_ask_s=None if left is None else left.ask_s,
+            enter=None if journal is None or journal.lease is None else journal.lease.check,
         )
         self._time = TurnTime(
             means.clock,
