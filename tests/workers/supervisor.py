@@ -40,8 +40,8 @@ class Supervisor:
                     self.ends[code] += 1
             worker.end()
 
-    def send(self, number: signal.Signals, *, slot: int) -> int:
-        """To the worker of that place, which runs; its process id."""
+    def send(self, number: signal.Signals, *, slot: int) -> WorkerProcess:
+        """To the worker of that place, which runs."""
         with self._lock:
             worker = self._alive[slot]
             worker.process.send_signal(number)
@@ -49,7 +49,7 @@ class Supervisor:
                 self._frozen.add(slot)
             if number == signal.SIGCONT:
                 self._frozen.discard(slot)
-            return worker.process.pid
+            return worker
 
     def running(self) -> list[int]:
         """The places of workers that run and are not frozen."""
@@ -95,7 +95,8 @@ class Troubles:
         return self._drawn.choice(self._supervisor.running())
 
     def _kill(self) -> None:
-        self._supervisor.send(signal.SIGKILL, slot=self._one())
+        """One that did not end by itself in that moment."""
+        until(lambda: self._supervisor.send(signal.SIGKILL, slot=self._one()).wait() == -signal.SIGKILL)
 
     def _stop(self) -> None:
         self._supervisor.send(signal.SIGTERM, slot=self._one())
@@ -104,7 +105,7 @@ class Troubles:
         """Until others have all of its turns; then it is thawed."""
         slot = self._one()
         frozen = self._supervisor.send(signal.SIGSTOP, slot=slot)
-        until(lambda: self._open_turns_of(frozen) == 0)
+        until(lambda: self._open_turns_of(frozen.process.pid) == 0)
         self._supervisor.send(signal.SIGCONT, slot=slot)
 
     def _open_turns_of(self, process: int) -> int:

@@ -110,7 +110,7 @@ class Worker:
             on_ring=lambda: _call_soon(loop, self._woken.set),
         )
         async with contextlib.AsyncExitStack() as stack:
-            self._journal = stack.enter_context(Journal.open(self._dsn, clock=self._clock))
+            self._journal = stack.enter_context(Journal.open(self._dsn, clock=self._clock, durability="full"))
             stack.callback(self._queue.close)
             # Not the event loop's pool: tools and the resolver of names may fill that one.
             self._clerk = stack.enter_context(ThreadPoolExecutor(1, "turnwise queue"))

@@ -42,6 +42,10 @@ from turnwise.drivers.journal.stores import (
 from turnwise.errors import CallerError, JournalFailed, TurnwiseBug
 
 AGAIN_S = 0.05
+# Any other setting waits for more than the disk of this server.
+WAITS_FOR_THE_DISK = (
+    "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
+)
 POSTGRES = Dialect(
     day="coalesce(to_char(to_timestamp(started), 'YYYY-MM-DD'), 'unknown')",
     texts="select value from json_array_elements_text(cast({} as json)) as found (value)",
@@ -66,6 +70,7 @@ class PostgresStore:
         self._connection: BoundedConnection | None = None
         self._lock = threading.Lock()
         self._is_closed = False
+        self._is_full = False
         self._use(connection)
 
     @classmethod
@@ -174,7 +179,11 @@ class PostgresStore:
         return True
 
     def keep(self, durability: Durability) -> None:
-        """The server's own setting decides (`synchronous_commit`)."""
+        """With "full", a commit waits for the server's disk even where the server's own setting is not to wait. Otherwise that
+        setting decides (`synchronous_commit`)."""
+        with self._lock:
+            self._is_full = durability == "full"
+            self._drop()  # the next connection is made so
 
     def close(self) -> None:
         with self._lock:
@@ -222,6 +231,8 @@ class PostgresStore:
                 time.sleep(AGAIN_S)
 
     def _use(self, connection: BoundedConnection) -> BoundedConnection:
+        if self._is_full:
+            connection.execute(WAITS_FOR_THE_DISK)
         self._connection = connection
         self._cursor: PostgresRows = connection.cursor()
         return connection
