@@ -7,7 +7,6 @@ directions. A promise that does not hold yet carries the subject of the issue th
 from typing import NamedTuple
 
 BILL = "The bill: every request counted, priced, limited, and fewer of them"
-CRASH = "Crash-safe turns, on one machine and on many (no issue yet)"
 GATEWAY = "The gateway that heals the streams of other people's agents (no issue yet)"
 
 
@@ -264,7 +263,7 @@ PROMISES: dict[str, Promise] = {
         "A journalled turn replays offline to the same commands with zero requests.", "beyond the field"
     ),
     "keep:machines": Promise(
-        "Several workers on several machines share one Postgres; a dead worker's turns are taken over.", "field", CRASH
+        "Several workers on several machines share one Postgres; a dead worker's turns are taken over.", "field"
     ),
     # heal
     "heal:every-case": Promise(

@@ -9,6 +9,7 @@ import msgspec
 FOLDER = Path(__file__).resolve().parents[1]
 PEERS_PYTHON = str(FOLDER / ".venv" / "peers" / "bin" / "python")
 LITELLM_PYTHON = str(FOLDER / ".venv" / "litellm" / "bin" / "python")
+PROCRASTINATE_PYTHON = str(FOLDER / ".venv" / "procrastinate" / "bin" / "python")
 NODE_FOLDER = FOLDER / "node"
 OTHER_API = " (its own API)"
 """Ends the name of a system that stands in a family's table with a request of another API: it does not do the same work there,

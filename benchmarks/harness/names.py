@@ -16,6 +16,7 @@ NAMES = (
     "cold_start",
     "answer",
     "gateway",
+    "worker_turns",
 )
 
 

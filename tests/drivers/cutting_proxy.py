@@ -23,6 +23,7 @@ class CuttingProxy:
         self._cut: Cut | None = None
         self._messages = 0  # until the cut
         self._sockets: list[socket.socket] = [self._listener]
+        self._is_still = threading.Event()
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -33,6 +34,10 @@ class CuttingProxy:
     def cut_at(self, message: int, cut: Cut) -> None:
         """Once, at the client's message of that number from now on."""
         self._messages, self._cut = message, cut
+
+    def stop_forwarding(self) -> None:
+        """From now on nothing passes, and neither end is told."""
+        self._is_still.set()
 
     def close(self) -> None:
         for one in self._sockets:
@@ -64,6 +69,10 @@ class CuttingProxy:
     def _passes(self, client: socket.socket, server: socket.socket) -> bool:
         """Forward what has come; False where the connection is over."""
         ready, _, _ = select.select([client, server], [], [], HANG_S)
+        if self._is_still.is_set():
+            while client.recv(1 << 16):  # until the client gives up
+                pass
+            return False
         if server in ready:
             answer = server.recv(1 << 16)
             client.sendall(answer)

@@ -58,10 +58,53 @@ async def slow(name: str) -> str:
     return f"did {name}"
 
 
+MOMENT_S = float(os.environ.get("MOMENT_S", "0.05"))
+
+
+@tool(effect="write")
+async def work(name: str) -> str:
+    """Do something, which takes a moment."""
+    note(name)
+    look_who_has(name)
+    await asyncio.sleep(MOMENT_S)
+    return f"did {name}"
+
+
+def look_who_has(name):
+    """Whether another worker had the turn when this one's effect happened: a hit of the window that is left."""
+    owner = owners.of(name.rpartition("-")[0])
+    if owner is not None and owner.split(":")[1] != str(os.getpid()):
+        with (WORLD / "window.txt").open("a") as file:
+            file.write(name + "\\n")
+
+
+class Owners:
+    """Who has a turn now. None where the database cannot say."""
+
+    connection = None
+
+    def of(self, prompt):
+        import psycopg
+
+        try:
+            if self.connection is None:
+                self.connection = psycopg.connect(os.environ["OWNERS"], autocommit=True)
+            row = self.connection.execute(
+                "select owner from turnwise.turn where prompt = %s and status = 'running'", (prompt,)
+            ).fetchone()
+            return row and row[0]
+        except psycopg.Error:
+            self.connection = None
+            return None
+
+
+owners = Owners()
+
+
 def agent(model, **more):
     return Agent(
         f"openai_chat:{model}",
-        tools=[do, slow],
+        tools=[do, slow, work],
         **more,
         base_url=os.environ["LAB"],
         api_key="lab",
@@ -82,6 +125,10 @@ def parent():
 
 def named():
     return agent("named")
+
+
+def short():
+    return agent("short")
 
 
 async def breaks(messages):
@@ -127,7 +174,18 @@ calls = [{ name = "do", arguments = { name = "{name}-b" } }, { name = "do", argu
 [[steps]]
 text = "Done: {name}"
 """
-TEXTS = {"plain": PLAIN, "waits": WAITS, "parent": PARENT, "named": NAMED}
+SHORT = """
+title = "short"
+[recall]
+name = "(turn-[0-9]+)"
+[[steps]]
+calls = [{ name = "work", arguments = { name = "{name}-a" } }]
+[[steps]]
+calls = [{ name = "work", arguments = { name = "{name}-b" } }, { name = "work", arguments = { name = "{name}-c" } }]
+[[steps]]
+text = "Done: {name}"
+"""
+TEXTS = {"plain": PLAIN, "waits": WAITS, "parent": PARENT, "named": NAMED, "short": SHORT}
 
 
 def scripts() -> list[Script]:
@@ -220,6 +278,7 @@ class Farm:
         self.environment = {
             **os.environ,
             "TURNWISE_DATABASE": dsn,
+            "OWNERS": dsn,
             "LAB": f"{url}/v1",
             "WORLD": str(folder),
             "PYTHONPATH": str(SRC),
@@ -267,7 +326,14 @@ class Farm:
         (self.folder / "go").touch()
 
     def effects(self) -> list[str]:
-        path = self.folder / "effects.txt"
+        return self._lines("effects.txt")
+
+    def hits(self) -> list[str]:
+        """Effects that happened after another worker had taken the turn over."""
+        return self._lines("window.txt")
+
+    def _lines(self, name: str) -> list[str]:
+        path = self.folder / name
         return path.read_text().split() if path.exists() else []
 
     def end(self) -> None:

@@ -51,9 +51,10 @@ def test_a_killed_workers_turn_ends_on_another(farm: Farm) -> None:
 
 @pytest.mark.promise("keep:machines")
 def test_a_frozen_worker_ends_itself(farm: Farm) -> None:
-    """Proves: a worker that was frozen past its lease and thawed ends with 70 (or its pen is fenced), while the turn ends on
-    another one with one answer and no effect twice."""
+    """Proves: a worker that was frozen past its lease and thawed ends with 70, while the turn and the session's next one end on
+    another one, one after the other, with one answer each and no effect twice."""
     session = farm.submit("waits")
+    farm.submit("plain", "--session", session)
     first = farm.worker("--lease", "2")
     first.until("entered")
     second = farm.worker("--lease", "8")
@@ -65,8 +66,8 @@ def test_a_frozen_worker_ends_itself(farm: Farm) -> None:
     assert first.wait() == 70
     assert "no lease was renewed" in first.rest()
     assert ended["code"] == 0
-    assert [turn["stop_reason"] for turn in farm.turns(session)] == ["answered"]
-    assert farm.effects() == ["before", "middle", "after"]
+    assert [turn["stop_reason"] for turn in farm.turns(session)] == ["answered", "answered"]
+    assert farm.effects() == ["before", "middle", "after", "a"]
 
 
 def test_a_worker_that_is_stopped_hands_its_turn_over_between_two_steps(farm: Farm) -> None:

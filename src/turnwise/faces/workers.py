@@ -6,12 +6,13 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, TypeVar
 
 import msgspec
 
 from turnwise.drivers.clock import Clock, SystemClock
-from turnwise.drivers.dispatch.leases import Leases, TurnLease, lease_clock
+from turnwise.drivers.dispatch.leases import Leases, TurnLease
 from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.journal import DATABASES, Journal
@@ -28,6 +29,7 @@ CONCURRENCY = 10
 LOOK_S = 5.0  # how often it looks for turns though nobody rang
 SETTLE_S = 2.0  # for tasks that were cancelled
 
+Outcome = TypeVar("Outcome")
 Happening = Literal["ready", "claimed", "resumed", "ended", "handed_over", "asks", "refused", "lost", "failed", "waits"]
 
 
@@ -110,9 +112,11 @@ class Worker:
             on_ring=lambda: _call_soon(loop, self._woken.set),
         )
         async with contextlib.AsyncExitStack() as stack:
-            self._journal = stack.enter_context(Journal.open(self._dsn, clock=self._clock))
+            self._journal = stack.enter_context(Journal.open(self._dsn, clock=self._clock, durability="full"))
             stack.callback(self._queue.close)
-            await asyncio.to_thread(self._queue.renew, (), terms=self._terms)
+            # Not the event loop's pool: tools and the resolver of names may fill that one.
+            self._clerk = stack.enter_context(ThreadPoolExecutor(1, "turnwise queue"))
+            await self._ask(lambda: self._queue.renew((), terms=self._terms))
             for agent in self._agents.values():
                 await stack.enter_async_context(agent)
             self._leases.start()
@@ -136,17 +140,24 @@ class Worker:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), min(LOOK_S, self._terms.lease_s / 2))
 
+    async def _ask(self, question: Callable[[], Outcome]) -> Outcome:
+        """Of the queue, which may keep its thread waiting."""
+        return await asyncio.get_running_loop().run_in_executor(self._clerk, question)
+
     async def _claim(self) -> bool:
-        since_s = lease_clock()
         try:
-            claim = await asyncio.to_thread(self._queue.claim, self._terms)
-        except JournalFailed as error:
+            claim = await self._ask(lambda: self._queue.claim(self._terms))
+        except CallerError:
+            raise  # newer tables, or no right to use them: nothing is better the next time
+        except TurnwiseError as error:
             self._tell(WorkerEvent(happening="waits", text=str(error)))
             return False
         if claim is None:
             return False
+        if not self._leases.hold(claim):
+            await self._try_to(lambda: self._queue.release(claim))
+            return False
         lease = TurnLease(claim, leases=self._leases, queue=self._queue, ends=lambda: self._stops)
-        self._leases.hold(claim, since_s=since_s)
         self._say("claimed" if claim.is_new else "resumed", claim)
         try:
             agent = narrowed(
@@ -157,6 +168,7 @@ class Worker:
             return True
         task = asyncio.create_task(self._work_on(claim, agent=agent, lease=lease), name=f"turn of {claim.session}")
         self._work[claim.number] = _Work(task, agent, lease)
+        task.add_done_callback(lambda _: self._forget(claim))  # also where it was cancelled before its first word
         return True
 
     async def _refuse(self, claim: Claim, *, why: str) -> None:
@@ -179,10 +191,11 @@ class Worker:
             problem = str(error) if isinstance(error, TurnwiseError) else f"the agent raised `{type(error).__name__}`"
             self._say("failed", claim, text=problem)
             await self._try_to(lambda: self._queue.fail(claim, problem=problem))
-        finally:
-            self._leases.drop(claim)
-            self._work.pop(claim.number, None)
-            self._woken.set()
+
+    def _forget(self, claim: Claim) -> None:
+        self._leases.drop(claim)
+        self._work.pop(claim.number, None)
+        self._woken.set()
 
     async def _ended(self, claim: Claim, *, result: RunResult, lease: TurnLease) -> None:
         if result.stop_reason is StopReason.JOURNAL_FAILED:
@@ -203,7 +216,7 @@ class Worker:
     async def _try_to(self, change: Callable[[], None]) -> None:
         """Where the database cannot be reached, the lease lapses, and another worker finds the turn."""
         try:
-            await asyncio.to_thread(change)
+            await self._ask(change)
         except TurnwiseError as error:
             self._tell(WorkerEvent(happening="waits", text=str(error)))
 
@@ -215,7 +228,7 @@ class Worker:
         left = dict(self._work)
         for work in left.values():
             with contextlib.suppress(TurnwiseError):  # that it was handed over, or the lease lapses
-                await asyncio.to_thread(work.lease.let_go)
+                await self._ask(work.lease.let_go)
             work.task.cancel()
         if left:
             await asyncio.wait({work.task for work in left.values()}, timeout=SETTLE_S)

@@ -20,6 +20,7 @@ class CountedLease:
     """Says how often it was asked."""
 
     ends = False
+    is_over = False
 
     def __init__(self) -> None:
         self.checks = 0
@@ -89,3 +90,16 @@ def test_nobody_else_runs_a_session_that_a_worker_has(queue: TurnQueue, journal:
         begin(journal, session, "t2")
     with pytest.raises(CallerError, match="is running"):
         journal.resume_turn("t1")
+
+
+def test_a_pen_whose_turn_was_let_go_writes_nothing(queue: TurnQueue, journal: Journal) -> None:
+    """Proves: what a worker gives back it neither goes on with nor ends: the turn is as it was, whoever claims it next."""
+    session = queue.submit("Go", agent="helper")
+    lease = CountedLease()
+    pen = begin(journal.under(claimed(queue, ONE), lease=lease), session, "t1", started=started("t1", "Go"))
+    lease.is_over = True
+    with pytest.raises(JournalFailed, match="this worker stops"):
+        pen.append(sent(1))
+    pen.abandon()
+    assert [entry.seq for entry in journal.entries("t1")] == [1]
+    assert [turn.status for turn in queue.status(session)] == ["running"]

@@ -7,13 +7,16 @@ import psycopg
 import pytest
 
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.dispatch.queue import MOST_TRIES, TurnQueue, WorkerTerms
+from turnwise.drivers.dispatch.queue import MOST_TRIES, HeldTurn, TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
+from turnwise.drivers.journal.postgres.connecting import connect
 from turnwise.errors import CallerError
 
 HANG_S = 60.0
 ONE = WorkerTerms(name="worker@one:1:1", agents=("helper",))
 TWO = WorkerTerms(name="worker@two:1:1", agents=("helper",))
+
+RENEWED = HeldTurn(is_over=False, is_renewed=True, cancel=False)
 
 
 @pytest.fixture
@@ -119,6 +122,57 @@ def test_a_turn_waits_for_a_worker_that_has_its_agent_and_what_it_needs(queue: T
     assert claimed(queue, rich).session == session
 
 
+def test_a_turn_that_is_given_back_counts_no_try(queue: TurnQueue, postgres_dsn: str) -> None:
+    """Proves: a claim raises the epoch and giving back does not, so a turn that several workers in a row hand over, with a record
+    or without, is not taken for one that kills its workers."""
+    queue.submit("Go", agent="helper")
+    for epoch in (1, 2):
+        claim = claimed(queue)
+        assert claim.epoch == epoch
+        queue.release(claim)
+    change(
+        postgres_dsn,
+        "insert into record (turn, seq, epoch, kind, body, t) select number, 1, 2, 'turn_started', '{}', 0 from turn",
+    )
+    for epoch in (3, 4):
+        claim = claimed(queue)
+        assert claim.epoch == epoch
+        queue.release(claim)
+
+
+@pytest.mark.promise("keep:machines")
+def test_a_lock_that_a_frozen_process_holds_stops_nobody_else(queue: TurnQueue, postgres_dsn: str) -> None:
+    """Proves: while somebody has locked the rows of two turns and of a session, the turns of other sessions are claimed, held
+    turns are renewed, and one whose own row is locked stays its worker's. Once, each claim waited for the lock until its worker
+    ended itself."""
+    for prompt in ("locked turn", "locked session", "held", "held and locked"):
+        queue.submit(prompt, agent="helper", priority=9 if prompt.startswith("held") else 1)
+    held = [claimed(queue), claimed(queue)]
+    queue.submit("free", agent="helper")
+    with psycopg.connect(postgres_dsn) as frozen:
+        frozen.execute("set search_path = turnwise")
+        frozen.execute("select 1 from turn where prompt in ('locked turn', 'held and locked') for update")
+        frozen.execute("select 1 from session where title = 'locked session' for update")
+        assert claimed(queue, TWO).prompt == "free"
+        assert queue.claim(TWO) is None
+        assert queue.renew(held, terms=ONE) == {
+            held[0].number: RENEWED,
+            held[1].number: HeldTurn(is_over=False, is_renewed=False, cancel=False),
+        }
+    assert queue.renew(held, terms=ONE) == {claim.number: RENEWED for claim in held}
+    assert [claimed(queue, TWO).prompt for _ in range(2)] == ["locked turn", "locked session"]
+
+
+def test_a_frozen_process_keeps_a_lock_for_five_seconds(queue: TurnQueue) -> None:
+    """Proves: the server ends a transaction in which nothing happens, before those who wait for its locks give up after 10 s."""
+    connection = connect(queue.address)
+    found = connection.execute(
+        "select current_setting('idle_in_transaction_session_timeout'), current_setting('statement_timeout')"
+    ).fetchone()
+    connection.close()
+    assert found == ("5s", "10s")
+
+
 def test_a_lease_that_lapsed_is_taken_over_and_not_renewed(queue: TurnQueue, postgres_dsn: str) -> None:
     """Proves: the next worker has a higher epoch; the first one's renewal, release and failure change nothing any more."""
     queue.submit("Go", agent="helper")
@@ -129,7 +183,7 @@ def test_a_lease_that_lapsed_is_taken_over_and_not_renewed(queue: TurnQueue, pos
     assert queue.renew([first], terms=ONE) == {}
     queue.release(first)
     queue.fail(first, problem="late")
-    assert queue.renew([second], terms=TWO) == {second.number: False}
+    assert queue.renew([second], terms=TWO) == {second.number: RENEWED}
     assert queue.status()[0].status == "running"
 
 
@@ -138,7 +192,7 @@ def test_a_lapsed_lease_that_nobody_took_is_renewed(queue: TurnQueue, postgres_d
     queue.submit("Go", agent="helper")
     claim = claimed(queue)
     change(postgres_dsn, "update turn set lease_until = now() - interval '1 s'")
-    assert queue.renew([claim], terms=ONE) == {claim.number: False}
+    assert queue.renew([claim], terms=ONE) == {claim.number: RENEWED}
     assert queue.claim(TWO) is None
 
 
@@ -170,7 +224,7 @@ def test_a_cancelled_turn_ends_or_its_worker_is_told(queue: TurnQueue) -> None:
     queue.submit("second", agent="helper", session=session)
     claim = claimed(queue)
     assert queue.cancel(session) == 2
-    assert queue.renew([claim], terms=ONE) == {claim.number: True}
+    assert queue.renew([claim], terms=ONE) == {claim.number: HeldTurn(False, True, True)}
     assert sorted([(status.status, status.stop_reason) for status in queue.status(session)], key=str) == [
         ("done", "cancelled"),
         ("running", None),

@@ -17,6 +17,7 @@ from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.postgres.address import read_address
 from turnwise.drivers.journal.postgres.connecting import connect
 from turnwise.drivers.journal.postgres.schema import SCHEMA_VERSION, UPGRADES, Upgrades, bring_up_to_date, version_of
+from turnwise.drivers.journal.postgres.store import PostgresStore
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.testing.journal_conformance import begin, result, sent
@@ -275,3 +276,22 @@ def test_where_no_server_can_be_had_the_reason_is_precise(tmp_path: Path, monkey
     monkeypatch.setenv(postgres_server.ONLY_VARIABLE, str(tmp_path))
     with pytest.raises(NoPostgres, match=rf"set TURNWISE_TEST_POSTGRES, or install one .* no `initdb` in `{tmp_path}`"):
         find_programs()
+
+
+def test_a_full_journal_waits_for_the_disk_of_a_server_that_does_not(
+    postgres_dsn: str, admin: psycopg.Connection
+) -> None:
+    """Proves: with `durability="full"`, as a worker has it, commits wait where the database is set not to wait; a stricter
+    setting stays, and so does all at "normal"."""
+    found: list[str] = []
+    for setting in ("off", "remote_write"):
+        admin.execute(f"alter role current_user set synchronous_commit = {setting}".encode())
+        for durability in ("normal", "full"):
+            store = PostgresStore.open(postgres_dsn)
+            store.keep(durability)
+            with store.statement() as connection:
+                (value,) = connection.execute("select current_setting('synchronous_commit')").fetchone()
+            store.close()
+            found.append(value)
+    admin.execute("alter role current_user reset synchronous_commit")
+    assert found == ["off", "on", "remote_write", "remote_write"]

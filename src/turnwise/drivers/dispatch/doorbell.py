@@ -4,6 +4,8 @@ A ring that is lost, doubled or late does no harm: the lease alone decides who r
 anyway. So another engine can take this place.
 """
 
+from psycopg import Notify
+
 from turnwise.drivers.journal.postgres.connecting import BoundedConnection
 
 CHANNEL = "turnwise_turns"
@@ -16,7 +18,12 @@ def ring(connection: BoundedConnection, *, session: str = "") -> None:
 
 def listen(connection: BoundedConnection) -> None:
     """Its socket is ready to be read as soon as somebody rings."""
+    connection.add_notify_handler(_forget)  # else psycopg keeps each of them
     connection.execute(f"listen {CHANNEL}")
+
+
+def _forget(_: Notify) -> None:
+    """That it rang is told by its socket."""
 
 
 def take_up(connection: BoundedConnection) -> None:

@@ -9,7 +9,6 @@ import os
 import select
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -17,6 +16,7 @@ import psycopg
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.dispatch.doorbell import listen, take_up
+from turnwise.drivers.dispatch.lease_clock import lease_clock
 from turnwise.drivers.dispatch.open_asks import AskedElsewhere, listed_as
 from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
@@ -26,7 +26,9 @@ from turnwise.turn.approvals import Approval, OneAsk
 
 FENCED = 70  # exit code
 OWN_END = 0.8  # of the lease, from the last renewal that succeeded: the others wait for all of it
+HELD_WITHIN = 0.5  # of the lease: a claim that took longer is given back, and not a reason to end the process
 RENEWALS = 3  # in the time of one lease
+AGAIN_S = 0.1  # until a turn whose row was locked is renewed
 LONGEST_WAIT_S = 5.0
 RECONNECT_S = 0.5
 JOIN_S = 15.0
@@ -74,10 +76,13 @@ class Leases:
         os.close(self._wakes)
         os.close(self._woken)
 
-    def hold(self, claim: Claim, *, since_s: float) -> None:
-        """`since_s`: `lease_clock()` before the claim was made."""
+    def hold(self, claim: Claim) -> bool:
+        """Whether there is enough left of its lease: else it is not held, and is to be given back."""
+        if lease_clock() - claim.since_s > HELD_WITHIN * self._terms.lease_s:
+            return False
         with self._lock:
-            self._held[claim.number] = (claim, since_s)
+            self._held[claim.number] = (claim, claim.since_s)
+        return True
 
     def drop(self, claim: Claim) -> None:
         with self._lock:
@@ -96,14 +101,14 @@ class Leases:
             self.check()
 
     def _renew_on(self) -> None:
-        wait_s = min(LONGEST_WAIT_S, self._terms.lease_s / RENEWALS)
+        wait_s = usual_s = min(LONGEST_WAIT_S, self._terms.lease_s / RENEWALS)
         while not self._ended.is_set():
             try:
                 rung = self._wait_for_the_bell(wait_s)
-                self._renew()
+                wait_s = usual_s if self._renew() else min(AGAIN_S, usual_s)
             except (TurnwiseError, psycopg.Error, OSError):  # `check` ends the process if this goes on
                 self._drop_bell()
-                self._ended.wait(min(RECONNECT_S, wait_s))
+                self._ended.wait(min(RECONNECT_S, usual_s))
                 rung = True
             if rung:
                 self._on_ring()
@@ -120,21 +125,25 @@ class Leases:
             take_up(self._bell)
         return bool(ready)
 
-    def _renew(self) -> None:
+    def _renew(self) -> bool:
+        """Whether all that are ours have a new lease."""
         started = lease_clock()
         with self._lock:
             held = [claim for claim, _ in self._held.values()]
         ours = self._queue.renew(held, terms=self._terms)
         for claim in held:
-            if claim.number not in ours:
+            found = ours.get(claim.number)
+            if found is None or found.is_over:
                 self.drop(claim)
+            if found is None:
                 self._on_lost(claim)
                 continue
             with self._lock:
-                if claim.number in self._held:
+                if claim.number in self._held and found.is_renewed:
                     self._held[claim.number] = (claim, started)
-            if ours[claim.number]:
+            if found.cancel:
                 self._on_cancel(claim)
+        return all(turn.is_renewed or turn.is_over for turn in ours.values())
 
     def _drop_bell(self) -> None:
         if self._bell is not None:
@@ -162,10 +171,10 @@ class TurnLease:
         self._leases.check()
 
     def let_go(self) -> NoReturn:
-        """On return of the exception another worker may go on with the turn."""
-        self._leases.drop(self._claim)  # first: the renewal would find that it is ours no more
-        self._queue.release(self._claim)
+        """Before another worker may go on with the turn, its pen writes nothing more here."""
         self.is_over = True
+        self._leases.drop(self._claim)
+        self._queue.release(self._claim)
         raise JournalFailed("this worker stops: another one goes on with the turn")
 
     def ask(self, asks: Sequence[OneAsk], *, deadline_s: float, folder: str) -> Sequence[Approval]:
@@ -173,22 +182,19 @@ class TurnLease:
             return self._claim.answers
         if deadline_s <= 0:
             return ()
-        self._leases.drop(self._claim)  # first: the renewal would find that it is ours no more
+        self.is_over = True
+        self._leases.drop(self._claim)
         self._queue.park(self._claim, asked=AskedElsewhere(asks=tuple(asks), folder=folder), deadline_s=deadline_s)
-        self.is_over = self.asks = True
+        self.asks = True
         raise JournalFailed("a person is asked: the turn goes on with the answer")
 
 
-def lease_clock() -> float:
-    """Seconds that also pass while the machine sleeps, where it can tell."""
-    number = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if number is None else time.clock_gettime(number)
-
-
 def _end_ourselves(since_s: float) -> NoReturn:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         line = (
             f"turnwise: no lease was renewed for {since_s:.1f} s: this worker ends, and others go on with its turns\n"
         )
-        os.write(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2, line.encode())
+        log = sys.__stderr__.fileno() if sys.__stderr__ is not None else 2
+        if select.select([], [log], [], 0)[1]:  # a pipe that nobody reads does not keep it alive
+            os.write(log, line.encode())
     os._exit(FENCED)

@@ -1,5 +1,6 @@
 """The turns that wait for a worker: submitted, claimed, renewed, given back, cancelled."""
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import psycopg
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.dispatch import statements
 from turnwise.drivers.dispatch.doorbell import ring
+from turnwise.drivers.dispatch.lease_clock import lease_clock
 from turnwise.drivers.dispatch.open_asks import AskedElsewhere, listed_as, read_answers, read_asked, write_text
 from turnwise.drivers.dispatch.turn_status import TurnStatus, status_of
 from turnwise.drivers.dispatch.wishes import NO_WISHES, TurnWishes, write_wishes
@@ -47,6 +49,15 @@ class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):
             "offers": list(self.offers),
             "lease_s": self.lease_s,
         }
+
+
+class HeldTurn(msgspec.Struct, frozen=True):
+    """A turn that no other worker has. `is_over`: it has ended here. `is_renewed`: its lease has begun anew; else its row is
+    locked."""
+
+    is_over: bool
+    is_renewed: bool
+    cancel: bool
 
 
 class TurnQueue:
@@ -116,36 +127,41 @@ class TurnQueue:
     def claim(self, terms: WorkerTerms) -> Claim | None:
         """The most urgent turn that this worker may run, under a lease; None where there is none. A turn that was claimed
         MOST_TRIES times in vain ends instead."""
+        passed: list[str] = []
         while True:
-            stuck, claim = self.attempt(lambda connection: self._claimed(connection, terms))
-            if not stuck:
+            session, claim = self.attempt(lambda connection: self._claimed(connection, terms, passed=passed))
+            if claim is not None or session is None:
                 return claim
+            passed.append(session)
 
-    def _claimed(self, connection: BoundedConnection, terms: WorkerTerms) -> tuple[bool, Claim | None]:
-        values = terms.values()
+    def _claimed(
+        self, connection: BoundedConnection, terms: WorkerTerms, *, passed: Sequence[str]
+    ) -> tuple[str | None, Claim | None]:
+        """The first session that nobody locks, and a turn of it that is now ours. No turn: look on without that session."""
+        values: dict[str, Any] = {**terms.values(), "passed": passed}
         row = connection.execute(statements.LOCK_SESSION, values).fetchone()
         if row is None:
-            return False, None
+            return None, None
         (session,) = row
         values |= {"session": session, "longest": LONGEST}
         row = connection.execute(statements.LOOK, values).fetchone()
         if row is None:
-            return False, None  # somebody was quicker; its own end rings again
+            return session, None  # somebody was quicker; its own end rings again
         refuse_newer(version_of(connection), name=self.address.name)
         number, epoch, is_recorded, tried_from, is_too_long = row
         values["number"] = number
         is_stuck = not is_recorded and epoch - tried_from >= MOST_TRIES
         if is_stuck or is_too_long:
             connection.execute("update turn set status = 'running' where number = %s", (number,))
-            connection.execute(
-                statements.FAIL, self._failing(number, epoch=epoch, problem=STUCK if is_stuck else TOO_LONG)
-            )
-            return True, None
+            problem = STUCK if is_stuck else TOO_LONG
+            connection.execute(statements.FAIL, self._failing(number, epoch=epoch, problem=problem))
+            return "", None  # its session may have another turn
+        since_s = lease_clock()
         statement = statements.TAKE_OVER if is_recorded else statements.BEGIN
         row = connection.execute(statement, values).fetchone()
         assert row is not None, "the row is locked"
         turn_id, number, epoch, agent, prompt, tried_from, wishes, asked, answers = row
-        return False, Claim(
+        return session, Claim(
             session=session,
             turn_id=turn_id,
             number=number,
@@ -153,27 +169,23 @@ class TurnQueue:
             agent=agent,
             prompt=prompt,
             is_new=not is_recorded,
+            since_s=since_s,
             tried_from=tried_from,
             wishes=wishes or "",
             asked=listed_as(read_asked(asked).asks),
             answers=tuple([one.approval for one in read_answers(answers)]),
         )
 
-    def renew(self, held: Sequence[Claim], *, terms: WorkerTerms) -> dict[int, bool]:
-        """The numbers of the turns that are still ours, each with whether it is to be cancelled. Others know of this worker."""
+    def renew(self, held: Sequence[Claim], *, terms: WorkerTerms) -> dict[int, HeldTurn]:
+        """Which of the turns no other worker has, by their numbers. Others know of this worker."""
         values = {
             **terms.values(),
             "numbers": [claim.number for claim in held],
             "epochs": [claim.epoch for claim in held],
         }
 
-        def write(connection: BoundedConnection) -> dict[int, bool]:
-            connection.execute(statements.SEEN, values)
-            if not held:
-                return {}
-            return dict(connection.execute(statements.RENEW, values).fetchall())
-
-        return self.attempt(write)
+        rows = self.attempt(lambda connection: connection.execute(statements.RENEW, values).fetchall(), alone=True)
+        return {number: HeldTurn(*found) for number, *found in rows}
 
     def release(self, claim: Claim) -> None:
         """On return the turn is anybody's, and our pen writes nothing to it. Nothing happens where it is ours no more."""
@@ -245,12 +257,12 @@ class TurnQueue:
 
         self.attempt(write)
 
-    def attempt(self, work: Callable[[BoundedConnection], Result]) -> Result:
-        """In one transaction."""
+    def attempt(self, work: Callable[[BoundedConnection], Result], *, alone: bool = False) -> Result:
+        """In one transaction. `alone`: it is a single statement."""
         with self._lock:
             try:
                 connection = self._connected()
-                with connection.transaction():
+                with contextlib.nullcontext() if alone else connection.transaction():
                     return work(connection)
             except psycopg.Error as error:
                 if self._connection is not None and self._connection.broken:

@@ -30,17 +30,18 @@ and turn.epoch < 2000000000 and (
 )"""
 
 # The session is locked first, and the turn is looked at anew by the next statement: a single one would judge by what stood
-# there before it waited for the lock.
+# there before it had the lock. Neither waits for a lock: a process that is frozen may hold one, and the turns of other
+# sessions can run. `passed`: the sessions that were looked at already.
 LOCK_SESSION: LiteralString = f"""
 select session.id from turn join session on session.id = turn.session
-where turn.status in ('queued', 'running', 'waiting') and {_MAY_RUN}
+where turn.status in ('queued', 'running', 'waiting') and {_MAY_RUN} and session.id <> all(%(passed)s::text[])
 order by turn.priority desc, turn.number limit 1 for update of session skip locked"""
 
 LOOK: LiteralString = f"""
 select turn.number, turn.epoch, exists (select 1 from record where record.turn = turn.number), turn.tried_from,
     octet_length(coalesce(turn.prompt, '')) > %(longest)s or octet_length(coalesce(turn.wishes, '')) > %(longest)s from turn
 where turn.status in ('queued', 'running', 'waiting') and {_MAY_RUN} and turn.session = %(session)s
-order by turn.number limit 1 for update of turn"""
+order by turn.number limit 1 for update of turn skip locked"""
 
 BEGIN: LiteralString = """
 update turn set status = 'running', epoch = epoch + 1, owner = %(owner)s, number = default, refusal = null,
@@ -53,17 +54,29 @@ update turn set status = 'running', epoch = epoch + 1, owner = %(owner)s, wake_a
 where number = %(number)s returning id, number, epoch, agent, coalesce(prompt, ''), tried_from, wishes,
     left(asks, %(longest)s), left(answers, %(longest)s)"""
 
+# One statement, and it waits for nobody's lock: a turn whose row is locked is still ours, and is renewed the next time.
 RENEW: LiteralString = """
-update turn set lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
-from unnest(%(numbers)s::bigint[], %(epochs)s::integer[]) as held (number, epoch)
-where turn.number = held.number and turn.epoch = held.epoch and turn.status = 'running'
-returning turn.number, turn.cancel"""
+with seen as (
+    insert into worker (name, agents, offers, seen, until)
+    values (%(owner)s, %(agents)s::text[], %(offers)s::text[], clock_timestamp(),
+        clock_timestamp() + make_interval(secs => %(lease_s)s))
+    on conflict (name) do update set seen = excluded.seen, until = excluded.until
+), held as (
+    select * from unnest(%(numbers)s::bigint[], %(epochs)s::integer[]) as held (number, epoch)
+), free as (
+    select turn.number from turn join held using (number, epoch) where turn.status = 'running'
+    order by turn.number for no key update of turn skip locked
+), renewed as (
+    update turn set lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
+    from free where turn.number = free.number returning turn.number
+)
+select turn.number, turn.status <> 'running', turn.number in (select number from renewed), turn.cancel
+from turn join held using (number, epoch)"""
 
-# `lost`: so the turn's own pen has left it when the journal failed. Where nothing is recorded the next claim raises the epoch,
-# and a pen writes to no queued turn: a turn that is given back is not counted twice as a try in vain.
+# `lost`: so an agent that raised has left it. The next claim raises the epoch, and a pen that was let go writes nothing more: a
+# turn that is given back is not counted twice as a try in vain.
 RELEASE: LiteralString = """
 update turn set lease_until = '-infinity', finished = null,
-    epoch = epoch + (exists (select 1 from record where record.turn = turn.number))::integer,
     status = case when exists (select 1 from record where record.turn = turn.number) then 'running' else 'queued' end
 where number = %(number)s and epoch = %(epoch)s and status in ('running', 'lost')"""
 
@@ -93,12 +106,6 @@ where session = %(session)s and (status in ('queued', 'waiting')
 
 CANCEL_RUNNING: LiteralString = """
 update turn set cancel = true where session = %(session)s and status = 'running' and agent is not null returning id"""
-
-SEEN: LiteralString = """
-insert into worker (name, agents, offers, seen, until)
-values (%(owner)s, %(agents)s::text[], %(offers)s::text[], clock_timestamp(),
-    clock_timestamp() + make_interval(secs => %(lease_s)s))
-on conflict (name) do update set seen = excluded.seen, until = excluded.until"""
 
 FORGET: LiteralString = "delete from worker where name = %(owner)s or until < clock_timestamp() - interval '1 hour'"
 

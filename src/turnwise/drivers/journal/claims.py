@@ -12,6 +12,11 @@ class Lease(Protocol):
     """What the pen of a claimed turn asks."""
 
     @property
+    def is_over(self) -> bool:
+        """Whether the turn was let go: its pen writes nothing more."""
+        ...
+
+    @property
     def ends(self) -> bool:
         """Whether the worker stops, and the turn goes to another one before its next request."""
         ...
@@ -32,9 +37,10 @@ class Lease(Protocol):
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Nobody else runs the turn while its `epoch` stands. `is_new`: nothing of it is recorded, so it begins with `prompt`.
-    `number` identifies the row; `turn_id` is what the row was called when it was claimed. `tried_from`: what was tried up to
-    that epoch does not count. `asked` are the calls that a person was asked about last, each with what stands for it, and
-    `answers` what they said. `wishes` is what the turn may have at most, as text that nobody has read yet."""
+    `number` identifies the row; `turn_id` is what the row was called when it was claimed. `since_s`: the lease began then or
+    later, by `lease_clock()`. `tried_from`: what was tried up to that epoch does not count. `asked` are the calls that a person
+    was asked about last, each with what stands for it, and `answers` what they said. `wishes` is what the turn may have at most,
+    as text that nobody has read yet."""
 
     session: str
     turn_id: str
@@ -43,6 +49,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     prompt: str
     is_new: bool
+    since_s: float
     tried_from: int = 0
     asked: tuple[tuple[str, str], ...] = ()
     answers: tuple[Approval, ...] = ()

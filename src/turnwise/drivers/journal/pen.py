@@ -44,7 +44,7 @@ class TurnJournal:
         nothing is acted upon once that may have lapsed; a turn that `may_be_let_go` ends before a request where the worker
         stops."""
         self.journal = journal
-        self._lease = lease
+        self.lease = lease
         self._may_be_let_go = may_be_let_go
         self._store = store
         self._turn_id = turn_id
@@ -74,18 +74,18 @@ class TurnJournal:
 
     def request_leaves(self, record: RequestSent, entry: LedgerEntry) -> None:
         """Write down a request before its first byte leaves: the record and its entry of the ledger, both or none."""
-        if self._lease is not None and self._lease.ends and self._may_be_let_go:
+        if self.lease is not None and self.lease.ends and self._may_be_let_go:
             self.write()
-            self._lease.let_go()
+            self.lease.let_go()
         self._write((*self._waiting, self._row_of(record)), leaves=entry)
 
     def ask_elsewhere(self, asks: Sequence[OneAsk], *, deadline_s: float, folder: str) -> Sequence[Approval] | None:
         """The answers that a person gave to whoever keeps the turn; None where nobody does. Raises JournalFailed where they are
         asked now: nothing more is written then."""
-        if self._lease is None or not self._may_be_let_go:
+        if self.lease is None or not self._may_be_let_go:
             return None
         self.write()
-        return self._lease.ask(asks, deadline_s=deadline_s, folder=folder)
+        return self.lease.ask(asks, deadline_s=deadline_s, folder=folder)
 
     def request_became(self, entry: LedgerEntry) -> None:
         """Complete a request's entry, with what comes next. It is kept even if another process has taken the turn over: it
@@ -110,6 +110,8 @@ class TurnJournal:
 
     def _write(self, events: Sequence[EventRow], *, leaves: LedgerEntry | None = None) -> None:
         """All in one transaction. Where the turn is another's, nothing but what became of our requests is kept."""
+        if events and self.lease is not None and self.lease.is_over:
+            raise JournalFailed("this worker stops: another one goes on with the turn")
         batch = PenBatch(
             turn=self._turn_id,
             number=self._number,
@@ -127,8 +129,8 @@ class TurnJournal:
             self._rows_of_requests[leaves.number] = appended.row
         if not appended.is_ours:
             raise JournalFailed("another process has taken this turn over")
-        if self._lease is not None:
-            self._lease.check()
+        if self.lease is not None:
+            self.lease.check()
 
     def close(self, result: TurnResult) -> None:
         """The turn has ended: note how, for the list of sessions."""
@@ -151,8 +153,12 @@ class TurnJournal:
 
     def abandon(self) -> None:
         """The run ended by an exception: the turn is lost, and the session free for the next one, even if the file cannot say
-        so now (JournalFailed). Does nothing after `close`."""
+        so now (JournalFailed). A claimed turn stays as it is. Does nothing after `close`."""
         self._has_ended = True
+        if self._may_be_let_go:  # it is not lost: its worker gives it back, or its lease lapses
+            with suppress(JournalFailed):
+                self.write()
+            return
         try:
             self.write()
         finally:

@@ -237,6 +237,7 @@ class _Running:
             ask_s=config.deadlines.ask_s,
             begun=frozenset() if left is None else left.begun,
             terms=ResumeTerms() if left is None else left.terms_below,
+            enter=None if journal is None or journal.lease is None else journal.lease.check,
         )
         self._time = TurnTime(
             means.clock,

@@ -72,7 +72,10 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
-    """What the calls of a step have around them, for those that are sub-agents."""
+    """What the calls of a step have around them. All but `enter` is for those that are sub-agents.
+
+    `enter` is called in the last moment before a call is entered, in its own thread: a process that was frozen may end there.
+    """
 
     turn_id: str = ""
     path: tuple[str, ...] = ()
@@ -83,6 +86,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     ask_s: float = math.inf
     begun: frozenset[str] = frozenset()  # ids of calls that a process which has died may have started
     terms: ResumeTerms = ResumeTerms()
+    enter: Callable[[], None] | None = None
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -367,6 +371,8 @@ class ToolRun:
         try:
             arguments: Arguments = {"input": planned.arguments} if call.free_form else _decode(planned.arguments)
             if is_async(function):
+                if self._around.enter is not None:
+                    self._around.enter()
                 value = function(arguments)
             else:
                 value = await in_thread(functools.partial(self._call_here, function, arguments, call), name=THREAD)
@@ -388,6 +394,8 @@ class ToolRun:
     def _call_here(self, function: Callable[[Arguments], object], arguments: Arguments, call: ToolCall) -> object:
         """In the tool's own thread: its result, made there too, or what has to be awaited for it. Raises nothing."""
         try:
+            if self._around.enter is not None:
+                self._around.enter()
             value = function(arguments)
             return value if inspect.isawaitable(value) else self._result_of(call, value)
         except asyncio.CancelledError:

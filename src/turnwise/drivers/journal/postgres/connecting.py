@@ -68,13 +68,14 @@ def connect(address: DatabaseAddress, *, waits: Waits = USUAL_WAITS) -> BoundedC
     return connection
 
 
-# `idle_in_transaction`: what a lost machine has locked is free again. `read committed`, whatever the server's default is: a
-# snapshot of the whole transaction would not see that a turn was taken over meanwhile.
+# `idle_in_transaction`: what a lost machine or a frozen process has locked is free again before those who wait for it give up.
+# `read committed`, whatever the server's default is: a snapshot of the whole transaction would not see that a turn was taken over
+# meanwhile.
 _SETTINGS: LiteralString = """
 set search_path = turnwise;
 set client_encoding = 'UTF8';
 set statement_timeout = '10s';
-set idle_in_transaction_session_timeout = '15s';
+set idle_in_transaction_session_timeout = '5s';
 set session characteristics as transaction isolation level read committed;
 set standard_conforming_strings = on;
 """
@@ -130,6 +131,7 @@ def is_lost(error: psycopg.Error, connection: BoundedConnection | None) -> bool:
         errors.AdminShutdown,
         errors.CrashShutdown,
         errors.CannotConnectNow,
+        errors.DeadlockDetected,  # the server has undone it
         errors.IdleInTransactionSessionTimeout,
         errors.ReadOnlySqlTransaction,
     )

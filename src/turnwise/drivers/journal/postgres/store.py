@@ -42,6 +42,10 @@ from turnwise.drivers.journal.stores import (
 from turnwise.errors import CallerError, JournalFailed, TurnwiseBug
 
 AGAIN_S = 0.05
+# Any other setting waits for more than the disk of this server.
+WAITS_FOR_THE_DISK = (
+    "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
+)
 POSTGRES = Dialect(
     day="coalesce(to_char(to_timestamp(started), 'YYYY-MM-DD'), 'unknown')",
     texts="select value from json_array_elements_text(cast({} as json)) as found (value)",
@@ -66,6 +70,7 @@ class PostgresStore:
         self._connection: BoundedConnection | None = None
         self._lock = threading.Lock()
         self._is_closed = False
+        self._is_full = False
         self._use(connection)
 
     @classmethod
@@ -137,14 +142,12 @@ class PostgresStore:
         return self._bounded(attempted)
 
     def execute_all(self, statements: Sequence[Statement]) -> None:
-        """In one round trip."""
-
-        def execute(connection: BoundedConnection) -> None:
-            with connection.pipeline(), connection.transaction():
-                for sql, values in statements:
-                    connection.execute(spoken(sql), tuple(values))
-
-        self._bounded(execute)
+        """As one statement, so none sees what another changes. Of a process that is frozen in the middle of a pipeline the
+        server would keep the locks without end: none of its time limits holds there (tried)."""
+        parts = [f"s{place} as ({sql})" for place, (sql, _) in enumerate(statements)]
+        whole = spoken(f"with {', '.join(parts)} select 1")
+        values = [value for _, given in statements for value in given]
+        self._bounded(lambda connection: connection.execute(whole, values))
 
     def append(self, batch: PenBatch) -> BatchWritten:
         """In one statement. After a lost connection its records are looked for before they are written again."""
@@ -176,7 +179,11 @@ class PostgresStore:
         return True
 
     def keep(self, durability: Durability) -> None:
-        """The server's own setting decides (`synchronous_commit`)."""
+        """With "full", a commit waits for the server's disk even where the server's own setting is not to wait. Otherwise that
+        setting decides (`synchronous_commit`)."""
+        with self._lock:
+            self._is_full = durability == "full"
+            self._drop()  # the next connection is made so
 
     def close(self) -> None:
         with self._lock:
@@ -224,6 +231,8 @@ class PostgresStore:
                 time.sleep(AGAIN_S)
 
     def _use(self, connection: BoundedConnection) -> BoundedConnection:
+        if self._is_full:
+            connection.execute(WAITS_FOR_THE_DISK)
         self._connection = connection
         self._cursor: PostgresRows = connection.cursor()
         return connection
