@@ -1,16 +1,17 @@
 """Before each entry of a tool its worker's lease is looked at: a process that was frozen enters none any more."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
 import pytest
 
-from turnwise import Agent, Journal, tool
+from turnwise import Agent, Approval, Journal, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
 from turnwise.errors import JournalFailed
+from turnwise.faces.agent import ALL_EFFECTS
 from turnwise.testing import ScriptedModel, call
 
 TERMS = WorkerTerms(name="worker@one:1:1", agents=("helper",))
@@ -43,6 +44,9 @@ class WatchedLease:
 
     def let_go(self) -> None:
         raise JournalFailed("given back")
+
+    def ask(self, asks: object, *, deadline_s: float, folder: str) -> Sequence[Approval]:
+        raise AssertionError("these tools ask nobody")
 
     def enter(self, name: str) -> str:
         self.seen.append(name)
@@ -86,7 +90,8 @@ async def run(lines: list[object], *, dsn: str, claim: Claim, lease: WatchedLeas
     helper = agent(ScriptedModel([call("quick", name="child"), "Helped."]), description="It helps.")
     root = agent(ScriptedModel([*lines, "Done."]), agents={"helper": helper}, script=True)  # pyright: ignore[reportArgumentType]
     with Journal.open(dsn, clock=SystemClock()) as journal:
-        await root.keeping(journal.under(claim, lease=lease)).run("Go", session=claim.session)
+        working = root.keeping(journal.under(claim, lease=lease), config=root.config, effects=ALL_EFFECTS)
+        await working.run("Go", session=claim.session)
     return lease.seen
 
 

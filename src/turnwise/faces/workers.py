@@ -16,7 +16,7 @@ from turnwise.drivers.dispatch.leases import Leases, TurnLease
 from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.journal import DATABASES, Journal
-from turnwise.errors import CallerError, JournalFailed, TurnRefused, TurnwiseError, UnreadableTurn
+from turnwise.errors import CallerError, JournalFailed, TurnRefused, TurnwiseBug, TurnwiseError, UnreadableTurn
 from turnwise.faces.agent import Agent
 from turnwise.faces.results import RunResult
 from turnwise.faces.wishes import WorkerAllows, narrowed
@@ -147,9 +147,7 @@ class Worker:
     async def _claim(self) -> bool:
         try:
             claim = await self._ask(lambda: self._queue.claim(self._terms))
-        except CallerError:
-            raise  # newer tables, or no right to use them: nothing is better the next time
-        except TurnwiseError as error:
+        except (JournalFailed, TurnwiseBug) as error:  # newer tables, or no right to use them, end the worker
             self._tell(WorkerEvent(happening="waits", text=str(error)))
             return False
         if claim is None:

@@ -52,7 +52,7 @@ def test_an_answered_turn_goes_on_with_its_answers(queue: TurnQueue, other: Turn
     """Proves: nobody claims a turn that asks; once all is answered any worker does, with the answers bound to what was asked, and
     the one that asked has it no more."""
     asked = parked(queue, postgres_dsn, "a", "b")
-    assert queue.renew([asked], terms=ONE) == {} and other.claim(TWO) is None
+    assert queue.renew([asked], terms=ONE)[asked.number].is_over and other.claim(TWO) is None
     (status,) = other.status(asked.session)
     assert (status.waits_for, status.asks_folder, [ask.id for ask in status.asks]) == (
         "a person's answer",
