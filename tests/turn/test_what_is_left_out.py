@@ -32,6 +32,7 @@ from turnwise.turn.events import (
     OutputChecked,
     RequestFailed,
     ResponseReceived,
+    RulesAdded,
     ScriptCalled,
     ScriptFinished,
     StepPrepared,
@@ -155,6 +156,7 @@ CHILD = {
     "charged_usd": None,
     "subagents": 0,
     "also_spent": Spent(cost_usd=Decimal(0)),
+    "unknown": (),
 }
 ASK = {"kind": "approval", "why": "", "options": (), "can_wait": True, "digest": ""}
 APPROVAL = {"by": "person", "text": "", "always": False, "subject": "", "digest": ""}
@@ -211,6 +213,7 @@ LEFT_OUT: list[tuple[type[msgspec.Struct], str, dict[str, object]]] = [
     (OutputChecked, '{"type":"output_checked"}', {"problems": (), "at_s": 0.0}),
     (Asked, '{"type":"asked"}', {"approvals": (), "at_s": 0.0}),
     (MessageArrived, f'{{"type":"message_arrived","message":{MESSAGE}}}', {"at_s": 0.0}),
+    (RulesAdded, '{"type":"rules_added","rules":[]}', {"at_s": 0.0}),
     (WaitOver, '{"type":"wait_over"}', {"at_s": 0.0}),
     (Interrupted, '{"type":"interrupted","kind":"cancel"}', INTERRUPTED),
     (

@@ -20,15 +20,13 @@ from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
 from turnwise.drivers.running.resumption import LOST_REQUEST, STUCK, LeftTurn, is_unknown, results_of_left
 from turnwise.drivers.running.scripts import Scripts
 from turnwise.drivers.running.sending import Sender
+from turnwise.drivers.running.telling import LiveTeller, gives_up
 from turnwise.drivers.running.turn_time import TurnTime
 from turnwise.drivers.running.watching import (
-    AttemptDiscarded,
     CallAnswered,
-    StepStarted,
     ToolFinished,
     ToolStarted,
     TurnFinished,
-    WatcherEvent,
     Watchers,
 )
 from turnwise.drivers.tools.fact_finding import find_changed, find_facts
@@ -36,7 +34,6 @@ from turnwise.drivers.tools.tools import Around, ToolRun
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.rules.history import open_calls
 from turnwise.turn.approvals import Approval
-from turnwise.turn.attempt import LOST_PIECE
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import (
     Ask,
@@ -74,7 +71,7 @@ from turnwise.turn.events import (
 )
 from turnwise.turn.machine import Turn
 from turnwise.turn.resume_terms import ResumeTerms
-from turnwise.vocab import Message, StopReason, Text, ToolCall, ToolResult
+from turnwise.vocab import Message, StopReason, ToolCall, ToolResult
 
 Doable = PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask | RunTools | RunScript | Wait
 STRANGE = frozenset({RunHooks, Ask, CheckOutput})  # the user's own code does them
@@ -191,6 +188,7 @@ class _Running:
         self._tools = {tool.name: tool for tool in means.tools}
         self._watchers = Watchers(means.observation.watch, feed=means.observation.feed)
         self._tell = self._watchers.tell
+        self._teller = LiveTeller(self._watchers, journal=journal)
         self._journal = journal
         self._interrupted: asyncio.Future[EndKind] = asyncio.get_running_loop().create_future()
         self._unrecorded = ""  # why the journal cannot be written any more
@@ -198,7 +196,6 @@ class _Running:
         self._tool_run: ToolRun | None = None
         self._scripts = Scripts(means.clock, so_far=None if left is None else left.program)
         self._script_began_s: dict[str, float] = {}
-        self._step = 0
         self._turn: Turn | None = None
         self._command: Command  # the one at hand
         self._waiter: asyncio.Task[object]  # the task that waits for the turn
@@ -206,7 +203,6 @@ class _Running:
         self._ordered_s = 0.0 if left is None else left.ordered_s  # when, in the turn's own time
         self._is_stopping = False  # no further command is begun
         self._is_over = False
-        self._told = 0  # messages that the turn has added, whose results the watcher has seen
         self.books = Bookkeeper(
             config,
             ledger=means.observation.ledger,
@@ -223,7 +219,7 @@ class _Running:
             recovery=recovery,
             books=self.books,
             watchers=self._watchers,
-            enter_step=self._enter_step,
+            enter_step=self._teller.enter_step,
             keeps_hash=journal is not None,
             plain_choice=config.tool_choice,
         )
@@ -248,7 +244,6 @@ class _Running:
         )
         self._ask_over: asyncio.Future[None] | None = None  # the time of the asks at hand
         self.result: TurnResult | None = None
-        self._unanswered: dict[str, ToolCall] = {}  # calls whose result the watcher has not seen, by id
         self._ended: set[str] = set()  # calls of the order at hand whose end is recorded by itself
         self._children_told = 0  # of the order at hand, by those records
 
@@ -276,8 +271,7 @@ class _Running:
         try:
             self._write(event)
         except JournalFailed as failed:
-            self._unrecorded = str(failed)
-            self.interrupt("journal")
+            self._unwritable(failed)
             return False
         self._turn.receive(event)
         return True
@@ -298,12 +292,12 @@ class _Running:
         if left.is_stuck:
             self._why_stopped = STUCK
             self.interrupt()
-        self._unanswered = {call.id: call for call in (*open_calls(turn.added), *left.open_in_program)}
+        self._teller.unanswered = {call.id: call for call in (*open_calls(turn.added), *left.open_in_program)}
         return await self._live(turn, command)
 
     async def _live(self, turn: Turn, command: Command) -> TurnResult:
         self._turn = turn
-        self._told = len(turn.added)
+        self._teller.begin(turn)
         self._time.start()
         try:
             return await self._run_to_end(turn, command)
@@ -355,8 +349,8 @@ class _Running:
             self.books.saw(event)
             self._command = turn.receive(event)
             self._ordered_s = getattr(event, "at_s", 0.0)
-            self._tell_discarded(event, command=self._command)
-            self._tell_answered(turn)
+            self._tell_discarded(event, following=self._command)
+            self._teller.answered(turn)
 
     def _must_stop(self) -> bool:
         """Also where our own task was cancelled and has not had its turn yet."""
@@ -393,7 +387,7 @@ class _Running:
             if event.kind == "journal":
                 event = msgspec.structs.replace(event, why=self._unrecorded)
             self._command = turn.receive(event)
-            self._tell_answered(turn)
+            self._teller.answered(turn)
         assert isinstance(self._command, FinishTurn), "an interrupt ends the turn"
         result = self.result = self._recorded(self._command.result)
         self._tell(TurnFinished(result))
@@ -448,7 +442,7 @@ class _Running:
                 for planned, result in found:
                     left.unknown += [planned.call] if is_unknown(result) else []
                     self._record_end(result)
-                    self._unanswered.pop(planned.call.id, None)
+                    self._teller.unanswered.pop(planned.call.id, None)
                     self._tell(CallAnswered(planned.call, result))
                 return await self._run_tools(command)
             case Ask():
@@ -492,7 +486,7 @@ class _Running:
                 assert_never(command)
 
     async def _prepare(self, command: PrepareStep) -> StepPrepared:
-        self._enter_step(command.step)
+        self._teller.enter_step(command.step)
         if self._means.prepare_step is None:
             return StepPrepared()
         prepared = self._means.prepare_step(command)
@@ -553,7 +547,7 @@ class _Running:
             run = self._tool_run
             if self._journal is not None and run is not None and len(run.finished) < len(calls):
                 self._record_end(result, children=run.children[self._children_told :])
-            self._unanswered.pop(result.call_id, None)
+            self._teller.unanswered.pop(result.call_id, None)
             if is_watched:
                 self._tell(ToolFinished(result, self._clock.monotonic() - began[result.call_id]))
 
@@ -594,8 +588,7 @@ class _Running:
         try:
             self._write(AskAnswered(approval=approval))
         except JournalFailed as failed:
-            self._unrecorded = str(failed)
-            self.interrupt("journal")
+            self._unwritable(failed)
 
     def _record_end(self, result: ToolResult, *, children: tuple[ChildReport, ...] = ()) -> None:
         """The result of a call while others run is recorded at once: nothing loses it any more."""
@@ -605,8 +598,7 @@ class _Running:
         try:
             self._write(event)
         except JournalFailed as failed:
-            self._unrecorded = str(failed)
-            self.interrupt("journal")
+            self._unwritable(failed)
             return
         self._turn.receive(event)
         self._ended.add(result.call_id)
@@ -637,66 +629,25 @@ class _Running:
             if self._journal is not None and not command.results:
                 self._journal.later(ScriptBegan(call_id=call.id, time=now_s))
             self._tell(ToolStarted(call))
-        for result in command.results:
-            if inner := self._unanswered.pop(result.call_id, None):
-                said = (Text(result.text),)
-                self._tell(
-                    CallAnswered(
-                        inner,
-                        ToolResult(call_id=inner.id, name=inner.name, content=said, is_error=result.is_error),
-                    )
-                )
+        self._teller.answered_in_program(command)
         began_s = self._time.now_s()
         event = await self._scripts.run(command, ordered_s=self._ordered_s, now_s=now_s)
         self._time.ended(None if command.most_s is None else began_s + command.most_s)
         if isinstance(event, ScriptCalled):
-            self._unanswered |= {inner.id: inner for inner in event.calls}
+            self._teller.unanswered |= {inner.id: inner for inner in event.calls}
         else:
-            self._unanswered.pop(call.id, None)
             seconds = self._clock.monotonic() - self._script_began_s[call.id]
-            content = (Text(event.text),)
-            self._tell(
-                ToolFinished(
-                    ToolResult(call_id=call.id, name=call.name, content=content, is_error=event.is_error), seconds
-                )
-            )
+            self._teller.program_ended(call, event, seconds=seconds)
         return event
 
-    def _tell_discarded(self, event: Event, *, command: Command) -> None:
-        """A failed request that is to be sent again is given up, with whatever of it was shown."""
-        given_up = type(command) is Wait or (type(command) is SendRequest and command.retry_of is not None)
-        if given_up and isinstance(event, ResponseReceived | RequestFailed) and self._sender.was_told:
+    def _tell_discarded(self, event: Event, *, following: Command) -> None:
+        if isinstance(event, ResponseReceived | RequestFailed) and gives_up(following) and self._sender.was_told:
             self.books.discard(event.number)
-            seconds = command.seconds if isinstance(command, Wait) else 0.0
-            fault = event.fault if isinstance(event, RequestFailed) else event.response.fault
-            if isinstance(event, ResponseReceived) and event.response.lost:
-                fault = fault or LOST_PIECE
-            self._tell_of_event(AttemptDiscarded(number=event.number, fault=fault, retry_in_s=seconds))
+            self._teller.discarded(event, following=following)
 
-    def _tell_answered(self, turn: Turn) -> None:
-        """Tell of the results in new messages that no tool has given."""
-        added = turn.added
-        told, self._told = self._told, len(added)
-        for message in added[told:]:
-            for part in message.parts:
-                if type(part) is ToolCall:
-                    self._unanswered[part.id] = part
-                elif type(part) is ToolResult and (call := self._unanswered.pop(part.call_id, None)):
-                    self._tell_of_event(CallAnswered(call, part))
-
-    def _tell_of_event(self, seen: WatcherEvent) -> None:
-        """Of what follows from an event that may not be written yet; a watcher may be slow."""
-        if self._watchers.are_there:
-            if self._journal is not None:
-                with contextlib.suppress(JournalFailed):  # what comes next is tried too, and is not done without it
-                    self._journal.write()
-            self._tell(seen)
-
-    def _enter_step(self, step: int) -> None:
-        if step != self._step:
-            self._step = step
-            if self._watchers.are_there:
-                self._tell_of_event(StepStarted(step))
+    def _unwritable(self, failed: JournalFailed) -> None:
+        self._unrecorded = str(failed)
+        self.interrupt("journal")
 
     def _write(self, record: JournalRecord) -> None:
         if self._journal is not None:
