@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -71,7 +72,18 @@ def test_what_looks_like_an_address_makes_no_file(
     assert PASSWORD not in str(caught.value) and list(tmp_path.iterdir()) == []
 
 
-def test_an_address_shows_itself_without_its_password(postgres_dsn: str) -> None:
+@contextmanager
+def role(admin: psycopg.Connection) -> Iterator[str]:
+    """A user of the server that may do nothing, with PASSWORD: some servers ask for it."""
+    name = f"worker_{admin.info.dbname}"
+    admin.execute(f"create role {name} login password '{PASSWORD}'")
+    try:
+        yield name
+    finally:
+        admin.execute(f"drop owned by {name} cascade; drop role {name}")
+
+
+def test_an_address_shows_itself_without_its_password(postgres_dsn: str, admin: psycopg.Connection) -> None:
     """Proves: `repr` of an address and of an open journal's parts, and what a message would take from them, hold no secret."""
     address = read_address(f"postgresql://me:{PASSWORD}@db.example:5433/turns")
     assert (repr(address), address.name) == (
@@ -79,8 +91,10 @@ def test_an_address_shows_itself_without_its_password(postgres_dsn: str) -> None
         "postgresql://me@db.example:5433/turns",
     )
     assert address.hide(f"wrong: {PASSWORD}") == "wrong: ***"
-    with opened(f"{postgres_dsn}&password={PASSWORD}") as journal:
-        shown = " ".join([repr(journal), repr(journal._store), repr(journal.ledger)])
+    with role(admin) as name:
+        admin.execute(f"grant create on database {admin.info.dbname} to {name}")
+        with opened(f"{postgres_dsn}&user={name}&password={PASSWORD}") as journal:
+            shown = " ".join([repr(journal), repr(journal._store), repr(journal.ledger)])
     assert PASSWORD not in shown and "turnwise_test" in shown
 
 
@@ -201,21 +215,16 @@ def test_two_that_upgrade_at_once_both_succeed(postgres_dsn: str) -> None:
 
 def test_a_user_without_rights_is_told_where_they_stand(postgres_dsn: str, admin: psycopg.Connection) -> None:
     """Proves: who may not make the tables is told so; once they are made, the rights of docs/postgres.md are enough to work."""
-    role = f"worker_{admin.info.dbname}"
-    admin.execute(f"create role {role} login")
-    try:
-        as_worker = f"{postgres_dsn}&user={role}"
+    with role(admin) as name:
+        as_worker = f"{postgres_dsn}&user={name}&password={PASSWORD}"
         with pytest.raises(CallerError, match=r"permission denied .* needs the rights of docs/postgres.md"):
             opened(as_worker)
         opened(postgres_dsn).close()
-        admin.execute(f"grant usage on schema turnwise to {role}")
-        admin.execute(f"grant select, insert, update, delete on all tables in schema turnwise to {role}")
+        admin.execute(f"grant usage on schema turnwise to {name}")
+        admin.execute(f"grant select, insert, update, delete on all tables in schema turnwise to {name}")
         with opened(as_worker) as journal:
             begin(journal).append(sent(1))
             assert len(journal.entries("t1")) == 1 and journal.ledger.entries(LedgerSpan()) == []
-    finally:
-        admin.execute(f"drop owned by {role}")
-        admin.execute(f"drop role {role}")
 
 
 def test_a_database_that_cannot_hold_all_text_is_refused(postgres_dsn: str, admin: psycopg.Connection) -> None:
