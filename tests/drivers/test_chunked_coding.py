@@ -35,7 +35,8 @@ def bodies(draw: st.DrawFn) -> list[bytes]:
         length = draw(st.one_of(usual, usual, usual, lengths)) % len(piece)
         chunk = [length[:1], length[1:] + b"\r\n" + piece[:7], piece[7:] + b"\r\n"]
         ways = {"whole": [b"".join(chunk)], "digit": chunk, "inside": [length + b"\r\n", piece, b"\r\n"]}
-        parts += [*ways[draw(st.sampled_from(["whole", "whole", "digit", "inside"]))], draw(damage)]
+        ways["feed alone"] = [*chunk[:2], piece[7:] + b"\n"]  # which aiohttp's parser takes for the line's end
+        parts += [*ways[draw(st.sampled_from(["whole", "whole", "digit", "inside", "feed alone"]))], draw(damage)]
     parts += draw(endings)
     reads: list[bytes] = []
     for part in parts:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from itertools import pairwise
 
 import pytest
+import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -84,16 +85,70 @@ def test_a_body_comes_whole_by_turns_of_both_ways(pieces: list[bytes], cuts: lis
     assert asyncio.run(run()) == (b"".join(pieces), not whole)
 
 
-async def test_what_fails_while_it_takes_a_chunk_fails_where_the_pump_is_waited_for() -> None:
-    """Proves: not in the event loop's log, and the connection is closed like any other."""
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("burst", [[b"%06d" % n * 6_500 for n in range(4)], [b"%06d " % n * 20 for n in range(1_500)]])
+def test_a_burst_past_what_aiohttp_holds_comes_in_order(loop: str, burst: list[bytes]) -> None:
+    """Proves: the parser pauses at 64 KiB, and goes on from within the read that makes room; nothing overtakes and nothing is
+    lost, however long the chunks are."""
+    words = [b"one", b"two", b"three"]
+    writes = [*[framed([word]) for word in words], framed(burst), framed([b"last"]) + b"0\r\n\r\n"]
+    found: list[bytes] = []
+
+    def take(chunk: bytes) -> bool:
+        found.append(chunk)
+        return True
+
+    async def run() -> None:
+        async with (
+            raw(answering(writes)) as url,
+            AiohttpTransport() as transport,
+            transport.send(request(url)) as reply,
+        ):
+            assert reply.pump is not None
+            await asyncio.wait_for(reply.pump(take), HANG_S)
+            found.extend([chunk async for chunk in reply.chunks])
+
+    factory = uvloop.new_event_loop if loop == "uvloop" else asyncio.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(run())
+    assert b"".join(found) == b"".join([*words, *burst, b"last"])
+
+
+@pytest.mark.parametrize("pumps", [True, False])
+async def test_a_framing_that_breaks_behind_a_late_line_end_is_told_at_once(pumps: bool) -> None:
+    """Proves: a reader that was woken by the end of a chunk, without a byte of it, waits for nothing more."""
+    writes = [b"1\r\na", b"\r\nZZ\r\n"]
+    read = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD + writes[0])
+        await read.wait()
+        writer.write(writes[1])
+        await reader.read()  # the connection stays open until the client closes it
+        writer.close()
+
+    async with raw(answer) as url, AiohttpTransport() as transport, transport.send(request(url)) as reply:
+        assert await anext(aiter(reply.chunks)) == b"a" and reply.pump is not None
+        waiting = asyncio.ensure_future(reply.pump(lambda _: True) if pumps else anext(aiter(reply.chunks)))
+        read.set()
+        with pytest.raises(ProviderFault) as told:
+            await asyncio.wait_for(waiting, HANG_S)
+            await asyncio.wait_for(anext(aiter(reply.chunks)), HANG_S)
+    assert told.value.fault.kind is FaultKind.DISCONNECTED
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), StopIteration("odd")])
+async def test_what_fails_while_it_takes_a_chunk_fails_where_the_pump_is_waited_for(error: Exception) -> None:
+    """Proves: not in the event loop's log, and the connection is closed like any other; also what no future takes."""
 
     def take(_: bytes) -> bool:
-        raise ValueError("odd")
+        raise error
 
     writes = [framed([b"a"]), framed([b"b"])]
     async with raw(answering(writes)) as url, AiohttpTransport() as transport, transport.send(request(url)) as reply:
         assert reply.pump is not None
-        with pytest.raises(ValueError, match="odd"):
+        with pytest.raises((ValueError, RuntimeError), match=r"odd|raised StopIteration"):
             await asyncio.wait_for(reply.pump(take), HANG_S)
 
 

@@ -220,6 +220,15 @@ def test_long_words_and_long_responses_are_read_whole() -> None:
     assert b'"error"' in found.out
 
 
+@pytest.mark.promise("safe:bounded")
+def test_what_was_read_in_the_usual_way_leaves_less_room_for_words() -> None:
+    """Proves: a limit that a response has nearly used up is not overrun by words that go out early."""
+    small = Limits(response_bytes=4_000, stream_bytes=40_000)
+    pairs = [chat({"content": "x" * 100}) + chat({"content": "y" * 100}) for _ in range(19)]
+    found = same("openai_chat", [BEGIN, *pairs, *[chat({"content": "word "}) for _ in range(60)], *END], bounds=small)
+    assert found.early == 0 and b'"error"' in found.out
+
+
 def test_silence_is_judged_with_all_words() -> None:
     """Proves: what waits is read before anybody asks whether the response is closed."""
     relay = relay_for("openai_chat")

@@ -72,7 +72,6 @@ class EarlyWords:
     def learn(self, event: bytes, frame: Frame) -> None:
         """The whole event said this word, and nothing else, to the client, too."""
         assert isinstance(frame, WordsFrame)
-        self._most_bytes -= len(event)
         alike = self._alike
         rest = alike.rest
         if rest is not None and type(rest) is type(frame) and rest.block == frame.block:
@@ -83,6 +82,10 @@ class EarlyWords:
             alike.learn(event, frame.text, rest=frame, read=lambda _: PROBE if event.count(literal) == 1 else None)
             self.is_open = alike.rest is not None
         self._head, self._tail = alike.around
+
+    def leave_room_for(self, size: int) -> None:
+        """So many bytes of the response were read in the usual way."""
+        self._most_bytes -= size
 
     def take(self, event: bytes, /) -> bool:
         """Keep an event that is like the last one, if its word passes; the client gets it as it came."""

@@ -197,6 +197,7 @@ class EventReader:
         if self.early_words.is_open:
             self.early_words.is_open = False
             self._catch_up()
+        self.early_words.leave_room_for(len(chunk))
         found: list[Frame] = []
         events = self._splitter.feed(chunk)
         for event in events:

@@ -178,6 +178,8 @@ class ResponseReader:
 
     def heal_passed(self, frames: list[Frame]) -> list[Frame]:
         """As `heal`, for words that were passed one by one."""
+        if not _ENDS.isdisjoint(map(type, frames)):
+            self._note_ends(frames)
         return self._assembler.receive_all(frames)
 
     def flush(self) -> list[Frame]:

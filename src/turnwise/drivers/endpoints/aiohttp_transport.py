@@ -229,7 +229,10 @@ class _Sending:
         """What comes next, as it was sent; nothing once the body has ended. What came before a fault is given before it."""
         content = response.content
         try:
-            return await content.readany()
+            chunk = await content.readany()
+            if not chunk and (failed := content.exception()) is not None:
+                raise failed
+            return chunk
         except _network_errors() as error:
             # aiohttp (3.14) raises first, and has no public way to the bytes that it holds.
             if held := content._read_nowait(-1):  # pyright: ignore[reportPrivateUsage]

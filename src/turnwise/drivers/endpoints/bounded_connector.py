@@ -5,7 +5,6 @@ import asyncio
 import functools
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
 from aiohttp import ClientPayloadError, ClientRequest, ClientTimeout, ConnectionTimeoutError, TCPConnector
 from aiohttp.client_proto import ResponseHandler
@@ -33,12 +32,13 @@ CONNECT_PATIENCE = 20
 Head = tuple[RawResponseMessage, StreamReader]
 
 
-class _Pumping(NamedTuple):
+class _Pumping:
     """What is pumped where, until it is over."""
 
-    take: Callable[[bytes], bool]
-    body: StreamReader
-    over: "asyncio.Future[None]"
+    def __init__(self, take: Callable[[bytes], bool], body: StreamReader, over: "asyncio.Future[None]") -> None:
+        self.take, self.body, self.over = take, body, over
+        self.is_busy = False
+        self.error: BaseException | None = None
 
 
 class TooManyHeads(HttpProcessingError):
@@ -91,43 +91,51 @@ class BoundedHandler(ResponseHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
+        self._end_failed_body()
         self._pump_on()
 
     async def pump(self, take: Callable[[bytes], bool], *, body: StreamReader) -> None:
         """As `HttpReply.pump` says, of the body at hand."""
-        over = self._loop.create_future()
-        self._pumping = _Pumping(take, body, over)
+        pumping = self._pumping = _Pumping(take, body, self._loop.create_future())
         self._pump_on()  # what has come before
         try:
-            await over
+            await pumping.over
         finally:
             self._pumping = self._take_single = None
+        if pumping.error is not None:
+            raise pumping.error
 
     def _pump_on(self) -> None:
-        """What the parser has read so far goes on, and the next chunk may, alone."""
-        if (pumping := self._pumping) is None or pumping.over.done():
+        """All that has come goes on, and the next chunk may, alone.
+
+        A body that is read below aiohttp's bound has its parser go on with what it holds, and so calls this from within.
+        """
+        pumping = self._pumping
+        if pumping is None or pumping.over.done() or pumping.is_busy:
             return
         body = pumping.body
+        pumping.is_busy = True
         try:
-            ended = body.exception() is not None or body.is_eof()
-            if ended or ((chunk := body.read_nowait()) and not pumping.take(chunk)):
-                self._end_pump(None)
-                return
+            while body.exception() is None and not body.is_eof():
+                if not (chunk := body.read_nowait()):
+                    # A parser that is paused holds bytes that come before the next ones.
+                    is_between = self._coding is not None and self._coding.is_between_chunks
+                    self._take_single = pumping.take if is_between and not self._reading_paused else None
+                    return
+                if not pumping.take(chunk):
+                    break
+            self._end_pump(None)
         except BaseException as error:  # noqa: BLE001 (as above)
             self._end_pump(error)
-            return
-        is_between = self._coding is not None and self._coding.is_between_chunks
-        self._take_single = pumping.take if is_between else None
+        finally:
+            pumping.is_busy = False
 
     def _end_pump(self, error: BaseException | None) -> None:
         """Nothing more is taken, in this pass of the event loop, too."""
         self._take_single = None
-        if self._pumping is None or self._pumping.over.done():  # cancelled
-            return
-        if error is None:
+        if self._pumping is not None and not self._pumping.over.done():  # or it was cancelled
+            self._pumping.error = error  # a future takes no StopIteration
             self._pumping.over.set_result(None)
-        else:
-            self._pumping.over.set_exception(error)
 
     def _parse(self, data: bytes) -> None:
         at = 0
@@ -163,6 +171,13 @@ class BoundedHandler(ResponseHandler):
         is_framing = isinstance(exc, HttpProcessingError) and not isinstance(exc, TooManyHeads)
         if self._body is not None and is_framing:
             self._body.set_exception(ClientPayloadError("the framing of the body is broken"))
+            self._end_failed_body()
+
+    def _end_failed_body(self) -> None:
+        """aiohttp (3.14) tells a failure to a reader that waits. One that was woken by the end of a chunk, without a byte of it,
+        would wait again: it ends too, and whoever reads looks at the failure then."""
+        if self._body is not None and self._body.exception() is not None and not self._body.is_eof():
+            self._body.feed_eof()
 
     def feed_data(self, data: Head, size: int = 0) -> None:
         self._heads += 1

@@ -25,17 +25,18 @@ def single_chunk(data: bytes) -> bytes:
 class ChunkedCoding:
     """Of one body. `follow` it from the first byte behind the head, without a gap but for the chunks that were taken alone."""
 
-    __slots__ = ("_begun", "_left", "_lost")
+    __slots__ = ("_awaited", "_begun", "_left", "_lost")
 
     def __init__(self) -> None:
-        self._left = 0  # bytes of the chunk at hand, with its line end
+        self._left = 0  # bytes of what the chunk at hand says
+        self._awaited = b""  # of its line end
         self._begun = b""  # of a length that has not come whole
         self._lost = False
 
     @property
     def is_between_chunks(self) -> bool:
         """Whether the next byte begins one, as far as can be told."""
-        return not (self._left or self._lost or self._begun)
+        return not (self._left or self._awaited or self._lost or self._begun)
 
     def follow(self, data: bytes) -> None:
         """The parser reads these bytes."""
@@ -46,6 +47,12 @@ class ChunkedCoding:
                 self._left -= taken
                 at += taken
                 continue
+            if self._awaited:
+                end = data[at : at + len(self._awaited)]
+                self._lost = not self._awaited.startswith(end)  # some parsers take a line feed alone
+                self._awaited = self._awaited[len(end) :]
+                at += len(end)
+                continue
             begun = self._begun + data[at : at + _LONGEST]
             found = _LENGTH.match(begun)
             if found is None:
@@ -54,6 +61,5 @@ class ChunkedCoding:
                 continue
             at += found.end() - len(self._begun)
             self._begun = b""
-            size = int(found[0], 16)
-            self._left = size + len(_END)
-            self._lost = size == 0  # the last one: what follows is a trailer
+            self._left, self._awaited = int(found[0], 16), _END
+            self._lost = self._left == 0  # the last one: what follows is a trailer

@@ -139,6 +139,7 @@ class Exchange:
         open_reader: Callable[[], StreamReader] | None = None,
         on_body: Callable[[bytes], None] | None = None,
         pass_on: PassOn | None = None,
+        why_ended: str = TURNS_TIME,
     ) -> None:
         """`on_frames` is told the frames as they come, `on_body` the bytes of a reply that is no stream. `open_reader` makes what
         reads one, where it is not our usual reader. `pass_on` is told of each chunk of a stream that was read in the socket's
@@ -151,6 +152,7 @@ class Exchange:
         self._transport = transport
         self._clock = clock
         self._end_s = math.inf if order.most_s is None else clock.monotonic() + order.most_s
+        self._why_ended = why_ended  # what is told where that time is over
         self._on_frames = on_frames
         self._on_body = on_body
         self._pass_on = pass_on
@@ -205,7 +207,7 @@ class Exchange:
                 return self._end(self._reader, in_order=True, is_left_open=True)
             why = f"the provider was silent: {overdue}"
             if self._clock.monotonic() >= self._end_s:
-                why = f"the request was ended: {TURNS_TIME}"
+                why = f"the request was ended: {self._why_ended}"
             return self._broken(Fault(kind=FaultKind.TIMEOUT, message=why))
         except ProviderFault as error:
             self._is_unreachable = error.fault.kind is FaultKind.UNREACHABLE and not self.has_answered

@@ -31,9 +31,11 @@ from turnwise.wire.limits import Limits
 JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
 KEEP_ALIVE = b": keep-alive\n\n"
+QUIET_LOOKS = 5  # in the time after which a comment is sent: it comes at most a fifth late
+OVER = "the gateway's time for one request is over (`total_s` of its deadlines)"
 NO_TIME = Fault(
     kind=FaultKind.TIMEOUT,
-    message="the gateway's time for one request is over (`total_s` of its deadlines)",
+    message=OVER,
     status=504,
     should_retry=False,
 )
@@ -112,11 +114,15 @@ class Delivery:
 
     async def _keep_alive(self) -> None:
         """A comment now and then while nothing else is sent, so that no proxy and no client takes the silence for an end."""
+        before, quiet = self._sent, 0
         while True:
-            before = self._sent
-            await sleep(self._means.clock, seconds=self._means.quiet_s)
-            if self._sent == before:
+            await sleep(self._means.clock, seconds=self._means.quiet_s / QUIET_LOOKS)
+            now = self._sent
+            quiet = quiet + 1 if now == before else 0
+            if quiet == QUIET_LOOKS:
                 await self._send(KEEP_ALIVE)
+                now, quiet = self._sent, 0
+            before = now
 
     @property
     def _sent(self) -> tuple[int, int]:
@@ -166,6 +172,7 @@ class Delivery:
             open_reader=self._open_reader,
             on_body=self._relay.saw_body,
             pass_on=self if self._array is None else None,
+            why_ended=OVER,
         )
         request = build_http_request(means.endpoint, send.call, connect_s=means.deadlines.connect_s)
         sent = None
