@@ -15,6 +15,7 @@ from typing import NoReturn
 import psycopg
 
 from turnwise.drivers.clock import Clock
+from turnwise.drivers.dispatch.asks_below import AsksBelow, InThread
 from turnwise.drivers.dispatch.doorbell import listen, take_up
 from turnwise.drivers.dispatch.lease_clock import lease_clock
 from turnwise.drivers.dispatch.open_asks import AskedElsewhere, listed_as
@@ -22,7 +23,7 @@ from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.postgres.connecting import BoundedConnection, connect
 from turnwise.errors import JournalFailed, TurnwiseError
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
 
 FENCED = 70  # exit code
 OWN_END = 0.8  # of the lease, from the last renewal that succeeded: the others wait for all of it
@@ -155,13 +156,30 @@ class TurnLease:
     """The lease of one claimed turn, as its pen asks it. `is_over` where the worker gave the turn back, `asks` where it
     waits for a person."""
 
-    def __init__(self, claim: Claim, *, leases: Leases, queue: TurnQueue, ends: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        *,
+        leases: Leases,
+        queue: TurnQueue,
+        ends: Callable[[], bool],
+        in_thread: InThread,
+        on_asks: Callable[[tuple[str, ...]], None],
+    ) -> None:
         self._claim = claim
         self._leases = leases
         self._queue = queue
         self._ends = ends
         self.is_over = False
         self.asks = False
+        self._below = AsksBelow(
+            claim,
+            queue=queue,
+            in_thread=in_thread,
+            is_over=lambda: self.is_over,
+            on_lost=self._write_nothing,
+            on_asks=on_asks,
+        )
 
     @property
     def ends(self) -> bool:
@@ -187,6 +205,28 @@ class TurnLease:
         self._queue.park(self._claim, asked=AskedElsewhere(asks=tuple(asks), folder=folder), deadline_s=deadline_s)
         self.asks = True
         raise JournalFailed("a person is asked: the turn goes on with the answer")
+
+    async def ask_below(
+        self,
+        asks: Sequence[OneAsk],
+        *,
+        path: tuple[str, ...],
+        origin: AskOrigin,
+        deadline_s: float,
+        keep: Callable[[Approval], object],
+    ) -> Sequence[Approval]:
+        return await self._below.put(asks, path=path, origin=origin, deadline_s=deadline_s, keep=keep)
+
+    async def given_below(self, asks: Sequence[OneAsk], *, origin: AskOrigin) -> Sequence[Approval]:
+        return await self._below.given(asks, origin=origin)
+
+    def rung(self) -> None:
+        """There may be an answer."""
+        self._below.rung()
+
+    def _write_nothing(self) -> None:
+        """Another worker may have the turn, and its sub-agents."""
+        self.is_over = True
 
 
 def _end_ourselves(since_s: float) -> NoReturn:

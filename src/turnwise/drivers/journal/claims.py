@@ -1,11 +1,11 @@
 """A turn that a worker has claimed, and the lease under which its pen writes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
 
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
 
 
 class Lease(Protocol):
@@ -32,6 +32,23 @@ class Lease(Protocol):
     def ask(self, asks: Sequence[OneAsk], *, deadline_s: float, folder: str) -> Sequence[Approval]:
         """What a person has answered, or nothing where the time is over. Raises JournalFailed where nobody was asked yet: the
         turn is nobody's then, and goes on with the answers."""
+        ...
+
+    async def ask_below(
+        self,
+        asks: Sequence[OneAsk],
+        *,
+        path: tuple[str, ...],
+        origin: AskOrigin,
+        deadline_s: float,
+        keep: Callable[[Approval], object],
+    ) -> Sequence[Approval]:
+        """What a person has answered in time to a sub-agent's asks, while the turn keeps running; `keep` is told of each answer
+        as soon as it is there."""
+        ...
+
+    async def given_below(self, asks: Sequence[OneAsk], *, origin: AskOrigin) -> Sequence[Approval]:
+        """What a person has answered to a sub-agent's asks while no process ran it. Raises JournalFailed."""
         ...
 
 
