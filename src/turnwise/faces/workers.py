@@ -144,7 +144,7 @@ class Worker:
         """There may be a turn, or an answer to one that runs here."""
         self._woken.set()
         for work in self._work.values():
-            work.lease.rung()
+            work.lease.below.rung()
 
     async def _ask(self, question: Callable[[], Outcome]) -> Outcome:
         """Of the queue, which may keep its thread waiting."""

@@ -131,6 +131,7 @@ class AsksBelow:
         self._bells: set[asyncio.Event] = set()
 
     def rung(self) -> None:
+        """There may be an answer."""
         for bell in self._bells:
             bell.set()
 

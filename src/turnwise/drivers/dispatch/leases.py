@@ -23,7 +23,7 @@ from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.postgres.connecting import BoundedConnection, connect
 from turnwise.errors import JournalFailed, TurnwiseError
-from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
+from turnwise.turn.approvals import Approval, OneAsk
 
 FENCED = 70  # exit code
 OWN_END = 0.8  # of the lease, from the last renewal that succeeded: the others wait for all of it
@@ -172,7 +172,7 @@ class TurnLease:
         self._ends = ends
         self.is_over = False
         self.asks = False
-        self._below = AsksBelow(
+        self.below = AsksBelow(
             claim,
             queue=queue,
             in_thread=in_thread,
@@ -205,24 +205,6 @@ class TurnLease:
         self._queue.park(self._claim, asked=AskedElsewhere(asks=tuple(asks), folder=folder), deadline_s=deadline_s)
         self.asks = True
         raise JournalFailed("a person is asked: the turn goes on with the answer")
-
-    async def ask_below(
-        self,
-        asks: Sequence[OneAsk],
-        *,
-        path: tuple[str, ...],
-        origin: AskOrigin,
-        deadline_s: float,
-        keep: Callable[[Approval], object],
-    ) -> Sequence[Approval]:
-        return await self._below.put(asks, path=path, origin=origin, deadline_s=deadline_s, keep=keep)
-
-    async def given_below(self, asks: Sequence[OneAsk], *, origin: AskOrigin) -> Sequence[Approval]:
-        return await self._below.given(asks, origin=origin)
-
-    def rung(self) -> None:
-        """There may be an answer."""
-        self._below.rung()
 
     def _write_nothing(self) -> None:
         """Another worker may have the turn, and its sub-agents."""

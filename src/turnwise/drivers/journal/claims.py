@@ -8,6 +8,26 @@ import msgspec
 from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
 
 
+class AsksOfSubAgents(Protocol):
+    """What those who run the sub-agents of a claimed turn ask a person."""
+
+    async def put(
+        self,
+        asks: Sequence[OneAsk],
+        *,
+        path: tuple[str, ...],
+        origin: AskOrigin,
+        deadline_s: float,
+        keep: Callable[[Approval], object],
+    ) -> Sequence[Approval]:
+        """What was answered in time; `keep` is told of each answer as soon as it is there."""
+        ...
+
+    async def given(self, asks: Sequence[OneAsk], *, origin: AskOrigin) -> Sequence[Approval]:
+        """What was answered while no process ran the sub-agent. Raises JournalFailed."""
+        ...
+
+
 class Lease(Protocol):
     """What the pen of a claimed turn asks."""
 
@@ -34,21 +54,9 @@ class Lease(Protocol):
         turn is nobody's then, and goes on with the answers."""
         ...
 
-    async def ask_below(
-        self,
-        asks: Sequence[OneAsk],
-        *,
-        path: tuple[str, ...],
-        origin: AskOrigin,
-        deadline_s: float,
-        keep: Callable[[Approval], object],
-    ) -> Sequence[Approval]:
-        """What a person has answered in time to a sub-agent's asks, while the turn keeps running; `keep` is told of each answer
-        as soon as it is there."""
-        ...
-
-    async def given_below(self, asks: Sequence[OneAsk], *, origin: AskOrigin) -> Sequence[Approval]:
-        """What a person has answered to a sub-agent's asks while no process ran it. Raises JournalFailed."""
+    @property
+    def below(self) -> "AsksOfSubAgents":
+        """By which the asks of the turn's sub-agents reach a person, while the turn keeps running."""
         ...
 
 

@@ -16,7 +16,7 @@ def approver_below(journal: TurnJournal | None) -> Approver | None:
 
 def _of_lease(lease: Lease) -> Approver:
     async def approve(asking: Asking) -> Sequence[Approval]:
-        return await lease.ask_below(
+        return await lease.below.put(
             asking.asks, path=asking.path, origin=asking.origin, deadline_s=asking.deadline_s, keep=asking.keep
         )
 
@@ -30,5 +30,5 @@ async def given_in_time(
     if journal is None or journal.lease is None:
         return ()
     if is_below:
-        return await journal.lease.given_below(asks, origin=origin)
+        return await journal.lease.below.given(asks, origin=origin)
     return journal.ask_elsewhere(asks, deadline_s=0.0, folder=origin.folder) or ()
