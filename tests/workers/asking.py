@@ -5,7 +5,8 @@ from workers.farm import Farm, WorkerProcess
 AGENTS = """
 import os
 
-from farm_agents import do, note
+from farm_agents import agent as farm_agent
+from farm_agents import do
 from turnwise import Agent, Deadlines, PermissionRule, Policy, tool
 
 ASKS = Policy(rules=(PermissionRule(verdict="ask", tool="*"),), attended=True)
@@ -23,6 +24,25 @@ def asks():
 
 def hurries():
     return agent("asks", deadlines=Deadlines(ask_s=1.0))
+
+
+def asks_below():
+    helper = agent("one", deadlines=Deadlines(ask_s=600.0))
+    return farm_agent("parent", agents={"helper": helper}, policy=Policy(attended=True))
+
+
+def hurries_below():
+    return farm_agent("parent", agents={"helper": agent("one")}, deadlines=Deadlines(ask_s=2.0))
+
+
+def asks_twice_below():
+    helper = agent("mine", deadlines=Deadlines(ask_s=600.0))
+    return farm_agent("two", agents={"helper": helper})
+
+
+def unattended_below():
+    rules = Policy(rules=ASKS.rules)
+    return farm_agent("parent", agents={"helper": farm_agent("one", policy=rules)})
 """
 SCRIPT = """
 title = "asks"
@@ -35,7 +55,40 @@ text = "Done: {results}"
 """
 
 
+# What a sub-agent asks before it acts: twice, one call after the other.
+ONE = """
+title = "one"
+[[steps]]
+calls = [{ name = "do", arguments = { name = "before" } }]
+[[steps]]
+calls = [{ name = "do", arguments = { name = "after" } }]
+[[steps]]
+text = "Helped: {results}"
+"""
+TWO = """
+title = "two"
+[[steps]]
+calls = [
+    { name = "task", arguments = { agent = "helper", prompt = "turn-1" } },
+    { name = "task", arguments = { agent = "helper", prompt = "turn-2" } },
+]
+[[steps]]
+text = "The helpers say: {results}"
+"""
+MINE = """
+title = "mine"
+[recall]
+name = "(turn-[0-9]+)"
+[[steps]]
+calls = [{ name = "do", arguments = { name = "{name}" } }]
+[[steps]]
+text = "{name}: {results}"
+"""
+SCRIPTS = {"asks": SCRIPT, "one": ONE, "two": TWO, "mine": MINE}
+NAMES = ("asks", "hurries", "asks_below", "hurries_below", "asks_twice_below", "unattended_below")
+
+
 def asking_worker(farm: Farm, *options: str) -> WorkerProcess:
     (farm.folder / "asking_agents.py").write_text(AGENTS)
-    names = [part for name in ("asks", "hurries") for part in ("--agent", f"{name}=asking_agents:{name}")]
+    names = [part for name in NAMES for part in ("--agent", f"{name}=asking_agents:{name}")]
     return farm.worker(*names, *options)

@@ -11,10 +11,11 @@ import pytest
 from faces.cli.running import running_lab
 from postgres_server import PostgresServer
 from turnwise.lab import parse_script
-from workers.asking import SCRIPT, asking_worker
+from workers.asking import SCRIPTS as ASKING
+from workers.asking import asking_worker
 from workers.farm import Farm, scripts
 
-SCRIPTS = [*scripts(), parse_script(SCRIPT, name="asks")]
+SCRIPTS = [*scripts(), *[parse_script(text, name=name) for name, text in ASKING.items()]]
 
 
 @pytest.fixture

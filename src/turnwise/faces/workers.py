@@ -109,7 +109,7 @@ class Worker:
             clock=self._clock,
             on_lost=in_loop(self._end_lost),
             on_cancel=in_loop(self._cancel),
-            on_ring=lambda: _call_soon(loop, self._woken.set),
+            on_ring=lambda: _call_soon(loop, self._rung),
         )
         async with contextlib.AsyncExitStack() as stack:
             self._journal = stack.enter_context(Journal.open(self._dsn, clock=self._clock, durability="full"))
@@ -140,6 +140,12 @@ class Worker:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), min(LOOK_S, self._terms.lease_s / 2))
 
+    def _rung(self) -> None:
+        """There may be a turn, or an answer to one that runs here."""
+        self._woken.set()
+        for work in self._work.values():
+            work.lease.below.rung()
+
     async def _ask(self, question: Callable[[], Outcome]) -> Outcome:
         """Of the queue, which may keep its thread waiting."""
         return await asyncio.get_running_loop().run_in_executor(self._clerk, question)
@@ -155,7 +161,14 @@ class Worker:
         if not self._leases.hold(claim):
             await self._try_to(lambda: self._queue.release(claim))
             return False
-        lease = TurnLease(claim, leases=self._leases, queue=self._queue, ends=lambda: self._stops)
+        lease = TurnLease(
+            claim,
+            leases=self._leases,
+            queue=self._queue,
+            ends=lambda: self._stops,
+            in_thread=self._ask,
+            on_asks=lambda path: self._say("asks", claim, text="/".join(path)),
+        )
         self._say("claimed" if claim.is_new else "resumed", claim)
         try:
             agent = narrowed(

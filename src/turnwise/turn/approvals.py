@@ -26,6 +26,15 @@ class OneAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str = ""
 
 
+class AskOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """Which turn asks, in which of its steps, and the folder in which the calls would run. A turn keeps its id when another
+    process goes on with it."""
+
+    turn_id: str = ""
+    step: int = 0
+    folder: str = ""
+
+
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer to one ask. `text` is the answer to a question, or what the model is told beside a denial. `always`: calls
     like this one are not asked again in this session. `later` leaves the call pending, and the run ends as `waiting`.

@@ -15,6 +15,7 @@ from typing import NoReturn
 import psycopg
 
 from turnwise.drivers.clock import Clock
+from turnwise.drivers.dispatch.asks_below import AsksBelow, InThread
 from turnwise.drivers.dispatch.doorbell import listen, take_up
 from turnwise.drivers.dispatch.lease_clock import lease_clock
 from turnwise.drivers.dispatch.open_asks import AskedElsewhere, listed_as
@@ -155,13 +156,30 @@ class TurnLease:
     """The lease of one claimed turn, as its pen asks it. `is_over` where the worker gave the turn back, `asks` where it
     waits for a person."""
 
-    def __init__(self, claim: Claim, *, leases: Leases, queue: TurnQueue, ends: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        *,
+        leases: Leases,
+        queue: TurnQueue,
+        ends: Callable[[], bool],
+        in_thread: InThread,
+        on_asks: Callable[[tuple[str, ...]], None],
+    ) -> None:
         self._claim = claim
         self._leases = leases
         self._queue = queue
         self._ends = ends
         self.is_over = False
         self.asks = False
+        self.below = AsksBelow(
+            claim,
+            queue=queue,
+            in_thread=in_thread,
+            is_over=lambda: self.is_over,
+            on_lost=self._write_nothing,
+            on_asks=on_asks,
+        )
 
     @property
     def ends(self) -> bool:
@@ -187,6 +205,10 @@ class TurnLease:
         self._queue.park(self._claim, asked=AskedElsewhere(asks=tuple(asks), folder=folder), deadline_s=deadline_s)
         self.asks = True
         raise JournalFailed("a person is asked: the turn goes on with the answer")
+
+    def _write_nothing(self) -> None:
+        """Another worker may have the turn, and its sub-agents."""
+        self.is_over = True
 
 
 def _end_ourselves(since_s: float) -> NoReturn:

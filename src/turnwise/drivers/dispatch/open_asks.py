@@ -1,4 +1,4 @@
-"""What a turn asks a person while no process works on it, and what was answered so far: two columns of its row, as text.
+"""What a turn asks a person, or its sub-agents while it runs, and what was answered so far: two columns of its row, as text.
 
 They are read strictly. Whoever may write into the database may write anything there.
 """
@@ -8,18 +8,45 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
 from turnwise.vocab import ToolCall
 
 Read = TypeVar("Read")
 
 
+class AskBelow(msgspec.Struct, frozen=True, kw_only=True):
+    """An ask of a sub-agent, to which `path` leads, outermost first. People call it `id`. From `until` on it takes no answer: the
+    server's time, UTC, seconds since 1970."""
+
+    ask: OneAsk
+    path: tuple[str, ...]
+    origin: AskOrigin
+    id: str = ""
+    until: float = 0.0
+
+    @property
+    def key(self) -> tuple[str, int, str, str]:
+        """It tells the ask from all others, in every process that goes on with the turn."""
+        return self.origin.turn_id, self.origin.step, self.ask.call.id, self.ask.digest
+
+    @property
+    def named(self) -> OneAsk:
+        """The ask, with the id by which people know it."""
+        return msgspec.structs.replace(self.ask, call=msgspec.structs.replace(self.ask.call, id=self.id))
+
+
 class AskedElsewhere(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked, the folder in which the calls would run, and on which worker."""
+    """What is asked, the folder in which the calls would run, and on which worker. `below`: what sub-agents ask while the turn
+    runs; `past`: ids of such asks that take no answer any more, and stand for nothing else."""
 
     asks: tuple[OneAsk, ...]
     folder: str = ""
     worker: str = ""
+    below: tuple[AskBelow, ...] = ()
+    past: tuple[str, ...] = ()
+
+    def open_below(self, *, now_s: float) -> tuple[AskBelow, ...]:
+        return tuple([one for one in self.below if one.until > now_s])
 
 
 class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +57,8 @@ class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShownAsk(msgspec.Struct, frozen=True, kw_only=True):
-    """One ask as `status` shows it. `id` names it in an answer; `answer` is "" until there is one."""
+    """One ask as `status` shows it. `id` names it in an answer; `answer` is "" until there is one. `path` leads to the sub-agent
+    that asks; the call would run in `folder`, and takes no answer from `until` on."""
 
     id: str
     kind: str
@@ -40,6 +68,9 @@ class ShownAsk(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     options: tuple[str, ...]
     answer: str
+    path: tuple[str, ...] = ()
+    folder: str = ""
+    until: float | None = None
 
 
 NOTHING_ASKED = AskedElsewhere(asks=())
@@ -76,22 +107,42 @@ def listed_as(asks: Iterable[OneAsk]) -> tuple[tuple[str, str], ...]:
     return tuple([(ask.call.id, ask.digest) for ask in asks])
 
 
-def shown_asks(asked: AskedElsewhere, *, answers: Sequence[GivenAnswer]) -> tuple[ShownAsk, ...]:
-    given = {one.approval.call_id: one.approval.verdict for one in answers}
+def shown_asks(asked: AskedElsewhere, *, answers: Sequence[GivenAnswer], until: float | None) -> tuple[ShownAsk, ...]:
+    """What a turn asks that waits until then."""
+    given = _verdicts(answers)
+    return tuple(
+        [_shown(ask, answer=given.get(ask.call.id, ""), folder=asked.folder, until=until) for ask in asked.asks]
+    )
+
+
+def shown_below(asks: Sequence[AskBelow], *, answers: Sequence[GivenAnswer]) -> tuple[ShownAsk, ...]:
+    """What the sub-agents of a running turn ask."""
+    given = _verdicts(answers)
     return tuple(
         [
-            ShownAsk(
-                id=ask.call.id,
-                kind=ask.kind,
-                tool=ask.call.name,
-                arguments=ask.arguments,
-                subject=ask.subject,
-                why=ask.why,
-                options=ask.options,
-                answer=given.get(ask.call.id, ""),
-            )
-            for ask in asked.asks
+            _shown(one.named, answer=given.get(one.id, ""), folder=one.origin.folder, until=one.until, path=one.path)
+            for one in asks
         ]
+    )
+
+
+def _verdicts(answers: Sequence[GivenAnswer]) -> dict[str, str]:
+    return {one.approval.call_id: one.approval.verdict for one in answers}
+
+
+def _shown(ask: OneAsk, *, answer: str, folder: str, until: float | None, path: tuple[str, ...] = ()) -> ShownAsk:
+    return ShownAsk(
+        id=ask.call.id,
+        kind=ask.kind,
+        tool=ask.call.name,
+        arguments=ask.arguments,
+        subject=ask.subject,
+        why=ask.why,
+        options=ask.options,
+        answer=answer,
+        path=path,
+        folder=folder,
+        until=until,
     )
 
 

@@ -112,6 +112,7 @@ FORGET: LiteralString = "delete from worker where name = %(owner)s or until < cl
 STATUS: LiteralString = """
 select turn.session, turn.status, turn.agent, turn.priority, turn.needs, turn.owner, turn.created, turn.finished,
     turn.stop_reason, turn.complete, turn.cancel, turn.problem,
+    extract(epoch from clock_timestamp())::double precision,
     extract(epoch from turn.wake_at)::double precision, left(turn.asks, 33554432), left(turn.answers, 33554432), turn.refusal,
     turn.status = 'running' and turn.lease_until < clock_timestamp()
         or turn.status = 'waiting' and turn.asks is not null and turn.wake_at <= clock_timestamp(),

@@ -5,12 +5,13 @@ from typing import Any
 
 import msgspec
 
-from turnwise.drivers.dispatch.open_asks import ShownAsk, read_answers, read_asked, shown_asks
+from turnwise.drivers.dispatch.open_asks import ShownAsk, read_answers, read_asked, shown_asks, shown_below
 
 
 class TurnStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn that was submitted. `waits_for` says what a turn that is not running waits for; "" where it has ended. `asks` is
-    what a person is asked, about calls that would run in `asks_folder`; from `asks_until` on they are denied."""
+    """One turn that was submitted. `waits_for` says what a turn waits for that does not run, or whose sub-agents ask; "" where
+    it has ended. `asks` is what a person is asked, by a turn that waits or by the sub-agents of one that runs; the first of them
+    is about a call that would run in `asks_folder`, and is denied from `asks_until` on."""
 
     session: str
     status: str
@@ -34,8 +35,12 @@ def status_of(row: Sequence[Any]) -> TurnStatus:
     session, status, agent, priority, needs, owner, created, finished, stop_reason, complete, cancel, problem, *more = (
         row
     )
-    wake_at, asks, answers, refusal, *why = more
-    asked = read_asked(asks if status == "waiting" else None)
+    now_s, wake_at, asks, answers, refusal, *why = more
+    shown: tuple[ShownAsk, ...] = ()
+    if status == "waiting":
+        shown = shown_asks(read_asked(asks), answers=read_answers(answers), until=wake_at)
+    elif status == "running":
+        shown = shown_below(read_asked(asks).open_below(now_s=now_s), answers=read_answers(answers))
     return TurnStatus(
         session=session,
         status=status,
@@ -49,10 +54,17 @@ def status_of(row: Sequence[Any]) -> TurnStatus:
         complete=None if complete is None else bool(complete),
         cancel=cancel,
         problem=problem,
-        waits_for=_waits_for(status, agent=agent, needs=needs, refusal=refusal or "", asks=bool(asked.asks), why=why),
-        asks=shown_asks(asked, answers=read_answers(answers)),
-        asks_folder=asked.folder,
-        asks_until=wake_at if asked.asks else None,
+        waits_for=_waits_for(
+            status,
+            agent=agent,
+            needs=needs,
+            refusal=refusal or "",
+            asks=any(not ask.answer for ask in shown),
+            why=why,
+        ),
+        asks=shown,
+        asks_folder=shown[0].folder if shown else "",
+        asks_until=shown[0].until if shown else None,
     )
 
 
@@ -61,7 +73,7 @@ def _waits_for(status: str, *, agent: str, needs: Sequence[str], refusal: str, a
     if status == "waiting" and not has_lapsed:
         return "a person's answer" if asks else "results of calls that run elsewhere, which no worker can be given"
     if status != "queued" and not has_lapsed:
-        return ""
+        return "a person's answer to a sub-agent" if asks else ""
     if status == "queued" and is_behind:
         return "the turn before it"
     if status == "queued" and is_asked:

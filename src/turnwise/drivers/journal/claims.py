@@ -1,11 +1,31 @@
 """A turn that a worker has claimed, and the lease under which its pen writes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
 
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
+
+
+class AsksOfSubAgents(Protocol):
+    """What those who run the sub-agents of a claimed turn ask a person."""
+
+    async def put(
+        self,
+        asks: Sequence[OneAsk],
+        *,
+        path: tuple[str, ...],
+        origin: AskOrigin,
+        deadline_s: float,
+        keep: Callable[[Approval], object],
+    ) -> Sequence[Approval]:
+        """What was answered in time; `keep` is told of each answer as soon as it is there."""
+        ...
+
+    async def given(self, asks: Sequence[OneAsk], *, origin: AskOrigin) -> Sequence[Approval]:
+        """What was answered while no process ran the sub-agent. Raises JournalFailed."""
+        ...
 
 
 class Lease(Protocol):
@@ -32,6 +52,11 @@ class Lease(Protocol):
     def ask(self, asks: Sequence[OneAsk], *, deadline_s: float, folder: str) -> Sequence[Approval]:
         """What a person has answered, or nothing where the time is over. Raises JournalFailed where nobody was asked yet: the
         turn is nobody's then, and goes on with the answers."""
+        ...
+
+    @property
+    def below(self) -> "AsksOfSubAgents":
+        """By which the asks of the turn's sub-agents reach a person, while the turn keeps running."""
         ...
 
 

@@ -87,6 +87,11 @@ class TurnJournal:
         self.write()
         return self.lease.ask(asks, deadline_s=deadline_s, folder=folder)
 
+    @property
+    def asks_below(self) -> Lease | None:
+        """By which the sub-agents' asks reach a person; None where nobody keeps the turn, or it is a sub-agent's own."""
+        return self.lease if self._may_be_let_go else None
+
     def request_became(self, entry: LedgerEntry) -> None:
         """Complete a request's entry, with what comes next. It is kept even if another process has taken the turn over: it
         was sent."""

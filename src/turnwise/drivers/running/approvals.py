@@ -13,7 +13,7 @@ import msgspec
 from turnwise.drivers.clock import Clock, wait_for_task
 from turnwise.drivers.threads import in_thread, is_async
 from turnwise.drivers.tools.tool_output import journalable, words_of
-from turnwise.turn.approvals import Approval, OneAsk, holds, settled
+from turnwise.turn.approvals import Approval, AskOrigin, OneAsk, holds, settled
 from turnwise.turn.commands import Ask
 from turnwise.turn.events import Asked
 
@@ -30,13 +30,15 @@ def _nobody_keeps(_approval: Approval) -> None:
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """What an approver is given: all asks of one step. `path` names the sub-agents that lead to it, outermost first; empty at
-    the root. Seconds left until the defaults stand: `deadline_s`. An approver that is answered one ask after the other calls
-    `keep` with each answer: it counts from then on, whatever becomes of the others, and a crash does not lose it."""
+    the root. `origin` is the turn that asks. Seconds left until the defaults stand: `deadline_s`. An approver that is answered
+    one ask after the other calls `keep` with each answer: it counts from then on, whatever becomes of the others, and a crash
+    does not lose it."""
 
     asks: tuple[OneAsk, ...]
     deadline_s: float
     path: tuple[str, ...] = ()
     keep: Callable[[Approval], object] = _nobody_keeps
+    origin: AskOrigin = AskOrigin()
 
 
 Approver = Callable[[Asking], Awaitable[Sequence[Approval]] | Sequence[Approval]]
@@ -72,6 +74,7 @@ async def ask(
     scrub: Callable[[str], str] = str,
     over: "asyncio.Future[None] | None" = None,
     record: Callable[[Approval], object] = _nobody_keeps,
+    origin: AskOrigin = AskOrigin(),  # noqa: B008 (frozen)
 ) -> Asked:
     """The answers that came in time, one for each call; `over` ends that time before the deadline does. An approver that raises,
     or answers nonsense, denies and is told as such; what was not asked is left out. What it raised goes through `scrub`.
@@ -79,7 +82,7 @@ async def ask(
     if approver is None:
         return Asked()
     kept = KeptAnswers(order.asks, record=record)
-    asking = Asking(asks=order.asks, deadline_s=order.deadline_s, path=path, keep=kept.keep)
+    asking = Asking(asks=order.asks, deadline_s=order.deadline_s, path=path, keep=kept.keep, origin=origin)
     task = asyncio.create_task(_answers(approver, asking, scrub=scrub))
     try:
         ended = await wait_for_task(task, clock=clock, timeout_s=order.deadline_s, over=over)

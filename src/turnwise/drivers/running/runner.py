@@ -16,6 +16,7 @@ from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.journal.pen import TurnJournal
 from turnwise.drivers.journal.records import AskAnswered, JournalRecord, ScriptBegan, ToolsStarted
 from turnwise.drivers.running.approvals import ask
+from turnwise.drivers.running.asking_elsewhere import approver_below, given_in_time
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
 from turnwise.drivers.running.resumption import LOST_REQUEST, STUCK, LeftTurn, is_unknown, results_of_left
 from turnwise.drivers.running.scripts import Scripts
@@ -33,7 +34,7 @@ from turnwise.drivers.tools.fact_finding import find_changed, find_facts
 from turnwise.drivers.tools.tools import Around, ToolRun
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.rules.history import open_calls
-from turnwise.turn.approvals import Approval
+from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import (
     Ask,
@@ -226,7 +227,7 @@ class _Running:
         self._around = Around(
             turn_id=config.turn_id,
             path=means.path,
-            approver=means.safety.approver,
+            approver=means.safety.approver or approver_below(journal),
             watch=self._tell,
             ledger=self.books.ledger,
             journal=None if journal is None else journal.journal,
@@ -448,7 +449,8 @@ class _Running:
             case Ask():
                 open_asks, left_s = left.open_asks, left.ask_s(command, now_s=now_s)
                 if not open_asks or left_s <= 0.0:
-                    return Asked(approvals=left.answers)
+                    given = await self._given_in_time(command, asks=open_asks)
+                    return Asked(approvals=(*left.answers, *given))
                 asked = await self._ask(msgspec.structs.replace(command, asks=open_asks, deadline_s=left_s))
                 return msgspec.structs.replace(asked, approvals=(*left.answers, *asked.approvals))
             case Wait(seconds=seconds):
@@ -513,6 +515,7 @@ class _Running:
                 scrub=self._means.endpoint.scrub,
                 over=self._ask_over,
                 record=self._record_answer,
+                origin=self._origin(command),
             )
         finally:
             self._ask_over = None
@@ -523,10 +526,22 @@ class _Running:
         """None where nobody is asked elsewhere. Raises JournalFailed where the turn waits for a person without this process."""
         if self._journal is None or self._turn is None or self._safety.approver is not None:
             return None
-        policy = self._turn.known.config.policy
-        folder = str(Path.cwd()) if policy is None or not policy.workspace else policy.workspace
+        folder = self._origin(command).folder
         approvals = self._journal.ask_elsewhere(command.asks, deadline_s=command.deadline_s, folder=folder)
         return None if approvals is None else Asked(approvals=tuple(approvals))
+
+    async def _given_in_time(self, command: Ask, *, asks: Sequence[OneAsk]) -> Sequence[Approval]:
+        """The answers to the asks at hand that came while no process ran the turn."""
+        is_below = bool(self._means.path)
+        if not asks or (self._safety.approver is not None and not is_below):
+            return ()
+        return await given_in_time(self._journal, asks, origin=self._origin(command), is_below=is_below)
+
+    def _origin(self, command: Ask) -> AskOrigin:
+        assert self._turn is not None, "a turn that asks has begun"
+        config = self._turn.known.config
+        folder = str(Path.cwd()) if config.policy is None or not config.policy.workspace else config.policy.workspace
+        return AskOrigin(turn_id=config.turn_id, step=command.step, folder=folder)
 
     async def _run_tools(self, command: RunTools) -> ToolsFinished:
         began: dict[str, float] = {}

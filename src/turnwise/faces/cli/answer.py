@@ -19,9 +19,10 @@ Examples:
   turnwise answer 019aa1b2c3d4e5f60718293a4b --approve call_1
   turnwise answer 019aa1b2c3d4e5f60718293a4b --deny all --because "not on a Friday"
   turnwise answer 019aa1b2c3d4e5f60718293a4b --reply call_2 "the red one"
+  turnwise answer 019aa1b2c3d4e5f60718293a4b --approve helper/call_1
 
 `turnwise status SESSION` shows what is asked. The turn goes on as soon as everything is answered, on any worker that has its
-agent.
+agent. A sub-agent goes on as soon as its own asks are answered; its path stands in front of the call.
 
 \b
 Exit codes:
@@ -53,12 +54,13 @@ def command(
             f"say what the answer is: `--approve`, `--deny` or `--reply`; `turnwise status {session}` shows the asks"
         )
     with as_one_line(), open_queue(database, as_json=as_json) as queue:
-        from turnwise.drivers.dispatch.answering import answer, open_asks
+        from turnwise.drivers.dispatch.answering import answer, check_asked, open_asks
 
         found = open_asks(queue, session)
         answered = {one.approval.call_id for one in found.answers}
-        approvals = _decided(found.asked.asks, approve=approve, deny=deny, because=because, reply=reply)
         named = {*approve, *deny, *[id for id, _ in reply]}
+        check_asked(named, found=found)
+        approvals = _decided(found.asked.asks, approve=approve, deny=deny, because=because, reply=reply)
         approvals = [one for one in approvals if one.call_id in named or one.call_id not in answered]
         left = answer(queue, session, approvals, clock=SystemClock())
     said = {"session": session, "answered": [one.call_id for one in approvals], "open": left}

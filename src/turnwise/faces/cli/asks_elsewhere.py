@@ -1,6 +1,7 @@
-"""What a turn asks that no process works on, in words a person can judge, with the command that answers."""
+"""What a turn asks that workers run, in words a person can judge, with the command that answers."""
 
 from datetime import datetime
+from itertools import groupby
 
 from turnwise.drivers.dispatch.open_asks import ShownAsk
 from turnwise.drivers.dispatch.turn_status import TurnStatus
@@ -11,12 +12,12 @@ ANSWERED = {"allow": "allowed", "deny": "denied"}
 
 def asks_said(turn: TurnStatus) -> list[str]:
     """A line for each ask, and how to answer; nothing where nothing is asked."""
-    if not turn.asks:
-        return []
-    until = "" if turn.asks_until is None else f", until {datetime.fromtimestamp(turn.asks_until):%Y-%m-%d %H:%M:%S}"
-    said = [f"  asks, in {visible_line(turn.asks_folder or 'a folder that is not known')}{until}:"]
-    for ask in turn.asks:
-        said += _said(ask)
+    said: list[str] = []
+    for (path, folder, until), asks in groupby(turn.asks, key=lambda ask: (ask.path, ask.folder, ask.until)):
+        who = f"{visible_line('/'.join(path))} asks" if path else "asks"
+        when = "" if until is None else f", until {datetime.fromtimestamp(until):%Y-%m-%d %H:%M:%S}"
+        said.append(f"  {who}, in {visible_line(folder or 'a folder that is not known')}{when}:")
+        said += [line for ask in asks for line in _said(ask)]
     first = next((ask for ask in turn.asks if not ask.answer), None)
     if first is not None and first.kind == "question":
         said.append(f'  answer: turnwise answer {turn.session} --reply {visible_line(first.id)} "TEXT"  (or --deny)')
