@@ -61,7 +61,6 @@ KEY_SHAPES = (
     # of any server
     KeyShape("tokens in headers", "(?:Bearer|Basic) ", "[A-Za-z0-9._~+/-]{20,}={0,2}"),
     KeyShape("JSON Web Tokens", "eyJ", rf"{_URL}{{8,}}\.eyJ{_URL}{{8,}}\.{_URL}{{8,}}"),
-    KeyShape("private keys", "-----BEGIN [A-Z ]{0,24}PRIVATE KEY", r"[^-]{0,8}-----[A-Za-z0-9+/=\s:,-]{40,8192}"),
 )
 
 

@@ -1,7 +1,8 @@
 """Finds secrets in texts, however they are written there, and puts stand-ins in their place.
 
 Looked for are: each key as it stands; its beginning and long pieces of it, as a result that was cut shows them; its base64 and
-hex; the same where characters are escaped as JSON, URLs or HTML do, one escape in another; and what has a key's shape.
+hex; the same where characters are escaped as JSON, URLs or HTML do, one escape in another; what has a key's shape; and private
+keys, line by line.
 """
 
 import json
@@ -10,6 +11,8 @@ from urllib.parse import quote
 
 from turnwise.drivers.endpoints.escapes import may_escape, plain, plain_spans
 from turnwise.drivers.endpoints.key_forms import SHORTEST_KEY, TELLTALE, paired_forms
+from turnwise.drivers.replaying.long_runs import LongRuns
+from turnwise.drivers.replaying.private_keys import private_keys_in
 from turnwise.drivers.replaying.stand_ins import StandIns, can_be_replaced, spelled_alike
 from turnwise.vocab.key_shapes import key_pattern
 
@@ -33,6 +36,8 @@ class SecretFinder:
         self._pieces: dict[
             str, NewCharacters
         ] = {}  # a text -> the part of a secret in it that only its neighbour completes
+        self._runs = LongRuns(stand_ins)
+        self._learned: set[str] = set()
         self._done: dict[str, str] = {}
         self._shortest = SHORTEST_KEY
         self.replaced: set[str] = set()
@@ -42,9 +47,17 @@ class SecretFinder:
             self._add_key(key)
 
     def learn(self, text: str) -> None:
-        for view in (text, plain(text)) if may_escape(text) else (text,):
+        if text in self._learned:
+            return
+        self._learned.add(text)
+        read = plain(text) if may_escape(text) else text
+        for view in dict.fromkeys((text, read)):
             for found in key_pattern().finditer(view):
                 self._add_key(found[0])
+        # Only as it reads: in JSON text the `n` of a line break would be the beginning of a line.
+        for run in private_keys_in(read):
+            if self._runs.add(run):
+                self._done.clear()
 
     def learn_chain(self, texts: Sequence[str]) -> None:
         """Each of these texts goes on where the one before was cut, or a little before that."""
@@ -78,6 +91,7 @@ class SecretFinder:
             return self.hidden(content.decode("latin-1")).encode("latin-1")
 
     def _hidden(self, text: str) -> str:
+        self.learn(text)
         spelled: dict[int, tuple[int, str]] = {}
         places = self._pieces.get(text, {}) | self._places(text)
         if may_escape(text) and (seen := self._places(plain(text))):
@@ -103,6 +117,11 @@ class SecretFinder:
     def _places(self, text: str) -> NewCharacters:
         """The characters of secrets in a text, as they stand."""
         places: NewCharacters = {}
+        for run in self._runs.found_in(text):
+            self.replaced.add(run.secret)
+            places |= dict(
+                enumerate(run.new, start=run.start)
+            )  # all of them: no other form of a secret has a say in it
         for form, (stand_in, secret) in self._forms.items():
             for start in _found(form, text=text):
                 self._put(places, start=start, old=form, new=stand_in, secret=secret)
