@@ -1,8 +1,8 @@
 """Finds secrets in texts, however they are written there, and puts stand-ins in their place.
 
 Looked for are: each key as it stands; its beginning and long pieces of it, as a result that was cut shows them; its base64 and
-hex; the same where characters are escaped as JSON, URLs or HTML do, one escape in another; what has a key's shape; and private
-keys, line by line.
+hex; the same where characters are escaped as JSON, URLs or HTML do, one escape in another; what has a key's shape, also if
+only its base64 or hex is there; and private keys, line by line.
 """
 
 import json
@@ -13,6 +13,7 @@ import msgspec
 
 from turnwise.drivers.endpoints.escapes import may_escape, plain, plain_spans
 from turnwise.drivers.endpoints.key_forms import SHORTEST_IN_WORDS, SHORTEST_KEY, TELLTALE, paired_forms
+from turnwise.drivers.replaying.encoded_keys import encoded_keys_in
 from turnwise.drivers.replaying.long_runs import LongRuns
 from turnwise.drivers.replaying.private_keys import private_keys_in
 from turnwise.drivers.replaying.stand_ins import StandIns, can_be_replaced, spelled_alike
@@ -47,7 +48,8 @@ class SecretFinder:
         self.replaced: set[str] = set()
         for text in texts:
             self._add_forms(text)
-        for key in keys:
+        self._named = frozenset(keys)  # their base64 is replaced by that of their stand-ins
+        for key in sorted(self._named):
             self._add_key(key)
 
     def learn(self, text: str) -> None:
@@ -61,7 +63,7 @@ class SecretFinder:
                     self._add_key(key)
             read = view.text
         # Only as it reads: in JSON text the `n` of a line break would be the beginning of a line.
-        for run in private_keys_in(read):
+        for run in (*private_keys_in(read), *encoded_keys_in(read, known=self._named)):
             if self._runs.add(run):
                 self._done.clear()
 
