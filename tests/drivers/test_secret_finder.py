@@ -2,7 +2,9 @@
 
 import base64
 import json
+import re
 import string
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from turnwise.drivers.endpoints.escapes import plain
 from turnwise.drivers.replaying.secret_finder import SecretFinder
 from turnwise.drivers.replaying.stand_ins import StandIns, can_be_replaced, spelled_alike
-from turnwise.vocab.key_shapes import KEY_SHAPES, key_pattern
+from turnwise.vocab.key_shapes import KEY_SHAPES, keys_in
 
 KEY = "sk-proj-AbC123dEf456-gHi789jKl_xyz"
 RANDOM = b"the same for each run of the tests"
@@ -153,7 +155,12 @@ EXAMPLES = (
     "xoxb-123456789012-abcdefghij",
     "tw-" + "a1B2-" * 8 + "xyz",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N",
-    "Bearer abcdefghij1234567890xyz",
+    "7aB8Q~abcdefghijklmnopqrstuvwxyz012345678",
+    "123456789:AAabcdefghijklmnopqrstuvwxyz0123456",
+    "key-0123456789abcdef0123456789abcdef",
+    "SK0123456789abcdef0123456789abcdef",
+    "0123456789abcdef0123456789abcdef-01234567-89abcdef",
+    "AGE-SECRET-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L" + "QPZRY9X8GF2TVDW0S3JN54KHCE",
     "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA1234567890abcdefghijklmnopqrstuvwxyz",
 )
 
@@ -166,6 +173,114 @@ def test_what_has_the_shape_of_a_key_is_replaced(key: str) -> None:
         assert key not in plain(hidden) and hidden != written and len(hidden) == len(written)
 
 
+SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYzz1234abcd"
+NAMED = {
+    "hunter2xyz": (
+        "postgres://app:{}@db.example/x",
+        "redis://:{}@cache:6379",
+        "amqp+ssl://u:{}@[::1]/",
+        "DB_URL=mysql://root:{}@h",
+    ),
+    SECRET: (
+        "aws_secret_access_key = {}",
+        "AWS_SECRET_ACCESS_KEY={}",
+        '"SecretAccessKey": "{}"',
+        "secretAccessKey: {}",
+        "export AWS_SECRET_KEY='{}'",
+    ),
+    "T0000AB00/B00000CD0/abcdefghijklmnop12345678": ("https://hooks.slack.com/services/{}",),
+    "abcdefghij1234567890xyz": (
+        "Authorization: Bearer {}",
+        "authorization: bearer {}",
+        "AUTHORIZATION: BEARER {}",
+        '"authorization": "token {}"',
+        "-H 'authorization:basic {}'",
+    ),
+    "123456789:AAabcdefghijklmnopqrstuvwxyz0123456": ("https://api.telegram.org/bot{}/getMe",),
+    "0a1b2c3d" * 4: ("TWILIO_AUTH_TOKEN={}", 'authToken: "{}"'),
+    "Ab1/" * 21 + "Zz==": ("DefaultEndpointsProtocol=https;AccountName=x;AccountKey={};",),
+}
+
+
+@pytest.mark.promise("keep:replay")
+@pytest.mark.parametrize(("key", "written"), [(key, text) for key, texts in NAMED.items() for text in texts])
+def test_a_key_that_only_its_name_tells_is_replaced_and_the_name_stays(key: str, written: str) -> None:
+    """Proves: passwords in addresses, secrets of clouds and headers in any case are found by what stands before them."""
+    text = f"x {written.format(key)} y"
+    for levels in range(3):
+        hidden = finder().hidden(text)
+        before, _, behind = text.partition(json.dumps(key)[1:-1])
+        assert key not in plain(hidden) and hidden.startswith(before) and hidden.endswith(behind), levels
+        text = json.dumps(text)
+
+
+def test_a_password_that_is_a_word_is_replaced_in_its_address_only() -> None:
+    """Proves: `postgres` as a password does not change what else is called so; one that is no word goes everywhere."""
+    hidden = finder().hidden("postgres://postgres:postgres@db/postgres in postgres")
+    assert hidden.startswith("postgres://postgres:") and hidden.endswith("@db/postgres in postgres")
+    assert "postgres@db" not in hidden
+    assert "correct9horse" not in finder().hidden("postgres://u:correct9horse@db and PW=correct9horse")
+
+
+COLOURS = (
+    "\x1b[32m",
+    "\x1b[K",
+    "\x1b[01;31m\x1b[K",
+    "\x1b]8;;http://x\x07",
+    "\x1b(B",
+    "^[[0m",
+    "\\e[1m",
+    "\\033[38;5;12m",
+)
+
+
+@pytest.mark.promise("keep:replay")
+@given(
+    st.sampled_from(COLOURS),
+    st.sampled_from(COLOURS),
+    st.integers(0, 39),
+    st.sampled_from(["", "x", " ", "9"]),
+    st.integers(0, 3),
+)
+def test_a_key_beside_or_around_a_colour_is_replaced(one: str, other: str, cut: int, before: str, levels: int) -> None:
+    """Proves: a sequence that drives a terminal ends a word, and one in a key hides no half of it; also spelled by `repr`, JSON
+    or `cat -v`. JSON text of it reads as the text with stand-ins."""
+    key = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+    text = f"{before}{one}{key[:cut]}{other}{key[cut:]}{one} behind"
+    for written in (text, repr(text)):
+        found = finder()
+        hidden = found.hidden(written)
+        read = hidden.encode().decode("unicode_escape") if written != text else hidden
+        left = read.replace(one, "").replace(other, "")
+        assert key[:12] not in left and key[-12:] not in left and len(found.replaced) >= 1
+        assert len(hidden) == len(written) and hidden.count(" behind") == 1
+    hidden = written = text
+    for _ in range(levels):
+        written = json.dumps(written)
+    hidden, read = finder().hidden(text), finder().hidden(written)
+    for _ in range(levels):
+        read = json.loads(read)
+    assert read == hidden
+
+
+ROOT = Path(__file__).parents[2]
+ABOUT_KEYS = re.compile(
+    r"key|secret|private|token|redact|credential|Bearer|password|://[^/\s]*:[^/\s]*@", re.IGNORECASE
+)
+
+
+def test_the_source_text_of_this_repository_has_no_keys_but_where_it_is_about_them() -> None:
+    """Proves: what is replaced in some hundred files of code stands in a line about keys."""
+    searched = 0
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        text = path.read_text()
+        searched += 1
+        for start, key in keys_in(text):
+            line = text[text.rfind("\n", 0, start) + 1 : text.find("\n", start)]
+            assert ABOUT_KEYS.search(line), (path, key)
+    assert searched > 100
+
+
 def test_ordinary_text_has_no_shape_of_a_key() -> None:
     """Proves: words, names, hashes, ids and code stay as they are."""
     for text in (
@@ -176,7 +291,7 @@ def test_ordinary_text_has_no_shape_of_a_key() -> None:
         "def f(x): return x %2F 3 &amp; \\n",
     ):
         assert finder().hidden(text) is text
-    assert len({shape.whose for shape in KEY_SHAPES}) == len(KEY_SHAPES) and key_pattern().groups == 0
+    assert len({shape.whose for shape in KEY_SHAPES}) == len(KEY_SHAPES)
 
 
 def test_a_spelling_that_has_no_equal_is_filled() -> None:

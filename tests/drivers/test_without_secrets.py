@@ -210,9 +210,17 @@ def test_texts_to_hide_are_replaced_and_short_ones_refused() -> None:
     assert hidden.session.row.folder.startswith("/home/") and hidden.session.row.folder.endswith("/x")
     first = fold_session([turn.events for turn in hidden.session.turns]).messages[0]
     assert len(text_of(first).encode()) == len("Jürgen asks.".encode())
-    for short in ("abc", "", "----", "0000", "a-b-c"):
-        with pytest.raises(CallerError, match="at least 4 letters"):
+    for short in ("abc", "", "----", "0000", "a-b-c", "ü", "日"):
+        with pytest.raises(CallerError, match="at least 4 bytes of letters"):
             without_secrets(session, env={}, texts=(short,))
+
+
+def test_two_characters_outside_ascii_can_be_hidden_and_a_text_that_is_nowhere_is_counted() -> None:
+    """Proves: a short name in another script goes, as long as it was, and who misspelled a text can see it."""
+    session = led_by_lab(builtin_scripts()["parallel-calls"], family="openai_chat", stream=True, said=("日本 asks.",))
+    hidden = without_secrets(session, env={}, texts=("日本", "nowhere at all"), key=RANDOM)
+    assert "日本" not in msgspec.json.encode(hidden.session).decode() and hidden.replays_alike
+    assert hidden.times[0] >= 1 and hidden.times[1] == 0 and hidden.secrets == 1
 
 
 def test_what_the_environment_names_as_secret_is_replaced_where_it_looks_like_a_key() -> None:

@@ -208,6 +208,17 @@ def test_a_hidden_text_that_decides_something_is_told(cli: Cli, lab: Lab, tmp_pa
     assert cli("replay", str(tmp_path / "x.jsonl")).code == 3
 
 
+def test_a_text_to_hide_that_occurs_nowhere_is_told(cli: Cli, lab: Lab, tmp_path: Path) -> None:
+    """Proves: a misspelled `--hide` is told by its number, not by its words, and `--json` counts for each text."""
+    cli("run", "Go, Jürgen.", *at(lab, "parallel-calls"))
+    hide = ("--hide", "Jürgen", "--hide", "Jurgen Miller")
+    written = cli("replay", last_session(cli), "--export", str(tmp_path / "x.jsonl"), *hide)
+    assert written.code == 0 and "--hide, text 2 of 2: the session does not hold it" in written.err
+    assert "text 1 of 2" not in written.err and "Miller" not in written.err
+    (said,) = cli("replay", last_session(cli), "--export", str(tmp_path / "y.jsonl"), "--json", *hide).events()
+    assert said["hidden"][0] >= 1 and said["hidden"][1] == 0
+
+
 def test_what_a_person_was_asked_and_answered_is_shown(cli: Cli, lab: Lab, folder: Path) -> None:
     """Proves: the ask stands before the call's result, with the answer and its reason; `--json` has a line for it."""
     with at_terminal("run", "Set it.", *at(lab, "read-edit-answer"), cwd=folder) as person:

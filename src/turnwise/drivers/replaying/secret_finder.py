@@ -1,20 +1,28 @@
 """Finds secrets in texts, however they are written there, and puts stand-ins in their place.
 
 Looked for are: each key as it stands; its beginning and long pieces of it, as a result that was cut shows them; its base64 and
-hex; the same where characters are escaped as JSON, URLs or HTML do, one escape in another; and what has a key's shape.
+hex; the same where characters are escaped as JSON, URLs or HTML do, one escape in another; what has a key's shape, also if
+only its base64 or hex is there; and private keys, line by line.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote
 
+import msgspec
+
 from turnwise.drivers.endpoints.escapes import may_escape, plain, plain_spans
-from turnwise.drivers.endpoints.key_forms import SHORTEST_KEY, TELLTALE, paired_forms
+from turnwise.drivers.endpoints.key_forms import SHORTEST_IN_WORDS, SHORTEST_KEY, TELLTALE, paired_forms
+from turnwise.drivers.replaying.encoded_keys import encoded_keys_in
+from turnwise.drivers.replaying.long_runs import LongRuns
+from turnwise.drivers.replaying.private_keys import private_keys_in
 from turnwise.drivers.replaying.stand_ins import StandIns, can_be_replaced, spelled_alike
-from turnwise.vocab.key_shapes import key_pattern
+from turnwise.drivers.replaying.terminal_text import as_shown, may_drive_terminal
+from turnwise.vocab.key_shapes import keys_in
 
 PIECE = TELLTALE  # characters of a key that are no accident, wherever they stand in it
 JSON_LEVELS = 3  # JSON text in JSON text in JSON text
+SHORTEST_PASSWORD = 10  # sought elsewhere, too: `postgres` is a password in many an address, and a word
 NewCharacters = dict[int, str]
 """Characters of a text by their place, and what is put there."""
 
@@ -33,18 +41,31 @@ class SecretFinder:
         self._pieces: dict[
             str, NewCharacters
         ] = {}  # a text -> the part of a secret in it that only its neighbour completes
+        self._runs = LongRuns(stand_ins)
+        self._learned: set[str] = set()
         self._done: dict[str, str] = {}
         self._shortest = SHORTEST_KEY
         self.replaced: set[str] = set()
         for text in texts:
             self._add_forms(text)
-        for key in keys:
+        self._named = frozenset(keys)  # their base64 is replaced by that of their stand-ins
+        for key in sorted(self._named):
             self._add_key(key)
 
     def learn(self, text: str) -> None:
-        for view in (text, plain(text)) if may_escape(text) else (text,):
-            for found in key_pattern().finditer(view):
-                self._add_key(found[0])
+        if text in self._learned:
+            return
+        self._learned.add(text)
+        read = text
+        for view in _views(text):
+            for _, key in keys_in(view.text, seams=view.seams):
+                if len(key) >= SHORTEST_IN_WORDS or (len(key) >= SHORTEST_PASSWORD and any(map(str.isdigit, key))):
+                    self._add_key(key)
+            read = view.text
+        # Only as it reads: in JSON text the `n` of a line break would be the beginning of a line.
+        for run in (*private_keys_in(read), *encoded_keys_in(read, known=self._named)):
+            if self._runs.add(run):
+                self._done.clear()
 
     def learn_chain(self, texts: Sequence[str]) -> None:
         """Each of these texts goes on where the one before was cut, or a little before that."""
@@ -78,12 +99,14 @@ class SecretFinder:
             return self.hidden(content.decode("latin-1")).encode("latin-1")
 
     def _hidden(self, text: str) -> str:
+        self.learn(text)
         spelled: dict[int, tuple[int, str]] = {}
-        places = self._pieces.get(text, {}) | self._places(text)
-        if may_escape(text) and (seen := self._places(plain(text))):
-            _, starts = plain_spans(text)
+        places = self._pieces.get(text, {}) | self._places(_View(text))
+        for view in _views(text)[1:]:
+            seen = self._places(view)
+            starts, ends = _spans(view, text=text) if seen else ([], [])
             for place, new in seen.items():
-                start, end = starts[place], starts[place + 1]
+                start, end = starts[place], ends[place]
                 if end - start == 1:
                     places.setdefault(start, new)
                 else:
@@ -100,9 +123,15 @@ class SecretFinder:
             at = end
         return "".join([*pieces, text[at:]])
 
-    def _places(self, text: str) -> NewCharacters:
+    def _places(self, view: "_View") -> NewCharacters:
         """The characters of secrets in a text, as they stand."""
+        text = view.text
         places: NewCharacters = {}
+        for run in self._runs.found_in(text):
+            self.replaced.add(run.secret)
+            places |= dict(
+                enumerate(run.new, start=run.start)
+            )  # all of them: no other form of a secret has a say in it
         for form, (stand_in, secret) in self._forms.items():
             for start in _found(form, text=text):
                 self._put(places, start=start, old=form, new=stand_in, secret=secret)
@@ -116,9 +145,8 @@ class SecretFinder:
                     new=stand_in[first : first + length],
                     secret=key,
                 )
-        for found in key_pattern().finditer(text):
-            key = found[0]
-            self._put(places, start=found.start(), old=key, new=self._stand_ins.of(key), secret=key)
+        for start, key in keys_in(text, seams=view.seams):
+            self._put(places, start=start, old=key, new=self._stand_ins.of(key), secret=key)
         return places
 
     def _put(self, places: NewCharacters, *, start: int, old: str, new: str, secret: str) -> None:
@@ -146,6 +174,32 @@ class SecretFinder:
         self._forms = dict(sorted(self._forms.items(), key=lambda pair: -len(pair[0])))
         self._shortest = min(self._shortest, len(secret))
         self._done.clear()
+
+
+class _View(msgspec.Struct, frozen=True):
+    """A way to read a text: with its escapes read, as a terminal shows it, or both."""
+
+    text: str
+    seams: tuple[int, ...] = ()
+    is_plain: bool = False
+
+
+def _views(text: str) -> list[_View]:
+    """The text as it stands, and then what else it can be read as: the last with nothing around its words."""
+    views = [_View(text)]
+    if may_escape(text) and (read := plain(text)) != text:
+        views.append(_View(read, is_plain=True))
+    for view in views[:]:
+        if may_drive_terminal(view.text) and (shown := as_shown(view.text)).seams:
+            views.append(_View(shown.text, seams=shown.seams, is_plain=view.is_plain))
+    return views
+
+
+def _spans(view: _View, *, text: str) -> tuple[list[int], list[int]]:
+    """Where in the text each character of the view begins and ends."""
+    read, places = plain_spans(text) if view.is_plain else (text, list(range(len(text) + 1)))
+    kept = as_shown(read).places if view.seams else list(range(len(read)))
+    return [places[one] for one in kept], [places[one + 1] for one in kept]
 
 
 def _in_json(text: str, *, ascii_only: bool) -> str:

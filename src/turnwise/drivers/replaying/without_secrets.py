@@ -27,14 +27,18 @@ from turnwise.vocab import Message, Response, Text, ToolCall
 from turnwise.wire.profiles import builtin_profiles
 
 RANDOM_BYTES = 32
-LEAST_CHANGED = 4  # letters and digits of a text that somebody wants hidden: fewer stand in every other word
+LEAST_BYTES = (
+    4  # of letters and digits of a text that somebody wants hidden: two letters of ASCII stand in every other word
+)
 
 
 class Hidden(msgspec.Struct, frozen=True, kw_only=True):
-    """The session with stand-ins, how many different secrets were replaced, and whether it replays to the same commands."""
+    """The session with stand-ins, how many different secrets were replaced, and whether it replays to the same commands.
+    `times`: in how many different texts of the session each text to hide stood."""
 
     session: RecordedSession
     secrets: int
+    times: tuple[int, ...] = ()
     replays_alike: bool
 
 
@@ -44,10 +48,11 @@ def without_secrets(
     """Replaced are the keys of providers in `env`, what else in it has a secret's name and a key's look, what has the shape of a
     key, and these `texts`. Raises CallerError for a text that is too short, or has nothing that can be replaced."""
     for text in texts:
-        if not can_be_replaced(text, least=LEAST_CHANGED):
+        letters = "".join([one for one in text if can_be_replaced(one, least=1)])
+        if len(letters.encode("utf-8", "surrogatepass")) < LEAST_BYTES:
             raise CallerError(
-                f"--hide: a text needs at least {LEAST_CHANGED} letters or digits (0 does not count): "
-                f"a shorter one stands in every other word"
+                f"--hide: a text needs at least {LEAST_BYTES} bytes of letters or digits (0 does not count), as four letters of "
+                f"ASCII or two of Chinese have: a shorter one stands in every other word"
             )
     named = provider_keys(env, also=key_variables_of(session))
     others = [value for name, value in env.items() if is_secret(name) and _is_key(value) and value not in named]
@@ -56,7 +61,22 @@ def without_secrets(
         _learn(one, finder=finder)
     hiding = _Hiding(finder)
     hidden = hiding.session(session)
-    return Hidden(session=hidden, secrets=len(finder.replaced), replays_alike=hiding.replays_alike)
+    times = _times(session, texts=texts)
+    return Hidden(session=hidden, secrets=len(finder.replaced), times=times, replays_alike=hiding.replays_alike)
+
+
+def _times(session: RecordedSession, *, texts: Sequence[str]) -> tuple[int, ...]:
+    said: set[str] = set()
+    for one in all_sessions(session):
+        said |= {one.row.title, one.row.folder}
+        said.update(*[texts_in(entry.record) for turn in one.turns for entry in turn.entries])
+    return tuple([sum([_holds(one, text=text) for one in said]) for text in texts])
+
+
+def _holds(said: str, *, text: str) -> bool:
+    finder = SecretFinder(StandIns(b"to count"), texts=[text])
+    finder.hidden(said)
+    return text in finder.replaced
 
 
 def key_variables_of(session: RecordedSession) -> list[str]:

@@ -15,6 +15,7 @@ from turnwise.faces.saying import many
 
 ADVICE = "it holds the prompts, the answers and what tools read: look through it before you give it away"
 UNLIKE = "the file does not replay to the same commands: a text that was replaced decides something; hide a longer one"
+NOWHERE = "the session does not hold it, so nothing was replaced for it: check how it is written"
 
 
 def export_session(session_or_file: str, *, file: Path, hide: Sequence[str], as_json: bool) -> None:
@@ -22,8 +23,17 @@ def export_session(session_or_file: str, *, file: Path, hide: Sequence[str], as_
     hidden = without_secrets(recorded_of(session_or_file), env=os.environ, texts=hide)
     write_session(file, hidden.session, replaced=hidden.secrets)
     size = file.stat().st_size
+    for number, times in enumerate(hidden.times, start=1):
+        if not times:
+            say(style(f"--hide, text {number} of {len(hide)}: {NOWHERE}", "yellow", stream=sys.stderr))
     if as_json:
-        said = {"event": "export", "file": str(file), "bytes": size, "replaced": hidden.secrets}
+        said = {
+            "event": "export",
+            "file": str(file),
+            "bytes": size,
+            "replaced": hidden.secrets,
+            "hidden": list(hidden.times),
+        }
         write_line({**said, "same": hidden.replays_alike, "exit_code": 0})
         return
     say(f"wrote {clean(str(file))}: {size:,} bytes, {many(hidden.secrets, 'secret')} replaced; {ADVICE}")
