@@ -18,7 +18,7 @@ from turnwise.faces.cli.attendance import is_attended
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.terminal import Terminal, says_yes
-from turnwise.faces.cli.text import clean, shortened, style
+from turnwise.faces.cli.text import clean, short_id, shortened, style
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.saying import many
 
@@ -76,13 +76,13 @@ def _show(chosen: Sequence[KeptSession], *, running: Sequence[KeptSession], now_
     for one in chosen[:SHOWN]:
         below = f", {many(one.subagents, 'sub-agent')}" if one.subagents else ""
         say(
-            f"{style(one.id[-8:], 'bold', stream=sys.stderr)}  {when_said(one.updated, now_s=now_s)}  "
+            f"{style(short_id(one.id), 'bold', stream=sys.stderr)}  {when_said(one.updated, now_s=now_s)}  "
             f"{many(one.turns, 'turn')}{below}  {shortened(one.title, limit=60)}  {clean(one.folder)}"
         )
     if len(chosen) > SHOWN:
         say(f"and {many(len(chosen) - SHOWN, 'more session')}")
     for one in running:
-        say(f"{one.id[-8:]} is running, and stays")
+        say(f"{short_id(one.id)} is running, and stays")
     if not chosen:
         say("no session is that old: nothing to delete")
 

@@ -21,7 +21,7 @@ from turnwise.faces.cli.interrupted_sessions import how_they_go_on
 from turnwise.faces.cli.journals import read_journal, say_error
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.screen import describe_call, describe_result
-from turnwise.faces.cli.text import clean, clean_answer, shortened, style
+from turnwise.faces.cli.text import clean, clean_answer, short_id, shortened, style
 from turnwise.faces.saying import many, purposes_said
 from turnwise.faces.taking_up import goes_on
 from turnwise.vocab import File, Message, Reasoning, Refusal, Text, ToolCall, ToolResult
@@ -72,7 +72,7 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
         widest = max([len(_state(row)) for row in rows], default=0)
         for row in rows:
             say(
-                f"{style(row.id[-8:], 'bold')}  {_time(row.updated)}  {many(row.turns, 'turn'):<9} {_state(row):<{widest}}  "
+                f"{style(short_id(row.id), 'bold')}  {_time(row.updated)}  {many(row.turns, 'turn'):<9} {_state(row):<{widest}}  "
                 f"{shortened(row.title, limit=60)}  {style(clean(row.folder), 'dim')}",
                 stream=sys.stdout,
             )
@@ -195,7 +195,7 @@ def _show(tree: _Tree, *, indent: str = "") -> None:
         indented = textwrap.indent(text, indent, lambda _: True) if indent else text
         say(indented, stream=sys.stdout, as_it_is=as_it_is)
 
-    echo(style(f"session {row.id}", "bold"))
+    echo(style(f"session {clean(row.id)}", "bold"))
     echo(f"{clean(row.folder)}, {_time(row.created)} to {_time(row.updated)}, {many(row.turns, 'turn')}, {_state(row)}")
     if requests:
         echo(f"{many(sum(requests.values()), 'request')}: {purposes_said(requests)}")
