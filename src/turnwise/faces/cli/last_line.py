@@ -62,8 +62,8 @@ class EndsWithLine(click.Command):
 
 @contextmanager
 def ended_by_signals() -> Generator[None]:
-    """From the first word on, SIGTERM and the end of the terminal do what Ctrl-C does; a turn that runs has its own way. The second
-    of them ends the process."""
+    """From the first word on, SIGTERM and the end of the terminal do what Ctrl-C does; a turn that runs has its own way. The
+    second of them ends the process."""
     is_main = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP) if is_main}
     ours = [number for number, was in before.items() if was is signal.SIG_DFL]  # `nohup` wants SIGHUP ignored
