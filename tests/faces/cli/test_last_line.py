@@ -109,6 +109,22 @@ def test_a_signal_at_the_beginning_ends_a_resume_with_a_result(
     assert (ran.code, last["exit_code"], last["stop_reason"]) == (130, 130, "cancelled")
 
 
+@pytest.mark.parametrize(
+    "words", ["fork 0000000000", "prune", "prune --older-than soon", "prune --keep x", "fork --nope"]
+)
+def test_a_fork_or_a_prune_that_fails_says_so_in_its_line(cli: Cli, words: str) -> None:
+    """Proves: standard output has one object with the words of standard error, and the exit code."""
+    ran = cli("sessions", *words.split(), "--json")
+    (last,) = ran.events()
+    assert (last["exit_code"], ran.code) == (2, 2) and last["error"][:40] in ran.err
+
+
+def test_an_export_without_a_name_is_refused(cli: Cli) -> None:
+    """Proves: an empty name is told as one, before anything is read."""
+    ran = cli("replay", "0000000000", "--export", "")
+    assert ran.code == 2 and "--export needs the name of a file" in ran.err
+
+
 class Interrupting(ModuleType):
     """A module during whose import somebody presses Ctrl-C."""
 

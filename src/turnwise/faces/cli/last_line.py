@@ -124,6 +124,13 @@ def write_no_replay(unable: Unable) -> None:
     write_line({"event": "replay", "same": False, "error": unable.why, "exit_code": unable.exit_code})
 
 
+def write_error(unable: Unable) -> None:
+    """The last line of `sessions fork` and `sessions prune`."""
+    from turnwise.faces.cli.events import write_line
+
+    write_line({"error": unable.why, "exit_code": unable.exit_code})
+
+
 LAST_LINES: dict[str, Callable[[Unable], None]] = {
     "run": write_no_result,
     "resume": write_no_result,

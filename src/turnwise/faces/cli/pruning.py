@@ -15,6 +15,7 @@ from turnwise.drivers.settings.retention_files import KeepRule, read_keep_rule, 
 from turnwise.drivers.settings.settings import read_layers
 from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended
+from turnwise.faces.cli.failures import USAGE, complain
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.terminal import Terminal, says_yes
@@ -47,11 +48,15 @@ def prune(*, older_than: str | None, keep: int | None, yes: bool, as_json: bool)
             _show(chosen, running=running, now_s=clock.now())
         if chosen and not yes:
             if not is_attended():
-                if as_json:
-                    _write_json(chosen, gone=())
-                raise CallerError(NEEDS_YES)
+                if not as_json:
+                    raise CallerError(NEEDS_YES)
+                complain(NEEDS_YES)
+                _write_json(chosen, gone=(), error=NEEDS_YES, exit_code=USAGE)
+                return USAGE
             if not run_to_end(says_yes(Terminal(), lambda: f"delete {many(len(chosen), 'session')} for good? [y/N] ")):
                 say("nothing was deleted")
+                if as_json:
+                    _write_json(chosen, gone=(), exit_code=CANCELLED)
                 return CANCELLED
         gone = retention.delete(chosen)
     if as_json:
@@ -87,6 +92,6 @@ def _show(chosen: Sequence[KeptSession], *, running: Sequence[KeptSession], now_
         say("no session is that old: nothing to delete")
 
 
-def _write_json(chosen: Sequence[KeptSession], *, gone: Sequence[KeptSession]) -> None:
-    told = {"sessions": chosen, "deleted": [one.id for one in gone]}
+def _write_json(chosen: Sequence[KeptSession], *, gone: Sequence[KeptSession], **more: object) -> None:
+    told = {"sessions": chosen, "deleted": [one.id for one in gone], **more}
     sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
