@@ -22,11 +22,11 @@ from turnwise.drivers.endpoints.aiohttp_transport import LARGE_BYTES, AiohttpTra
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.running.watching import ChildSeen, RequestFinished, RequestStarted, WatcherEvent
-from turnwise.errors import ProviderFault
-from turnwise.lab import Lab
+from turnwise.errors import CallerError, ProviderFault
+from turnwise.lab import Lab, builtin_scripts
 from turnwise.lab.script import parse_script
 from turnwise.rules.retries import NO_RETRY, RetryPolicy
-from turnwise.testing import FakeClock
+from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.turn.commands import FinishTurn
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import RequestFailed
@@ -381,3 +381,40 @@ async def test_a_sub_agent_whose_connect_was_cut_off_has_made_no_request(kind: s
     below = [one.seen for one in seen if isinstance(one, ChildSeen)]
     counted = sum(isinstance(one, RequestStarted) for one in below)
     assert counted == sum(isinstance(one, RequestFinished) and not one.sent for one in below) == 1
+
+
+class Readied(ScriptedModel):
+    """Tells what the journal had of the turn when the transport was made ready."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__([call("nothing"), "Done."])
+        self._journal = journal
+        self.entered: list[int] = []
+
+    def prepare(self, request: HttpRequest, /) -> None:
+        assert request.body
+        (row,) = self._journal.sessions(limit=2)
+        (turn,) = self._journal.find_session(row.id).turns
+        self.entered.append(len(self._journal.requests_by_purpose(turn.id)))
+
+
+async def test_the_transport_is_ready_before_a_request_is_written_down(tmp_path: Path) -> None:
+    """Proves: a death while modules are loaded and the session is opened leaves no request that looks lost; once a turn."""
+    with Journal.open(tmp_path / "journal.db", clock=SystemClock()) as journal:
+        model = Readied(journal)
+        result = await Agent("openai_chat:m", base_url="http://model/v1", transport=model, journal=journal).run("Go.")
+    assert result.requests == 2 and model.entered == [0]
+
+
+async def test_what_takes_its_time_is_done_when_a_transport_is_ready() -> None:
+    """Proves: certificates that cannot be read are told by `prepare`, and behind it a request needs its connection only."""
+    async with (
+        Lab(builtin_scripts().values()) as lab,
+        AiohttpTransport(env={"CURL_CA_BUNDLE": "/nowhere"}) as transport,
+    ):
+        with pytest.raises(CallerError, match="no readable CA bundle"):
+            transport.prepare(HttpRequest(method="GET", url="https://localhost/", headers=(), body=b"", connect_s=1.0))
+        request = HttpRequest(method="GET", url=f"{lab.url}/v1/models", headers=(), body=b"", connect_s=5.0)
+        transport.prepare(request)
+        async with transport.send(request) as reply:
+            assert reply.status == 200

@@ -122,3 +122,21 @@ def test_a_file_that_is_too_large_or_no_file_is_not_read(
         file.truncate(session_file.MOST_FILE_BYTES + 1)
     with pytest.raises(CallerError, match="has more than"):
         read_session_file(huge)
+
+
+@pytest.mark.parametrize("bad", ["\x1b]0;gone\x07", "a\u202eb", "a b", "", "../x"])
+def test_an_id_that_is_none_of_ours_is_refused(session: RecordedSession, tmp_path: Path, bad: str) -> None:
+    """Proves: what names a session or a turn can be shown and typed, whoever wrote the file."""
+    path = tmp_path / "a.jsonl"
+    first, *others = session.turns
+    for changed in (
+        msgspec.structs.replace(session, row=msgspec.structs.replace(session.row, id=bad)),
+        *[
+            msgspec.structs.replace(session, turns=(msgspec.structs.replace(first, row=row), *others))
+            for row in (msgspec.structs.replace(first.row, id=bad), msgspec.structs.replace(first.row, session=bad))
+        ],
+    ):
+        write_session(path, changed, replaced=0)
+        with pytest.raises(CallerError, match=r"line [23]: the id of its .* is none"):
+            read_session_file(path)
+        path.unlink()

@@ -1,8 +1,16 @@
 """Ids for sessions and turns: they sort by the time at which they were made."""
 
+import re
 import secrets
 
 from turnwise.drivers.clock import Clock
+
+_ID = re.compile(r"[0-9A-Za-z_-]{1,100}")  # ours, and what a program that names its sessions itself may well take
+
+
+def is_id(text: str) -> bool:
+    """Whether it can be shown and typed anywhere as it is: letters, digits, `_` and `-`."""
+    return _ID.fullmatch(text) is not None
 
 
 class TimeOrderedIds:

@@ -217,7 +217,7 @@ def _is_long(call: ToolCall, *, limit_tokens: int | None) -> bool:
 def _can_append(spec: ToolSpec) -> bool:
     try:
         schema = msgspec.json.decode(spec.parameters, type=_Properties)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
     return "append" in schema.properties
 

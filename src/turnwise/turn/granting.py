@@ -179,6 +179,6 @@ def _least_usd(plan: PlannedCall, *, offer: ToolOffer) -> Decimal:
     """What a request of the agent that is called costs at the least; where none is named, the dearest may be meant."""
     try:
         agent = msgspec.json.decode(plan.arguments, type=_Task).agent
-    except msgspec.MsgspecError:  # a tool of another shape
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):  # a tool of another shape
         agent = ""
     return offer.child_usd.get(agent, max(offer.child_usd.values(), default=ZERO))

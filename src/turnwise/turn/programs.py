@@ -64,7 +64,7 @@ class _Schema(msgspec.Struct):
 def _parameters(schema: str) -> tuple[str, ...]:
     try:
         return tuple(msgspec.json.decode(schema, type=_Schema).properties)
-    except msgspec.MsgspecError:  # a schema of another shape: then by keyword only
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):  # a schema of another shape: then by keyword only
         return ()
 
 

@@ -228,7 +228,7 @@ class _Asked(msgspec.Struct):
 def _question(plan: PlannedCall) -> OneAsk:
     try:
         asked = msgspec.json.decode(plan.arguments, type=_Asked)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         asked = _Asked(question=plan.arguments)
     return OneAsk(
         call=plan.call,

@@ -1,7 +1,12 @@
 """Under `--json` the last line says how a command of the run family ended, also where nothing could begin."""
 
+import os
+import signal
 import sqlite3
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
 
 import pytest
 
@@ -73,3 +78,55 @@ def test_each_result_has_the_exit_code(cli: Cli, lab: Lab) -> None:
     replayed = cli("replay", ran.events()[-1]["session"], "--json")
     resumed = cli("resume", "--all", "--json")
     assert [one.events()[-1]["exit_code"] for one in (ran, replayed, resumed)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("moment", ["note", "import", "command", "end"])
+def test_a_signal_at_the_beginning_ends_a_resume_with_a_result(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, moment: str
+) -> None:
+    """Proves: while the command is loaded (Ctrl-C), from its first note on and behind its turn, the last line is a result."""
+    del folder
+    if moment in ("import", "command") and number is signal.SIGTERM:
+        pytest.skip("nothing has been said yet: SIGTERM ends the process")
+
+    def hit(*_: object, **__: object) -> NoReturn:
+        os.kill(os.getpid(), number)
+        raise AssertionError("the signal came, and nothing was told")
+
+    where = {
+        "note": "turnwise.faces.cli.resuming.resume",
+        "import": "turnwise.faces.cli.group.run",
+        "command": "turnwise.faces.cli.group.importlib.import_module",
+        "end": "turnwise.faces.cli.resuming.JsonLines.summarise",
+    }[moment]
+    if moment == "import":
+        monkeypatch.setitem(sys.modules, "turnwise.faces.cli.group", Interrupting("turnwise.faces.cli.group"))
+    else:
+        monkeypatch.setattr(where, hit)
+    ran = cli("resume", "--all", "--json")
+    last = ran.events()[-1]
+    assert (ran.code, last["exit_code"], last["stop_reason"]) == (130, 130, "cancelled")
+
+
+@pytest.mark.parametrize(
+    "words", ["fork 0000000000", "prune", "prune --older-than soon", "prune --keep x", "fork --nope"]
+)
+def test_a_fork_or_a_prune_that_fails_says_so_in_its_line(cli: Cli, words: str) -> None:
+    """Proves: standard output has one object with the words of standard error, and the exit code."""
+    ran = cli("sessions", *words.split(), "--json")
+    (last,) = ran.events()
+    assert (last["exit_code"], ran.code) == (2, 2) and last["error"][:40] in ran.err
+
+
+def test_an_export_without_a_name_is_refused(cli: Cli) -> None:
+    """Proves: an empty name is told as one, before anything is read."""
+    ran = cli("replay", "0000000000", "--export", "")
+    assert ran.code == 2 and "--export needs the name of a file" in ran.err
+
+
+class Interrupting(ModuleType):
+    """A module during whose import somebody presses Ctrl-C."""
+
+    def __getattr__(self, name: str) -> object:
+        raise KeyboardInterrupt

@@ -1,7 +1,9 @@
 """`turnwise replay`: a session as it looked, without a request, and where today's code decides otherwise."""
 
+import hashlib
 import json
 import os
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -233,3 +235,42 @@ def test_what_a_person_was_asked_and_answered_is_shown(cli: Cli, lab: Lab, folde
     assert lines[asked].endswith(": denied: not on a Sunday") and "✗ edit: Denied" in "\n".join(lines[asked:])
     (said,) = [line for line in cli("replay", last_session(cli), "--json").events() if line["event"] == "person"]
     assert (said["asked"][0]["name"], said["asked"][0]["answer"]["verdict"]) == ("edit", "deny")
+
+
+def rewritten(file: Path, before: str, after: str) -> Path:
+    """The export with another text in it, and a hash that fits."""
+    *lines, _ = file.read_text().splitlines(keepends=True)
+    content = "".join(lines)
+    assert before in content
+    content = content.replace(before, after)
+    end = json.dumps({"line": "end", "sha256": hashlib.sha256(content.encode()).hexdigest()})
+    changed = file.with_name("changed.jsonl")
+    changed.write_text(f"{content}{end}\n")
+    return changed
+
+
+@pytest.mark.parametrize("depth", [900, 50_000])
+def test_arguments_that_are_nested_without_end_are_no_bug(cli: Cli, lab: Lab, tmp_path: Path, depth: int) -> None:
+    """Proves: a stranger's export is shown as far as it goes, or refused in a line; never as a bug of turnwise."""
+    cli("run", "Set it to done.", "--allow", "write", *at(lab, "read-edit-answer"))
+    file = tmp_path / "x.jsonl"
+    assert cli("replay", last_session(cli), "--export", str(file)).code == 0
+    found = re.search(r'"arguments":"(?:[^"\\]|\\.)*"', file.read_text())
+    assert found is not None
+    for json_text in ("[" * depth, "[" * depth + "]" * depth, r"{\"path\":" + "[" * depth + "]" * depth + "}"):
+        bad = rewritten(file, found[0], f'"arguments":"{json_text}"')
+        for options in ((), ("--json",), ("--live",)):
+            shown = cli("replay", str(bad), *options)
+            assert shown.code in (2, 3) and "bug" not in shown.err, (shown.code, shown.err[-500:])
+
+
+def test_an_export_cannot_drive_the_terminal(cli: Cli, lab: Lab, tmp_path: Path) -> None:
+    """Proves: whatever text a stranger put into an export, of it no control character is written."""
+    cli("run", "Set it to done.", "--allow", "write", *at(lab, "read-edit-answer"))
+    file = tmp_path / "x.jsonl"
+    session = last_session(cli)
+    assert cli("replay", session, "--export", str(file)).code == 0
+    for text in ("Set it to done.", "notes.txt", "read-edit-answer", session, "status: ", "call_1_1", '"read'):
+        shown = cli("replay", str(rewritten(file, text, f"{text}\\u001b]0;gone\\u0007\\u009b2J")))
+        assert shown.code in (0, 2, 3), shown.err
+        assert not {"\x1b", "\x07", "\x9b"} & {*shown.out, *shown.err}, text

@@ -64,6 +64,12 @@ class AiohttpTransport:
     def send(self, request: HttpRequest, /) -> _Sending:
         return _Sending(request, transport=self)
 
+    def prepare(self, request: HttpRequest, /) -> None:
+        """aiohttp is imported, the session is open and certificates are read. Belongs to an event loop, as `send` does."""
+        _payload(b"")
+        self._open_session()
+        self._way = self._find_way(request)
+
     async def open(self, request: HttpRequest, *, body: WholeBody | LongBody) -> aiohttp.ClientResponse:
         """The response, once its head has come. Raises what aiohttp raises; for `send`."""
         session = self._open_session()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
-from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport, make_ready
 
 
 class WithFirstReply:
@@ -14,6 +14,9 @@ class WithFirstReply:
     def __init__(self, transport: Transport, *, then: Callable[[], object]) -> None:
         self._transport = transport
         self._then: Callable[[], object] | None = then
+
+    def prepare(self, request: HttpRequest, /) -> None:
+        make_ready(self._transport, request)
 
     def send(self, request: HttpRequest, /) -> AbstractAsyncContextManager[HttpReply]:
         sending = self._transport.send(request)

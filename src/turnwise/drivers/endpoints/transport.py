@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -54,9 +54,25 @@ class Transport(Protocol):
 
     What `send` gives may have a property `has_left`, a bool: False for as long as no byte of the request can have been
     written. Without one, only a fault of kind unreachable says so. What never left is not billed (docs/billing.md).
+
+    A transport may have `prepare(request)`: it is called before a turn's first request is written down, and does what takes its
+    time and needs no connection. If the process dies behind that, the request counts as sent.
     """
 
     def send(self, request: HttpRequest, /) -> AbstractAsyncContextManager[HttpReply]: ...
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A transport that can be made ready for a request."""
+
+    def prepare(self, request: HttpRequest, /) -> None: ...
+
+
+def make_ready(transport: Transport, request: HttpRequest) -> None:
+    """Only connecting and writing are left for `send`, if the transport can do the rest before."""
+    if isinstance(transport, Prepares):
+        transport.prepare(request)
 
 
 async def read_bounded(chunks: AsyncIterator[bytes], *, most_bytes: int) -> bytes:

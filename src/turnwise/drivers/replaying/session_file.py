@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from turnwise._version import __version__
+from turnwise.drivers.ids import is_id
 from turnwise.drivers.journal.journal import JournalEntry, SessionRow, TurnRow
 from turnwise.drivers.journal.records import JournalRecord
 from turnwise.drivers.replaying.recorded import MOST_LEVELS, RecordedSession, RecordedTurn
@@ -200,6 +201,10 @@ class _Builder:
     def _take(self, line: FileLine) -> str | None:
         """Why the line cannot stand there; None if it can."""
         match line:
+            case SessionLine(row=row) if not is_id(row.id):
+                return "the id of its session is none: one has letters, digits, `_` and `-`"
+            case TurnLine(row=row) if not (is_id(row.id) and is_id(row.session)):
+                return "the id of its turn or session is none: one has letters, digits, `_` and `-`"
             case SessionLine(level=level):
                 above = self._open[level - 1] if 0 < level <= len(self._open) else None
                 is_first = level == 0 and not self._open

@@ -11,6 +11,7 @@ from turnwise.drivers.endpoints.cache_refusals import HINT
 from turnwise.drivers.endpoints.circuits import Door
 from turnwise.drivers.endpoints.endpoints import Addressing
 from turnwise.drivers.endpoints.exchange import Exchange
+from turnwise.drivers.endpoints.transport import make_ready
 from turnwise.drivers.journal.bookkeeping import Bookkeeper
 from turnwise.drivers.journal.cache_watch import CacheMissed
 from turnwise.drivers.journal.records import RequestSent
@@ -56,6 +57,7 @@ class Sender:
         self._cache = books.watches_cache()
         self._plain_choice: ToolChoice = plain_choice  # of the turn's own steps
         self._purpose: Purpose | None = None  # of the request before
+        self._is_ready = False  # the transport
         self.exchange: Exchange | None = None
         self.was_told = False
 
@@ -76,6 +78,11 @@ class Sender:
             body_sha256="" if self._hash is None else self._hash.sha256_of(call),
             body_bytes=len(request.body),
         )
+        if (
+            not self._is_ready
+        ):  # half a second at a process's first request: a death in it must not look like one behind it
+            make_ready(self._means.transport, request)
+            self._is_ready = True
         entry = self._books.enter(command, sent)
         self._enter_step(command.step)
         self._tell_started(command)

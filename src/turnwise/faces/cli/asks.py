@@ -25,6 +25,7 @@ from turnwise.rules.permissions import PermissionRule, Policy, judge_permission,
 from turnwise.turn.approvals import Approval, OneAsk, digest_of
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
+from turnwise.wire.json_fields import UNREADABLE
 
 MAX_SHOWN_LINES = 200
 MAX_SUBJECT = 200
@@ -364,7 +365,7 @@ def _object_of(arguments: str) -> Mapping[str, object]:
     """Empty for a free-form tool's text."""
     try:
         decoded: object = msgspec.json.decode(arguments)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return {}
     return cast("dict[str, object]", decoded) if isinstance(decoded, dict) else {}
 

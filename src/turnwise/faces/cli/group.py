@@ -98,7 +98,10 @@ class LazyGroup(click.Group):
         name = args[0] if args else ""
         if args and name not in COMMANDS and not name.startswith("-"):
             ctx.fail(self._no_command(args, ctx=ctx))
-        return super().resolve_command(ctx, args)
+        from turnwise.faces.cli.last_line import told_if_interrupted
+
+        with told_if_interrupted(args):
+            return super().resolve_command(ctx, args)
 
     def _no_command(self, args: list[str], *, ctx: click.Context) -> str:
         """What is said of a word that is no command: it is misspelt, or the first of a prompt."""

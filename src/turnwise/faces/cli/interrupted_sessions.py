@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from turnwise.drivers.journal.journal import Journal, SessionRow
+from turnwise.faces.cli.text import short_id
 from turnwise.faces.saying import many
 from turnwise.faces.taking_up import goes_on
 
@@ -17,6 +18,6 @@ def interrupted_rows(journal: Journal) -> list[SessionRow]:
 def how_they_go_on(rows: Sequence[SessionRow]) -> str:
     """A line for at least one of them."""
     if len(rows) == 1:
-        return f"1 session was interrupted: `turnwise resume {rows[0].id[-8:]}` goes on with it"
+        return f"1 session was interrupted: `turnwise resume {short_id(rows[0].id)}` goes on with it"
     many_were = f"{many(len(rows), 'session')} were interrupted"
     return f"{many_were}: `turnwise resume ID` goes on with one of them, `turnwise resume --all` with all"

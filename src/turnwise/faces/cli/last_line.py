@@ -1,10 +1,13 @@
 """Commands whose last line under `--json` says how it ended, also where nothing could begin."""
 
 import contextlib
-from collections.abc import Callable, Generator
+import signal
+import threading
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
-from typing import NamedTuple, cast
+from types import FrameType
+from typing import NamedTuple, Never, cast
 
 import click
 
@@ -41,7 +44,7 @@ class EndsWithLine(click.Command):
             return super().make_context(info_name, args, parent, **extra)  # pyright: ignore[reportArgumentType]
 
     def invoke(self, ctx: click.Context) -> object:
-        with self._said(as_json=bool(ctx.params.get("as_json"))):
+        with self._said(as_json=bool(ctx.params.get("as_json"))), ended_by_signals():
             return cast("object", super().invoke(ctx))
 
     @contextmanager
@@ -55,6 +58,40 @@ class EndsWithLine(click.Command):
                 with contextlib.suppress(OSError):  # standard error says it, too
                     self.ends_with(_unable(error))
             raise
+
+
+@contextmanager
+def ended_by_signals() -> Generator[None]:
+    """From the first word on, SIGTERM and the end of the terminal do what Ctrl-C does; a turn that runs has its own way. The
+    second of them ends the process."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP) if is_main}
+    ours = [number for number, was in before.items() if was is signal.SIG_DFL]  # `nohup` wants SIGHUP ignored
+    for number in ours:
+        signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, before[number])
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> Never:
+    signal.signal(number, signal.SIG_DFL)
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def told_if_interrupted(args: Sequence[str]) -> Generator[None]:
+    """Ctrl-C while what the command needs is loaded: its last line is written here."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        tell = LAST_LINES.get(args[0]) if args else None
+        if tell is not None and JSON in takewhile(lambda word: word != "--", args):
+            with contextlib.suppress(OSError):
+                tell(_unable(error))
+        raise
 
 
 def _unable(error: BaseException) -> Unable:
@@ -85,3 +122,17 @@ def write_no_replay(unable: Unable) -> None:
     from turnwise.faces.cli.events import write_line
 
     write_line({"event": "replay", "same": False, "error": unable.why, "exit_code": unable.exit_code})
+
+
+def write_error(unable: Unable) -> None:
+    """The last line of `sessions fork` and `sessions prune`."""
+    from turnwise.faces.cli.events import write_line
+
+    write_line({"error": unable.why, "exit_code": unable.exit_code})
+
+
+LAST_LINES: dict[str, Callable[[Unable], None]] = {
+    "run": write_no_result,
+    "resume": write_no_result,
+    "replay": write_no_replay,
+}

@@ -16,8 +16,11 @@ CANCELLED = 130  # what a shell shows for a program that was ended by Ctrl-C
 def main(args: "Sequence[str] | None" = None) -> "NoReturn":
     """Run `turnwise ARGS` (the process's own where none are given) and exit: at most one line of complaint."""
     try:
-        from turnwise.faces.cli.group import run
-
+        try:
+            from turnwise.faces.cli.group import run
+        except KeyboardInterrupt:
+            _tell(sys.argv[1:] if args is None else args)
+            raise
         code = run(args)
         if args is None:
             _leave_by_code()
@@ -26,6 +29,17 @@ def main(args: "Sequence[str] | None" = None) -> "NoReturn":
         if args is None:
             _leave_by_code()
     sys.exit(code)
+
+
+def _tell(args: "Sequence[str]") -> None:
+    """The last line of `--json`, where Ctrl-C came before the command itself could see to that."""
+    if "--json" in args:
+        import contextlib
+
+        from turnwise.faces.cli.last_line import told_if_interrupted
+
+        with contextlib.suppress(KeyboardInterrupt), told_if_interrupted(args):
+            raise KeyboardInterrupt
 
 
 def _leave_by_code() -> None:

@@ -15,10 +15,11 @@ from turnwise.drivers.settings.retention_files import KeepRule, read_keep_rule, 
 from turnwise.drivers.settings.settings import read_layers
 from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended
+from turnwise.faces.cli.failures import USAGE, complain
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.terminal import Terminal, says_yes
-from turnwise.faces.cli.text import clean, shortened, style
+from turnwise.faces.cli.text import clean, short_id, shortened, style
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.saying import many
 
@@ -47,11 +48,15 @@ def prune(*, older_than: str | None, keep: int | None, yes: bool, as_json: bool)
             _show(chosen, running=running, now_s=clock.now())
         if chosen and not yes:
             if not is_attended():
-                if as_json:
-                    _write_json(chosen, gone=())
-                raise CallerError(NEEDS_YES)
+                if not as_json:
+                    raise CallerError(NEEDS_YES)
+                complain(NEEDS_YES)
+                _write_json(chosen, gone=(), error=NEEDS_YES, exit_code=USAGE)
+                return USAGE
             if not run_to_end(says_yes(Terminal(), lambda: f"delete {many(len(chosen), 'session')} for good? [y/N] ")):
                 say("nothing was deleted")
+                if as_json:
+                    _write_json(chosen, gone=(), exit_code=CANCELLED)
                 return CANCELLED
         gone = retention.delete(chosen)
     if as_json:
@@ -76,17 +81,17 @@ def _show(chosen: Sequence[KeptSession], *, running: Sequence[KeptSession], now_
     for one in chosen[:SHOWN]:
         below = f", {many(one.subagents, 'sub-agent')}" if one.subagents else ""
         say(
-            f"{style(one.id[-8:], 'bold', stream=sys.stderr)}  {when_said(one.updated, now_s=now_s)}  "
+            f"{style(short_id(one.id), 'bold', stream=sys.stderr)}  {when_said(one.updated, now_s=now_s)}  "
             f"{many(one.turns, 'turn')}{below}  {shortened(one.title, limit=60)}  {clean(one.folder)}"
         )
     if len(chosen) > SHOWN:
         say(f"and {many(len(chosen) - SHOWN, 'more session')}")
     for one in running:
-        say(f"{one.id[-8:]} is running, and stays")
+        say(f"{short_id(one.id)} is running, and stays")
     if not chosen:
         say("no session is that old: nothing to delete")
 
 
-def _write_json(chosen: Sequence[KeptSession], *, gone: Sequence[KeptSession]) -> None:
-    told = {"sessions": chosen, "deleted": [one.id for one in gone]}
+def _write_json(chosen: Sequence[KeptSession], *, gone: Sequence[KeptSession], **more: object) -> None:
+    told = {"sessions": chosen, "deleted": [one.id for one in gone], **more}
     sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")

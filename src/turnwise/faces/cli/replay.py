@@ -63,6 +63,8 @@ def command(
     SESSION is an id, or its first or last letters; FILE is one that --export wrote. Says where today's code would decide
     otherwise than was recorded.
     """
+    if export is not None and not export.name:
+        raise click.UsageError("--export needs the name of a file")
     if export is not None and (turn or until or live):
         raise click.UsageError("--export writes the whole session: leave out --turn, --until and --live")
     if hide and export is None:

@@ -21,7 +21,7 @@ from turnwise.faces.cli.remedies import FailedModel
 from turnwise.faces.cli.replay import DIFFERS
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import note, show_end
-from turnwise.faces.cli.text import clean, shortened, style
+from turnwise.faces.cli.text import clean, short_id, shortened, style
 from turnwise.faces.cli.waiting import WaitBounds
 from turnwise.faces.results import run_result
 from turnwise.faces.saying import many
@@ -70,7 +70,11 @@ class _NoTimer:
 
 def show_again(session_or_file: str, *, view: ReplayView, pause: Pause = time.sleep) -> bool:
     """Show it; whether today's code decides as it was recorded. Raises CallerError."""
-    return _Replay(recorded_of(session_or_file), view=view, pause=pause).run()
+    recorded = recorded_of(session_or_file)
+    try:
+        return _Replay(recorded, view=view, pause=pause).run()
+    except RecursionError:  # a stranger wrote what is in it
+        raise CallerError(f"`{session_or_file}` holds JSON that is nested too deeply to be replayed") from None
 
 
 def recorded_of(session_or_file: str) -> RecordedSession:
@@ -204,7 +208,7 @@ class _Replay:
                     note(style(self._said(one), "yellow", stream=sys.stderr))
 
     def _said(self, one: Difference) -> str:
-        of = f"session {one.session[-8:]}, " if one.session != self._session.row.id else ""
+        of = f"session {short_id(one.session)}, " if one.session != self._session.row.id else ""
         where = f"record {one.record}" if one.record else "its end"
         return f"✗ {of}turn {one.turn}, {where}: recorded: {clean(one.recorded)}; today: {clean(one.now)}"
 

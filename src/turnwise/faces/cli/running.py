@@ -49,18 +49,19 @@ class Stop:
     def heeded(self) -> Generator[None]:
         """To be used in the event loop's thread, which is the main one."""
         loop = asyncio.get_running_loop()
-        others = [signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # `nohup` wants it ignored
-            others.append(signal.SIGHUP)
-        for number in (signal.SIGINT, *others):
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+        if before[signal.SIGHUP] is signal.SIG_IGN:  # `nohup` wants that
+            del before[signal.SIGHUP]
+        for number in (signal.SIGINT, *before):
             loop.add_signal_handler(number, self)
         self._heeds = True
         try:
             yield
         finally:
             self._leave_alone()
-            for number in others:
+            for number, was in before.items():
                 loop.remove_signal_handler(number)
+                signal.signal(number, was)
 
     def _leave_alone(self) -> None:
         if self._heeds:

@@ -29,7 +29,7 @@ from turnwise.faces.cli.lines import columns_of, fitted
 from turnwise.faces.cli.remedies import FailedModel, remedy
 from turnwise.faces.cli.rows import Rows
 from turnwise.faces.cli.status_line import StatusLine, terminal_size
-from turnwise.faces.cli.text import clean, clean_answer, has_colour, shortened, style
+from turnwise.faces.cli.text import clean, clean_answer, has_colour, short_id, shortened, style
 from turnwise.faces.cli.unseen import ShownTurn, unseen
 from turnwise.faces.cli.waiting import WaitBounds, Waiting
 from turnwise.faces.results import RunResult
@@ -46,6 +46,7 @@ from turnwise.vocab import (
     ToolCall,
     ToolResult,
 )
+from turnwise.wire.json_fields import UNREADABLE
 
 if TYPE_CHECKING:
     from turnwise.faces.cli.live_answer import LiveAnswer
@@ -379,14 +380,14 @@ def describe_call(call: ToolCall, *, stream: TextIO | None = None) -> str:
     """`read notes.txt`: the name and the arguments on one line."""
     try:
         decoded: object = msgspec.json.decode(call.arguments)
-    except msgspec.DecodeError:
-        decoded = call.arguments
-    match decoded:
-        case dict():
-            values = [str(value) for value in decoded.values()]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            text = " ".join(values)
-        case _:
-            text = str(decoded)
+        match decoded:
+            case dict():
+                values = [str(value) for value in decoded.values()]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+                text = " ".join(values)
+            case _:
+                text = str(decoded)
+    except UNREADABLE:
+        text = call.arguments
     return f"{style(clean(call.name), 'bold', stream=stream)} {shortened(text, limit=LINE)}"
 
 
@@ -426,7 +427,7 @@ def outcome_line(result: RunResult, *, seconds: float, asked: FailedModel) -> st
     reached = " reached the server" if result.stop_reason is StopReason.PROVIDER_FAILED and not result.requests else ""
     requests = f"{many(result.requests, 'request')}{reached}{children}"
     counts = f"{many(result.steps, 'step')}, {requests}, {tokens}, {cost}{seconds:.1f} s"
-    kept = f", session {result.session[-8:]}" if result.session else ""
+    kept = f", session {short_id(result.session)}" if result.session else ""
     if result.complete:
         return style(f"{counts}{kept}", "dim", stream=sys.stderr)
     end = style(clean(describe_end(result, asked=asked)), "yellow", stream=sys.stderr)

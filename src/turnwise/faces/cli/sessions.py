@@ -19,9 +19,10 @@ from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.interrupted_sessions import how_they_go_on
 from turnwise.faces.cli.journals import read_journal, say_error
+from turnwise.faces.cli.last_line import EndsWithLine, write_error
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.screen import describe_call, describe_result
-from turnwise.faces.cli.text import clean, clean_answer, shortened, style
+from turnwise.faces.cli.text import clean, clean_answer, short_id, shortened, style
 from turnwise.faces.saying import many, purposes_said
 from turnwise.faces.taking_up import goes_on
 from turnwise.vocab import File, Message, Reasoning, Refusal, Text, ToolCall, ToolResult
@@ -72,7 +73,7 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
         widest = max([len(_state(row)) for row in rows], default=0)
         for row in rows:
             say(
-                f"{style(row.id[-8:], 'bold')}  {_time(row.updated)}  {many(row.turns, 'turn'):<9} {_state(row):<{widest}}  "
+                f"{style(short_id(row.id), 'bold')}  {_time(row.updated)}  {many(row.turns, 'turn'):<9} {_state(row):<{widest}}  "
                 f"{shortened(row.title, limit=60)}  {style(clean(row.folder), 'dim')}",
                 stream=sys.stdout,
             )
@@ -118,7 +119,7 @@ def rescue_sessions(as_json: bool) -> None:
         say(f"the damaged file is {clean(str(kept))}", stream=sys.stdout)
 
 
-@command.command("fork")
+@command.command("fork", cls=EndsWithLine, ends_with=write_error)
 @click.argument("session", shell_complete=complete_sessions)
 @click.option("--turn", type=click.IntRange(min=1), help="Go on from this turn; 1 is the first. Default: the last.")
 @click.option(
@@ -136,7 +137,7 @@ def fork_session(session: str, turn: int | None, step: int | None, as_json: bool
         session_forking.fork_session(session, turn=turn, step=step, as_json=as_json)
 
 
-@command.command("prune")
+@command.command("prune", cls=EndsWithLine, ends_with=write_error)
 @click.option("--older-than", metavar="TIME", help="Delete sessions that were not used for so long: 24h, 90d, 12w.")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the N latest sessions in any case.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
@@ -195,7 +196,7 @@ def _show(tree: _Tree, *, indent: str = "") -> None:
         indented = textwrap.indent(text, indent, lambda _: True) if indent else text
         say(indented, stream=sys.stdout, as_it_is=as_it_is)
 
-    echo(style(f"session {row.id}", "bold"))
+    echo(style(f"session {clean(row.id)}", "bold"))
     echo(f"{clean(row.folder)}, {_time(row.created)} to {_time(row.updated)}, {many(row.turns, 'turn')}, {_state(row)}")
     if requests:
         echo(f"{many(sum(requests.values()), 'request')}: {purposes_said(requests)}")

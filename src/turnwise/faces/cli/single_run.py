@@ -26,7 +26,7 @@ from turnwise.faces.cli.running import Face, Ran, resume_turn, run_turn, what_wa
 from turnwise.faces.cli.screen import Screen, outcome_line
 from turnwise.faces.cli.spending import model_limits_of
 from turnwise.faces.cli.terminal import Terminal
-from turnwise.faces.cli.text import clean, shortened, style
+from turnwise.faces.cli.text import clean, short_id, shortened, style
 from turnwise.faces.cli.workplace import Workplace, furnish
 from turnwise.faces.results import RunResult
 from turnwise.faces.run_options import RunOptions
@@ -249,7 +249,7 @@ def show_end(result: RunResult, *, seconds: float, misfit: bool, asked: FailedMo
 def waiting_line(asks: Sequence[OneAsk], *, session: str = "") -> str:
     """What waits for an approval, and how it is given."""
     calls = ", ".join([f"{clean(ask.call.name)} ({clean(ask.call.id)})" for ask in asks])
-    which = f"--session {session[-8:]}" if session else "--continue"
+    which = f"--session {short_id(session)}" if session else "--continue"
     return (
         f"{many(len(asks), 'call')} left for later: {calls}; `turnwise run {which} --approve all`, or an id, or --deny"
     )

@@ -6,7 +6,7 @@ from typing import TextIO
 
 from turnwise.vocab.hidden_characters import shown, shown_answer, visible, visible_line
 
-__all__ = ["clean", "clean_answer", "has_colour", "shortened", "style", "visible", "visible_line"]
+__all__ = ["clean", "clean_answer", "has_colour", "short_id", "shortened", "style", "visible", "visible_line"]
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
@@ -27,6 +27,11 @@ def style(text: str, *styles: str, stream: TextIO | None = None) -> str:
     if not has_colour(stream or sys.stdout):
         return text
     return f"\x1b[{';'.join(STYLES[name] for name in styles)}m{text}\x1b[0m"
+
+
+def short_id(session: str) -> str:
+    """The last letters of a session's id, whoever made it up: they name it in every command."""
+    return clean(session[-8:])
 
 
 def shortened(text: str, *, limit: int) -> str:
