@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from turnwise.drivers.dispatch.open_asks import ShownAsk
-from turnwise.drivers.dispatch.turn_status import TurnStatus
+from turnwise.drivers.dispatch.turn_status import A_PERSON, TurnStatus
 from turnwise.faces.cli.text import visible_line
 
 ANSWERED = {"allow": "allowed", "deny": "denied"}
@@ -17,6 +17,8 @@ def asks_said(turn: TurnStatus) -> list[str]:
     said = [f"  asks, in {visible_line(turn.asks_folder or 'a folder that is not known')}{until}:"]
     for ask in turn.asks:
         said += _said(ask)
+    if turn.waits_for != A_PERSON:
+        return [*said, "  it takes no answer any more: everything is answered, or its time is over"]
     first = next((ask for ask in turn.asks if not ask.answer), None)
     if first is not None and first.kind == "question":
         said.append(f'  answer: turnwise answer {turn.session} --reply {visible_line(first.id)} "TEXT"  (or --deny)')
