@@ -98,6 +98,27 @@ def test_an_address_shows_itself_without_its_password(postgres_dsn: str, admin: 
     assert PASSWORD not in shown and "turnwise_test" in shown
 
 
+@pytest.mark.parametrize(
+    "secret", ["Secr3t/Pa55word", "Secr3t@Pa55word", "1234/Secr3t", "Secr3t/Pa55word?a=b", "a@Secr3t/b"]
+)
+@pytest.mark.parametrize("where", ["host/db", "host:5432/db", "/db?host=/tmp", "one,two/db"])
+def test_an_address_whose_password_is_not_escaped_is_refused(secret: str, where: str) -> None:
+    """Proves: a plain `/` or `@` in a password, which libpq takes for the end of a part, is refused, and no piece is shown."""
+    with pytest.raises(CallerError, match=r"write `%40` for `@`.*PGPASSWORD") as caught:
+        read_address(f"postgresql://tester:{secret}@{where}")
+    for piece in ("Secr3t", "Pa55word", "1234", "tester"):
+        assert piece not in str(caught.value)
+
+
+def test_an_address_whose_parts_are_escaped_is_read() -> None:
+    """Proves: escaped signs, a folder of a socket, several hosts, an address of version 6 and a colon in a password pass."""
+    assert read_address("postgresql://t:a%2Fb%40c:d@host:5432/db").name == "postgresql://t@host:5432/db"
+    assert read_address("postgresql://t@%2Ftmp%2Fpg/db").name == "postgresql://t@/tmp/pg/db"
+    assert read_address("postgresql:///db?host=/tmp/pg").name == "postgresql:///tmp/pg/db"
+    assert read_address("postgresql://one:1,two:2/db").name == "postgresql://one,two:1,2/db"
+    assert read_address("postgresql://t@[::1]:5432/db").name == "postgresql://t@::1:5432/db"
+
+
 def test_a_database_that_does_not_exist_is_told_at_once(postgres_dsn: str) -> None:
     """Proves: the message says which, without trying again."""
     with pytest.raises(JournalFailed, match='database "no_such" does not exist'):

@@ -22,6 +22,7 @@ from turnwise.drivers.journal.postgres.address import DatabaseAddress, read_addr
 from turnwise.drivers.journal.postgres.connecting import BoundedConnection, connect
 from turnwise.drivers.journal.postgres.schema import bring_up_to_date, refuse_newer, version_of
 from turnwise.drivers.journal.postgres.store import raise_explained
+from turnwise.drivers.journal.texts_given import is_text
 from turnwise.errors import CallerError, JournalFailed
 
 MOST_TRIES = 5  # times in a row that a turn was claimed and nothing of it was recorded (DISPATCH)
@@ -96,6 +97,10 @@ class TurnQueue:
     ) -> str:
         """Queue a turn of that session, or of a new one, with no more than its `wishes`; its session's id. Raises CallerError
         where there is no such session."""
+        if not agent.strip():
+            raise CallerError("the agent's name is empty: give the one by which workers call it")
+        if not is_text("".join((prompt, agent, session, str(folder), *needs, wishes.model, wishes.instructions))):
+            raise CallerError("what is submitted is no UTF-8 text: it has half of a surrogate pair")
         if len(prompt.encode(errors="surrogatepass")) > LONGEST:
             raise CallerError(f"the prompt has more than {LONGEST:,} bytes: put it into a file that the agent reads")
         submitted_to = session or self._ids.new()

@@ -18,8 +18,8 @@ values (%(turn)s, %(session)s, 'queued', 0, '', %(now)s, %(agent)s, %(priority)s
 # A turn that waits for an answer blocks its session: the order of what was submitted is kept. It goes on when it is answered,
 # or its time is over: both are told by `wake_at`.
 _MAY_RUN: LiteralString = """
-turn.agent = any(%(agents)s::text[]) and turn.needs <@ %(offers)s::text[] and not %(owner)s = any(turn.refused_by)
-and turn.epoch < 2000000000 and (
+turn.agent = any(%(agents)s::text[]) and turn.needs <@ %(offers)s::text[]
+and not coalesce(%(owner)s = any(turn.refused_by), false) and turn.epoch < 2000000000 and (
     turn.status = 'running' and turn.lease_until < clock_timestamp()
     or turn.status = 'waiting' and turn.asks is not null and turn.wake_at <= clock_timestamp()
     or turn.status = 'queued'
@@ -112,8 +112,8 @@ FORGET: LiteralString = "delete from worker where name = %(owner)s or until < cl
 STATUS: LiteralString = """
 select turn.session, turn.status, turn.agent, turn.priority, turn.needs, turn.owner, turn.created, turn.finished,
     turn.stop_reason, turn.complete, turn.cancel, turn.problem,
-    extract(epoch from clock_timestamp())::double precision,
-    extract(epoch from turn.wake_at)::double precision, left(turn.asks, 33554432), left(turn.answers, 33554432), turn.refusal,
+    extract(epoch from clock_timestamp())::double precision, extract(epoch from turn.wake_at)::double precision,
+    left(turn.asks, 33554432), left(turn.answers, 33554432), turn.refusal, turn.epoch,
     turn.status = 'running' and turn.lease_until < clock_timestamp()
         or turn.status = 'waiting' and turn.asks is not null and turn.wake_at <= clock_timestamp(),
     exists (select 1 from turn other where other.session = turn.session

@@ -4,7 +4,7 @@ from datetime import datetime
 from itertools import groupby
 
 from turnwise.drivers.dispatch.open_asks import ShownAsk
-from turnwise.drivers.dispatch.turn_status import TurnStatus
+from turnwise.drivers.dispatch.turn_status import A_PERSON, A_PERSON_BELOW, TurnStatus
 from turnwise.faces.cli.text import visible_line
 
 ANSWERED = {"allow": "allowed", "deny": "denied"}
@@ -18,6 +18,8 @@ def asks_said(turn: TurnStatus) -> list[str]:
         when = "" if until is None else f", until {datetime.fromtimestamp(until):%Y-%m-%d %H:%M:%S}"
         said.append(f"  {who}, in {visible_line(folder or 'a folder that is not known')}{when}:")
         said += [line for ask in asks for line in _said(ask)]
+    if turn.asks and turn.waits_for not in (A_PERSON, A_PERSON_BELOW):
+        return [*said, "  it takes no answer any more: everything is answered, or its time is over"]
     first = next((ask for ask in turn.asks if not ask.answer), None)
     if first is not None and first.kind == "question":
         said.append(f'  answer: turnwise answer {turn.session} --reply {visible_line(first.id)} "TEXT"  (or --deny)')

@@ -7,6 +7,7 @@ import msgspec
 
 from turnwise.faces.cli.databases import database_option, open_queue
 from turnwise.faces.cli.failures import FAILED, as_one_line
+from turnwise.faces.cli.last_line import EndsWithLine, write_error
 from turnwise.faces.saying import many
 
 EPILOG = """\b
@@ -17,13 +18,13 @@ Turns that wait end at once; the worker of a turn that runs is told. Exit codes:
 database failed; 2 wrong use."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=EndsWithLine, ends_with=write_error, epilog=EPILOG)
 @click.argument("session")
 @database_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(session: str, database: str | None, as_json: bool) -> None:
     """Cancel the turns of SESSION that wait or run."""
-    with as_one_line(), open_queue(database, as_json=as_json) as queue:
+    with as_one_line(), open_queue(database) as queue:
         count = queue.cancel(session)
         said = {"session": session, "cancelled": count}
         sys.stdout.write(f"{msgspec.json.encode(said).decode() if as_json else many(count, 'turn')}\n")

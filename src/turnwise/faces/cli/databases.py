@@ -3,14 +3,15 @@
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import DATABASES
+from turnwise.drivers.journal.texts_given import is_text
 from turnwise.errors import CallerError, JournalFailed
-from turnwise.faces.cli.journals import say_error
+from turnwise.faces.cli.failures import FAILED, Failure
 
 if TYPE_CHECKING:
     from turnwise.drivers.dispatch.queue import TurnQueue
@@ -36,10 +37,21 @@ def checked_dsn(database: str | None) -> str:
 
 
 @contextmanager
-def open_queue(database: str | None, *, as_json: bool) -> Generator["TurnQueue"]:
-    """The turns of that database, its tables made if there are none. With `as_json` a failure is the last line of the output."""
+def as_database_failure() -> Generator[None]:
+    """A database that fails is no wrong use."""
     try:
+        yield
+    except JournalFailed as error:
+        raise Failure(str(error), exit_code=FAILED) from error
+
+
+@contextmanager
+def open_queue(database: str | None) -> Generator["TurnQueue"]:
+    """The turns of that database, its tables made if there are none. Raises CallerError where a word of the command line is no
+    text, and Failure where the database fails."""
+    with as_database_failure():
         dsn = checked_dsn(database)
+        _check_texts(click.get_current_context())
         try:
             from turnwise.drivers.dispatch.queue import TurnQueue
         except ModuleNotFoundError as error:
@@ -50,10 +62,21 @@ def open_queue(database: str | None, *, as_json: bool) -> Generator["TurnQueue"]
             yield queue
         finally:
             queue.close()
-    except (CallerError, JournalFailed) as error:
-        if as_json:
-            say_error(error)
-        raise
+
+
+def _check_texts(context: click.Context) -> None:
+    """Bytes that are no UTF-8 come as half of a surrogate pair, which nobody could write back."""
+    for parameter in context.command.params:
+        value: object = context.params.get(parameter.name or "")
+        if not is_text(_joined(value)):
+            raise CallerError(f"{parameter.get_error_hint(context)} is no UTF-8 text")
+
+
+def _joined(value: object) -> str:
+    """All texts of an option that may be repeated, in one."""
+    if isinstance(value, tuple):
+        return "".join([_joined(part) for part in cast("tuple[object, ...]", value)])
+    return value if isinstance(value, str) else ""
 
 
 def needs_psycopg(error: ModuleNotFoundError) -> Exception:

@@ -117,18 +117,18 @@ def write_no_result(unable: Unable) -> None:
     write_unable(unable)
 
 
+def write_error(unable: Unable) -> None:
+    """The last line of commands whose output is not that of a run."""
+    from turnwise.faces.cli.events import write_line
+
+    write_line({"error": unable.why.encode(errors="replace").decode(), "exit_code": unable.exit_code})
+
+
 def write_no_replay(unable: Unable) -> None:
     """The last line of `replay`."""
     from turnwise.faces.cli.events import write_line
 
     write_line({"event": "replay", "same": False, "error": unable.why, "exit_code": unable.exit_code})
-
-
-def write_error(unable: Unable) -> None:
-    """The last line of `sessions fork` and `sessions prune`."""
-    from turnwise.faces.cli.events import write_line
-
-    write_line({"error": unable.why, "exit_code": unable.exit_code})
 
 
 LAST_LINES: dict[str, Callable[[Unable], None]] = {

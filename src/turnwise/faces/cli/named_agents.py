@@ -3,7 +3,9 @@
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from turnwise.errors import CallerError
@@ -15,7 +17,8 @@ LOOKS = "`--agent` is `NAME=PACKAGE.MODULE:AGENT`"
 def load_agents(given: Sequence[str]) -> dict[str, Agent]:
     """By name. What stands behind `:` is an Agent, or a function that makes one. Modules are also looked for in this folder.
 
-    Raises CallerError where there is none.
+    Raises CallerError where there is none, or where its module raises: with the place, but not with what was said, which may
+    hold a secret.
     """
     agents: dict[str, Agent] = {}
     for text in given:
@@ -24,8 +27,30 @@ def load_agents(given: Sequence[str]) -> dict[str, Agent]:
             raise CallerError(f"{LOOKS}, and not `{text}`")
         if name in agents:
             raise CallerError(f"`--agent {name}` is given twice")
-        agents[name] = _load(place, option=text)
+        agents[name] = _load_or_say(place, option=text)
     return agents
+
+
+def _load_or_say(place: str, *, option: str) -> Agent:
+    try:
+        return _load(place, option=option)
+    except CallerError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever the module raises)
+        module_name = place.partition(":")[0]
+        raise CallerError(
+            f"`--agent {option}`: `{module_name}` raised {type(error).__name__} at {_place_of(error)}"
+        ) from None
+
+
+def _place_of(error: BaseException) -> str:
+    """The last line of this folder that led to it, else the last of all."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    here = [frame for frame in frames if Path(frame.filename).is_relative_to(Path.cwd())]
+    last = (here or frames)[-1]
+    return f"{last.filename}:{last.lineno}"
 
 
 def _load(place: str, *, option: str) -> Agent:

@@ -15,9 +15,10 @@ from turnwise.drivers.own_loop import run_to_end
 from turnwise.errors import JournalFailed
 from turnwise.faces.agent import read_session
 from turnwise.faces.cli.asks_elsewhere import asks_said
-from turnwise.faces.cli.databases import checked_dsn, database_option, open_queue
+from turnwise.faces.cli.databases import as_database_failure, checked_dsn, database_option, open_queue
 from turnwise.faces.cli.event_lines import EventLines
 from turnwise.faces.cli.failures import FAILED, Failure, as_one_line
+from turnwise.faces.cli.last_line import EndsWithLine, write_error
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.text import clean
 from turnwise.faces.following import watch_session
@@ -48,7 +49,7 @@ Exit codes:
   2  wrong use, or no such session"""
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=EndsWithLine, ends_with=write_error, epilog=EPILOG)
 @click.argument("session", default="")
 @database_option
 @click.option("--follow", is_flag=True, help="Wait for the end of the session's turns, and write the answer.")
@@ -66,7 +67,7 @@ def command(session: str, database: str | None, follow: bool, first: int | None,
         raise Failure("`--follow` needs a session")
     if first is not None and not follow:
         raise Failure("`--from` needs `--follow`")
-    with as_one_line(), open_queue(database, as_json=as_json) as queue:
+    with as_one_line(), open_queue(database) as queue:
         turns = queue.status(session, limit=SHOWN)
         if session and not turns:
             raise Failure(f"no turn of a session `{session}` was submitted")
@@ -76,7 +77,7 @@ def command(session: str, database: str | None, follow: bool, first: int | None,
             run_to_end(following.run(checked_dsn(database), after=(first or 1) - 1))
             turns = following.turns
     if session and not any(is_open(turn) for turn in turns):
-        with as_one_line():
+        with as_one_line(), as_database_failure():
             answer = _answer(checked_dsn(database), session)
         if as_json or answer:
             _write({"session": session, "answer": answer} if as_json else answer)

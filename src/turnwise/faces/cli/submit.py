@@ -9,6 +9,7 @@ import msgspec
 from turnwise.drivers.settings.options import RunSettings
 from turnwise.faces.cli.databases import database_option, open_queue
 from turnwise.faces.cli.failures import Failure, as_one_line
+from turnwise.faces.cli.last_line import EndsWithLine, write_error
 from turnwise.faces.cli.options import options_of_limits
 from turnwise.turn.config import Effect
 
@@ -29,7 +30,7 @@ It prints the session's id and does not wait: `turnwise status SESSION --follow`
 Exit codes: 0 submitted; 1 the database failed; 2 wrong use, or no such session."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=EndsWithLine, ends_with=write_error, epilog=EPILOG)
 @click.argument("prompt")
 @database_option
 @click.option("--agent", required=True, metavar="NAME", help="The agent, as workers call it.")
@@ -73,7 +74,7 @@ def command(
     """Submit PROMPT as a turn that a worker runs, and print its session."""
     if not prompt.strip():
         raise Failure("the prompt is empty")
-    with as_one_line(), open_queue(database, as_json=as_json) as queue:
+    with as_one_line(), open_queue(database) as queue:
         from turnwise.drivers.dispatch.wishes import TurnWishes
 
         wishes = TurnWishes(

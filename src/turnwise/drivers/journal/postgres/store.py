@@ -272,7 +272,8 @@ def _may_pass(error: psycopg.Error) -> bool:
 def raise_explained(error: psycopg.Error, address: DatabaseAddress) -> NoReturn:
     """PostgreSQL's failures as a caller's: each says what to do."""
     name = f"the journal `{address.name}`"
-    text = address.hide(" ".join(str(error).split()))
+    said = str(error).partition("\nCONTEXT:")[0]  # that is where in the server's own functions
+    text = address.hide(" ".join(said.split()))
     match error:
         case errors.InsufficientPrivilege():
             raise CallerError(f"{name}: {text}; its user needs the rights of docs/postgres.md") from None
