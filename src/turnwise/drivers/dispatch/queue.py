@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import psycopg
+from psycopg import errors
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.dispatch import statements
@@ -31,6 +32,7 @@ LONGEST_TITLE = 80
 MOST_SHOWN = 1000
 LONGEST = 32 * 1024 * 1024  # bytes of a prompt, as of any other text of a row: no model takes more
 TOO_LONG = f"its prompt, or what it may have at most, has more than {LONGEST:,} bytes"
+MOST_NUMBERS = 100  # tried in a row for one turn
 LONGEST_ASK_S = 10 * 365 * 86_400.0
 Result = TypeVar("Result")
 
@@ -127,14 +129,14 @@ class TurnQueue:
             ring(connection, session=submitted_to)
             return submitted_to
 
-        return self.attempt(write)
+        return self._numbered(write)
 
     def claim(self, terms: WorkerTerms) -> Claim | None:
         """The most urgent turn that this worker may run, under a lease; None where there is none. A turn that was claimed
         MOST_TRIES times in vain ends instead."""
         passed: list[str] = []
         while True:
-            session, claim = self.attempt(lambda connection: self._claimed(connection, terms, passed=passed))
+            session, claim = self._numbered(lambda connection: self._claimed(connection, terms, passed=passed))
             if claim is not None or session is None:
                 return claim
             passed.append(session)
@@ -144,6 +146,7 @@ class TurnQueue:
     ) -> tuple[str | None, Claim | None]:
         """The first session that nobody locks, and a turn of it that is now ours. No turn: look on without that session."""
         values: dict[str, Any] = {**terms.values(), "passed": passed}
+        connection.execute(statements.BY_INDEX)
         row = connection.execute(statements.LOCK_SESSION, values).fetchone()
         if row is None:
             return None, None
@@ -273,6 +276,26 @@ class TurnQueue:
                 if self._connection is not None and self._connection.broken:
                     self._drop()
                 raise_explained(error, self.address)
+
+    def _numbered(self, work: Callable[[BoundedConnection], Result]) -> Result:
+        """Work that gives a turn its number. One that a row has which turnwise did not write is passed over."""
+
+        def tried(connection: BoundedConnection) -> tuple[Result] | None:
+            try:
+                with connection.transaction():
+                    return (work(connection),)
+            except errors.UniqueViolation as error:
+                if error.diag.constraint_name != "turn_number_key":
+                    raise
+                return None
+
+        for _ in range(MOST_NUMBERS):
+            if (found := self.attempt(tried, alone=True)) is not None:
+                return found[0]
+        raise JournalFailed(
+            f"the journal `{self.address.name}`: its next {MOST_NUMBERS} numbers of turns are taken by rows that turnwise did "
+            "not write: delete them, or let the sequence `turnwise.turn_number_seq` go on behind them"
+        )
 
     def _connected(self) -> BoundedConnection:
         if self._connection is None or self._connection.closed:

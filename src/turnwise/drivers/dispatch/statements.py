@@ -16,18 +16,27 @@ insert into turn (id, session, status, epoch, owner, created, agent, priority, n
 values (%(turn)s, %(session)s, 'queued', 0, '', %(now)s, %(agent)s, %(priority)s, %(needs)s::text[], %(prompt)s, %(wishes)s)"""
 
 # A turn that waits for an answer blocks its session: the order of what was submitted is kept. It goes on when it is answered,
-# or its time is over: both are told by `wake_at`.
+# or its time is over: both are told by `wake_at`. The sessions that are busy are found once, and not for each turn behind them.
 _MAY_RUN: LiteralString = """
-turn.agent = any(%(agents)s::text[]) and turn.needs <@ %(offers)s::text[]
-and not coalesce(%(owner)s = any(turn.refused_by), false) and turn.epoch < 2000000000 and (
-    turn.status = 'running' and turn.lease_until < clock_timestamp()
-    or turn.status = 'waiting' and turn.asks is not null and turn.wake_at <= clock_timestamp()
-    or turn.status = 'queued'
-    and not exists (select 1 from turn other where other.session = turn.session
-        and (other.status = 'running' or other.status = 'queued' and other.number < turn.number))
-    and coalesce((select last.status from turn last where last.session = turn.session and last.status <> 'queued'
-        order by last.number desc limit 1), '') <> 'waiting'
-)"""
+case when turn.status = 'queued' and (
+    turn.session in (select running.session from turn running where running.status = 'running')
+    or turn.session in (select asking.session from turn asking where asking.status = 'waiting' and not exists (
+        select 1 from turn later where later.session = asking.session and later.number > asking.number
+            and later.status <> 'queued'))
+) then false
+else turn.agent = any(%(agents)s::text[]) and turn.needs <@ %(offers)s::text[]
+    and not coalesce(%(owner)s = any(turn.refused_by), false) and turn.epoch < 2000000000 and (
+        turn.status = 'running' and turn.lease_until < clock_timestamp()
+        or turn.status = 'waiting' and turn.asks is not null and turn.wake_at <= clock_timestamp()
+        or turn.status = 'queued' and not exists (select 1 from turn earlier where earlier.session = turn.session
+            and earlier.status = 'queued' and earlier.number < turn.number))
+end"""
+
+# Turns are looked at in the order of an index until one may run: a database without statistics would judge and sort all of them.
+BY_INDEX: LiteralString = """
+select set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true),
+    set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+    set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"""
 
 # The session is locked first, and the turn is looked at anew by the next statement: a single one would judge by what stood
 # there before it had the lock. Neither waits for a lock: a process that is frozen may hold one, and the turns of other

@@ -107,6 +107,8 @@ UPGRADES: Upgrades = {
             add column asks text collate "C", add column answers text collate "C", add column wishes text collate "C",
             add column refusal text collate "C", add column refused_by text[] not null default '{}',
             add column tried_from integer not null default 0, add column watched_until timestamptz""",
+        "create index turn_in_line on turn (priority desc, number) where status in ('queued', 'running', 'waiting')",
+        "create index turn_waiting on turn (session) where status = 'waiting'",
         "create index turn_that_waits on turn (wake_at) where status = 'waiting' and asks is not null",
     ),
 }

@@ -1,0 +1,75 @@
+"""The rights that docs/workers.md names are enough, for each of them that works on turns."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from turnwise import Journal
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.dispatch.answering import answer
+from turnwise.drivers.dispatch.open_asks import AskedElsewhere
+from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
+from turnwise.errors import CallerError
+from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.vocab import ToolCall
+
+PAGE = Path(__file__).parents[2] / "docs" / "workers.md"
+TERMS = WorkerTerms(name="w", agents=("plain",))
+PASSWORD = "let-me-in-7"
+ASKED = AskedElsewhere(asks=(OneAsk(call=ToolCall(id="c", name="n", arguments=""), arguments="", subject="", why=""),))
+
+
+@pytest.fixture
+def admin(postgres_dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        yield connection
+
+
+def granted(who: str, *, name: str) -> list[str]:
+    """What the page grants to that role, to the one of this name."""
+    found = [f"{text} to {name}" for text in re.findall(rf"^(grant [^;]*) to {who};", PAGE.read_text(), re.MULTILINE)]
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("who", ["submitter", "reader", "person", "worker"])
+def test_the_rights_of_the_page_are_enough(
+    who: str, queue: TurnQueue, postgres_dsn: str, admin: psycopg.Connection
+) -> None:
+    """Proves: a user with these rights and no others does its work, and a submitter changes no other turn."""
+    name = f"{who}_{admin.info.dbname}"
+    admin.execute(f"create role {name} login password '{PASSWORD}'".encode())
+    own = TurnQueue(f"{postgres_dsn}&user={name}&password={PASSWORD}", clock=SystemClock())
+    try:
+        for statement in granted(who, name=name):
+            admin.execute(statement.encode())
+        session = queue.submit("Go.", agent="plain")
+        own.open()
+        if who == "submitter":
+            own.submit("Go.", agent="plain", session=own.submit("Go.", agent="plain", needs=("x",)))
+            with pytest.raises(CallerError, match="permission denied"):
+                own.cancel(session)
+            with pytest.raises(CallerError, match="permission denied"):
+                own.attempt(lambda at: at.execute("insert into turn (number) overriding system value values (7)"))
+        if who == "reader":
+            assert [turn.session for turn in own.status()] == [session]
+            with Journal.open(f"{postgres_dsn}&user={name}&password={PASSWORD}", clock=SystemClock()) as journal:
+                assert journal.find_session(session).row.id == session
+        if who == "person":
+            claim = queue.claim(TERMS)
+            assert claim is not None
+            queue.park(claim, asked=ASKED, deadline_s=60)
+            assert answer(own, session, [Approval(call_id="c", verdict="deny")], clock=SystemClock()) == 0
+            assert own.cancel(session) == 1
+        if who == "worker":
+            claim = own.claim(TERMS)
+            assert claim is not None and own.renew([claim], terms=TERMS)
+            own.release(claim)
+            own.leave(TERMS)
+    finally:
+        own.close()
+        admin.execute(f"drop owned by {name} cascade".encode())
+        admin.execute(f"drop role {name}".encode())
