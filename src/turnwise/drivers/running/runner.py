@@ -446,11 +446,7 @@ class _Running:
                     self._tell(CallAnswered(planned.call, result))
                 return await self._run_tools(command)
             case Ask():
-                open_asks, left_s = left.open_asks, left.ask_s(command, now_s=now_s)
-                if not open_asks or left_s <= 0.0:
-                    return Asked(approvals=left.answers)
-                asked = await self._ask(msgspec.structs.replace(command, asks=open_asks, deadline_s=left_s))
-                return msgspec.structs.replace(asked, approvals=(*left.answers, *asked.approvals))
+                return await self._ask_again(command, left, left_s=left.ask_s(command, now_s=now_s))
             case Wait(seconds=seconds):
                 return await self._do(msgspec.structs.replace(command, seconds=left.left_of(seconds, now_s=now_s)))
             case _:
@@ -518,6 +514,18 @@ class _Running:
             self._ask_over = None
         self._time.ended(began_s + command.deadline_s)
         return asked
+
+    async def _ask_again(self, command: Ask, left: LeftTurn, *, left_s: float) -> Asked:
+        """What is open is asked for what is left of its time. Elsewhere the database measures that time: an answer that it has
+        taken counts, whatever our clock says, and whoever was not asked yet has all of it."""
+        if not (open_asks := left.open_asks):
+            return Asked(approvals=left.answers)
+        command = msgspec.structs.replace(command, asks=open_asks)
+        if (asked := self._asked_elsewhere(command)) is None:
+            if left_s <= 0.0:
+                return Asked(approvals=left.answers)
+            asked = await self._ask(msgspec.structs.replace(command, deadline_s=left_s))
+        return msgspec.structs.replace(asked, approvals=(*left.answers, *asked.approvals))
 
     def _asked_elsewhere(self, command: Ask) -> Asked | None:
         """None where nobody is asked elsewhere. Raises JournalFailed where the turn waits for a person without this process."""
