@@ -21,6 +21,23 @@ def farm(postgres_dsn: str, tmp_path: Path) -> Iterator[Farm]:
         found.end()
 
 
+@pytest.mark.promise("keep:machines")
+def test_a_cancelled_turn_whose_worker_died_does_nothing_more(farm: Farm) -> None:
+    """Proves: the worker that takes it over ends it as cancelled, before its next request or tool. Once, it ran to its end."""
+    session = farm.submit("waits")
+    first = farm.worker("--lease", "2")
+    first.until("entered")
+    first.send(signal.SIGKILL)
+    first.wait()
+    assert farm.run("cancel", session).returncode == 0
+    farm.go()
+    second = farm.worker("--lease", "2")
+    assert second.until("ended")["text"] == "cancelled"
+    (turn,) = farm.turns(session)
+    assert (turn["status"], turn["stop_reason"]) == ("done", "cancelled")
+    assert farm.effects() == ["before", "middle"]
+
+
 def test_a_submitted_turn_is_run_by_a_worker(farm: Farm) -> None:
     """Proves: `submit` prints a session, a worker runs its turn, `status` has the answer, and the session goes on."""
     session = farm.submit("plain")

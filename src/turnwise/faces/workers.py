@@ -16,7 +16,15 @@ from turnwise.drivers.dispatch.leases import Leases, TurnLease
 from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.journal import DATABASES, Journal
-from turnwise.errors import CallerError, JournalFailed, TurnRefused, TurnwiseBug, TurnwiseError, UnreadableTurn
+from turnwise.errors import (
+    CallerError,
+    JournalFailed,
+    JournalRefused,
+    TurnRefused,
+    TurnwiseBug,
+    TurnwiseError,
+    UnreadableTurn,
+)
 from turnwise.faces.agent import Agent
 from turnwise.faces.results import RunResult
 from turnwise.faces.wishes import WorkerAllows, narrowed
@@ -88,6 +96,7 @@ class Worker:
         )
         self._work: dict[int, _Work] = {}
         self._stops = False
+        self._unfit: JournalRefused | None = None  # why it can run no turn
         self._woken = asyncio.Event()
 
     def stop(self) -> None:
@@ -129,6 +138,8 @@ class Worker:
                     await self._hand_over()
                     raise
                 await self._hand_over()
+                if self._unfit is not None:
+                    raise self._unfit
             finally:
                 await asyncio.to_thread(self._leases.stop)
 
@@ -184,6 +195,11 @@ class Worker:
             await self._left(claim, why=str(error), lease=lease)
         except (TurnRefused, UnreadableTurn) as error:
             await self._refuse(claim, why=str(error))
+        except JournalRefused as error:  # another worker may have the rights: this one ends, and the turn goes on
+            self._unfit = error
+            self.stop()
+            await self._try_to(lambda: self._queue.release(claim, blameless=True))
+            self._say("lost", claim, text=str(error))
         except Exception as error:  # noqa: BLE001 (of an agent's own code: the turn has ended by it, and the worker goes on)
             # What another's exception says is not shown: it may hold a secret.
             problem = str(error) if isinstance(error, TurnwiseError) else f"the agent raised `{type(error).__name__}`"

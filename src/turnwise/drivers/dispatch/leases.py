@@ -174,7 +174,7 @@ class TurnLease:
         """Before another worker may go on with the turn, its pen writes nothing more here."""
         self.is_over = True
         self._leases.drop(self._claim)
-        self._queue.release(self._claim)
+        self._queue.release(self._claim, blameless=True)
         raise JournalFailed("this worker stops: another one goes on with the turn")
 
     def ask(self, asks: Sequence[OneAsk], *, deadline_s: float, folder: str) -> Sequence[Approval]:

@@ -244,6 +244,7 @@ class _Running:
         )
         self._ask_over: asyncio.Future[None] | None = None  # the time of the asks at hand
         self.result: TurnResult | None = None
+        self._begun_before: frozenset[str] = frozenset()  # calls of the order at hand that another process has begun
         self._ended: set[str] = set()  # calls of the order at hand whose end is recorded by itself
         self._children_told = 0  # of the order at hand, by those records
 
@@ -289,7 +290,9 @@ class _Running:
             added = RulesAdded(rules=rules, at_s=left.at_s)
             self._write(added)
             command = turn.receive(added)
-        if left.is_stuck:
+        if left.is_cancelled:
+            self.interrupt()
+        elif left.is_stuck:
             self._why_stopped = STUCK
             self.interrupt()
         self._teller.unanswered = {call.id: call for call in (*open_calls(turn.added), *left.open_in_program)}
@@ -401,7 +404,7 @@ class _Running:
         if self._journal is None or result.stop_reason is StopReason.JOURNAL_FAILED:
             return result
         try:
-            self._journal.close(result)
+            self._journal.close(result, problem=self._why_stopped)
         except JournalFailed as failed:
             return unrecorded(result, why=str(failed))
         return result
@@ -438,6 +441,11 @@ class _Running:
                 return RequestFailed(number=number, fault=LOST_REQUEST, lost=True)
             case RunTools():
                 self._ended = set(left.ended)
+                subs = {
+                    name for name, tool in self._tools.items() if tool.start is not None
+                }  # they have a progress of their own
+                again = [plan.call.id for plan in command.calls if plan.call.name not in subs]
+                self._begun_before = left.begun & set(again)
                 found = await results_of_left(command.calls, left=left, tools=self._tools, clock=self._clock)
                 for planned, result in found:
                     left.unknown += [planned.call] if is_unknown(result) else []
@@ -548,6 +556,8 @@ class _Running:
         def before(starting: Sequence[PlannedCall]) -> None:
             if self._journal is not None:
                 for planned in starting:
+                    if planned.call.id in self._begun_before:  # recorded then, and no progress now
+                        continue
                     self._journal.later(ToolsStarted(step=command.step, call_ids=(planned.call.id,)))
                 self._journal.write()
 
@@ -586,6 +596,7 @@ class _Running:
         results, children = self._not_recorded(self._tool_run)
         self._tool_run = None
         self._ended.clear()
+        self._begun_before = frozenset()
         self._time.ended(None if command.most_s is None else began_s + command.most_s)
         return ToolsFinished(results=(*results, *changed.values()), children=children)
 
