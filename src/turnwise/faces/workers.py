@@ -119,6 +119,7 @@ class Worker:
             on_lost=in_loop(self._end_lost),
             on_cancel=in_loop(self._cancel),
             on_ring=lambda: _call_soon(loop, self._woken.set),
+            on_trouble=lambda why: _call_soon(loop, lambda: self._tell(WorkerEvent(happening="waits", text=why))),
         )
         async with contextlib.AsyncExitStack() as stack:
             self._journal = stack.enter_context(Journal.open(self._dsn, clock=self._clock, durability="full"))
@@ -128,7 +129,9 @@ class Worker:
             await self._ask(lambda: self._queue.renew((), terms=self._terms))
             for agent in self._agents.values():
                 await stack.enter_async_context(agent)
+            self._leases.beat()
             self._leases.start()
+            beating = asyncio.create_task(self._beat_on(), name="turnwise worker's heartbeat")
             try:
                 self._tell(WorkerEvent(happening="ready", text=self._terms.name))
                 try:
@@ -142,6 +145,12 @@ class Worker:
                     raise self._unfit
             finally:
                 await asyncio.to_thread(self._leases.stop)
+                beating.cancel()
+
+    async def _beat_on(self) -> None:
+        while True:
+            self._leases.beat()
+            await asyncio.sleep(self._leases.beats_s)
 
     async def _claim_on(self) -> None:
         while not self._stops:
