@@ -9,6 +9,7 @@ TurnwiseError
 │   ├── NotARecording      a file given to `decode` is no stream of that family
 │   ├── TurnRefused        this agent or worker does not take the turn; another one may
 │   ├── UnreadableTurn     the records of a turn are damaged, or from a newer turnwise
+│   ├── JournalRefused     the journal's database does not give its user the rights that are needed
 │   └── JournalFailed      the journal cannot be read or written: a full disk, another process, a newer version
 │       └── JournalDamaged its file is broken: what can be read of it can be rescued
 ├── ProviderFault          the provider, or the way to it, failed; carries a `Fault` as data
@@ -57,6 +58,10 @@ class TurnRefused(CallerError):
 
 
 class UnreadableTurn(CallerError):
+    pass
+
+
+class JournalRefused(CallerError):
     pass
 
 

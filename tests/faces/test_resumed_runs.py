@@ -295,6 +295,31 @@ async def test_a_turn_that_never_gets_further_is_ended(tmp_path: Path) -> None:
     assert "5 times in a row" in result.text
 
 
+async def test_a_call_that_kills_its_process_is_not_repeated_without_end(tmp_path: Path) -> None:
+    """Proves: that it began once more is no progress; after five tries in a row the turn ends, and nobody is told that a user has
+    cancelled it."""
+    clock, crash, ran = SystemClock(), Crash(tmp_path), list[str]()
+
+    @tool(effect="write", idempotent=True)
+    async def look(name: str) -> str:
+        """Look."""
+        ran.append(name)
+        crash.now()
+        return "seen"
+
+    with Journal.open(crash.path, clock=clock) as journal:
+        model = ScriptedModel([[call("look", name="it")], "Done."])
+        session = (await agent_of(model, journal, clock=clock, tools=[look]).run("Go.")).session
+    for tries in range(MOST_TRIES + 1):
+        assert crash.left is not None and len(ran) == tries + 1
+        crash.path = crash.left
+        with crash.journal(clock) as left:
+            result = await agent_of(ScriptedModel(["Done."]), left, clock=clock, tools=[look]).resume(session)
+    assert len(ran) == MOST_TRIES + 1
+    assert "5 times in a row" in result.text
+    assert results_of(result) and not any("user" in said for said in results_of(result))
+
+
 async def test_what_cannot_be_resumed_is_refused_by_name(tmp_path: Path) -> None:
     """Proves: a session that has ended, one without a journal, another provider's agent, an option that there is not."""
     clock = SystemClock()

@@ -11,7 +11,7 @@ from turn.test_guarding import BEGUN, ON
 from turn.test_retrying import BUSY
 from turnwise.rules.continuation import hold_back
 from turnwise.turn.calls import too_many
-from turnwise.turn.endings import REFUSED, UNFINISHED, WHY_INCOMPLETE, why_incomplete
+from turnwise.turn.endings import LOST, NOT_STARTED, REFUSED, UNFINISHED, WHY_INCOMPLETE, why_incomplete
 from turnwise.turn.events import Interrupted, ResponseReceived, TurnStarted
 from turnwise.vocab import FinishReason, Settings, StopReason, ToolResult, Usage
 
@@ -44,7 +44,10 @@ def test_a_turn_that_is_stopped_says_of_each_call_how_far_it_came(kind: Kind, wh
     had = ToolResult(call_id="a", name="read", content=())
     stop = Interrupted(kind=kind, started=("a", "b"), results=(had,), why=why)
     result = play([says(call("a"), call("b"), call("c")), stop]).result
-    assert results_in(result.messages) == {"a": "(no output)", "b": IN_PART[kind], "c": NOT_BEGUN[kind]}
+    begun, not_begun = IN_PART[kind], NOT_BEGUN[kind]
+    if kind == "cancel" and why:  # no person has cancelled it
+        begun, not_begun = LOST, NOT_STARTED["lost"]
+    assert results_in(result.messages) == {"a": "(no output)", "b": begun, "c": not_begun}
     reason, words = ENDS[kind]
     told = f"{words}: {why}." if why else words
     assert (result.stop_reason, result.text.split("\n")[0], result.origin) == (reason, told, "local")

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from faces.cli.running import running_lab
@@ -81,6 +82,22 @@ def test_the_first_answer_counts(farm: Farm) -> None:
     assert farm.run("answer", session).returncode == 2
     asking_worker(farm).until("asks")
     assert farm.effects() == ["second"]
+
+
+@pytest.mark.promise("keep:machines")
+def test_an_answer_in_time_counts_however_late_the_next_worker_takes_the_turn(farm: Farm, postgres_dsn: str) -> None:
+    """Proves: a call that a person allowed within the time runs, though an hour has passed since it was asked by the clock of the
+    worker that goes on: no worker was there before, or its clock is ahead. Once, it was denied."""
+    session = farm.submit("asks")
+    first = asking_worker(farm)
+    first.until("asks")
+    first.send(signal.SIGTERM)
+    assert first.wait() == 0
+    assert farm.run("answer", session, "--approve", "all").returncode == 0
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute("update turnwise.record set t = t - 3600")
+    asking_worker(farm).until("asks")
+    assert sorted(farm.effects()) == ["first", "second"]
 
 
 def test_what_nobody_answers_in_time_is_denied(farm: Farm) -> None:

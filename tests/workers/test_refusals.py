@@ -10,7 +10,7 @@ import pytest
 
 from faces.cli.running import running_lab
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.dispatch.queue import TurnQueue
+from turnwise.drivers.dispatch.queue import MOST_TRIES, TurnQueue
 from workers.farm import Farm, scripts
 
 # Each is one way to write into a row, from whoever may write there. `{}` is the id of the session.
@@ -163,3 +163,27 @@ def test_submit_refuses_what_can_be_known(farm: Farm) -> None:
         done = farm.run("submit", "--agent", "plain", *words, "Go.")
         assert (done.returncode, done.stdout) == (2, ""), words
     assert json.loads(farm.run("submit", "--agent", "plain", "--json", "Go.").stdout).keys() == {"session"}
+
+
+@pytest.mark.promise("keep:machines")
+def test_a_worker_without_the_rights_ends_and_its_turn_goes_on_elsewhere(farm: Farm, postgres_dsn: str) -> None:
+    """Proves: where the database does not let a worker write a turn's records, the worker says so and ends with exit code 2, as
+    often as it is started again, and another worker runs the turn. Once, each turn that it claimed was lost."""
+    session = farm.submit("plain")
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute("create role narrow")
+        try:
+            connection.execute("grant usage on schema turnwise to narrow")
+            connection.execute("grant select, insert, update, delete on all tables in schema turnwise to narrow")
+            connection.execute("revoke insert on turnwise.record from narrow")
+            narrow = f"{postgres_dsn}{'&' if '?' in postgres_dsn else '?'}options=-crole%3Dnarrow"
+            for _ in range(MOST_TRIES):
+                worker = farm.worker("--database", narrow)
+                assert worker.wait() == 2
+            assert "its user needs the rights of docs/postgres.md" in worker.rest()
+            farm.worker()
+            ended = farm.ended(session)
+            assert (ended["code"], ended["answer"]) == (0, "Done: did a")
+        finally:
+            connection.execute("drop owned by narrow")
+            connection.execute("drop role narrow")

@@ -1,7 +1,11 @@
 """Real worker processes share one PostgreSQL: they are killed, frozen and stopped, and the world counts what tools did."""
 
+import contextlib
 import json
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +14,7 @@ import pytest
 
 from faces.cli.running import running_lab
 from postgres_server import PostgresServer
+from waits import HANG_S
 from workers.farm import Farm, scripts
 
 
@@ -19,6 +24,50 @@ def farm(postgres_dsn: str, tmp_path: Path) -> Iterator[Farm]:
         found = Farm(tmp_path / "a földer", dsn=postgres_dsn, url=lab.url)
         yield found
         found.end()
+
+
+@pytest.mark.promise("keep:machines")
+def test_a_cancelled_turn_whose_worker_died_does_nothing_more(farm: Farm) -> None:
+    """Proves: the worker that takes it over ends it as cancelled, before its next request or tool. Once, it ran to its end."""
+    session = farm.submit("waits")
+    first = farm.worker("--lease", "2")
+    first.until("entered")
+    first.send(signal.SIGKILL)
+    first.wait()
+    assert farm.run("cancel", session).returncode == 0
+    farm.go()
+    second = farm.worker("--lease", "2")
+    assert second.until("ended")["text"] == "cancelled"
+    (turn,) = farm.turns(session)
+    assert (turn["status"], turn["stop_reason"]) == ("done", "cancelled")
+    assert farm.effects() == ["before", "middle"]
+
+
+def test_a_log_that_nobody_reads_holds_up_nothing(farm: Farm) -> None:
+    """Proves: a worker whose log is a full pipe runs its turn and ends with SIGTERM. Once, its event loop stood still in the
+    middle of a line, and it kept its leases without end."""
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(writes, b"." * 4096):
+            pass
+    os.set_blocking(writes, True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "turnwise", "worker", "--agent", "plain=farm_agents:plain"],
+        cwd=farm.folder,
+        env=farm.environment,
+        stdin=subprocess.DEVNULL,
+        stderr=writes,
+    )
+    try:
+        assert farm.ended(farm.submit("plain"))["answer"] == "Done: did a"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(HANG_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reads)
+        os.close(writes)
 
 
 def test_a_submitted_turn_is_run_by_a_worker(farm: Farm) -> None:

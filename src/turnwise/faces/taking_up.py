@@ -54,6 +54,7 @@ def left_run(journal: Journal, session: Session) -> LeftRun:
     before = folded(journal, session.turns[:-1])
     with _readable(last.id):
         left = left_turn(journal.entries(last.id), earlier=before.carried, tries=journal.tries_in_vain(last.id))
+        left.is_cancelled = journal.is_cancelled(last.id)
     ledger = Ledger(root_session=session.row.id, root_turn=last.id)
     for entry in journal.ledger.entries(LedgerSpan(session=session.row.id)):
         if entry.root_turn == last.id:

@@ -16,7 +16,15 @@ from turnwise.drivers.dispatch.leases import Leases, TurnLease
 from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.journal import DATABASES, Journal
-from turnwise.errors import CallerError, JournalFailed, TurnRefused, TurnwiseBug, TurnwiseError, UnreadableTurn
+from turnwise.errors import (
+    CallerError,
+    JournalFailed,
+    JournalRefused,
+    TurnRefused,
+    TurnwiseBug,
+    TurnwiseError,
+    UnreadableTurn,
+)
 from turnwise.faces.agent import Agent
 from turnwise.faces.results import RunResult
 from turnwise.faces.wishes import WorkerAllows, narrowed
@@ -88,6 +96,7 @@ class Worker:
         )
         self._work: dict[int, _Work] = {}
         self._stops = False
+        self._unfit: JournalRefused | None = None  # why it can run no turn
         self._woken = asyncio.Event()
 
     def stop(self) -> None:
@@ -110,6 +119,7 @@ class Worker:
             on_lost=in_loop(self._end_lost),
             on_cancel=in_loop(self._cancel),
             on_ring=lambda: _call_soon(loop, self._rung),
+            on_trouble=lambda why: _call_soon(loop, lambda: self._tell(WorkerEvent(happening="waits", text=why))),
         )
         async with contextlib.AsyncExitStack() as stack:
             self._journal = stack.enter_context(Journal.open(self._dsn, clock=self._clock, durability="full"))
@@ -119,7 +129,9 @@ class Worker:
             await self._ask(lambda: self._queue.renew((), terms=self._terms))
             for agent in self._agents.values():
                 await stack.enter_async_context(agent)
+            self._leases.beat()
             self._leases.start()
+            beating = asyncio.create_task(self._beat_on(), name="turnwise worker's heartbeat")
             try:
                 self._tell(WorkerEvent(happening="ready", text=self._terms.name))
                 try:
@@ -129,8 +141,16 @@ class Worker:
                     await self._hand_over()
                     raise
                 await self._hand_over()
+                if self._unfit is not None:
+                    raise self._unfit
             finally:
                 await asyncio.to_thread(self._leases.stop)
+                beating.cancel()
+
+    async def _beat_on(self) -> None:
+        while True:
+            self._leases.beat()
+            await asyncio.sleep(self._leases.beats_s)
 
     async def _claim_on(self) -> None:
         while not self._stops:
@@ -197,6 +217,11 @@ class Worker:
             await self._left(claim, why=str(error), lease=lease)
         except (TurnRefused, UnreadableTurn) as error:
             await self._refuse(claim, why=str(error))
+        except JournalRefused as error:  # another worker may have the rights: this one ends, and the turn goes on
+            self._unfit = error
+            self.stop()
+            await self._try_to(lambda: self._queue.release(claim, blameless=True))
+            self._say("lost", claim, text=str(error))
         except Exception as error:  # noqa: BLE001 (of an agent's own code: the turn has ended by it, and the worker goes on)
             # What another's exception says is not shown: it may hold a secret.
             problem = str(error) if isinstance(error, TurnwiseError) else f"the agent raised `{type(error).__name__}`"

@@ -188,7 +188,7 @@ class Turn(msgspec.Struct, kw_only=True):
             self._apply(ChildrenLeft(event.children))
         self._leave(
             Leaving(
-                kind=event.kind,
+                kind="lost" if event.kind == "cancel" and event.why else event.kind,  # no person has cancelled it
                 command=self.at_hand,
                 partial=event.partial,
                 sent=event.sent,

@@ -103,3 +103,18 @@ def test_a_pen_whose_turn_was_let_go_writes_nothing(queue: TurnQueue, journal: J
     pen.abandon()
     assert [entry.seq for entry in journal.entries("t1")] == [1]
     assert [turn.status for turn in queue.status(session)] == ["running"]
+
+
+@pytest.mark.promise("keep:machines")
+def test_a_turn_ends_though_its_sessions_row_is_locked(journal: Journal, queue: TurnQueue, postgres_dsn: str) -> None:
+    """Proves: whoever has locked the session's row does not hold up the end of its turn, whose status says why it ended. Once,
+    the worker waited for 10 s, and the finished turn was lost."""
+    session = queue.submit("Go", agent="helper")
+    claim = claimed(queue, ONE)
+    own = journal.under(claim, lease=CountedLease())
+    pen = begin(own, session, "t1", started=started("t1", "Go"))
+    with psycopg.connect(postgres_dsn) as other:
+        other.execute("select 1 from turnwise.session where id = %s for update", (session,))
+        pen.close(result(), problem="it was stuck")
+        (status,) = queue.status(session)
+    assert (status.status, status.problem) == ("done", "it was stuck")

@@ -231,6 +231,20 @@ def test_a_cancelled_turn_ends_or_its_worker_is_told(queue: TurnQueue) -> None:
     ]
 
 
+def test_a_cancelled_turn_whose_worker_died_begins_at_no_other_one(queue: TurnQueue, postgres_dsn: str) -> None:
+    """Proves: nothing of it was recorded, so it ends without any worker, and the session's next turn begins."""
+    session = queue.submit("first", agent="helper")
+    claimed(queue)
+    queue.cancel(session)
+    queue.submit("second", agent="helper", session=session)
+    change(postgres_dsn, "update turn set lease_until = now() - interval '1 s' where status = 'running'")
+    assert claimed(queue, TWO).prompt == "second"
+    assert [(status.status, status.stop_reason) for status in queue.status(session)] == [
+        ("running", None),
+        ("done", "cancelled"),
+    ]
+
+
 def test_an_unknown_session_is_refused(queue: TurnQueue) -> None:
     """Proves: a typo in an id starts no session."""
     with pytest.raises(CallerError, match="there is no session `abcd`: leave it out to start a new one"):

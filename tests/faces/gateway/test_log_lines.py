@@ -13,7 +13,8 @@ import pytest
 
 from faces.cli.running import running_lab
 from faces.gateway.served_gateway import served_gateway
-from turnwise.faces.gateway.log_lines import LINES_KEPT, logging_to
+from turnwise.faces.gateway.log_lines import logging_to
+from turnwise.faces.written_lines import LINES_KEPT
 from waits import HANG_S
 
 LOG = logging.getLogger("turnwise")

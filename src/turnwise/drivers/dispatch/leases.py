@@ -1,18 +1,17 @@
 """The leases that a worker holds: renewed by a thread of their own, and the end of the process where they may have lapsed.
 
 The event loop's thread may wait for the journal's database for longer than a lease, and a process may be frozen. So the renewal
-has a connection of its own, and a second thread looks at the clock alone.
+has a connection of its own, and a second thread looks at the clock alone. An event loop that shows no sign of life any more has
+its leases renewed no longer: nothing of its turns goes on, and none of them hears that it was cancelled.
 """
 
 import contextlib
 import os
-import select
+import selectors
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import NoReturn
-
-import psycopg
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.dispatch.asks_below import AsksBelow, InThread
@@ -33,10 +32,13 @@ AGAIN_S = 0.1  # until a turn whose row was locked is renewed
 LONGEST_WAIT_S = 5.0
 RECONNECT_S = 0.5
 JOIN_S = 15.0
+SILENT_S = 25.0  # the loop may wait for the journal's database for 22 s
+_POLL: Callable[[], selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class Leases:
-    """`on_lost` and `on_cancel` are told of a claim, and `on_ring` that there may be a turn, in threads of this object."""
+    """`on_lost` and `on_cancel` are told of a claim, `on_ring` that there may be a turn, and `on_trouble` why nothing is renewed,
+    in threads of this object. Nothing is renewed for an event loop without a `beat` for a lease, and for `silent_s`."""
 
     def __init__(
         self,
@@ -47,8 +49,13 @@ class Leases:
         on_lost: Callable[[Claim], None],
         on_cancel: Callable[[Claim], None],
         on_ring: Callable[[], None],
+        on_trouble: Callable[[str], None] = lambda why: None,
+        silent_s: float = SILENT_S,
     ) -> None:
         self._terms = terms
+        self._on_trouble, self._silent_s = on_trouble, max(silent_s, terms.lease_s)
+        self._beat_s = lease_clock()
+        self._trouble = ""  # the last that was told
         self._queue = TurnQueue(dsn, clock=clock)
         self._on_lost, self._on_cancel, self._on_ring = on_lost, on_cancel, on_ring
         self._held: dict[int, tuple[Claim, float]] = {}  # by the turn's number, and when it was renewed
@@ -60,6 +67,15 @@ class Leases:
             threading.Thread(target=self._renew_on, name="turnwise leases", daemon=True),
             threading.Thread(target=self._watch, name="turnwise lease clock", daemon=True),
         ]
+
+    @property
+    def beats_s(self) -> float:
+        """How often the event loop says that it runs."""
+        return min(self._terms.lease_s, self._silent_s) / RENEWALS
+
+    def beat(self) -> None:
+        """The event loop runs. To be called in its thread."""
+        self._beat_s = lease_clock()
 
     def start(self) -> None:
         for thread in self._threads:
@@ -106,8 +122,11 @@ class Leases:
         while not self._ended.is_set():
             try:
                 rung = self._wait_for_the_bell(wait_s)
+                self._check_loop()
                 wait_s = usual_s if self._renew() else min(AGAIN_S, usual_s)
-            except (TurnwiseError, psycopg.Error, OSError):  # `check` ends the process if this goes on
+                self._trouble = ""
+            except Exception as error:  # noqa: BLE001 (whatever it is: `check` ends the process if this goes on)
+                self._tell_trouble(error)
                 self._drop_bell()
                 self._ended.wait(min(RECONNECT_S, usual_s))
                 rung = True
@@ -115,16 +134,29 @@ class Leases:
                 self._on_ring()
         self._drop_bell()
 
+    def _check_loop(self) -> None:
+        silent_s = lease_clock() - self._beat_s
+        if silent_s > self._silent_s:
+            raise TimeoutError(f"the event loop has not run for {silent_s:.0f} s: its leases are not renewed")
+
+    def _tell_trouble(self, error: Exception) -> None:
+        """Once, until it is over. What another's exception says is not shown: it may hold a secret."""
+        why = str(error) if isinstance(error, TurnwiseError | TimeoutError) else f"`{type(error).__name__}`"
+        if why.partition(":")[0] != self._trouble:
+            self._trouble = why.partition(":")[0]
+            with contextlib.suppress(Exception):
+                self._on_trouble(f"the leases are not renewed: {why}")
+
     def _wait_for_the_bell(self, wait_s: float) -> bool:
         """Whether somebody rang, or may have while nobody listened."""
         if self._bell is None or self._bell.closed:
             self._bell = connect(self._queue.address)
             listen(self._bell)
             return True
-        ready, _, _ = select.select([self._bell.fileno(), self._woken], [], [], wait_s)
-        if ready:
+        rung = _is_ready((self._bell.fileno(), self._woken), selectors.EVENT_READ, wait_s=wait_s)
+        if rung:
             take_up(self._bell)
-        return bool(ready)
+        return rung
 
     def _renew(self) -> bool:
         """Whether all that are ours have a new lease."""
@@ -192,7 +224,7 @@ class TurnLease:
         """Before another worker may go on with the turn, its pen writes nothing more here."""
         self.is_over = True
         self._leases.drop(self._claim)
-        self._queue.release(self._claim)
+        self._queue.release(self._claim, blameless=True)
         raise JournalFailed("this worker stops: another one goes on with the turn")
 
     def ask(self, asks: Sequence[OneAsk], *, deadline_s: float, folder: str) -> Sequence[Approval]:
@@ -211,12 +243,20 @@ class TurnLease:
         self.is_over = True
 
 
+def _is_ready(numbers: Sequence[int], event: int, *, wait_s: float) -> bool:
+    """Whether one of these descriptors is, also of a process with thousands of them."""
+    with _POLL() as poll:
+        for number in numbers:
+            poll.register(number, event)
+        return bool(poll.select(wait_s))
+
+
 def _end_ourselves(since_s: float) -> NoReturn:
     with contextlib.suppress(OSError, ValueError):
         line = (
             f"turnwise: no lease was renewed for {since_s:.1f} s: this worker ends, and others go on with its turns\n"
         )
         log = sys.__stderr__.fileno() if sys.__stderr__ is not None else 2
-        if select.select([], [log], [], 0)[1]:  # a pipe that nobody reads does not keep it alive
+        if _is_ready((log,), selectors.EVENT_WRITE, wait_s=0):  # a pipe that nobody reads does not keep it alive
             os.write(log, line.encode())
     os._exit(FENCED)

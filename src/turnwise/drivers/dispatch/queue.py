@@ -156,8 +156,11 @@ class TurnQueue:
         if row is None:
             return session, None  # somebody was quicker; its own end rings again
         refuse_newer(version_of(connection), name=self.address.name)
-        number, epoch, is_recorded, tried_from, is_too_long = row
+        number, epoch, is_recorded, tried_from, is_too_long, cancel = row
         values["number"] = number
+        if cancel and not is_recorded:  # its worker has died, or given it back, before it heard of that
+            connection.execute(statements.END_CANCELLED, {"number": number, "now": self._clock.now()})
+            return "", None  # its session may have another turn
         is_stuck = not is_recorded and epoch - tried_from >= MOST_TRIES
         if is_stuck or is_too_long:
             connection.execute("update turn set status = 'running' where number = %s", (number,))
@@ -182,6 +185,7 @@ class TurnQueue:
             wishes=wishes or "",
             asked=listed_as(read_asked(asked).asks),
             answers=tuple([one.approval for one in read_answers(answers)]),
+            cancel=cancel,
         )
 
     def renew(self, held: Sequence[Claim], *, terms: WorkerTerms) -> dict[int, HeldTurn]:
@@ -195,9 +199,10 @@ class TurnQueue:
         rows = self.attempt(lambda connection: connection.execute(statements.RENEW, values).fetchall(), alone=True)
         return {number: HeldTurn(*found) for number, *found in rows}
 
-    def release(self, claim: Claim) -> None:
-        """On return the turn is anybody's, and our pen writes nothing to it. Nothing happens where it is ours no more."""
-        self._ringing(statements.RELEASE, {"number": claim.number, "epoch": claim.epoch})
+    def release(self, claim: Claim, *, blameless: bool = False) -> None:
+        """On return the turn is anybody's, and our pen writes nothing to it. `blameless`: the worker failed by itself, and that
+        counts as no try of the turn. Nothing happens where it is ours no more."""
+        self._ringing(statements.RELEASE, {"number": claim.number, "epoch": claim.epoch, "blameless": blameless})
 
     def park(self, claim: Claim, *, asked: AskedElsewhere, deadline_s: float) -> None:
         """On return the turn is nobody's, until a person has answered or that time is over. Raises JournalFailed where it is ours

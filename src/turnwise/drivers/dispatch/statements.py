@@ -48,7 +48,8 @@ order by turn.priority desc, turn.number limit 1 for update of session skip lock
 
 LOOK: LiteralString = f"""
 select turn.number, turn.epoch, exists (select 1 from record where record.turn = turn.number), turn.tried_from,
-    octet_length(coalesce(turn.prompt, '')) > %(longest)s or octet_length(coalesce(turn.wishes, '')) > %(longest)s from turn
+    octet_length(coalesce(turn.prompt, '')) > %(longest)s or octet_length(coalesce(turn.wishes, '')) > %(longest)s,
+    turn.cancel from turn
 where turn.status in ('queued', 'running', 'waiting') and {_MAY_RUN} and turn.session = %(session)s
 order by turn.number limit 1 for update of turn skip locked"""
 
@@ -83,9 +84,10 @@ select turn.number, turn.status <> 'running', turn.number in (select number from
 from turn join held using (number, epoch)"""
 
 # `lost`: so an agent that raised has left it. The next claim raises the epoch, and a pen that was let go writes nothing more: a
-# turn that is given back is not counted twice as a try in vain.
+# turn that is given back is not counted twice as a try in vain, and not at all where it was `blameless`.
 RELEASE: LiteralString = """
 update turn set lease_until = '-infinity', finished = null,
+    tried_from = case when %(blameless)s then epoch else tried_from end,
     status = case when exists (select 1 from record where record.turn = turn.number) then 'running' else 'queued' end
 where number = %(number)s and epoch = %(epoch)s and status in ('running', 'lost')"""
 
@@ -107,6 +109,9 @@ where number = %(number)s and epoch = %(epoch)s and status in ('running', 'lost'
 FAIL: LiteralString = """
 update turn set status = 'lost', finished = %(now)s, complete = 0, problem = %(problem)s
 where number = %(number)s and epoch = %(epoch)s and status in ('running', 'lost')"""
+
+END_CANCELLED: LiteralString = """
+update turn set status = 'done', finished = %(now)s, stop_reason = 'cancelled', complete = 0 where number = %(number)s"""
 
 CANCEL_QUEUED: LiteralString = """
 update turn set status = 'done', finished = %(now)s, stop_reason = 'cancelled', complete = 0

@@ -65,7 +65,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     `number` identifies the row; `turn_id` is what the row was called when it was claimed. `since_s`: the lease began then or
     later, by `lease_clock()`. `tried_from`: what was tried up to that epoch does not count. `asked` are the calls that a person
     was asked about last, each with what stands for it, and `answers` what they said. `wishes` is what the turn may have at most,
-    as text that nobody has read yet."""
+    as text that nobody has read yet. `cancel`: it was cancelled before, and ends before anything more happens."""
 
     session: str
     turn_id: str
@@ -79,3 +79,4 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     asked: tuple[tuple[str, str], ...] = ()
     answers: tuple[Approval, ...] = ()
     wishes: str = ""
+    cancel: bool = False

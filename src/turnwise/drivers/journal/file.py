@@ -37,6 +37,7 @@ SQLITE = Dialect(
     before_deleting="pragma secure_delete = on",
     after_deleting="pragma wal_checkpoint(truncate)",
     locked="",
+    unless_locked="",
 )
 
 

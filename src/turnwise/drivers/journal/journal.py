@@ -386,6 +386,10 @@ class Journal:
         claim = self._claim
         return epoch - max(last[0], claim.tried_from if claim is not None and claim.number == number else 0)
 
+    def is_cancelled(self, turn_id: str) -> bool:
+        """Whether it was cancelled before its claim."""
+        return self._claim is not None and self._claim.cancel and self._claim.turn_id == turn_id
+
     def leave(self, turn_id: str) -> None:
         """Nobody works on that turn any more, though the file may still call it running."""
         self._left.add(turn_id)

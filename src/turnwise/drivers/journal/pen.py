@@ -137,20 +137,23 @@ class TurnJournal:
         if self.lease is not None:
             self.lease.check()
 
-    def close(self, result: TurnResult) -> None:
-        """The turn has ended: note how, for the list of sessions."""
+    def close(self, result: TurnResult, *, problem: str = "") -> None:
+        """The turn has ended: note how, for the list of sessions, and the `problem` of a claimed one, for its status."""
         self.write()
         self._has_ended = True
         now = self._clock.now()
         status = "waiting" if result.pending else "done"
+        noted, values = ("", ()) if not self._may_be_let_go or not problem else (", problem = ?", (problem,))
         self._store.execute_all(
             [
                 (
-                    "update turn set status = ?, finished = ?, stop_reason = ?, complete = ? where id = ? and epoch = ?",
-                    (status, now, result.stop_reason, int(result.complete), self._turn_id, self._epoch),
+                    f"update turn set status = ?, finished = ?, stop_reason = ?, complete = ?{noted} where id = ? and epoch = ?",
+                    (status, now, result.stop_reason, int(result.complete), *values, self._turn_id, self._epoch),
                 ),
                 (
-                    "update session set updated = ? where id = (select session from turn where id = ?)",
+                    # Whoever has locked the session's row is not waited for: the next turn notes the time.
+                    "update session set updated = ? where id = (select id from session where"
+                    f" id = (select session from turn where id = ?){self._store.dialect.unless_locked})",
                     (now, self._turn_id),
                 ),
             ]

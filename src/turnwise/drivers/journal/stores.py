@@ -46,6 +46,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     before_deleting: str  # so that what is deleted is overwritten; "" where there is nothing to say
     after_deleting: str  # so that no copy of it stays
     locked: str  # behind a select of one row: nobody else changes it until the transaction ends
+    unless_locked: str  # behind a select of one row: it is not found where somebody else has locked it
 
 
 class EventRow(msgspec.Struct, frozen=True, gc=False):

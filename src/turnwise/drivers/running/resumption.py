@@ -51,7 +51,7 @@ class LeftTurn(msgspec.Struct, kw_only=True):
     hand that may have run, `ended` of those whose results are recorded. `answered`: what the asks at hand were answered.
     `added`: the rules that whoever took it up before has added. `unknown`: calls that were told
     as unknown, here or before. `program`: the one at hand. `tries`: how often in a row it was
-    taken up since its last record."""
+    taken up since its last record. `is_cancelled`: somebody has cancelled it meanwhile."""
 
     turn: Turn
     config: TurnConfig
@@ -66,6 +66,7 @@ class LeftTurn(msgspec.Struct, kw_only=True):
     added: tuple[PermissionRule, ...] = ()
     unknown: list[ToolCall] = []
     terms: ResumeTerms = ResumeTerms()
+    is_cancelled: bool = False
 
     @property
     def is_stuck(self) -> bool:

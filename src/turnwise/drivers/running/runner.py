@@ -245,6 +245,7 @@ class _Running:
         )
         self._ask_over: asyncio.Future[None] | None = None  # the time of the asks at hand
         self.result: TurnResult | None = None
+        self._begun_before: frozenset[str] = frozenset()  # calls of the order at hand that another process has begun
         self._ended: set[str] = set()  # calls of the order at hand whose end is recorded by itself
         self._children_told = 0  # of the order at hand, by those records
 
@@ -290,7 +291,9 @@ class _Running:
             added = RulesAdded(rules=rules, at_s=left.at_s)
             self._write(added)
             command = turn.receive(added)
-        if left.is_stuck:
+        if left.is_cancelled:
+            self.interrupt()
+        elif left.is_stuck:
             self._why_stopped = STUCK
             self.interrupt()
         self._teller.unanswered = {call.id: call for call in (*open_calls(turn.added), *left.open_in_program)}
@@ -402,7 +405,7 @@ class _Running:
         if self._journal is None or result.stop_reason is StopReason.JOURNAL_FAILED:
             return result
         try:
-            self._journal.close(result)
+            self._journal.close(result, problem=self._why_stopped)
         except JournalFailed as failed:
             return unrecorded(result, why=str(failed))
         return result
@@ -439,6 +442,11 @@ class _Running:
                 return RequestFailed(number=number, fault=LOST_REQUEST, lost=True)
             case RunTools():
                 self._ended = set(left.ended)
+                subs = {
+                    name for name, tool in self._tools.items() if tool.start is not None
+                }  # they have a progress of their own
+                again = [plan.call.id for plan in command.calls if plan.call.name not in subs]
+                self._begun_before = left.begun & set(again)
                 found = await results_of_left(command.calls, left=left, tools=self._tools, clock=self._clock)
                 for planned, result in found:
                     left.unknown += [planned.call] if is_unknown(result) else []
@@ -447,12 +455,7 @@ class _Running:
                     self._tell(CallAnswered(planned.call, result))
                 return await self._run_tools(command)
             case Ask():
-                open_asks, left_s = left.open_asks, left.ask_s(command, now_s=now_s)
-                if not open_asks or left_s <= 0.0:
-                    given = await self._given_in_time(command, asks=open_asks)
-                    return Asked(approvals=(*left.answers, *given))
-                asked = await self._ask(msgspec.structs.replace(command, asks=open_asks, deadline_s=left_s))
-                return msgspec.structs.replace(asked, approvals=(*left.answers, *asked.approvals))
+                return await self._ask_again(command, left, left_s=left.ask_s(command, now_s=now_s))
             case Wait(seconds=seconds):
                 return await self._do(msgspec.structs.replace(command, seconds=left.left_of(seconds, now_s=now_s)))
             case _:
@@ -522,6 +525,19 @@ class _Running:
         self._time.ended(began_s + command.deadline_s)
         return asked
 
+    async def _ask_again(self, command: Ask, left: LeftTurn, *, left_s: float) -> Asked:
+        """What is open is asked for what is left of its time. Elsewhere the database measures that time: an answer that it has
+        taken counts, whatever our clock says, and whoever was not asked yet has all of it."""
+        if not (open_asks := left.open_asks):
+            return Asked(approvals=left.answers)
+        command = msgspec.structs.replace(command, asks=open_asks)
+        if (asked := self._asked_elsewhere(command)) is None:
+            if left_s <= 0.0:
+                given = await self._given_in_time(command, asks=open_asks)
+                return Asked(approvals=(*left.answers, *given))
+            asked = await self._ask(msgspec.structs.replace(command, deadline_s=left_s))
+        return msgspec.structs.replace(asked, approvals=(*left.answers, *asked.approvals))
+
     def _asked_elsewhere(self, command: Ask) -> Asked | None:
         """None where nobody is asked elsewhere. Raises JournalFailed where the turn waits for a person without this process."""
         if self._journal is None or self._turn is None or self._safety.approver is not None:
@@ -555,6 +571,8 @@ class _Running:
         def before(starting: Sequence[PlannedCall]) -> None:
             if self._journal is not None:
                 for planned in starting:
+                    if planned.call.id in self._begun_before:  # recorded then, and no progress now
+                        continue
                     self._journal.later(ToolsStarted(step=command.step, call_ids=(planned.call.id,)))
                 self._journal.write()
 
@@ -593,6 +611,7 @@ class _Running:
         results, children = self._not_recorded(self._tool_run)
         self._tool_run = None
         self._ended.clear()
+        self._begun_before = frozenset()
         self._time.ended(None if command.most_s is None else began_s + command.most_s)
         return ToolsFinished(results=(*results, *changed.values()), children=children)
 

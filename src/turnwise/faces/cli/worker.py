@@ -1,7 +1,6 @@
 """`turnwise worker`: run the turns that wait in a database."""
 
 import asyncio
-import contextlib
 import signal
 import sys
 
@@ -11,10 +10,10 @@ import msgspec
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.faces.cli.databases import checked_dsn, database_option, needs_psycopg
 from turnwise.faces.cli.failures import as_one_line
-from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.named_agents import load_agents
 from turnwise.faces.cli.numbers import FiniteRange
 from turnwise.faces.cli.text import clean
+from turnwise.faces.written_lines import WrittenLines
 
 MOST_TURNS = 1000
 LONGEST_LEASE_S = 3600.0
@@ -95,19 +94,10 @@ def command(
         except ModuleNotFoundError as error:
             raise needs_psycopg(error) from None
 
-        def tell(event: WorkerEvent) -> None:
-            with contextlib.suppress(OSError):  # a log that nobody reads holds up no turn
-                if as_json:
-                    sys.stderr.write(msgspec.json.encode(event).decode() + "\n")
-                    sys.stderr.flush()
-                else:
-                    say(
-                        clean(
-                            " ".join(
-                                [part for part in (event.happening, event.session, event.agent, event.text) if part]
-                            )
-                        )
-                    )
+        def line_of(event: WorkerEvent) -> str:
+            if as_json:
+                return msgspec.json.encode(event).decode()
+            return clean(" ".join([part for part in (event.happening, event.session, event.agent, event.text) if part]))
 
         found = load_agents(agents)
 
@@ -120,11 +110,17 @@ def command(
                 allows=WorkerAllows(models=models, instructions=allow_instructions),
                 lease_s=lease_s,
                 grace_s=grace_s,
-                tell=tell,
+                tell=lambda event: lines.put(line_of(event)),
             )
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, worker.stop)
             await worker.run()
 
-        run_to_end(work(), new_loop=quickest_loop)
+        lines = WrittenLines(
+            sys.stderr, dropped_line=lambda why: line_of(WorkerEvent(happening="waits", text=why))
+        )  # a log that nobody reads holds up no turn
+        try:
+            run_to_end(work(), new_loop=quickest_loop)
+        finally:
+            lines.close()

@@ -39,7 +39,7 @@ from turnwise.drivers.journal.stores import (
     T,
     Values,
 )
-from turnwise.errors import CallerError, JournalFailed, TurnwiseBug
+from turnwise.errors import JournalFailed, JournalRefused, TurnwiseBug
 
 AGAIN_S = 0.05
 # Any other setting waits for more than the disk of this server.
@@ -58,6 +58,7 @@ POSTGRES = Dialect(
     before_deleting="",
     after_deleting="",
     locked=" for update",
+    unless_locked=" for no key update skip locked",
 )
 
 
@@ -276,7 +277,7 @@ def raise_explained(error: psycopg.Error, address: DatabaseAddress) -> NoReturn:
     text = address.hide(" ".join(said.split()))
     match error:
         case errors.InsufficientPrivilege():
-            raise CallerError(f"{name}: {text}; its user needs the rights of docs/postgres.md") from None
+            raise JournalRefused(f"{name}: {text}; its user needs the rights of docs/postgres.md") from None
         case errors.UndefinedTable() | errors.InvalidSchemaName() | errors.UndefinedColumn():
             raise JournalFailed(f"{name} lost tables while it was open: {text}") from None
         case errors.QueryCanceled() | errors.LockNotAvailable():
