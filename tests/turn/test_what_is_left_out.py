@@ -10,7 +10,7 @@ from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import Spent
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn import approvals, commands, config, events
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
 from turnwise.turn.commands import (
     PlannedCall,
     RunHooks,
@@ -181,6 +181,7 @@ LEFT_OUT: list[tuple[type[msgspec.Struct], str, dict[str, object]]] = [
         '{"text":"","stop_reason":"answered","complete":true,"steps":1,"requests":1,"usage":{},"messages":[]}',
         RESULT,
     ),
+    (AskOrigin, "{}", {"turn_id": "", "step": 0, "folder": ""}),
     (OneAsk, f'{{"call":{CALL},"arguments":"{{}}","subject":"read"}}', ASK),
     (Approval, '{"call_id":"a","verdict":"allow"}', APPROVAL),
     (
