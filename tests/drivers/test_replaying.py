@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from drivers.journalled import SESSION, journalled, led_by_lab
 from lab.failing import FAMILIES
@@ -37,9 +38,18 @@ def played(session: RecordedSession) -> tuple[list[list[Command]], SessionPlayer
     return commands, player
 
 
+def with_events_alone(session: RecordedSession) -> RecordedSession:
+    """Kept sessions have no records of starts: nobody knows which calls of a turn that was left had begun."""
+    turns = [
+        replace(turn, row=replace(turn.row, status="lost", stop_reason=turn.row.stop_reason or StopReason.CANCELLED))
+        for turn in session.turns
+    ]
+    return replace(session, turns=tuple(turns))
+
+
 def assert_same_commands(kept: KeptSession) -> None:
     """Behind the digests of a turn stands that of the session then; an event that no turn takes has one too, of its error."""
-    commands, player = played(journalled(kept.turns))
+    commands, player = played(with_events_alone(journalled(kept.turns)))
     at = 0
     for said, turn in zip(commands, player.played, strict=True):
         wanted = [kept.digests[WIDTH * place : WIDTH * (place + 1)] for place in range(at, at + len(said))]
