@@ -22,6 +22,7 @@ class Supervisor:
         self._lock = threading.Lock()
         self._alive: dict[int, WorkerProcess] = {}
         self._frozen: set[int] = set()
+        self._ended_here: set[WorkerProcess] = set()  # by `end`
         self.ends: Counter[int] = Counter()
         self._threads = [threading.Thread(target=self._keep, args=(slot,), daemon=True) for slot in range(count)]
         for thread in self._threads:
@@ -36,7 +37,7 @@ class Supervisor:
             code = worker.wait()
             with self._lock:
                 self._frozen.discard(slot)
-                if not self._stops.is_set():
+                if worker not in self._ended_here:
                     self.ends[code] += 1
             worker.end()
 
@@ -65,6 +66,7 @@ class Supervisor:
         with self._lock:
             for worker in self._alive.values():
                 if worker.process.poll() is None:
+                    self._ended_here.add(worker)
                     worker.process.kill()
         for thread in self._threads:
             thread.join()
