@@ -129,10 +129,11 @@ async def test_body_is_not_held_twice_while_it_is_decoded(name: str) -> None:
 
 
 LIMITS = Limits(response_bytes=MiB)
+# The most that is kept of a text with four bytes for each character, of others.
 SIZES = [
     MiB // 2 - 32 * KiB,
     MiB - 32 * KiB,
-]  # the most that is kept of a text with four bytes for each character, of others
+]
 # A text's unit, and what stands before it: narrow, then the widths that Python has for a character, alone and mixed.
 WRITINGS = {
     "ASCII": ("x", ""),

@@ -228,9 +228,8 @@ def test_it_finds_what_bash_finds(
     )
     found = ProgramSearch(path, workspace=str(work)).find("tool", places=(str(work),))
     expected = os.path.realpath(work / asked.stdout.strip()) if asked.returncode == 0 else ""
-    executable = expected and os.access(
-        expected, os.X_OK
-    )  # bash names one that it cannot execute, if there is no other
+    # Bash names one that it cannot execute, if there is no other.
+    executable = expected and os.access(expected, os.X_OK)
     assert (os.path.realpath(found.path) if found.path else "") == (expected if executable else "")
     if found.path:
         assert found.apart == (not Path(expected).is_relative_to(work))

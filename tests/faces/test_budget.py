@@ -107,9 +107,8 @@ async def test_what_the_prompt_leaves_of_the_window_goes_out(family: str, stream
     assert len(asked) == len(counted) == 6
     for limit, prompt in zip(asked, counted, strict=True):
         assert limit is not None and 1_024 <= limit <= window - prompt
-        assert (
-            limit >= window - prompt - 3_500
-        )  # the first prompt is a guess, a third of its bytes in place of a quarter
+        # The first prompt is a guess, a third of its bytes in place of a quarter.
+        assert limit >= window - prompt - 3_500
     # From the second on it is counted, but for one result of 3,600 bytes.
     for limit, prompt in zip(asked[1:], counted[1:], strict=True):
         assert limit is not None and limit >= window - prompt - 500

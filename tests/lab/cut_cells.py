@@ -36,10 +36,11 @@ OBJECTS = [way for way in WAYS if way not in RAW]
 # Their streams may leave the finish reason out and tell the usage all the same (`missing`), or end (`none`).
 TELL_USAGE_LAST = [("openai_chat", True), ("anthropic_messages", True)]
 SIZES = (40_000, 200_000)
+# Characters at a time: the matrix is about sizes and words, other tests about pieces.
 PIECES = {
     40_000: 96,
     200_000: 960,
-}  # characters at a time: the matrix is about sizes and words, other tests about pieces
+}
 LIMITS = (2000, 4000, 8000)
 Told = Literal["true", "tool_calls", "stop", "none", "missing"]
 TOLD: tuple[Told, ...] = get_args(Told)

@@ -145,6 +145,5 @@ async def test_a_large_call_of_another_format_ends_after_bounded_requests(family
     once = result.requests_by_purpose["continue"]
     assert (result.stop_reason, files_in(tmp_path)) == (StopReason.LOOP, [])
     assert 1 <= once <= 6
-    assert (
-        len(received) == once + BROKEN_STEPS + 1
-    )  # the call that was continued and does not fit is the first of the six
+    # The call that was continued and does not fit is the first of the six.
+    assert len(received) == once + BROKEN_STEPS + 1

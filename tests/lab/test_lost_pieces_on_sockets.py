@@ -116,9 +116,8 @@ async def test_a_gateway_that_breaks_one_event_in_every_response_costs_two_reque
         told = results_of(result)
         assert [text for text in told if text not in ("a note", LOST_CALL)] == [], at
         assert told.count("a note") == len(ran), at
-        assert len(told) == 4 or (result.origin, result.complete, told) == ("local", False, []), (
-            at
-        )  # all of it was lost
+        # All of it was lost.
+        assert len(told) == 4 or (result.origin, result.complete, told) == ("local", False, []), at
         assert result.text == DONE or not result.complete, at
 
 

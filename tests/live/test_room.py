@@ -19,9 +19,8 @@ async def test_a_prompt_past_the_window_is_summarised_and_answered(small: LiveSe
         at.check(result, statuses=[400, 200, 200])
         assert result.requests_by_purpose == {"step": 1, "compact": 1, "retry": 1}
         assert result.stop_reason is StopReason.ANSWERED
-        changes = [
-            change.split(": ")[:2] for change in result.prefix_changes
-        ]  # what each cost rests on the server's cache
+        # What each cost rests on the server's cache.
+        changes = [change.split(": ")[:2] for change in result.prefix_changes]
         assert changes == [["request 2", "compaction"], ["request 3", "compaction"]]
         assert b'"n_ctx":%d' % SMALL_WINDOW_TOKENS in at.exchanges[0].received
         last = result.ledger[-1].usage

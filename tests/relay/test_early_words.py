@@ -155,9 +155,8 @@ def test_most_words_of_a_plain_stream_go_out_early(spread: float) -> None:
     pieces = [BEGIN, *[chat({"content": f"word {number} "}) for number in range(300)], *END]
     found = same("openai_chat", pieces, spread=spread)
     assert found.out == b"".join(pieces)
-    assert (
-        found.early == 298
-    )  # but for the first, before which the client knew nothing, and the one that it learned from
+    # But for the first, before which the client knew nothing, and the one that it learned from.
+    assert found.early == 298
     assert FEWEST_EVENTS < MOST_EVENTS < 150, "several rounds"
 
 

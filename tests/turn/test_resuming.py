@@ -168,9 +168,8 @@ def test_a_turn_killed_anywhere_leaves_open_what_nobody_answered() -> None:
         after = TurnStarted(config=CONFIG, input=(handed_in("c:1"),), approvals=(yes("y:1"),), keeps_waiting=True)
         done_ = play_started(after, says("Done."), earlier=so_far.carried)
         words = [message for message in done_.requests[0].request.messages if message == WORD]
-        assert len(words) == (
-            0 if length == len(events) else 1
-        )  # the result of a run that ended says that it was not read
+        # The result of a run that ended says that it was not read.
+        assert len(words) == (0 if length == len(events) else 1)
 
 
 @pytest.mark.promise("wait:ask", "step:history-healed")

@@ -25,9 +25,8 @@ OPENAI: frozenset[FamilyName] = frozenset({"openai_chat", "openai_responses"})
 # Sources: the API references; Anthropic's names no figure for stop sequences.
 MOST_STOPS: Mapping[FamilyName, int] = {"openai_chat": 4, "openai_responses": 0, "gemini": 5}
 MOST_TEMPERATURE: Mapping[FamilyName, float] = {"anthropic_messages": 1.0}  # the others take up to 2
-LEAST_OUTPUT: Mapping[FamilyName, int] = {
-    "openai_responses": 16
-}  # Claude Code asks whether it may ask with a limit of 1
+# Claude Code asks whether it may ask with a limit of 1.
+LEAST_OUTPUT: Mapping[FamilyName, int] = {"openai_responses": 16}
 LEAST_BUDGET: Mapping[FamilyName, int] = {"anthropic_messages": 1024}
 
 OBJECT = msgspec.Raw(b'"object"')

@@ -39,9 +39,8 @@ HARMLESS_NAMES = frozenset(
     GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS GIT_MERGE_AUTOEDIT GIT_AUTHOR_DATE GIT_COMMITTER_DATE""".split()
 )
 _LOCALE = re.compile(r"LC_[A-Z]+")
-_HARMLESS_VALUE = re.compile(
-    r"(?!:?\.\.?\Z)[A-Za-z0-9_.@:+-]{0,64}"
-)  # `..` would be a folder beside those of the zones
+# `..` would be a folder beside those of the zones.
+_HARMLESS_VALUE = re.compile(r"(?!:?\.\.?\Z)[A-Za-z0-9_.@:+-]{0,64}")
 _ZONE = re.compile(r"[A-Z][A-Za-z_]{1,20}(?:/[A-Z][A-Za-z_+-]{1,30}){1,2}")  # `:` or `/` first would name any file
 _PAGERS = frozenset({"PAGER", "GIT_PAGER", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR"})
 # In the place of a pager or an editor they show or leave everything as it is.

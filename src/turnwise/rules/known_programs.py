@@ -23,9 +23,8 @@ def is_known(command: CommandFact) -> bool:
     """Whether it only reads, or only runs commands that are facts of their own; and what it is, is sure."""
     if command.doubt or command.opaque:
         return False
-    if (
-        command.carries
-    ):  # bash looks for the names that a word may stand for, though nothing is done with them (`sh -c ls $X*`)
+    # Bash looks for the names that a word may stand for, though nothing is done with them (`sh -c ls $X*`).
+    if command.carries:
         known = all(word.literal for word in command.words)
         return known and all(is_harmless(assignment) for assignment in command.assignments)
     return is_reading(command)

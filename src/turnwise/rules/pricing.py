@@ -214,9 +214,8 @@ def _token_price(usage: Usage | None, *, row: PriceRow, fate: Fate, apart: str, 
     if (asked_hour or row.asks_hour) and usage is not None and "cache_creation" not in details:
         details = {**details, "cache_creation": {"ephemeral_1h_input_tokens": usage.cache_write_tokens}}
     own = None if row.own_cost is None else _own_cost(details, where=row.own_cost)
-    if (
-        own is not None and usage is not None and (own or not usage.untold)
-    ):  # a 0 beside counts that are missing says nothing
+    # A 0 beside counts that are missing says nothing.
+    if own is not None and usage is not None and (own or not usage.untold):
         saved, writing = _saved_of(usage, row=row, details=details)
         return Priced(usd=own, by="provider", cache_saved_usd=saved, cache_write_usd=writing)
     if fate == "refused":

@@ -91,9 +91,8 @@ def _cut(part: Text, *, limit_bytes: int, call_id: str, handle: str | None) -> T
     cut = msgspec.structs.replace(
         part, text=f"{text[:half]}\n[... {left_out} of {len(text)} characters left out to save room{how} ...]\n{tail}"
     )
-    return (
-        cut if part_bytes(cut) < part_bytes(part) else part
-    )  # a heading beside a long text is no longer than the note
+    # A heading beside a long text is no longer than the note.
+    return cut if part_bytes(cut) < part_bytes(part) else part
 
 
 def read_back(arguments: str, *, originals: Mapping[str, ToolResult], page_bytes: int) -> tuple[str, bool]:

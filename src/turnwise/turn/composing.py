@@ -90,9 +90,8 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     def _read_words(self, known: Known) -> Move:
         changes: list[Change] = []
-        if (
-            known.history.inbox and not known.history.paused
-        ):  # nothing may come between a pause and what goes on with it
+        # Nothing may come between a pause and what goes on with it.
+        if known.history.inbox and not known.history.paused:
             changes.append(InboxRead())
         if self.prepared is not known.spending.prepared:
             changes.append(Prepared(self.prepared))

@@ -56,9 +56,8 @@ def marking_of(
     for name, array in arrays.items():
         begins = head.find(b'"%b":%b' % (name.encode(), array))
         items = _items(array)
-        at = (
-            begins + len(name) + len(b'"":[') if begins >= 0 else -1
-        )  # what stands elsewhere is read first all the same
+        # What stands elsewhere is read first all the same.
+        at = begins + len(name) + len(b'"":[') if begins >= 0 else -1
         for item in items:
             found = own_marks(item)
             own += marks_at(at, ttls=found)

@@ -100,9 +100,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     decode_fault: Callable[[int, Mapping[str, str], bytes], Fault]
     # Fault -> (HTTP status, body) as this family's API reports it.
     encode_fault: Callable[[Fault], tuple[int, bytes]]
-    finish_reasons: Mapping[
-        str, FinishReason
-    ]  # every provider's finish word (Responses: status, incomplete reason) -> ours
+    # Every provider's finish word (Responses: status, incomplete reason) -> ours.
+    finish_reasons: Mapping[str, FinishReason]
     losses: tuple[Loss, ...]
 
 

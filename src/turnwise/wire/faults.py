@@ -121,9 +121,8 @@ _TRY_AGAIN = re.compile(
 )
 # RFC 9110 has whole seconds only; fractions are common, and a quota that is never filled again shows in any writing (`1e9`).
 _NUMBER = re.compile(r"(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][+-]?\d{1,9})?", re.ASCII)
-LONGEST_WAIT_S = (
-    366 * 86_400.0
-)  # longer ones, and what is too large for a float, say no more than this: not in this run
+# Longer ones, and what is too large for a float, say no more than this: not in this run.
+LONGEST_WAIT_S = 366 * 86_400.0
 
 # When a used-up limit of rates is whole again. OpenAI and Groq send durations ("1s", "6m0s", "2m59.56s", "12ms"; OpenAI docs,
 # "Rate limits in headers"), Anthropic dates ("2025-01-01T00:00:00Z"; its docs, "Rate limits: response headers").
@@ -138,9 +137,10 @@ _ANTHROPIC_RESETS = tuple(
 _DURATION = re.compile(
     r"(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,9}(?:\.\d{1,9})?)(ms|s))?", re.IGNORECASE | re.ASCII
 )
+# RFC 3339.
 _INTERNET_DATE = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(\.\d{1,9})?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
-)  # RFC 3339
+)
 
 
 def kind_by_message(message: str) -> FaultKind | None:

@@ -29,9 +29,8 @@ class _Numbers(NamedTuple):
     digits is cut out as well."""
 
     digits: int
-    between: re.Pattern[
-        bytes
-    ]  # all up to a string that has so many characters, or an escape; possessive: never backtracks
+    # All up to a string that has so many characters, or an escape; possessive: never backtracks.
+    between: re.Pattern[bytes]
     number: re.Pattern[bytes]
 
 

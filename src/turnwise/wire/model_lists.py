@@ -19,12 +19,13 @@ _PATHS: dict[FamilyName, str] = {
 # How servers call the tokens of prompt and answer together: Groq; OpenRouter, Together, Fireworks; vLLM; Mistral.
 _WINDOW = ("context_window", "context_length", "max_model_len", "max_context_length")
 _INPUT = ("inputTokenLimit", "max_input_tokens")  # Gemini; Anthropic
+# Gemini; others; Groq; Anthropic.
 _OUTPUT = (
     "outputTokenLimit",
     "max_output_tokens",
     "max_completion_tokens",
     "max_tokens",
-)  # Gemini; others; Groq; Anthropic
+)
 _count = msgspec.json.Decoder(int)
 
 

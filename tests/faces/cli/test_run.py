@@ -146,11 +146,12 @@ def test_a_cut_call_is_shown_as_not_run(cli: Cli, lab: Lab, folder: Path) -> Non
     """Its result, given by the turn itself, is on the screen."""
     ran = cli("run", "Write it.", "--allow", "write", *at(lab, "cut-call"))
     assert "✗ write: Not run: the arguments of this call of `write` were cut off" in ran.err
+    # In pieces, once it was told.
     assert sorted(path.name for path in folder.iterdir()) == [
         "big.txt",
         "notes.txt",
         "todo.txt",
-    ]  # in pieces, once it was told
+    ]
 
 
 def test_the_answer_alone_is_on_standard_output(cli: Cli, lab: Lab) -> None:

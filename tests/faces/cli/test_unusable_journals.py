@@ -197,9 +197,8 @@ def test_a_copy_that_finds_no_room_is_not_told_as_a_full_journal(folder: Path, k
     """A full folder for temporary files is named, and so is the way out."""
     small, state = str(tmp_path / "small"), str(kept.parent)
     (tmp_path / "small").mkdir()
-    kept.with_name(f"{kept.name}-wal").write_bytes(
-        b"\0" * 200_000
-    )  # a log without its index: SQLite cannot read it there
+    # A log without its index: SQLite cannot read it there.
+    kept.with_name(f"{kept.name}-wal").write_bytes(b"\0" * 200_000)
     frozen = [sandbox_called("bubblewrap").program, "--dev-bind", "/", "/", "--ro-bind", state, state]
     full = [*frozen, "--size", "65536", "--tmpfs", small, "--"]
     ran = within(full, "sessions", "list", "--json", cwd=folder, env={"TMPDIR": small})

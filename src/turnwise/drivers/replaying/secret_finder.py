@@ -129,9 +129,8 @@ class SecretFinder:
         places: NewCharacters = {}
         for run in self._runs.found_in(text):
             self.replaced.add(run.secret)
-            places |= dict(
-                enumerate(run.new, start=run.start)
-            )  # all of them: no other form of a secret has a say in it
+            # All of them: no other form of a secret has a say in it.
+            places |= dict(enumerate(run.new, start=run.start))
         for form, (stand_in, secret) in self._forms.items():
             for start in _found(form, text=text):
                 self._put(places, start=start, old=form, new=stand_in, secret=secret)

@@ -86,9 +86,8 @@ class TurnTeller:
         self._began: dict[str, float] = {}  # calls that have started, by id
         self._sent_s: float | None = None  # when the request at hand left
         self._was_sent = False  # the last request was told as started
-        self._children = [
-            (call_id, child) for call_id, child in player.recorded.children
-        ]  # those that have not been told
+        # Those that have not been told.
+        self._children = [(call_id, child) for call_id, child in player.recorded.children]
         self._working: list[SubAgent] = []  # those at work
 
     def tell(self, *, until_step: int | None = None) -> Iterator[SeenAgain]:

@@ -442,9 +442,8 @@ class _Running:
                 return RequestFailed(number=number, fault=LOST_REQUEST, lost=True)
             case RunTools():
                 self._ended = set(left.ended)
-                subs = {
-                    name for name, tool in self._tools.items() if tool.start is not None
-                }  # they have a progress of their own
+                # They have a progress of their own.
+                subs = {name for name, tool in self._tools.items() if tool.start is not None}
                 again = [plan.call.id for plan in command.calls if plan.call.name not in subs]
                 self._begun_before = left.begun & set(again)
                 found = await results_of_left(command.calls, left=left, tools=self._tools, clock=self._clock)

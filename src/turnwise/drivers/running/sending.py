@@ -78,9 +78,8 @@ class Sender:
             body_sha256="" if self._hash is None else self._hash.sha256_of(call),
             body_bytes=len(request.body),
         )
-        if (
-            not self._is_ready
-        ):  # half a second at a process's first request: a death in it must not look like one behind it
+        # Half a second at a process's first request: a death in it must not look like one behind it.
+        if not self._is_ready:
             make_ready(self._means.transport, request)
             self._is_ready = True
         entry = self._books.enter(command, sent)

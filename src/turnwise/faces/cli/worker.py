@@ -117,9 +117,8 @@ def command(
                 loop.add_signal_handler(number, worker.stop)
             await worker.run()
 
-        lines = WrittenLines(
-            sys.stderr, dropped_line=lambda why: line_of(WorkerEvent(happening="waits", text=why))
-        )  # a log that nobody reads holds up no turn
+        # A log that nobody reads holds up no turn.
+        lines = WrittenLines(sys.stderr, dropped_line=lambda why: line_of(WorkerEvent(happening="waits", text=why)))
         try:
             run_to_end(work(), new_loop=quickest_loop)
         finally:

@@ -121,9 +121,8 @@ def _encode_tool(tool: ToolSpec, *, profile: Profile) -> dict[str, object]:
     described = {"description": tool.description} if tool.description else {}
     if tool.free_form and profile.free_form_tools:
         return {"type": "custom", "name": tool.name, **described, **own}
-    strict = (
-        {"strict": tool.strict and not tool.free_form} if profile.strict_tools else {}
-    )  # the API's own default is true
+    # The API's own default is true.
+    strict = {"strict": tool.strict and not tool.free_form} if profile.strict_tools else {}
     if tool.free_form:
         parameters = msgspec.Raw(FREE_FORM_SCHEMA)
         return {"type": "function", "name": tool.name, **described, "parameters": parameters, **strict}
