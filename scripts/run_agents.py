@@ -8,6 +8,7 @@ Exits with 1 if an agent does not write the right files through the gateway, wit
 
 import argparse
 import asyncio
+import difflib
 import json
 import shutil
 import subprocess
@@ -103,12 +104,16 @@ async def outcomes(chosen: Sequence[Trial], *, as_json: bool) -> dict[Trial, Out
         if as_json:
             print(json.dumps({**trial._asdict(), **outcome._asdict()}), flush=True)
         else:
-            way = f"through the gateway to {FAMILIES[trial.upstream]}" if trial.upstream else "without the gateway"
             asked = f"; asked for {', '.join(outcome.asked)}" if outcome.asked else ""
-            print(f"{trial.agent}, {trial.case}, {way}: {outcome.verdict}{asked}", flush=True)
+            print(f"{said_of(trial)}: {outcome.verdict}{asked}", flush=True)
         return outcome
 
     return dict(zip(chosen, await asyncio.gather(*[one(trial) for trial in chosen]), strict=True))
+
+
+def said_of(trial: Trial) -> str:
+    way = f"through the gateway to {FAMILIES[trial.upstream]}" if trial.upstream else "without the gateway"
+    return f"{trial.agent}, {trial.case}, {way}"
 
 
 def drawn(found: dict[Trial, Outcome]) -> str:
@@ -155,10 +160,21 @@ def main() -> int:
     if options.draw:
         PAGE.write_text(drawn(found), encoding="utf-8")
         print(PAGE.relative_to(ROOT))
-    if options.check and (not PAGE.exists() or PAGE.read_text(encoding="utf-8") != drawn(found)):
-        print(f"{PAGE.relative_to(ROOT)} differs: draw it anew and look")
+    wrong = {trial: one for trial, one in found.items() if trial.upstream != WITHOUT and one.verdict != "right"}
+    for trial, one in wrong.items():
+        print(f"\n{said_of(trial)}: {one.verdict}, after {one.requests} requests. Its last words:\n{one.said}")
+    if options.check and (difference := differing(found)):
+        print(f"\n{PAGE.relative_to(ROOT)} differs: draw it anew and look\n{difference}")
         return 1
-    return 0 if all(one.verdict == "right" for trial, one in found.items() if trial.upstream != WITHOUT) else 1
+    return 1 if wrong else 0
+
+
+def differing(found: dict[Trial, Outcome]) -> str:
+    """The lines of the page that these outcomes would change; empty if there are none."""
+    kept = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    return "\n".join(
+        difflib.unified_diff(kept.splitlines(), drawn(found).splitlines(), "kept", "now", n=0, lineterm="")
+    )
 
 
 if __name__ == "__main__":
