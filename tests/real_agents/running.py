@@ -20,7 +20,7 @@ from waits import HANG_S
 
 LOOP_REQUESTS = 20  # no case needs half of them, with all that an agent asks for besides
 LOOK_S = 0.5
-# As providers send. deep-chat calls a stream empty if words and end come at once: 5 of 8 of a healthy provider, without a gateway.
+# As providers send. deep-chat calls a stream empty if words and end come at once: of a healthy provider in 5 of 8 runs.
 CHUNK_DELAY_S = 0.05
 QUIET_S = 180.0  # an agent that does nothing for so long hangs; the gateway ends a silence after 90 s
 LONGEST_S = HANG_S
