@@ -14,10 +14,12 @@ from faces.cli.person import Person, at_terminal
 from faces.cli.running import Cli, at, begin, end, running_lab, script
 from faces.cli.test_processes import read_until, wait_until
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal.journal import Journal, journal_path
+from turnwise.drivers.journal.journal import Journal, Session, journal_path
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.tools.sandbox.keeper import descendants
+from turnwise.faces.cli import resuming
+from turnwise.faces.cli.left_turns import LeftRun
 from turnwise.lab import Lab
 
 TWO_CALLS = script(
@@ -336,6 +338,36 @@ def test_all_goes_on_in_each_folder_and_tells_of_one_that_is_gone(lab: Lab, fold
     assert [lines_of(place, "first.txt") for place in folders] == [["ran"], [], ["ran"]]
     told = cli("resume", "--all")
     assert told.code == 0 and "1 session, 0 with an exit code other than 0" in told.err
+
+
+@pytest.mark.promise("keep:crash")
+def test_a_signal_between_two_turns_leaves_a_summary_of_those_that_ended(
+    lab: Lab, folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proves: Ctrl-C behind the first of three turns begins no other, and the last line has what the first one came to."""
+    for number in range(3):
+        place = folder.parent / f"folder {number}"
+        place.mkdir()
+        (place / "notes.txt").write_text(f"notes {number}\n")
+        killed_in_a_tool(lab, place)
+    find, found = resuming.find_left, list[Session]()
+
+    def find_once(journal: Journal, session: Session) -> LeftRun:
+        found.append(session)
+        if len(found) > 1:
+            raise KeyboardInterrupt
+        return find(journal, session)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(resuming, "find_left", find_once)
+        ran = cli("resume", "--all", "--json")
+    last = ran.events()[-1]
+    assert (ran.code, last["event"], last["failed"], last["exit_code"]) == (130, "summary", 1, 130)
+    assert [(one["stop_reason"], one["why"]) for one in last["sessions"]] == [
+        ("answered", ""),
+        ("", "stopped by a signal"),
+    ]
+    assert "2 sessions, 0 with an exit code other than 0" in cli("resume", "--all").err
 
 
 @pytest.mark.parametrize(

@@ -204,4 +204,4 @@ def test_a_copy_that_finds_no_room_is_not_told_as_a_full_journal(folder: Path, k
     full = [*frozen, "--size", "65536", "--tmpfs", small, "--"]
     ran = within(full, "sessions", "list", "--json", cwd=folder, env={"TMPDIR": small})
     assert ran.code == 2 and "cannot be read" in ran.err and "set TMPDIR to another folder" in ran.err
-    assert ran.events() == [{"error": ran.err.rstrip().removeprefix("turnwise: ")}]
+    assert ran.events() == [{"error": ran.err.rstrip().removeprefix("turnwise: "), "exit_code": 2}]
