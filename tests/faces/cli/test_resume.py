@@ -341,6 +341,35 @@ def test_all_goes_on_in_each_folder_and_tells_of_one_that_is_gone(lab: Lab, fold
 
 
 @pytest.mark.promise("keep:crash")
+def test_prune_leaves_a_turn_that_can_go_on_unless_it_is_told_to_delete_it(lab: Lab, folder: Path, cli: Cli) -> None:
+    """Proves: an interrupted turn and one that waits for an answer are named with the way on and stay; `--unfinished` marks and
+    deletes them."""
+    killed_in_a_tool(lab, folder)
+    (interrupted,) = [one["id"] for one in cli("sessions", "list", "--json").events()]
+    killed_at_an_ask(lab, folder)
+    assert cli("resume").code == 4
+    waiting = cli("sessions", "list", "--json").events()[0]["id"]
+    ended = cli("run", "Go.", "--json", *at(lab, "plain-answer")).events()[-1]["session"]
+    listed = cli("sessions", "prune", "--keep", "0")
+    assert listed.code == 2
+    assert (
+        f"{interrupted[-8:]} is interrupted, and stays: `turnwise resume {interrupted[-8:]}` goes on with it"
+        in listed.err
+    )
+    assert f"{waiting[-8:]} is waiting for an answer, and stays: `turnwise run --session {waiting[-8:]} " in listed.err
+    assert "--unfinished deletes those" in listed.err
+    told = cli("sessions", "prune", "--keep", "0", "--yes", "--json").events()[0]
+    assert told["deleted"] == [ended]
+    assert told["stayed"] == [{"id": waiting, "why": "waiting"}, {"id": interrupted, "why": "interrupted"}]
+    only_these = cli("sessions", "prune", "--keep", "0")
+    assert only_these.code == 0 and only_these.err.endswith("nothing to delete\n")
+    marked = cli("sessions", "prune", "--keep", "0", "--unfinished")
+    assert marked.code == 2 and "  interrupted  Go." in marked.err and "  waiting for an answer  Go." in marked.err
+    gone = cli("sessions", "prune", "--keep", "0", "--unfinished", "--yes", "--json").events()[0]
+    assert sorted(gone["deleted"]) == sorted([interrupted, waiting]) and cli("sessions", "list", "--json").out == ""
+
+
+@pytest.mark.promise("keep:crash")
 def test_a_signal_between_two_turns_leaves_a_summary_of_those_that_ended(
     lab: Lab, folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ _REMEDIES = {
     "SQLITE_FULL": f"make room on its disk, or {ELSEWHERE}",
     "SQLITE_READONLY": f"make the file and its folder writable, or {ELSEWHERE}",
     "SQLITE_CANTOPEN": f"make the file and its folder writable, or {ELSEWHERE}",
+    "SQLITE_IOERR_SHMSIZE": f"there is no room beside it: make room on its disk, or {ELSEWHERE}",
     "SQLITE_IOERR": f"look at its disk, and at limits of a file's size, or {ELSEWHERE}",
 }
 _OF_LOCKS = frozenset(

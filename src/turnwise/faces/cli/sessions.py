@@ -134,17 +134,19 @@ def fork_session(session: str, turn: int | None, step: int | None, as_json: bool
 @command.command("prune", cls=EndsWithLine)
 @click.option("--older-than", metavar="TIME", help="Delete sessions that were not used for so long: 24h, 90d, 12w.")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the N latest sessions in any case.")
+@click.option("--unfinished", is_flag=True, help="Delete those that were interrupted or wait for an answer, too.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: the sessions, and which were deleted.")
-def prune_sessions(older_than: str | None, keep: int | None, yes: bool, as_json: bool) -> None:
+def prune_sessions(older_than: str | None, keep: int | None, unfinished: bool, yes: bool, as_json: bool) -> None:
     """Delete old sessions with their sub-agents: what would go is shown, and you are asked.
 
-    A running session stays, and so does every row of the bill. Without options, `[sessions]` of your turnwise.toml decides.
+    A running session stays, and so do one whose turn can still go on (it was interrupted, or waits for an answer) unless you
+    say --unfinished, and every row of the bill. Without options, `[sessions]` of your turnwise.toml decides.
     """
     with as_one_line():
         from turnwise.faces.cli import pruning
 
-        code = pruning.prune(older_than=older_than, keep=keep, yes=yes, as_json=as_json)
+        code = pruning.prune(older_than=older_than, keep=keep, unfinished=unfinished, yes=yes, as_json=as_json)
     sys.exit(code)
 
 
