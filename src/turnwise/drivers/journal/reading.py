@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from turnwise.drivers.journal.durability import Durability
-from turnwise.drivers.journal.failures import BUSY_S, is_of_locks, name_of
+from turnwise.drivers.journal.failures import BUSY_S, is_of_locks, name_of, refuse_misplaced
 from turnwise.drivers.journal.file import check_version, first_look, prepare
 from turnwise.drivers.journal.rescuing import Rescued, rescue
 from turnwise.drivers.journal.schema import SCHEMA_VERSION
@@ -38,6 +38,7 @@ class ReadableFile(msgspec.Struct, frozen=True):
 
 def open_to_read(path: Path) -> ReadableFile:
     """A file that is not there reads as an empty journal, and is not made. Raises CallerError, sqlite3.Error."""
+    refuse_misplaced(path)
     if not os.path.lexists(path):
         return ReadableFile(_empty())
     try:
