@@ -214,6 +214,41 @@ def test_without_a_terminal_an_open_ask_is_left_for_later(lab: Lab, folder: Path
 
 
 @pytest.mark.promise("keep:crash", "wait:ask")
+def test_a_prompt_does_not_override_an_ask_that_the_same_command_left_for_later(
+    lab: Lab, folder: Path, cli: Cli
+) -> None:
+    """Proves: the interrupted turn leaves its ask for later, the prompt is not sent and that is said (exit code 4). A prompt that
+    is given again goes on without the call, and names it."""
+    killed_at_an_ask(lab, folder)
+    ran = cli("run", "And?", "--continue", "--json", *at(lab, "plain-answer"))
+    *events, last = ran.events()
+    assert (ran.code, last["event"], last["stop_reason"], len(last["asks"])) == (4, "result", "waiting", 1)
+    assert "your prompt was not sent" in events[-1]["text"] and lab.count() == 1
+    (session,) = cli("sessions", "list", "--json").events()
+    assert (session["status"], session["turns"]) == ("waiting", 1)
+    again = cli("run", "And?", "--continue", *at(lab, "plain-answer"))
+    assert (again.code, lab.count(), lines_of(folder, "first.txt")) == (0, 2, [])
+    assert "1 call waited for an answer; the session goes on with your prompt, so it is not run: bash (" in again.err
+
+
+@pytest.mark.promise("keep:crash", "wait:ask")
+def test_at_a_terminal_what_is_typed_after_an_ask_names_the_call_that_it_goes_on_without(
+    lab: Lab, folder: Path, cli: Cli
+) -> None:
+    """Proves: Ctrl-C at an ask that was left for later leaves it waiting; the next words say that it is not run."""
+    killed_at_an_ask(lab, folder)
+    assert cli("resume").code == 4
+    with at_terminal("--continue", cwd=folder) as person:
+        person.sees("then no)")
+        person.types("\x03")
+        person.sees("1 call left for later")
+        person.types("And?\r")
+        person.sees("1 call waited for an answer; the session goes on with your prompt")
+        leave(person)
+    assert lines_of(folder, "first.txt") == []
+
+
+@pytest.mark.promise("keep:crash", "wait:ask")
 @pytest.mark.parametrize(("option", "made"), [("--approve", ["ran"]), ("--deny", [])])
 def test_approve_and_deny_reach_the_ask_that_was_open(
     lab: Lab, folder: Path, cli: Cli, option: str, made: list[str]
