@@ -140,8 +140,8 @@ def fork_session(session: str, turn: int | None, step: int | None, as_json: bool
 def prune_sessions(older_than: str | None, keep: int | None, unfinished: bool, yes: bool, as_json: bool) -> None:
     """Delete old sessions with their sub-agents: what would go is shown, and you are asked.
 
-    A running session stays, and so do one whose turn can still go on (it was interrupted, or waits for an answer) unless you
-    say --unfinished, and every row of the bill. Without options, `[sessions]` of your turnwise.toml decides.
+    A running session stays, and so does every row of the bill. A session whose turn can go on, because it was interrupted or
+    waits for an answer, stays unless you say --unfinished. Without options, `[sessions]` of your turnwise.toml decides.
     """
     with as_one_line():
         from turnwise.faces.cli import pruning
