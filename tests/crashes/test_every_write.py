@@ -21,9 +21,9 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Session
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.records import ToolsStarted
-from turnwise.drivers.running.resumption import UNKNOWN_OUTCOME
 from turnwise.faces.agent import read_session
 from turnwise.lab import Lab
+from turnwise.turn.endings import UNKNOWN_OUTCOME
 from turnwise.turn.snapshot import restore
 from turnwise.vocab import Message, Text, ToolCall, ToolResult
 

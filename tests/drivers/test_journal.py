@@ -48,7 +48,7 @@ def test_a_path_may_be_text(tmp_path: Path) -> None:
     with Journal.open(str(tmp_path / "new" / "j.db"), clock=FakeClock()) as journal:
         assert journal.sessions() == []
     assert (tmp_path / "new" / "j.db").stat().st_mode & 0o777 == 0o600
-    with pytest.raises(CallerError, match="cannot be written"):
+    with pytest.raises(CallerError, match="is a folder, not a file"):
         Journal.open(str(tmp_path), clock=FakeClock())
 
 
@@ -149,7 +149,7 @@ def test_damaged_foreign_and_newer_files_are_told(tmp_path: Path) -> None:
             Journal.open(path, clock=FakeClock())
         assert str(path) in str(caught.value) and "TURNWISE_STATE_DIR" in str(caught.value)
         assert path.read_bytes() == before
-    with pytest.raises(CallerError, match="cannot be written"):
+    with pytest.raises(CallerError, match="is a file, not a folder"):
         Journal.open(damaged / "below-a-file.db", clock=FakeClock())
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
@@ -126,3 +127,19 @@ def test_without_uvloop_there_is_asyncio(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     said = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True).stdout
     assert said.startswith("asyncio.")
+
+
+def test_ctrl_c_before_the_coroutine_begins_leaves_no_warning_behind() -> None:
+    """Proves: what was never begun is closed, so Python does not say in front of a person that it was never awaited."""
+
+    async def never() -> None:
+        raise AssertionError("it has begun")
+
+    def pressed() -> asyncio.AbstractEventLoop:
+        raise KeyboardInterrupt
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(KeyboardInterrupt):
+            run_to_end(never(), new_loop=pressed)
+        gc.collect()

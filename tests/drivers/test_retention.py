@@ -12,7 +12,7 @@ from turnwise.drivers.journal.retention import KeptSession
 from turnwise.drivers.settings.retention_files import KeepRule, read_keep_rule, read_span
 from turnwise.drivers.settings.settings import Layer
 from turnwise.errors import CallerError
-from turnwise.faces.cli.pruning import choose_old
+from turnwise.faces.cli.pruning import OldSessions, choose_old
 from turnwise.testing import FakeClock
 
 SAID = "something that was said"
@@ -49,7 +49,7 @@ def test_a_session_goes_with_its_sub_agents_and_no_byte_of_it_is_left(journal: J
     begin(journal, "other000")
     found = journal.retention.sessions()
     assert [(one.id, one.subagents) for one in found] == [("other000", 0), ("old00000", 2)]
-    assert names(journal.retention.delete([one for one in found if one.id == "old00000"])) == ["old00000"]
+    assert names(journal.retention.delete([one for one in found if one.id == "old00000"]).gone) == ["old00000"]
     path = tmp_path / "journal.db"
     assert [count(path, table) for table in ("session", "turn", "record")] == [1, 1, 1]
     assert [one.seq for one in journal.entries("t-other000")] == [1]
@@ -66,10 +66,10 @@ def test_a_running_session_stays_and_so_does_one_with_a_running_sub_agent(journa
     begin(journal, "old00000")
     listed = journal.retention.sessions()
     journal.begin_turn(turn_id="t-child", session_id="child000", folder="/here", title="x", parent=("t-old00000", "c1"))
-    assert not listed[0].is_running and journal.retention.delete(listed) == []
+    assert not listed[0].is_running and journal.retention.delete(listed).gone == []
     (now,) = journal.retention.sessions()
-    assert now.is_running and journal.retention.delete([now]) == []
-    assert choose_old([now], rule=KeepRule(keep=0), now_s=9e9) == ([], [now])
+    assert now.is_running and journal.retention.delete([now]).gone == []
+    assert choose_old([now], rule=KeepRule(keep=0), now_s=9e9) == OldSessions(go=[], stay=[(now, "running")])
 
 
 def test_the_bill_is_the_same_without_the_session(journal: Journal, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_both_rules_have_to_agree() -> None:
     sessions = [kept("a", days_ago=1), kept("b", days_ago=50), kept("c", days_ago=100), kept("d", days_ago=200)]
 
     def chosen(**rule: float | int) -> list[str]:
-        return names(choose_old(sessions, rule=KeepRule(**rule), now_s=1e9)[0])  # type: ignore[arg-type]
+        return names(choose_old(sessions, rule=KeepRule(**rule), now_s=1e9).go)  # type: ignore[arg-type]
 
     assert chosen(older_than_s=90 * 86_400.0) == ["c", "d"]
     assert chosen(older_than_s=90 * 86_400.0, keep=3) == ["d"]

@@ -29,10 +29,11 @@ from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.owners import our_name
 from turnwise.drivers.journal.rescuing import LOST_RECORDS
-from turnwise.drivers.running.resumption import MOST_TRIES, UNKNOWN_OUTCOME
+from turnwise.drivers.running.resumption import MOST_TRIES
 from turnwise.errors import JournalFailed
 from turnwise.testing import FakeClock, ScriptedModel
 from turnwise.testing.scripted_model import BASE_URL, call
+from turnwise.turn.endings import UNKNOWN_OUTCOME
 from turnwise.turn.events import Asked
 from turnwise.vocab import Fault, FaultKind, Text, ToolResult
 from waits import HANG_S
@@ -222,6 +223,7 @@ async def test_a_program_that_asks_for_other_calls_when_it_runs_again_ends(tmp_p
         result = await agent.resume(left.sessions()[0].id)
     (told,) = results_of(result)
     assert "asked for other calls" in told and "look at it" in told
+    assert 'their outcome is unknown: `do` {"name":"second"}.' in told
     assert ran == ["first", "second"]
 
 
@@ -249,6 +251,7 @@ async def test_a_program_that_draws_numbers_goes_on(tmp_path: Path) -> None:
         result = await agent.resume(left.sessions()[0].id)
     (told,) = results_of(result)
     assert "asked for other calls" not in told and UNKNOWN_OUTCOME in told
+    assert "\n1 call had run (`do`); what was done stands.\n" in told and "their outcome is unknown: `do` {" in told
     assert len(ran) == 2
 
 

@@ -15,14 +15,15 @@ from faces.test_ordered_deadlines import agent_of, both_orders, ended, hands_out
 from sandboxes import sandbox_called
 from turnwise import Agent, MaxRequests, MaxWallTime, RunResult, StopReason, tool
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
-from turnwise.drivers.tools.grants import TURNS_TIME, CallTerms
-from turnwise.drivers.tools.tools import NO_TIME, CallTime
+from turnwise.drivers.tools.grants import CallTerms
+from turnwise.drivers.tools.tools import CallTime
 from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
 from turnwise.errors import ToolFault
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall
 from turnwise.turn.config import Deadlines
+from turnwise.turn.endings import NO_TIME, TURNS_TIME
 from turnwise.vocab import FinishReason, Message, Response, ToolCall
 from waits import HANG_S
 

@@ -26,6 +26,7 @@ from turnwise.turn.commands import (
     SendRequest,
 )
 from turnwise.turn.config import ScriptLimits, ToolOffer
+from turnwise.turn.endings import NO_TIME, UNKNOWN_OUTCOME
 from turnwise.turn.events import (
     Asked,
     Event,
@@ -35,6 +36,7 @@ from turnwise.turn.events import (
     ResponseReceived,
     ScriptCalled,
     ScriptFinished,
+    ToolEnded,
     ToolsFinished,
     TurnStarted,
 )
@@ -216,6 +218,33 @@ def test_an_interrupt_while_its_calls_run_says_what_had_run(started: tuple[str, 
         "c": "Not run: cancelled by the user before this call had started.",
     }
     assert played.result.repairs == ()
+
+
+@pytest.mark.promise("keep:crash")
+@pytest.mark.parametrize("ended", [True, False])
+def test_calls_whose_outcome_is_unknown_or_that_had_no_time_are_not_among_those_that_had_run(ended: bool) -> None:
+    """Proves: a program that is cut off names a call that an earlier process left as one that may have run, and one that the
+    turn's time did not reach not at all; the driver is told the same, whether all three had ended or the turn ended before."""
+    turn, _ = Turn.start(TurnStarted(config=SCRIPTED, input=(ASK,)))
+    turn.receive(ResponseReceived(number=1, response=says(script("s"))))
+    calls = (call("s/1"), call("s/2", "write"), call("s/3", "write"))
+    turn.receive(ScriptCalled(call_id="s", calls=calls))
+    texts = ("text", UNKNOWN_OUTCOME, NO_TIME)
+    results = [
+        ToolResult(call_id=one.id, name=one.name, content=(Text(text),), is_error=text != "text")
+        for one, text in zip(calls, texts, strict=True)
+    ]
+    if ended:
+        order = turn.receive(ToolsFinished(results=tuple(results)))
+        assert isinstance(order, RunScript) and order.ran == ("read",)
+    else:
+        for one in results:
+            turn.receive(ToolEnded(result=one))
+    turn.receive(Interrupted(kind="cancel", started=tuple([one.id for one in calls])))
+    assert results_in(turn.left_behind()) == {
+        "s": "Cancelled by the user in the middle of this program. 1 call had run (`read`), and `write` may have run in part. "
+        "What they did stands: look before you repeat any of it.",
+    }
 
 
 def test_a_kill_before_the_program_began_says_so() -> None:

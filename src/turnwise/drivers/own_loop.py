@@ -1,6 +1,7 @@
 """An event loop for one coroutine, which does not outlive it by more than a moment."""
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
@@ -27,10 +28,19 @@ def run_to_end(
     """`asyncio.run`, but for what will not end: it waits without limit for tasks that ignore their cancellation and for
     the threads of `asyncio.to_thread`. Here they have `settle_s` each and are left behind. Ctrl-C cancels `main`, as there.
     """
-    # With a factory, `Runner` leaves the thread's current loop alone, so there is nothing of it to undo.
-    runner = asyncio.Runner(loop_factory=new_loop)
+    try:
+        # With a factory, `Runner` leaves the thread's current loop alone, so there is nothing of it to undo.
+        runner = asyncio.Runner(loop_factory=new_loop)
+        loop = runner.get_loop()
+        loop.set_exception_handler(_report)
+        return _run(main, runner=runner, settle_s=settle_s)
+    finally:
+        if inspect.getcoroutinestate(main) == inspect.CORO_CREATED:  # Ctrl-C came before it began: no warning says so
+            main.close()
+
+
+def _run(main: Coroutine[object, object, Result], *, runner: asyncio.Runner, settle_s: float) -> Result:
     loop = runner.get_loop()
-    loop.set_exception_handler(_report)
     try:
         return runner.run(main)
     finally:

@@ -34,7 +34,7 @@ from turnwise.turn.known import Known
 from turnwise.turn.moves import Begin, Leaving, Left, Move, Over
 from turnwise.turn.outcomes import CalledTools, CallsOver, CallsWait, ProgramsLeft, ProgramsOver
 from turnwise.turn.programs import LEFT_FOR_LATER
-from turnwise.turn.scripting import Program, calls_left_by, whole_bytes_of
+from turnwise.turn.scripting import Program, calls_left_by, what_ran, whole_bytes_of
 from turnwise.turn.sorting import CallSource, FromProgram, sort_source
 from turnwise.turn.verdicts import answered, judge_calls, left_asks, questions, recalled, remembered
 from turnwise.vocab import ToolCall, ToolResult
@@ -264,8 +264,8 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def _after_tools(self, known: Known, reported: Sequence[ToolResult], *, changes: Sequence[Change] = ()) -> Move:
         if self.is_program:
             results, repairs = self._open.in_order(self.calls, reported)
-            ran = tuple([plan.call.name for plan in self.planned])
-            over = CalledTools(results=results, ran=ran, asked_s=self.asked_s)
+            told = what_ran(self.planned, results=results)
+            over = CalledTools(results=results, ran=told.ran, unknown=told.at_hand, asked_s=self.asked_s)
             return Move(self, (*changes, *repairs), Over(over))
         if self.due:
             return self._begin_programs(known, reported, changes=changes)

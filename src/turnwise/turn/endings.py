@@ -18,6 +18,7 @@ from turnwise.vocab import (
     Repair,
     Response,
     StopReason,
+    Text,
     ToolCall,
     ToolResult,
     text_of,
@@ -62,6 +63,13 @@ NOTHING_LEFT_FOR_CHILD = (
 LOST = (
     "The run was interrupted before a result was recorded. The tool may or may not have run: look before you repeat it."
 )
+UNKNOWN_OUTCOME = (
+    "The process was interrupted while this call ran, so its outcome is unknown: it may have run whole, in part, or not at all. "
+    "Look at what it has done before you repeat it."
+)
+# Why a call has less time than it asks for, in words for the model.
+TURNS_TIME = "the turn's limit of time leaves it no more, as the rest is kept for the answer"
+NO_TIME = f"Not run: {TURNS_TIME}."
 INTERRUPTED = {
     "cancel": "Cancelled by the user before a result was there. The tool may have run in part.",
     "deadline": "The turn's time was up before a result was there. The tool may have run in part.",
@@ -90,6 +98,16 @@ FATAL = frozenset({FaultKind.AUTH, FaultKind.QUOTA, FaultKind.NOT_FOUND})
 
 NOT_RECORDED = "not_recorded"
 HAD_ARRIVED = "\n\nWhat had arrived: "  # of an answer that was filtered
+
+
+def is_unknown(result: ToolResult) -> bool:
+    """Whether it says that nobody knows what became of the call."""
+    return result.is_error and result.content == (Text(UNKNOWN_OUTCOME),)
+
+
+def had_no_time(result: ToolResult) -> bool:
+    """Whether it says that the turn had no time left for the call."""
+    return result.is_error and result.content == (Text(NO_TIME),)
 
 
 def answer_text(message: Message) -> str:

@@ -5,7 +5,7 @@ come here and go through arguments, hooks, rules, asks and the tools like a resp
 events, not in the history.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -15,7 +15,7 @@ from turnwise.errors import TurnwiseBug
 from turnwise.rules.history import error_result
 from turnwise.rules.loops import LoopGuard, LoopVerdict
 from turnwise.turn.commands import PlannedCall, RunHooks, RunScript, ScriptResult
-from turnwise.turn.endings import NOT_STARTED
+from turnwise.turn.endings import NOT_STARTED, had_no_time, is_unknown
 from turnwise.turn.events import Event, ScriptCalled, ScriptFinished
 from turnwise.turn.known import Known
 from turnwise.turn.moves import BeginCalls, Leaving, Left, Move, Over
@@ -27,7 +27,7 @@ from turnwise.vocab import Text, ToolResult
 
 class Program(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The programs of a response. `names` are the tools that they may call, `place` the program at hand; `ran`, `guard`, `judged`
-    and the times are that one's: `ran` are the tools that it has run."""
+    and the times are that one's: `ran` are the tools that it has run, `unknown` those of which nobody knows whether they have."""
 
     plans: tuple[PlannedCall, ...]
     names: tuple[str, ...]
@@ -35,6 +35,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     results: dict[str, ToolResult] = {}
     place: int = 0
     ran: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
     guard: LoopGuard = LoopGuard()
     judged: LoopVerdict | None = None
     asked_s: float = 0.0  # that it waited for answers of the user
@@ -72,7 +73,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             spared = frozenset([name for name, offer in known.offers.items() if offer.repeatable])
             guard, _ = guard.after(self.judged, results=outcome.results, spared=spared)
         ran, asked_s = (*self.ran, *outcome.ran), self.asked_s + outcome.asked_s
-        went_on = replace(self, guard=guard, judged=None, ran=ran, asked_s=asked_s)
+        unknown = (*self.unknown, *outcome.unknown)
+        went_on = replace(self, guard=guard, judged=None, ran=ran, unknown=unknown, asked_s=asked_s)
         took_s, limit_s = at_s - self.began_s - asked_s, known.config.script_limits.wall_s
         stop = f"it had taken {took_s:,.0f} s, and {limit_s:g} s is the limit" if took_s > limit_s else ""
         return went_on._run(known, results=script_results(outcome.results), stop=stop)
@@ -82,9 +84,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         assert leaving.kind != "denied"
         of_calls = told if isinstance(told, CallsLeft) else CallsLeft(ran=(), at_hand=())
         results = {plan.call.id: _not_started(plan, kind=leaving.kind) for plan in self._further}
-        results[self._plan.call.id] = cut_off(
-            self._plan, kind=leaving.kind, ran=[*self.ran, *of_calls.ran], at_hand=of_calls.at_hand
-        )
+        ran, at_hand = [*self.ran, *of_calls.ran], [*self.unknown, *of_calls.at_hand]
+        results[self._plan.call.id] = cut_off(self._plan, kind=leaving.kind, ran=ran, at_hand=at_hand)
         return Left((), ProgramsLeft({**self.results, **results}))
 
     def _run(self, known: Known, *, results: tuple[ScriptResult, ...] = (), stop: str = "") -> Move:
@@ -109,7 +110,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         if not done._further:
             return Move(done, (), Over(ProgramsOver([done.results[plan.call.id] for plan in self.plans])))
         at_s = known.spending.pacing.at_s
-        then = replace(done, place=self.place + 1, ran=(), guard=LoopGuard(), began_s=at_s, asked_s=0.0)
+        then = replace(done, place=self.place + 1, ran=(), unknown=(), guard=LoopGuard(), began_s=at_s, asked_s=0.0)
         return then._run(known)
 
     @property
@@ -136,15 +137,23 @@ def whole_bytes_of(known: Known, *, calls: int) -> int:
     return min(limits.call_bytes, limits.exchanged_bytes // calls)
 
 
+def what_ran(planned: Sequence[PlannedCall], *, results: Iterable[ToolResult]) -> CallsLeft:
+    """The tools of the calls that had run when these results came, and those that may have run in part."""
+    of = {result.call_id: result for result in results}
+    told = [(plan.call.name, of[plan.call.id]) for plan in planned if plan.call.id in of]
+    unknown = tuple([name for name, result in told if is_unknown(result)])
+    ran = tuple([name for name, result in told if not is_unknown(result) and not had_no_time(result)])
+    return CallsLeft(ran=ran, at_hand=unknown)
+
+
 def calls_left_by(leaving: Leaving, *, planned: Sequence[PlannedCall], results: Mapping[str, ToolResult]) -> CallsLeft:
     """What became of a program's calls, when the turn ended in the middle of them."""
     if isinstance(leaving.command, RunHooks) and leaving.command.point == "after_tool":
-        return CallsLeft(ran=tuple([plan.call.name for plan in planned]), at_hand=())
+        return what_ran(planned, results=results.values())
     if not leaving.is_running:
         return CallsLeft(ran=(), at_hand=())
-    ended = results.keys() | {result.call_id for result in leaving.results}
+    ended = {**results, **{result.call_id: result for result in leaving.results}}
     begun = {plan.call.id for plan in planned} if leaving.started is None else {*leaving.started}
-    return CallsLeft(
-        ran=tuple([plan.call.name for plan in planned if plan.call.id in ended]),
-        at_hand=tuple([plan.call.name for plan in planned if plan.call.id in begun - ended]),
-    )
+    told = what_ran(planned, results=ended.values())
+    running = tuple([plan.call.name for plan in planned if plan.call.id in begun - ended.keys()])
+    return replace(told, at_hand=(*told.at_hand, *running))

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import IO
 
+import msgspec
 import pytest
 
 from faces.cli.forking import TURNWISE
@@ -109,6 +110,49 @@ def test_a_journal_past_the_size_that_a_file_may_have_ends_the_turn(greedy: Path
                 again = cli("run", "And?", "--continue", "--json", *at(lab, "plain-answer"))
                 assert (again.code, again.events()[-1]["session"]) == (0, ran.events()[-1]["session"])
     assert ended
+
+
+@pytest.mark.promise("keep:crash")
+@pytest.mark.parametrize(("free_kb", "code", "gone"), [(0, 2, 0), (160, 1, 2), (1500, 0, 3)])
+def test_a_prune_on_a_full_disk_says_what_is_gone_and_leaves_the_rest_whole(
+    greedy: Path, tmp_path: Path, cli: Cli, free_kb: int, code: int, gone: int
+) -> None:
+    """Proves: without any room nothing is deleted, with little the small sessions are and the large one stays whole; each end is
+    told, and the journal can be read on the full disk itself."""
+    with running_lab([GREEDY]) as lab:
+        cli("run", "Large.", "--no-sandbox", *at(lab, "greedy"))
+        for _ in range(3):
+            cli("run", "Small.", "--no-sandbox", *at(lab, "plain-answer"))
+    journal, small = tmp_path / "state" / "journal.db", tmp_path / "small"
+    small.mkdir()
+    ids = [one["id"] for one in cli("sessions", "list", "--json").events()]
+    room = (journal.stat().st_size // 4096 + 1) * 4096 + free_kb * 1024
+    tmpfs = [
+        sandbox_called("bubblewrap").program,
+        "--dev-bind",
+        "/",
+        "/",
+        "--size",
+        str(room),
+        "--tmpfs",
+        str(small),
+        "--",
+    ]
+    steps = 'cp "$0" "$TURNWISE_STATE_DIR"; "$@" prune --keep 1 -y --json; echo $?; "$@" list --json; "$@" show "$OLDEST" --json'
+    asked = [*tmpfs, "/bin/sh", "-c", steps, str(journal), *TURNWISE, "sessions"]
+    env = {**os.environ, "TURNWISE_STATE_DIR": str(small), "OLDEST": ids[-1]}
+    ran = subprocess.run(asked, env=env, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    pruned, ended, *listed = ran.stdout.splitlines()
+    told, shown = msgspec.json.decode(pruned), msgspec.json.decode(listed.pop())
+    assert int(ended) == code
+    assert [msgspec.json.decode(one)["id"] for one in listed] == [ids[0], *ids[1 + gone :]]
+    assert ("error" in told) == (code != 0) and told.get("exit_code", 0) == code
+    if code:
+        assert "make room on its disk" in told["error"] and told["error"] in ran.stderr
+        assert "All read." in str(shown["messages"])
+    assert told.get("deleted", []) == ids[1 : 1 + gone]
+    if code == 1:
+        assert "1 session not deleted" in ran.stderr
 
 
 def test_a_state_folder_that_is_read_only_is_told_before_anything_is_sent(

@@ -14,10 +14,12 @@ from faces.cli.person import Person, at_terminal
 from faces.cli.running import Cli, at, begin, end, running_lab, script
 from faces.cli.test_processes import read_until, wait_until
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal.journal import Journal, journal_path
+from turnwise.drivers.journal.journal import Journal, Session, journal_path
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.tools.sandbox.keeper import descendants
+from turnwise.faces.cli import resuming
+from turnwise.faces.cli.left_turns import LeftRun
 from turnwise.lab import Lab
 
 TWO_CALLS = script(
@@ -212,6 +214,41 @@ def test_without_a_terminal_an_open_ask_is_left_for_later(lab: Lab, folder: Path
 
 
 @pytest.mark.promise("keep:crash", "wait:ask")
+def test_a_prompt_does_not_override_an_ask_that_the_same_command_left_for_later(
+    lab: Lab, folder: Path, cli: Cli
+) -> None:
+    """Proves: the interrupted turn leaves its ask for later, the prompt is not sent and that is said (exit code 4). A prompt that
+    is given again goes on without the call, and names it."""
+    killed_at_an_ask(lab, folder)
+    ran = cli("run", "And?", "--continue", "--json", *at(lab, "plain-answer"))
+    *events, last = ran.events()
+    assert (ran.code, last["event"], last["stop_reason"], len(last["asks"])) == (4, "result", "waiting", 1)
+    assert "your prompt was not sent" in events[-1]["text"] and lab.count() == 1
+    (session,) = cli("sessions", "list", "--json").events()
+    assert (session["status"], session["turns"]) == ("waiting", 1)
+    again = cli("run", "And?", "--continue", *at(lab, "plain-answer"))
+    assert (again.code, lab.count(), lines_of(folder, "first.txt")) == (0, 2, [])
+    assert "1 call waited for an answer; the session goes on with your prompt, so it is not run: bash (" in again.err
+
+
+@pytest.mark.promise("keep:crash", "wait:ask")
+def test_at_a_terminal_what_is_typed_after_an_ask_names_the_call_that_it_goes_on_without(
+    lab: Lab, folder: Path, cli: Cli
+) -> None:
+    """Proves: Ctrl-C at an ask that was left for later leaves it waiting; the next words say that it is not run."""
+    killed_at_an_ask(lab, folder)
+    assert cli("resume").code == 4
+    with at_terminal("--continue", cwd=folder) as person:
+        person.sees("then no)")
+        person.types("\x03")
+        person.sees("1 call left for later")
+        person.types("And?\r")
+        person.sees("1 call waited for an answer; the session goes on with your prompt")
+        leave(person)
+    assert lines_of(folder, "first.txt") == []
+
+
+@pytest.mark.promise("keep:crash", "wait:ask")
 @pytest.mark.parametrize(("option", "made"), [("--approve", ["ran"]), ("--deny", [])])
 def test_approve_and_deny_reach_the_ask_that_was_open(
     lab: Lab, folder: Path, cli: Cli, option: str, made: list[str]
@@ -336,6 +373,65 @@ def test_all_goes_on_in_each_folder_and_tells_of_one_that_is_gone(lab: Lab, fold
     assert [lines_of(place, "first.txt") for place in folders] == [["ran"], [], ["ran"]]
     told = cli("resume", "--all")
     assert told.code == 0 and "1 session, 0 with an exit code other than 0" in told.err
+
+
+@pytest.mark.promise("keep:crash")
+def test_prune_leaves_a_turn_that_can_go_on_unless_it_is_told_to_delete_it(lab: Lab, folder: Path, cli: Cli) -> None:
+    """Proves: an interrupted turn and one that waits for an answer are named with the way on and stay; `--unfinished` marks and
+    deletes them."""
+    killed_in_a_tool(lab, folder)
+    (interrupted,) = [one["id"] for one in cli("sessions", "list", "--json").events()]
+    killed_at_an_ask(lab, folder)
+    assert cli("resume").code == 4
+    waiting = cli("sessions", "list", "--json").events()[0]["id"]
+    ended = cli("run", "Go.", "--json", *at(lab, "plain-answer")).events()[-1]["session"]
+    listed = cli("sessions", "prune", "--keep", "0")
+    assert listed.code == 2
+    assert (
+        f"{interrupted[-8:]} is interrupted, and stays: `turnwise resume {interrupted[-8:]}` goes on with it"
+        in listed.err
+    )
+    assert f"{waiting[-8:]} is waiting for an answer, and stays: `turnwise run --session {waiting[-8:]} " in listed.err
+    assert "--unfinished deletes those" in listed.err
+    told = cli("sessions", "prune", "--keep", "0", "--yes", "--json").events()[0]
+    assert told["deleted"] == [ended]
+    assert told["stayed"] == [{"id": waiting, "why": "waiting"}, {"id": interrupted, "why": "interrupted"}]
+    only_these = cli("sessions", "prune", "--keep", "0")
+    assert only_these.code == 0 and only_these.err.endswith("nothing to delete\n")
+    marked = cli("sessions", "prune", "--keep", "0", "--unfinished")
+    assert marked.code == 2 and "  interrupted  Go." in marked.err and "  waiting for an answer  Go." in marked.err
+    gone = cli("sessions", "prune", "--keep", "0", "--unfinished", "--yes", "--json").events()[0]
+    assert sorted(gone["deleted"]) == sorted([interrupted, waiting]) and cli("sessions", "list", "--json").out == ""
+
+
+@pytest.mark.promise("keep:crash")
+def test_a_signal_between_two_turns_leaves_a_summary_of_those_that_ended(
+    lab: Lab, folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proves: Ctrl-C behind the first of three turns begins no other, and the last line has what the first one came to."""
+    for number in range(3):
+        place = folder.parent / f"folder {number}"
+        place.mkdir()
+        (place / "notes.txt").write_text(f"notes {number}\n")
+        killed_in_a_tool(lab, place)
+    find, found = resuming.find_left, list[Session]()
+
+    def find_once(journal: Journal, session: Session) -> LeftRun:
+        found.append(session)
+        if len(found) > 1:
+            raise KeyboardInterrupt
+        return find(journal, session)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(resuming, "find_left", find_once)
+        ran = cli("resume", "--all", "--json")
+    last = ran.events()[-1]
+    assert (ran.code, last["event"], last["failed"], last["exit_code"]) == (130, "summary", 1, 130)
+    assert [(one["stop_reason"], one["why"]) for one in last["sessions"]] == [
+        ("answered", ""),
+        ("", "stopped by a signal"),
+    ]
+    assert "2 sessions, 0 with an exit code other than 0" in cli("resume", "--all").err
 
 
 @pytest.mark.parametrize(

@@ -203,4 +203,37 @@ def test_a_copy_that_finds_no_room_is_not_told_as_a_full_journal(folder: Path, k
     full = [*frozen, "--size", "65536", "--tmpfs", small, "--"]
     ran = within(full, "sessions", "list", "--json", cwd=folder, env={"TMPDIR": small})
     assert ran.code == 2 and "cannot be read" in ran.err and "set TMPDIR to another folder" in ran.err
-    assert ran.events() == [{"error": ran.err.rstrip().removeprefix("turnwise: ")}]
+    assert ran.events() == [{"error": ran.err.rstrip().removeprefix("turnwise: "), "exit_code": 2}]
+
+
+@pytest.mark.parametrize(
+    "command", ["run Go. -m openai_chat:x", "resume", "sessions list", "usage", "sessions prune --keep 1"]
+)
+@pytest.mark.parametrize("kind", ["device", "file", "below a file", "link", "journal is a folder", "journal is a pipe"])
+def test_what_stands_in_the_place_of_the_journal_is_named(
+    cli: Cli, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, command: str
+) -> None:
+    """Proves: a state folder that is a device, a file or a link to nowhere, and a journal that is no file, are refused with what
+    they are and what to do, by commands that only read, too; nothing is made."""
+    file, link, place = tmp_path / "some file", tmp_path / "some link", tmp_path / "place"
+    file.write_text("text")
+    link.symlink_to(tmp_path / "nowhere")
+    (place / "journal.db").mkdir(parents=True)
+    (tmp_path / "piped").mkdir()
+    os.mkfifo(tmp_path / "piped" / "journal.db")
+    before = sorted(tmp_path.rglob("*"))
+    state, said = {
+        "device": (Path("/dev/null"), "`/dev/null` is a device, not a folder; set TURNWISE_STATE_DIR to a folder"),
+        "file": (file, f"`{file}` is a file, not a folder; set TURNWISE_STATE_DIR to a folder"),
+        "below a file": (file / "below", f"`{file}` is a file, not a folder; set TURNWISE_STATE_DIR to a folder"),
+        "link": (link, f"`{link}` is a link that leads nowhere, not a folder; set TURNWISE_STATE_DIR to a folder"),
+        "journal is a folder": (place, f"`{place}/journal.db` is a folder, not a file; move it away, or set TURNWISE"),
+        "journal is a pipe": (tmp_path / "piped", "/journal.db` is a pipe, not a file; move it away, or set TURNWISE"),
+    }[kind]
+    monkeypatch.setenv("TURNWISE_STATE_DIR", str(state))
+    ran = cli(*command.split(), "--json")
+    assert (ran.code, ran.events()[-1]["exit_code"]) == (2, 2) and said in ran.err, ran
+    assert sorted(tmp_path.rglob("*")) == before
+    doctor = cli("doctor", "--offline")
+    assert doctor.code == 1 and said in " ".join(doctor.out.split())
+    del folder

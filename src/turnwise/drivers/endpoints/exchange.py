@@ -12,10 +12,10 @@ from turnwise.drivers.clock import Clock, Overdue, Timer, Watchdog, wait_for_tas
 from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.endpoints.hiding import WordsHider, hide_in, hide_in_frames, hide_in_response
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
-from turnwise.drivers.tools.grants import TURNS_TIME
 from turnwise.errors import ProviderFault
 from turnwise.relay.response_reading import ResponseReader, StreamReader, read_body, too_large
 from turnwise.turn.commands import SendRequest
+from turnwise.turn.endings import TURNS_TIME
 from turnwise.turn.events import RequestFailed, ResponseReceived
 from turnwise.vocab import Fault, FaultKind, Frame, Mended, Repair, Response
 from turnwise.wire.addresses import where_asked

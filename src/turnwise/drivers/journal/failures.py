@@ -1,6 +1,8 @@
 """SQLite's failures as a caller's: each says what is wrong, with which file, and what to do."""
 
+import os
 import sqlite3
+import stat
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -9,13 +11,17 @@ from turnwise.errors import JournalDamaged, JournalFailed, TurnwiseBug
 
 BUSY_S = 10.0
 ELSEWHERE = "set TURNWISE_STATE_DIR to another folder"
+A_FOLDER = "set TURNWISE_STATE_DIR to a folder"
 RESCUE = "`turnwise sessions rescue` puts what can be read into a new file, and keeps this one"
+
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFREG: "a file", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 # By the beginning of SQLite's name for the failure. Source: sqlite.org/rescode.html
 _REMEDIES = {
     "SQLITE_FULL": f"make room on its disk, or {ELSEWHERE}",
     "SQLITE_READONLY": f"make the file and its folder writable, or {ELSEWHERE}",
     "SQLITE_CANTOPEN": f"make the file and its folder writable, or {ELSEWHERE}",
+    "SQLITE_IOERR_SHMSIZE": f"there is no room beside it: make room on its disk, or {ELSEWHERE}",
     "SQLITE_IOERR": f"look at its disk, and at limits of a file's size, or {ELSEWHERE}",
 }
 _OF_LOCKS = frozenset(
@@ -27,6 +33,24 @@ _OF_LOCKS = frozenset(
 _NOT_TEXT = (
     "Could not decode to UTF-8"  # the module's own words, without a code: a page of noise in the middle of a text
 )
+
+
+def refuse_misplaced(path: Path) -> None:
+    """Raises JournalFailed where something else stands at the journal's place: a file or a device where a folder of its path
+    should be, a folder or a pipe where the file should be. Opening it would say less, or wait without end."""
+    for place in (*reversed(path.absolute().parents), path):
+        kind = _kind_at(place)
+        wanted, way = ("a file", f"move it away, or {ELSEWHERE}") if place is path else ("a folder", A_FOLDER)
+        if kind not in ("", wanted):
+            raise JournalFailed(f"the journal `{path}` cannot be used: `{place}` is {kind}, not {wanted}; {way}")
+
+
+def _kind_at(place: Path) -> str:
+    """Empty where nothing stands there, or nobody tells."""
+    try:
+        return _KINDS.get(stat.S_IFMT(place.stat().st_mode), "a device")
+    except (OSError, ValueError):
+        return "a link that leads nowhere" if os.path.islink(place) else ""  # noqa: PTH114 (never raises)
 
 
 def name_of(error: sqlite3.Error) -> str:

@@ -12,7 +12,15 @@ from typing import NoReturn
 
 from turnwise.drivers.journal.damage import SHORT_S, damaged_tables, is_whole
 from turnwise.drivers.journal.durability import Durability
-from turnwise.drivers.journal.failures import BUSY_S, ELSEWHERE, is_damage, is_of_locks, name_of, raise_explained
+from turnwise.drivers.journal.failures import (
+    BUSY_S,
+    ELSEWHERE,
+    is_damage,
+    is_of_locks,
+    name_of,
+    raise_explained,
+    refuse_misplaced,
+)
 from turnwise.drivers.journal.ledger import LEAVES, STAYED, update_of, values_before
 from turnwise.drivers.journal.ledger_queries import ExactSum
 from turnwise.drivers.journal.schema import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, SEQ_BITS, UPGRADES
@@ -179,7 +187,8 @@ def _append(batch: PenBatch, *, connection: sqlite3.Connection) -> BatchWritten:
 
 
 def make_private(path: Path) -> None:
-    """SQLite gives its `-wal` and `-shm` files the mode of the file itself."""
+    """SQLite gives its `-wal` and `-shm` files the mode of the file itself. Raises JournalFailed."""
+    refuse_misplaced(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _make_or_find(path)

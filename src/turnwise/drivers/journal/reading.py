@@ -1,7 +1,7 @@
 """A journal opened to be read: its file is never written, and a place that cannot be written is no obstacle.
 
 Where SQLite cannot read the file in its place, a private copy is read: in a folder that cannot be written beside a write-ahead
-log that was left, on a file system without locks, of an older version, or of a file that lost its end.
+log that was left, on a disk that is full, on a file system without locks, of an older version, or of a file that lost its end.
 """
 
 import os
@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from turnwise.drivers.journal.durability import Durability
-from turnwise.drivers.journal.failures import BUSY_S, is_of_locks, name_of
+from turnwise.drivers.journal.failures import BUSY_S, is_of_locks, name_of, refuse_misplaced
 from turnwise.drivers.journal.file import check_version, first_look, prepare
 from turnwise.drivers.journal.rescuing import Rescued, rescue
 from turnwise.drivers.journal.schema import SCHEMA_VERSION
@@ -26,7 +26,7 @@ WHOLE: Durability = "normal"
 _HEADER = 100  # bytes; sqlite.org/fileformat.html, "The Database Header"
 _MAGIC = b"SQLite format 3\0"
 _LOCKLESS = "" if sys.platform == "win32" else "?vfs=unix-none"
-_WRITTEN_BESIDE = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
+_WRITTEN_BESIDE = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_IOERR_SHMSIZE")  # the last one: a full disk
 
 
 class ReadableFile(msgspec.Struct, frozen=True):
@@ -38,6 +38,7 @@ class ReadableFile(msgspec.Struct, frozen=True):
 
 def open_to_read(path: Path) -> ReadableFile:
     """A file that is not there reads as an empty journal, and is not made. Raises CallerError, sqlite3.Error."""
+    refuse_misplaced(path)
     if not os.path.lexists(path):
         return ReadableFile(_empty())
     try:

@@ -9,6 +9,7 @@ import msgspec
 
 from turnwise.drivers.journal.owners import is_alive
 from turnwise.drivers.journal.stores import JournalStore
+from turnwise.errors import JournalFailed
 
 # A session of the user's, and those below it at any depth.
 _TREE = """with recursive tree (root, id) as (
@@ -40,6 +41,13 @@ class KeptSession(msgspec.Struct, frozen=True, kw_only=True):
     is_running: bool
 
 
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """The sessions that are `gone`, and what kept the rest: a full disk, say."""
+
+    gone: list[KeptSession]
+    failed: JournalFailed | None = None
+
+
 class Retention:
     """Lists sessions and deletes them, each in a transaction of its own: who writes meanwhile waits for one at the most."""
 
@@ -64,15 +72,36 @@ class Retention:
             for id, title, folder, updated, turns, subagents in rows
         ]
 
-    def delete(self, sessions: Iterable[KeptSession]) -> list[KeptSession]:
-        """Delete them with their sub-agents; what was said and done cannot be read from the file any more. Gives those that are
-        gone: one that runs by now, or was used since it was listed, stays."""
-        gone = [one for one in sessions if self._delete(one)]
-        # copies of what is gone may stand in the file beside it
-        if gone and (ends := self._store.dialect.after_deleting):
-            with self._store.statement() as connection:
-                connection.execute(ends).fetchall()
-        return gone
+    def delete(self, sessions: Iterable[KeptSession]) -> Deleted:
+        """Delete them with their sub-agents; what was said and done cannot be read from the file any more. One that runs by now,
+        or was used since it was listed, stays. A failure ends it: each session is gone with all that belongs to it, or whole."""
+        gone = list[KeptSession]()
+        try:
+            for one in sessions:
+                if self._delete_in_the_room_there_is(one):
+                    gone.append(one)
+            if gone:
+                self._drop_copies()
+        except JournalFailed as failed:
+            return Deleted(gone=gone, failed=failed)
+        return Deleted(gone=gone)
+
+    def _delete_in_the_room_there_is(self, session: KeptSession) -> bool:
+        """On a disk that is nearly full, what earlier deletions took beside the file is given back first."""
+        try:
+            return self._delete(session)
+        except JournalFailed:
+            if not self._drop_copies():
+                raise
+            return self._delete(session)
+
+    def _drop_copies(self) -> bool:
+        """False where there are none. Of what is gone they may stand in the file beside it."""
+        if not (ends := self._store.dialect.after_deleting):
+            return False
+        with self._store.statement() as connection:
+            connection.execute(ends).fetchall()
+        return True
 
     def _delete(self, session: KeptSession) -> bool:
         if begins := self._store.dialect.before_deleting:  # overwritten, not only let go

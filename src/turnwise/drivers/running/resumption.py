@@ -16,15 +16,12 @@ from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import Ask, Command, PlannedCall, RunScript, RunTools, ScriptResult
 from turnwise.turn.config import TurnConfig
+from turnwise.turn.endings import UNKNOWN_OUTCOME, is_unknown
 from turnwise.turn.events import Event, MessageArrived, RulesAdded, ScriptCalled, ToolEnded, TurnStarted
 from turnwise.turn.machine import Turn
 from turnwise.turn.resume_terms import ResumeTerms
-from turnwise.vocab import Fault, FaultKind, Message, Text, ToolCall, ToolResult
+from turnwise.vocab import Fault, FaultKind, Message, ToolCall, ToolResult
 
-UNKNOWN_OUTCOME = (
-    "The process was interrupted while this call ran, so its outcome is unknown: it may have run whole, in part, or not at all. "
-    "Look at what it has done before you repeat it."
-)
 LOST_REQUEST = Fault(
     kind=FaultKind.DISCONNECTED,
     message="our process ended before the response was recorded: the request may be billed, and is sent anew",
@@ -174,11 +171,6 @@ def _unknown_in(record: ToolEnded, *, command: Command) -> list[ToolCall]:
     if not isinstance(command, RunTools) or not is_unknown(record.result):
         return []
     return [plan.call for plan in command.calls if plan.call.id == record.result.call_id]
-
-
-def is_unknown(result: ToolResult) -> bool:
-    """Whether it says that nobody knows what became of the call."""
-    return result.is_error and result.content == (Text(UNKNOWN_OUTCOME),)
 
 
 def unknown_said(calls: Sequence[str]) -> str:

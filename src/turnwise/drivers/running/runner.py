@@ -18,7 +18,7 @@ from turnwise.drivers.journal.records import AskAnswered, JournalRecord, ScriptB
 from turnwise.drivers.running.approvals import ask
 from turnwise.drivers.running.asking_elsewhere import approver_below, given_in_time
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
-from turnwise.drivers.running.resumption import LOST_REQUEST, STUCK, LeftTurn, is_unknown, results_of_left
+from turnwise.drivers.running.resumption import LOST_REQUEST, STUCK, LeftTurn, results_of_left
 from turnwise.drivers.running.scripts import Scripts
 from turnwise.drivers.running.sending import Sender
 from turnwise.drivers.running.telling import LiveTeller, gives_up
@@ -51,7 +51,7 @@ from turnwise.turn.commands import (
     Wait,
 )
 from turnwise.turn.config import ChildReport, TurnConfig, TurnResult
-from turnwise.turn.endings import unrecorded
+from turnwise.turn.endings import is_unknown, unrecorded
 from turnwise.turn.events import (
     Asked,
     Event,

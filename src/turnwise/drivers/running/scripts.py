@@ -12,19 +12,19 @@ import math
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
 from turnwise.drivers.clock import Clock, sleep, wait_for_task
 from turnwise.drivers.running.program_time import ProgramTime
-from turnwise.drivers.running.resumption import UNKNOWN_OUTCOME, ProgramSoFar, call_said, unknown_said
+from turnwise.drivers.running.resumption import ProgramSoFar, call_said, unknown_said
 from turnwise.drivers.running.script_calls import awaited_calls, line_at, normal_lines
 from turnwise.drivers.running.script_values import json_problem, shown
-from turnwise.drivers.tools.grants import TURNS_TIME
 from turnwise.drivers.tools.tool_output import cut_middle, journalable
 from turnwise.turn.commands import RunScript, ScriptFunction, ScriptResult
+from turnwise.turn.endings import TURNS_TIME, UNKNOWN_OUTCOME
 from turnwise.turn.events import ScriptCalled, ScriptFinished
 from turnwise.turn.program_names import PRELUDE
 from turnwise.turn.programs import counted
@@ -120,7 +120,13 @@ class Scripts:
         answers = (*so_far.given[: len(so_far.asked) - 1], command.results)
         for place, (asked, given) in enumerate(zip(so_far.asked, answers, strict=True), start=1):
             if not isinstance(event, ScriptCalled) or event.calls != asked:
-                return ScriptFinished(call_id=command.call.id, text=OTHER_CALLS, is_error=True)
+                unknown = [
+                    said
+                    for calls, results in zip(so_far.asked, answers, strict=True)
+                    for said in _unknown_of(calls, results)
+                ]
+                text = f"{OTHER_CALLS}\n\n{unknown_said(unknown)}" if unknown else OTHER_CALLS
+                return ScriptFinished(call_id=command.call.id, text=text, is_error=True)
             program.sleeps = is_last = place == len(so_far.asked)
             program.time.go_on(ordered_s=ordered_s if is_last else so_far.ordered_s[place])
             event = await self._advance(program, msgspec.structs.replace(command, results=given))
@@ -304,8 +310,7 @@ class _Program:
             for result in results
             if result.call_id in self._waiting
         }
-        unknown = {result.call_id for result in results if result.is_error and result.text == UNKNOWN_OUTCOME}
-        self._unknown += [call_said(call) for call in self._called if call.id in unknown]
+        self._unknown += _unknown_of(self._called, results)
         snapshot = self._snapshot
         if isinstance(snapshot, _load().AsyncFutureSnapshot):
             for number in answers:
@@ -548,6 +553,12 @@ def _misfit(function: ScriptFunction, why: str) -> _Misfit:
 
 def _counted(number: int) -> str:
     return "1 argument" if number == 1 else f"{number or 'no'} arguments"
+
+
+def _unknown_of(calls: Sequence[ToolCall], results: Sequence[ScriptResult]) -> list[str]:
+    """Those of the calls whose outcome nobody knows."""
+    unknown = {result.call_id for result in results if result.is_error and result.text == UNKNOWN_OUTCOME}
+    return [call_said(call) for call in calls if call.id in unknown]
 
 
 def _arguments(

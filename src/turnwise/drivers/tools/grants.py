@@ -14,9 +14,6 @@ _seconds: ContextVar[float | None] = ContextVar("turnwise_seconds_given", defaul
 
 _computes: ContextVar[bool] = ContextVar("turnwise_computes", default=False)
 
-# Why a call has less time than it asks for, in words for the model.
-TURNS_TIME = "the turn's limit of time leaves it no more, as the rest is kept for the answer"
-
 _programs: ContextVar[JudgedPrograms | None] = ContextVar("turnwise_judged_programs", default=None)
 
 _call: ContextVar[str] = ContextVar("turnwise_call_at_work", default="")

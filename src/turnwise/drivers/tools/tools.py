@@ -17,7 +17,7 @@ from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.running.approvals import Approver
 from turnwise.drivers.running.watching import Watch, WatcherEvent
 from turnwise.drivers.threads import in_thread, is_async
-from turnwise.drivers.tools.grants import TURNS_TIME, CallTerms, judged_paths, judged_programs
+from turnwise.drivers.tools.grants import CallTerms, judged_paths, judged_programs
 from turnwise.drivers.tools.probes import CallProbe
 from turnwise.drivers.tools.progress import tells_of
 from turnwise.drivers.tools.tool_output import error_result, failure_of, result_of
@@ -25,6 +25,7 @@ from turnwise.rules.limits import Limit
 from turnwise.rules.subagents import Place
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ChildReport, ToolOffer
+from turnwise.turn.endings import NO_TIME, TURNS_TIME
 from turnwise.turn.resume_terms import ResumeTerms
 from turnwise.vocab import ToolCall, ToolResult
 
@@ -35,7 +36,6 @@ LARGE_ITEMS = 1000  # of a container that an async tool returns: turning it into
 
 THREAD = "turnwise-tool"
 
-NO_TIME = f"Not run: {TURNS_TIME}."
 
 Arguments = dict[str, object]
 

@@ -9,7 +9,7 @@ import msgspec
 from turnwise.drivers.clock import SystemClock
 from turnwise.faces.cli.databases import database_option, open_queue
 from turnwise.faces.cli.failures import Failure, as_one_line
-from turnwise.faces.cli.last_line import EndsWithLine, write_error
+from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.pending import ALL, decide
 from turnwise.faces.saying import many
 from turnwise.turn.approvals import Approval, OneAsk
@@ -32,7 +32,7 @@ Exit codes:
   2  wrong use, nothing of the session waits, or it was answered before"""
 
 
-@click.command(cls=EndsWithLine, ends_with=write_error, epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=EPILOG)
 @click.argument("session")
 @database_option
 @click.option("--approve", multiple=True, metavar="ID", help="Let this call run, or `all`. May be repeated.")

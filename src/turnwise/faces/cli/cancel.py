@@ -7,7 +7,7 @@ import msgspec
 
 from turnwise.faces.cli.databases import database_option, open_queue
 from turnwise.faces.cli.failures import FAILED, as_one_line
-from turnwise.faces.cli.last_line import EndsWithLine, write_error
+from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.saying import many
 
 EPILOG = """\b
@@ -18,7 +18,7 @@ Turns that wait end at once; the worker of a turn that runs is told. Exit codes:
 database failed; 2 wrong use."""
 
 
-@click.command(cls=EndsWithLine, ends_with=write_error, epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=EPILOG)
 @click.argument("session")
 @database_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

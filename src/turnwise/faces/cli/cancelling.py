@@ -12,7 +12,7 @@ def cancelling() -> Generator[None]:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     numbers = [signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # `nohup` wants it ignored
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` wants it ignored
         numbers.append(signal.SIGHUP)
     for number in numbers:
         loop.add_signal_handler(number, task.cancel)

@@ -9,6 +9,7 @@ from turnwise.faces.cli.completion import complete_models
 from turnwise.faces.cli.endpoint_check.probes import MAX_OUTPUT_TOKENS, NAMES
 from turnwise.faces.cli.exit_codes import CHECK_EXIT_CODES
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.numbers import FiniteRange
 
 MOST_OUTPUT_TOKENS = 32_000
@@ -26,7 +27,7 @@ Exit codes:
 {CHECK_EXIT_CODES}"""
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=EPILOG)
 @click.argument("model", required=False, shell_complete=complete_models)
 @click.option(
     "--base-url", metavar="URL", help="Endpoint URL, if it is not the provider's default. [env: TURNWISE_BASE_URL]"

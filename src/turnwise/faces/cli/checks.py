@@ -17,6 +17,7 @@ from turnwise._version import __version__
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.endpoints.local_servers import is_own_machine
+from turnwise.drivers.journal.failures import refuse_misplaced
 from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.drivers.journal.prices import prices_of_layers
 from turnwise.drivers.own_loop import run_to_end
@@ -244,6 +245,7 @@ def _state() -> Iterator[Check]:
     above = next(place for place in (path.parent, *path.parent.parents) if place.exists())
     way = "make it writable, or set TURNWISE_STATE_DIR to another folder"
     try:
+        refuse_misplaced(path)
         if path.exists():
             advice = _how_left_ones_go_on(path)
             yield Check(name="state", status="ok", found=str(path.parent), advice=advice)

@@ -32,6 +32,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.cli.completion import complete_models
 from turnwise.faces.cli.costs import json_of
 from turnwise.faces.cli.failures import USAGE, as_one_line
+from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.options import Given, options_of_compare
@@ -107,7 +108,7 @@ class ModelComparison(msgspec.Struct, frozen=True, kw_only=True):
     currency: str = "USD"
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=EPILOG)
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
 @click.option("-n", "--no-stdin", is_flag=True, help="Leave standard input alone, as `ssh -n` does.")
 @click.option(

@@ -1,6 +1,7 @@
 """What `turnwise` at a terminal does: prompt after prompt, turn after turn."""
 
 import asyncio
+import contextlib
 import functools
 import os
 import sys
@@ -22,7 +23,7 @@ from turnwise.faces.cli.last_exchange import exchange_lines, last_exchange
 from turnwise.faces.cli.left_turns import find_left, furnish_left, left_line
 from turnwise.faces.cli.model_names import Doubts, ModelsAtHand, Offers, another_model, choice_of
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.pending import pending_of
+from turnwise.faces.cli.pending import dropped_line, pending_of
 from turnwise.faces.cli.permissions import rule_said
 from turnwise.faces.cli.prompts import CliPrompt
 from turnwise.faces.cli.remedies import FailedModel
@@ -150,7 +151,10 @@ class Chat:
         """Run one turn, and obey what was typed for the session meanwhile; gives what was typed and not taken up. Without a text
         it is about the calls that wait."""
         options: RunOptions = {"session": self._session} if self._session else {}
-        asks, self._asks = (self._asks, ()) if text is None else ((), self._asks)
+        asks, self._asks = self._asks if text is None else (), ()
+        if text is not None and self._session:
+            with contextlib.suppress(CallerError):  # the turn says so itself
+                self._tell_dropped()
         turn = run_turn(
             self._place,
             None if text is None else CliPrompt(typed=text),
@@ -162,6 +166,11 @@ class Chat:
             later=False,
         )
         return await self._to_end(turn, place=self._place, otherwise=text or "")
+
+    def _tell_dropped(self) -> None:
+        """What is typed goes on without the answers that calls wait for, as after Ctrl-C at an ask. Raises CallerError."""
+        if line := dropped_line(pending_of(self._journal, self._journal.find_session(self._session))):
+            self._screen.tell(line)
 
     async def _resume_left(self) -> str:
         """Go on with the session's last turn, if it was left; gives what was typed meanwhile and not taken up."""

@@ -12,6 +12,7 @@ import msgspec
 from turnwise.assembly.calls_in_text.frames import CallFinder
 from turnwise.errors import NotARecording
 from turnwise.faces.cli.failures import FAILED, as_one_line, complain
+from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.text import clean, clean_answer, style
 from turnwise.faces.models import find_profile
 from turnwise.relay.response_reading import ResponseReader, read_body
@@ -77,7 +78,7 @@ class Decoded(msgspec.Struct, frozen=True):
     refusal: str | msgspec.UnsetType = msgspec.UNSET  # only where the model refused
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=EPILOG)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--family",

@@ -7,6 +7,7 @@ import click
 
 from turnwise.faces.cli.completion import complete_models
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.last_line import EndsWithLine
 
 EPILOG = """\b
 Examples:
@@ -20,7 +21,7 @@ Exit codes: 0 a run can begin; 1 something stops a run; 2 usage. No key is shown
 for its list of models."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=EPILOG)
 @click.option(
     "-m",
     "--model",

@@ -11,6 +11,7 @@ import msgspec
 
 from turnwise._version import __version__
 from turnwise.faces.cli.failures import Failure, as_one_line
+from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.numbers import FiniteRange
@@ -181,7 +182,7 @@ def _tell(listening: "BoundSocket", *, as_json: bool) -> None:
         say(f"turnwise gateway on {url}   (OpenAI: {url}/v1, Anthropic and Gemini: {url})", stream=sys.stdout)
 
 
-@command.command("report", epilog=REPORT_EPILOG)
+@command.command("report", cls=EndsWithLine, epilog=REPORT_EPILOG)
 @click.option("--provider", metavar="P", help="Of one provider only, by its name in the report.")
 @click.option("--model", metavar="M", help="Of one model only, by the upstream's name for it.")
 @click.option("--since", metavar="DATE", help="A date (2026-11-01), a time ago (12h, 7d, 4w), or `all`. [default: all]")
@@ -194,7 +195,7 @@ def report(provider: str | None, model: str | None, since: str | None, as_json: 
         show_report(provider=provider, model=model, since=since, as_json=as_json)
 
 
-@command.command("check", epilog=CHECK_EPILOG)
+@command.command("check", cls=EndsWithLine, epilog=CHECK_EPILOG)
 @click.argument("url")
 @click.option(
     "--family",
@@ -313,7 +314,7 @@ def revoke(name: str) -> None:
         say(f"no key is left, so no client is let in; add one, or remove `{path}` to ask for none")
 
 
-@keys_group.command("list")
+@keys_group.command("list", cls=EndsWithLine)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a key, on one line each.")
 def list_keys(as_json: bool) -> None:
     """List names and dates. No key can be shown again."""

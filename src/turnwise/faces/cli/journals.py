@@ -1,46 +1,32 @@
 """The user's journal, read by commands that only show it."""
 
 import os
-import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-import msgspec
-
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
-from turnwise.errors import CallerError, JournalDamaged, TurnwiseError
+from turnwise.errors import JournalDamaged
 from turnwise.faces.cli.failures import FAILED, complain
 
 Read = TypeVar("Read")
 
 
-def read_journal(read: Callable[[Journal], Read], *, as_json: bool = False) -> tuple[Read, int]:
+def read_journal(read: Callable[[Journal], Read]) -> tuple[Read, int]:
     """What `read` makes of the journal, and the exit code. Its notes go to standard error.
 
     If `read` meets damage, it is called again with what can be read of the file, and the code is FAILED: a part may be
-    missing. Raises CallerError; with `as_json` it is told on standard output, too.
+    missing. Raises CallerError.
     """
     path, clock = journal_path(os.environ), SystemClock()
     try:
-        try:
-            with Journal.open_to_read(path, clock=clock) as journal:
-                for note in journal.notes:
-                    complain(note)
-                return read(journal), 0
-        except JournalDamaged as error:
-            damage = str(error)
-        with Journal.open_rescued(path, clock=clock) as journal:
-            for note in (damage, *journal.notes):
+        with Journal.open_to_read(path, clock=clock) as journal:
+            for note in journal.notes:
                 complain(note)
-            return read(journal), FAILED
-    except CallerError as error:
-        if as_json:
-            say_error(error)
-        raise
-
-
-def say_error(error: TurnwiseError) -> None:
-    """The last line of `--json`, where nothing else could be told."""
-    sys.stdout.buffer.write(msgspec.json.encode({"error": str(error)}) + b"\n")
-    sys.stdout.buffer.flush()
+            return read(journal), 0
+    except JournalDamaged as error:
+        damage = str(error)
+    with Journal.open_rescued(path, clock=clock) as journal:
+        for note in (damage, *journal.notes):
+            complain(note)
+        return read(journal), FAILED

@@ -3,11 +3,11 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Container, Generator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from types import FrameType
-from typing import NamedTuple, Never, cast
+from typing import NamedTuple, Never, TypeAlias, cast
 
 import click
 
@@ -15,7 +15,9 @@ from turnwise.errors import JournalFailed
 from turnwise.faces.cli.failures import BUG, FAILED, USAGE, Failure, bug_line
 from turnwise.faces.cli.main import CANCELLED
 
-JSON = "--json"
+JSON, ALL = "--json", "--all"
+SERVERS = ("gateway", "worker")  # their `--json` is of a log, or of one line once they serve
+BELOW_SERVERS = {"report", "check", "keys"}  # commands of `gateway` that end
 STOP_REASONS = {USAGE: "not_begun", CANCELLED: "cancelled"}  # else `failed`; docs/cli.md, "Exit codes"
 
 
@@ -27,12 +29,24 @@ class Unable(NamedTuple):
     stop_reason: str
 
 
+LineWriter: TypeAlias = Callable[[Unable, Container[str]], None]
+"""Writes a last line; it gets the options that were given, too."""
+
+
+def write_error(unable: Unable, _given: Container[str] = (), **told: object) -> None:
+    """The last line of commands whose output is not that of a run: what is `told` besides, why, and the exit code."""
+    from turnwise.faces.cli.events import write_line
+
+    error = unable.why.encode(errors="replace").decode()  # JSON cannot carry the bytes of a name that are no UTF-8
+    write_line({**told, "error": error, "exit_code": unable.exit_code})
+
+
 class EndsWithLine(click.Command):
     """Under `--json` its last line is written in any case; `ends_with` does it where the command itself does not come to that."""
 
-    ends_with: Callable[[Unable], None]
+    ends_with: LineWriter
 
-    def __init__(self, *args: object, ends_with: Callable[[Unable], None], **options: object) -> None:
+    def __init__(self, *args: object, ends_with: LineWriter = write_error, **options: object) -> None:
         super().__init__(*args, **options)  # pyright: ignore[reportArgumentType] (as click's decorator hands them over)
         self.ends_with = ends_with
 
@@ -40,23 +54,24 @@ class EndsWithLine(click.Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
         """Also for options that cannot be read: then the words that were typed have to tell."""
-        with self._said(as_json=JSON in takewhile(lambda word: word != "--", tuple(args))):
+        with self._said(_typed(args)):
             return super().make_context(info_name, args, parent, **extra)  # pyright: ignore[reportArgumentType]
 
     def invoke(self, ctx: click.Context) -> object:
-        with self._said(as_json=bool(ctx.params.get("as_json"))), ended_by_signals():
+        given = {name for one in self.params if one.name and ctx.params.get(one.name) for name in one.opts}
+        with self._said(given), ended_by_signals():
             return cast("object", super().invoke(ctx))
 
     @contextmanager
-    def _said(self, *, as_json: bool) -> Generator[None]:
+    def _said(self, given: Container[str]) -> Generator[None]:
         try:
             yield
         except (SystemExit, click.exceptions.Exit, BrokenPipeError):  # it has ended as it says itself; or nobody reads
             raise
         except BaseException as error:
-            if as_json:
+            if JSON in given:
                 with contextlib.suppress(OSError):  # standard error says it, too
-                    self.ends_with(_unable(error))
+                    self.ends_with(_unable(error), given)
             raise
 
 
@@ -87,11 +102,15 @@ def told_if_interrupted(args: Sequence[str]) -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        tell = LAST_LINES.get(args[0]) if args else None
-        if tell is not None and JSON in takewhile(lambda word: word != "--", args):
+        given = _typed(args)
+        if JSON in given and (args[0] not in SERVERS or given & BELOW_SERVERS):
             with contextlib.suppress(OSError):
-                tell(_unable(error))
+                LAST_LINES.get(args[0], write_error)(_unable(error), given)
         raise
+
+
+def _typed(args: Sequence[str]) -> frozenset[str]:
+    return frozenset(takewhile(lambda word: word != "--", tuple(args)))
 
 
 def _unable(error: BaseException) -> Unable:
@@ -110,29 +129,34 @@ def _unable(error: BaseException) -> Unable:
     return Unable(why, code, "journal_failed" if isinstance(error.__cause__, JournalFailed) else stop_reason)
 
 
-def write_no_result(unable: Unable) -> None:
-    """The last line of `run` and `resume`."""
+def write_no_result(unable: Unable, _given: Container[str] = ()) -> None:
+    """The last line of `run` and of `resume` of one session."""
     from turnwise.faces.cli.events import write_unable
 
     write_unable(unable)
 
 
-def write_error(unable: Unable) -> None:
-    """The last line of commands whose output is not that of a run."""
-    from turnwise.faces.cli.events import write_line
+def write_no_resume(unable: Unable, given: Container[str]) -> None:
+    """The last line of `resume`: with `--all` it tells of several sessions, and none was taken up."""
+    if ALL in given:
+        write_error(unable, event="summary", sessions=[], failed=0)
+    else:
+        write_no_result(unable)
 
-    write_line({"error": unable.why.encode(errors="replace").decode(), "exit_code": unable.exit_code})
 
-
-def write_no_replay(unable: Unable) -> None:
+def write_no_replay(unable: Unable, _given: Container[str] = ()) -> None:
     """The last line of `replay`."""
-    from turnwise.faces.cli.events import write_line
-
-    write_line({"event": "replay", "same": False, "error": unable.why, "exit_code": unable.exit_code})
+    write_error(unable, event="replay", same=False)
 
 
-LAST_LINES: dict[str, Callable[[Unable], None]] = {
+def write_nothing_taken_back(unable: Unable, _given: Container[str] = ()) -> None:
+    """The last line of `undo`."""
+    write_error(unable, taken_back=False, files=[])
+
+
+LAST_LINES: dict[str, LineWriter] = {
     "run": write_no_result,
-    "resume": write_no_result,
+    "resume": write_no_resume,
     "replay": write_no_replay,
+    "undo": write_nothing_taken_back,
 }

@@ -7,6 +7,7 @@ import click
 
 from turnwise.faces.cli.completion import complete_providers
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.last_line import EndsWithLine
 
 EPILOG = """\b
 Examples:
@@ -22,7 +23,7 @@ Prices are US dollars per million tokens; `+`: more for long prompts. An empty c
 Exit codes: 0 listed; 1 the server was asked and gave no list; 2 usage."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=EPILOG)
 @click.argument("provider", required=False, shell_complete=complete_providers)
 @click.option(
     "--base-url", metavar="URL", help="Endpoint URL, if it is not the provider's default. [env: TURNWISE_BASE_URL]"

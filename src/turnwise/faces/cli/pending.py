@@ -7,6 +7,8 @@ import msgspec
 from turnwise.drivers.journal.folding import session_so_far
 from turnwise.drivers.journal.journal import Journal, Session
 from turnwise.errors import CallerError
+from turnwise.faces.cli.text import clean
+from turnwise.faces.saying import many
 from turnwise.rules.history import waiting_calls
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.vocab import ToolCall
@@ -32,6 +34,19 @@ def pending_of(journal: Journal, session: Session) -> Pending:
     asked = {ask.call.id for ask in folded.asks}
     calls = [call for call in waiting_calls(folded.messages) if call.id not in asked and not call.asked]
     return Pending(asks=folded.asks, results=tuple(calls))
+
+
+def dropped_line(pending: Pending) -> str:
+    """What is said where a prompt goes on without the answers that calls wait for; empty where none does."""
+    calls = [*[ask.call for ask in pending.asks], *pending.results]
+    names = ", ".join([f"{clean(call.name)} ({clean(call.id)})" for call in calls])
+    one = len(calls) == 1
+    said = f"{many(len(calls), 'call')} waited for {'an answer' if one else 'answers'}"
+    return (
+        f"{said}; the session goes on with your prompt, so {'it is' if one else 'they are'} not run: {names}"
+        if calls
+        else ""
+    )
 
 
 def decide(asks: Sequence[OneAsk], *, approve: Sequence[str], deny: Sequence[str]) -> tuple[Approval, ...]:

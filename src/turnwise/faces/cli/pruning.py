@@ -2,28 +2,42 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
-from turnwise.drivers.journal.retention import KeptSession
+from turnwise.drivers.journal.retention import Deleted, KeptSession
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.settings.retention_files import KeepRule, read_keep_rule, read_span
 from turnwise.drivers.settings.settings import read_layers
 from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended
-from turnwise.faces.cli.failures import USAGE, complain
+from turnwise.faces.cli.failures import FAILED, USAGE, complain
+from turnwise.faces.cli.interrupted_sessions import MOST_SESSIONS
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.terminal import Terminal, says_yes
 from turnwise.faces.cli.text import clean, short_id, shortened, style
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.saying import many
+from turnwise.faces.taking_up import goes_on
 
 SHOWN = 20
+StaysFor = Literal["running", "interrupted", "waiting"]
+STATES: dict[StaysFor, str] = {
+    "running": "running",
+    "interrupted": "interrupted",
+    "waiting": "waiting for an answer",
+}
+GO_ON: dict[StaysFor, str] = {
+    "running": "",
+    "interrupted": ": `turnwise resume {}` goes on with it",
+    "waiting": ": `turnwise run --session {} --approve all` answers it, or --deny",
+}
 NEEDS_YES = "nothing was deleted, as nobody can be asked here: add --yes"
 NO_RULE = (
     "say what goes: --older-than 90d, --keep 100, or both; or write `[sessions]` with `older_than` or `keep` into your "
@@ -31,7 +45,14 @@ NO_RULE = (
 )
 
 
-def prune(*, older_than: str | None, keep: int | None, yes: bool, as_json: bool) -> int:
+class OldSessions(msgspec.Struct, frozen=True, kw_only=True):
+    """The sessions that go, and those that are old and stay all the same, each with why."""
+
+    go: list[KeptSession]
+    stay: list[tuple[KeptSession, StaysFor]]
+
+
+def prune(*, older_than: str | None, keep: int | None, unfinished: bool, yes: bool, as_json: bool) -> int:
     """The exit code. Raises CallerError."""
     try:
         given = KeepRule(older_than_s=None if older_than is None else read_span(older_than), keep=keep)
@@ -42,56 +63,91 @@ def prune(*, older_than: str | None, keep: int | None, yes: bool, as_json: bool)
         raise CallerError(NO_RULE)
     clock = SystemClock()
     with Journal.open(journal_path(os.environ), clock=clock) as journal:
-        retention = journal.retention
-        chosen, running = choose_old(retention.sessions(), rule=rule, now_s=clock.now())
-        if not as_json or (chosen and not yes):
-            _show(chosen, running=running, now_s=clock.now())
-        if chosen and not yes:
-            if not is_attended():
-                if not as_json:
-                    raise CallerError(NEEDS_YES)
-                complain(NEEDS_YES)
-                _write_json(chosen, gone=(), error=NEEDS_YES, exit_code=USAGE)
-                return USAGE
-            if not run_to_end(says_yes(Terminal(), lambda: f"delete {many(len(chosen), 'session')} for good? [y/N] ")):
-                say("nothing was deleted")
-                if as_json:
-                    _write_json(chosen, gone=(), exit_code=CANCELLED)
-                return CANCELLED
-        gone = retention.delete(chosen)
-    if as_json:
-        _write_json(chosen, gone=gone)
-    elif chosen:
-        left = len(chosen) - len(gone)
-        why = f"; {many(left, 'session')} stayed, used in the meantime" if left else ""
-        say(f"deleted {many(len(gone), 'session')}; `turnwise usage` counts them as before{why}", stream=sys.stdout)
-    return 0
+        open_ends = unfinished_sessions(journal)
+        old = choose_old(
+            journal.retention.sessions(), rule=rule, now_s=clock.now(), kept={} if unfinished else open_ends
+        )
+        if not as_json or (old.go and not yes):
+            _show(old, open_ends=open_ends, now_s=clock.now())
+        if old.go and not yes and (code := _not_agreed(old, as_json=as_json)):
+            return code
+        deleted = journal.retention.delete(old.go)
+    return _tell(old, deleted, as_json=as_json)
+
+
+def unfinished_sessions(journal: Journal) -> dict[str, StaysFor]:
+    """Those whose last turn can go on, by their ids: it was interrupted, or its calls wait for an answer."""
+    rows = journal.sessions(limit=MOST_SESSIONS)
+    waiting: dict[str, StaysFor] = {row.id: "waiting" for row in rows if row.status in ("waiting", "queued")}
+    return {**waiting, **{row.id: "interrupted" for row in rows if goes_on(row)}}
 
 
 def choose_old(
-    sessions: Sequence[KeptSession], *, rule: KeepRule, now_s: float
-) -> tuple[list[KeptSession], list[KeptSession]]:
-    """Those that go, and those that would, but are running. `sessions` are in order, the latest first."""
+    sessions: Sequence[KeptSession], *, rule: KeepRule, now_s: float, kept: Mapping[str, StaysFor] | None = None
+) -> OldSessions:
+    """`sessions` are in order, the latest first; `kept` are those that stay unless somebody wants them gone."""
     behind = sessions[rule.keep :] if rule.keep is not None else sessions
     old = [one for one in behind if rule.older_than_s is None or one.updated < now_s - rule.older_than_s]
-    return [one for one in old if not one.is_running], [one for one in old if one.is_running]
+    stays: dict[str, StaysFor] = {**(kept or {}), **{one.id: "running" for one in old if one.is_running}}
+    return OldSessions(
+        go=[one for one in old if one.id not in stays], stay=[(one, stays[one.id]) for one in old if one.id in stays]
+    )
 
 
-def _show(chosen: Sequence[KeptSession], *, running: Sequence[KeptSession], now_s: float) -> None:
-    for one in chosen[:SHOWN]:
+def _not_agreed(old: OldSessions, *, as_json: bool) -> int:
+    """The exit code, where nobody can be asked or the answer is no; else 0."""
+    if not is_attended():
+        if not as_json:
+            raise CallerError(NEEDS_YES)
+        complain(NEEDS_YES)
+        _write_json(old, gone=(), error=NEEDS_YES, exit_code=USAGE)
+        return USAGE
+    if not run_to_end(says_yes(Terminal(), lambda: f"delete {many(len(old.go), 'session')} for good? [y/N] ")):
+        say("nothing was deleted")
+        if as_json:
+            _write_json(old, gone=(), exit_code=CANCELLED)
+        return CANCELLED
+    return 0
+
+
+def _tell(old: OldSessions, deleted: Deleted, *, as_json: bool) -> int:
+    """What is gone, and the exit code. Raises JournalFailed where nothing could be deleted."""
+    gone, failed = deleted.gone, deleted.failed
+    left = len(old.go) - len(gone)
+    if failed is not None and not gone:
+        raise failed
+    if failed is not None:
+        complain(f"{failed}; {many(left, 'session')} not deleted" if left else str(failed))
+    if as_json:
+        more: dict[str, object] = {} if failed is None else {"error": str(failed), "exit_code": FAILED}
+        _write_json(old, gone=gone, **more)
+    elif old.go:
+        why = f"; {many(left, 'session')} stayed, used in the meantime" if left and failed is None else ""
+        say(f"deleted {many(len(gone), 'session')}; `turnwise usage` counts them as before{why}", stream=sys.stdout)
+    return 0 if failed is None else FAILED
+
+
+def _show(old: OldSessions, *, open_ends: Mapping[str, StaysFor], now_s: float) -> None:
+    for one in old.go[:SHOWN]:
         below = f", {many(one.subagents, 'sub-agent')}" if one.subagents else ""
+        state = f"{style(STATES[open_ends[one.id]], 'bold', stream=sys.stderr)}  " if one.id in open_ends else ""
         say(
             f"{style(short_id(one.id), 'bold', stream=sys.stderr)}  {when_said(one.updated, now_s=now_s)}  "
-            f"{many(one.turns, 'turn')}{below}  {shortened(one.title, limit=60)}  {clean(one.folder)}"
+            f"{many(one.turns, 'turn')}{below}  {state}{shortened(one.title, limit=60)}  {clean(one.folder)}"
         )
-    if len(chosen) > SHOWN:
-        say(f"and {many(len(chosen) - SHOWN, 'more session')}")
-    for one in running:
-        say(f"{short_id(one.id)} is running, and stays")
-    if not chosen:
-        say("no session is that old: nothing to delete")
+    if len(old.go) > SHOWN:
+        say(f"and {many(len(old.go) - SHOWN, 'more session')}")
+        if hidden := [one for one in old.go[SHOWN:] if one.id in open_ends]:
+            say(f"{len(hidden)} of these can go on: {', '.join([short_id(one.id) for one in hidden])}")
+    for one, why in old.stay:
+        say(f"{short_id(one.id)} is {STATES[why]}, and stays{GO_ON[why].format(short_id(one.id))}")
+    if any(why != "running" for _, why in old.stay):
+        say("--unfinished deletes those that are interrupted or wait, too")
+    if not old.go:
+        say("nothing to delete" if old.stay else "no session is that old: nothing to delete")
 
 
-def _write_json(chosen: Sequence[KeptSession], *, gone: Sequence[KeptSession], **more: object) -> None:
-    told = {"sessions": chosen, "deleted": [one.id for one in gone], **more}
+def _write_json(old: OldSessions, *, gone: Sequence[KeptSession], **more: object) -> None:
+    stayed = [{"id": one.id, "why": why} for one, why in old.stay]
+    told = {"sessions": old.go, "deleted": [one.id for one in gone], "stayed": stayed, **more}
     sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")

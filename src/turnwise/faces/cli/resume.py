@@ -7,7 +7,7 @@ import click
 from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.exit_codes import EXIT_CODES
 from turnwise.faces.cli.failures import as_one_line
-from turnwise.faces.cli.last_line import EndsWithLine, write_no_result
+from turnwise.faces.cli.last_line import EndsWithLine, write_no_resume
 from turnwise.faces.cli.options import ALLOW, ASK_SECONDS
 
 EPILOG = f"""\b
@@ -31,7 +31,7 @@ Exit codes:
 first turn that did not end with 0; a folder that is gone and a session that somebody else has resumed do not count."""
 
 
-@click.command(cls=EndsWithLine, ends_with=write_no_result, epilog=EPILOG)
+@click.command(cls=EndsWithLine, ends_with=write_no_resume, epilog=EPILOG)
 @click.argument("session", required=False, shell_complete=complete_sessions)
 @click.option("--all", "takes_all", is_flag=True, help="Every interrupted session, one after the other.")
 @click.option(
@@ -52,7 +52,9 @@ first turn that did not end with 0; a folder that is gone and a session that som
     "--unattended", is_flag=True, help="Ask nobody, though there is a terminal: questions are left for later."
 )
 @click.option("--plain", is_flag=True, help="Show answers as they were written, not rendered.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line; the last is the result.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object a line; the last is the result, with --all the summary."
+)
 def command(
     session: str | None,
     takes_all: bool,

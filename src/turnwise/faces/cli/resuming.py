@@ -180,10 +180,17 @@ class _All:
             counts = not isinstance(error, FolderGone) and self._is_left_still(row)
             complain(str(error))
             return SessionOutcome(session=row.id, code=USAGE if counts else 0, why=str(error))
+        except (
+            KeyboardInterrupt
+        ):  # before or behind its turn, or for the second time: what the others did is told all the same
+            return SessionOutcome(session=row.id, code=CANCELLED, why="stopped by a signal")
 
     def _is_left_still(self, row: SessionRow) -> bool:
         """False: another process has taken it up in the meantime."""
-        return self._journal.find_session(row.id).row.status == "lost"
+        try:
+            return self._journal.find_session(row.id).row.status == "lost"
+        except CallerError:  # the journal cannot be read any more
+            return True
 
     def _tell(self, line: str) -> None:
         if not self._given.as_json:

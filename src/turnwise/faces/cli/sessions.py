@@ -13,13 +13,12 @@ import msgspec
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, Session, SessionRow, journal_path
 from turnwise.drivers.journal.replacing import replace_damaged
-from turnwise.errors import CallerError
 from turnwise.faces.agent import read_session
 from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.interrupted_sessions import how_they_go_on
-from turnwise.faces.cli.journals import read_journal, say_error
-from turnwise.faces.cli.last_line import EndsWithLine, write_error
+from turnwise.faces.cli.journals import read_journal
+from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.screen import describe_call, describe_result
 from turnwise.faces.cli.text import clean, clean_answer, short_id, shortened, style
@@ -48,7 +47,7 @@ def command() -> None:
     """List, show, fork and delete the sessions kept so far."""
 
 
-@command.command("list")
+@command.command("list", cls=EndsWithLine)
 @click.option(
     "-n",
     "--limit",
@@ -63,7 +62,7 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
         def read(journal: Journal) -> tuple[list[SessionRow], int]:
             return journal.sessions(limit=limit or (MOST if as_json else SHOWN)), journal.count_sessions()
 
-        (rows, count), code = read_journal(read, as_json=as_json)
+        (rows, count), code = read_journal(read)
         if as_json:
             for row in rows:
                 _write_json(row)
@@ -84,13 +83,13 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
     sys.exit(code)
 
 
-@command.command("show")
+@command.command("show", cls=EndsWithLine)
 @click.argument("session", shell_complete=complete_sessions)
 @click.option("--json", "as_json", is_flag=True, help="The session as one JSON object.")
 def show_session(session: str, as_json: bool) -> None:
     """Show what was said and done in SESSION (an id, or its first or last letters)."""
     with as_one_line():
-        (tree, is_left), code = read_journal(lambda journal: _read_shown(journal, session), as_json=as_json)
+        (tree, is_left), code = read_journal(lambda journal: _read_shown(journal, session))
         if as_json:
             _write_json(_json_of(tree))
         else:
@@ -100,18 +99,13 @@ def show_session(session: str, as_json: bool) -> None:
     sys.exit(code)
 
 
-@command.command("rescue")
+@command.command("rescue", cls=EndsWithLine)
 @click.option("--json", "as_json", is_flag=True, help="What was done as one JSON object.")
 def rescue_sessions(as_json: bool) -> None:
     """Put what can be read of a damaged journal into a new file. The damaged one is kept beside it."""
     with as_one_line():
         path = journal_path(os.environ)
-        try:
-            rescued, kept = replace_damaged(path, clock=SystemClock())
-        except CallerError as error:
-            if as_json:
-                say_error(error)
-            raise
+        rescued, kept = replace_damaged(path, clock=SystemClock())
         if as_json:
             _write_json({"journal": str(path), "kept": str(kept), **msgspec.structs.asdict(rescued)})
             return
@@ -119,7 +113,7 @@ def rescue_sessions(as_json: bool) -> None:
         say(f"the damaged file is {clean(str(kept))}", stream=sys.stdout)
 
 
-@command.command("fork", cls=EndsWithLine, ends_with=write_error)
+@command.command("fork", cls=EndsWithLine)
 @click.argument("session", shell_complete=complete_sessions)
 @click.option("--turn", type=click.IntRange(min=1), help="Go on from this turn; 1 is the first. Default: the last.")
 @click.option(
@@ -137,20 +131,22 @@ def fork_session(session: str, turn: int | None, step: int | None, as_json: bool
         session_forking.fork_session(session, turn=turn, step=step, as_json=as_json)
 
 
-@command.command("prune", cls=EndsWithLine, ends_with=write_error)
+@command.command("prune", cls=EndsWithLine)
 @click.option("--older-than", metavar="TIME", help="Delete sessions that were not used for so long: 24h, 90d, 12w.")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the N latest sessions in any case.")
+@click.option("--unfinished", is_flag=True, help="Delete those that were interrupted or wait for an answer, too.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: the sessions, and which were deleted.")
-def prune_sessions(older_than: str | None, keep: int | None, yes: bool, as_json: bool) -> None:
+def prune_sessions(older_than: str | None, keep: int | None, unfinished: bool, yes: bool, as_json: bool) -> None:
     """Delete old sessions with their sub-agents: what would go is shown, and you are asked.
 
-    A running session stays, and so does every row of the bill. Without options, `[sessions]` of your turnwise.toml decides.
+    A running session stays, and so does every row of the bill. A session whose turn can go on, because it was interrupted or
+    waits for an answer, stays unless you say --unfinished. Without options, `[sessions]` of your turnwise.toml decides.
     """
     with as_one_line():
         from turnwise.faces.cli import pruning
 
-        code = pruning.prune(older_than=older_than, keep=keep, yes=yes, as_json=as_json)
+        code = pruning.prune(older_than=older_than, keep=keep, unfinished=unfinished, yes=yes, as_json=as_json)
     sys.exit(code)
 
 

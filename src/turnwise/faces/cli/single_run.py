@@ -19,7 +19,7 @@ from turnwise.faces.cli.events import DeniedCall, JsonLines
 from turnwise.faces.cli.left_turns import find_left, furnish_left, left_line, open_asks
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.pending import ALL, NOTHING, decide, pending_of
+from turnwise.faces.cli.pending import ALL, NOTHING, decide, dropped_line, pending_of
 from turnwise.faces.cli.prompts import GOES_ON, MAX_INPUT_BYTES, CliPrompt, Input, beyond_window, read_prompt
 from turnwise.faces.cli.remedies import FailedModel
 from turnwise.faces.cli.running import Face, Ran, resume_turn, run_turn, what_was_sent
@@ -35,6 +35,11 @@ from turnwise.faces.taking_up import is_left
 from turnwise.rules.stop import exit_code
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.vocab import StopReason, ToolCall
+
+NOT_SENT = (
+    "your prompt was not sent, because calls of the interrupted turn wait for an answer: answer them, or give the prompt again "
+    "to go on without them"
+)
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,8 +163,11 @@ class SingleRun:
             self._face.tell(cannot_go_on(error))
             return None
         result = ran.result
-        has_more = asked is not None and (has_words or (asked != GOES_ON and not result.pending))
-        is_last = not has_more or result.stop_reason in (StopReason.CANCELLED, StopReason.JOURNAL_FAILED)
+        has_more = asked is not None and (has_words or asked != GOES_ON)
+        if has_more and result.pending:
+            self._face.tell(NOT_SENT)
+        ends = result.stop_reason in (StopReason.CANCELLED, StopReason.JOURNAL_FAILED)
+        is_last = not has_more or bool(result.pending) or ends
         self._show(ran, place=place, began=began, expects_output=found.left.config.output is not None, is_last=is_last)
         if is_last:
             return exit_code(result.stop_reason, complete=result.complete)
@@ -168,10 +176,12 @@ class SingleRun:
 
     def _prompt(self, before: Session | None, asked: CliPrompt | None, *, has_words: bool, answers: Answers) -> int:
         options: RunOptions = {}
-        pending = NOTHING
+        pending, dropped = NOTHING, ""
         if before is not None:
             options = {"session": before.row.id}
-            pending = NOTHING if has_words else pending_of(self._journal, before)
+            pending = pending_of(self._journal, before)
+            if has_words:
+                dropped, pending = dropped_line(pending), NOTHING
         asks = pending.asks
         if answers:
             approvals = answers_of(asks, answers=answers)
@@ -183,6 +193,8 @@ class SingleRun:
         elif pending.results and not asks:
             raise CallerError(results_line(pending.results))
         self._tell_beginning()
+        if dropped:
+            self._face.tell(dropped)
         if asked is not None and (line := _too_much(asked, place=self._place)):
             self._face.tell(line)
         began = self._clock.monotonic()

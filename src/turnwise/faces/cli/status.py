@@ -18,7 +18,7 @@ from turnwise.faces.cli.asks_elsewhere import asks_said
 from turnwise.faces.cli.databases import as_database_failure, checked_dsn, database_option, open_queue
 from turnwise.faces.cli.event_lines import EventLines
 from turnwise.faces.cli.failures import FAILED, Failure, as_one_line
-from turnwise.faces.cli.last_line import EndsWithLine, write_error
+from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.text import clean
 from turnwise.faces.following import watch_session
@@ -49,7 +49,7 @@ Exit codes:
   2  wrong use, or no such session"""
 
 
-@click.command(cls=EndsWithLine, ends_with=write_error, epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=EPILOG)
 @click.argument("session", default="")
 @database_option
 @click.option("--follow", is_flag=True, help="Wait for the end of the session's turns, and write the answer.")

@@ -9,7 +9,7 @@ import msgspec
 from turnwise.drivers.settings.options import RunSettings
 from turnwise.faces.cli.databases import database_option, open_queue
 from turnwise.faces.cli.failures import Failure, as_one_line
-from turnwise.faces.cli.last_line import EndsWithLine, write_error
+from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.options import options_of_limits
 from turnwise.turn.config import Effect
 
@@ -30,7 +30,7 @@ It prints the session's id and does not wait: `turnwise status SESSION --follow`
 Exit codes: 0 submitted; 1 the database failed; 2 wrong use, or no such session."""
 
 
-@click.command(cls=EndsWithLine, ends_with=write_error, epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=EPILOG)
 @click.argument("prompt")
 @database_option
 @click.option("--agent", required=True, metavar="NAME", help="The agent, as workers call it.")

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.last_line import EndsWithLine, write_nothing_taken_back
 
 EPILOG = """\b
 Examples:
@@ -20,7 +21,7 @@ Exit codes: 0 taken back, or as before already; 2 nothing to take back, or --yes
 130 you said no."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=EndsWithLine, ends_with=write_nothing_taken_back, epilog=EPILOG)
 @click.argument("session", required=False)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: the turn, and what happens to each file.")

@@ -11,6 +11,7 @@ from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended
+from turnwise.faces.cli.failures import USAGE, complain
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.taking_back import (
@@ -32,25 +33,24 @@ NEEDS_YES = "nothing was taken back, as nobody can be asked here: add --yes"
 def undo(session: str | None, *, folder: Path, yes: bool, as_json: bool) -> int:
     """The exit code. Raises CallerError, and ToolFault where the disk refuses; nothing is changed then."""
     clock = SystemClock()
-    try:
-        with Journal.open(journal_path(os.environ), clock=clock) as journal:
-            found = find_session(journal, folder=folder, go_on=session is None, session=session)
-            assert found is not None, "one of both was wanted"
-            back = find_turn_back(journal, found, folder=folder, env=os.environ, now_s=clock.now())
-    except CallerError as error:
-        if as_json:
-            _write_line({"taken_back": False, "files": [], "error": str(error)})
-        raise
+    with Journal.open(journal_path(os.environ), clock=clock) as journal:
+        found = find_session(journal, folder=folder, go_on=session is None, session=session)
+        assert found is not None, "one of both was wanted"
+        back = find_turn_back(journal, found, folder=folder, env=os.environ, now_s=clock.now())
     is_asked = not yes and not back.is_done
     if not as_json or is_asked:
         for line in lines_of(back, now_s=clock.now()):
             say(line, as_it_is=is_of_diff(line))
     if is_asked and not is_attended():
-        if as_json:
-            _write_json(back, happened=False)
-        raise CallerError(NEEDS_YES)
+        if not as_json:
+            raise CallerError(NEEDS_YES)
+        complain(NEEDS_YES)
+        _write_json(back, happened=False, error=NEEDS_YES, exit_code=USAGE)
+        return USAGE
     if is_asked and not run_to_end(is_confirmed(Terminal(), back)):
         say("nothing was taken back")
+        if as_json:
+            _write_json(back, happened=False, exit_code=CANCELLED)
         return CANCELLED
     take_back(back)
     if as_json:
@@ -65,7 +65,7 @@ async def is_confirmed(terminal: Terminal, back: TurnBack) -> bool:
     return await says_yes(terminal, lambda: question_of(back))
 
 
-def _write_json(back: TurnBack, *, happened: bool) -> None:
+def _write_json(back: TurnBack, *, happened: bool, **more: object) -> None:
     files = [
         {
             "path": _name(file.path),
@@ -83,11 +83,8 @@ def _write_json(back: TurnBack, *, happened: bool) -> None:
         "commands": back.commands,
         "taken_back": happened,
         "files": files,
+        **more,
     }
-    _write_line(told)
-
-
-def _write_line(told: dict[str, object]) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
 
 

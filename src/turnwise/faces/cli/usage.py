@@ -20,6 +20,7 @@ from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.costs import json_of
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.journals import read_journal
+from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.tables import Column, fitting, lines_of_table, width_of
 from turnwise.faces.cli.text import shortened
@@ -65,7 +66,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     currency: str = "USD"
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=EPILOG)
 @click.option("--by", type=click.Choice(get_args(By)), default="model", show_default=True, help="One line for each.")
 @click.option(
     "--since",
@@ -107,7 +108,7 @@ def command(
             span = LedgerSpan(since=began, session=session_asked(session, journal=journal))
             return _read_usage(journal.ledger, span, by=by, lines=lines, turns=turns)
 
-        found, code = read_journal(read, as_json=as_json)
+        found, code = read_journal(read)
         report = found.report
         if as_csv:
             write_csv(report.rows, by=by, stream=sys.stdout)

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from turnwise.drivers.tools.grants import TURNS_TIME, programs_at_hand, seconds_of
+from turnwise.drivers.tools.grants import programs_at_hand, seconds_of
 from turnwise.drivers.tools.programs import ProgramSearch, is_program
 from turnwise.drivers.tools.progress import telling
 from turnwise.drivers.tools.sandbox import CannotGuard, GitGuard, RestoredFiles, Sandbox, Scratch, find_sandbox
@@ -17,6 +17,7 @@ from turnwise.drivers.tools.sandbox.private import PrivateFolder
 from turnwise.drivers.tools.workspace.output import MAX_FILES, Tape
 from turnwise.drivers.tools.workspace.processes import run_group
 from turnwise.errors import ToolFault
+from turnwise.turn.endings import TURNS_TIME
 
 DEFAULT_S = 120
 MAX_S = 1800

@@ -7,11 +7,12 @@ from typing import TypeVar
 
 import msgspec
 
-from turnwise.drivers.tools.grants import TURNS_TIME, seconds_of
+from turnwise.drivers.tools.grants import seconds_of
 from turnwise.drivers.tools.programs import HELPER
 from turnwise.drivers.tools.workspace.paths import SKIPPED_FOLDERS, Workspace
 from turnwise.drivers.tools.workspace.processes import run_group
 from turnwise.errors import ToolFault
+from turnwise.turn.endings import TURNS_TIME
 
 WORKER = Path(__file__).with_name("search_worker.py")
 _HELD = Path("/proc/self/fd")

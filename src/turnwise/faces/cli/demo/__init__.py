@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.text import style
 
@@ -16,7 +17,7 @@ Not tried with a live model: what a real one says may differ from the script.
 Exit code: 0 if everything was as promised, else 1."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="The rows as one JSON object a line, without the live turn.")
 def command(as_json: bool) -> None:
     """Show the five incidents that turnwise comes from, each with a naive loop and with turnwise, then one turn live."""
