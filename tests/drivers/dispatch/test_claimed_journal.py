@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from turnwise import Journal
+from turnwise.drivers.activity import Activity
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
@@ -23,6 +24,7 @@ class CountedLease:
     is_over = False
 
     def __init__(self) -> None:
+        self.activity = Activity(on_rest=lambda: None)
         self.checks = 0
 
     def check(self) -> None:
