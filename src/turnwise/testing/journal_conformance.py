@@ -21,7 +21,7 @@ from turnwise.drivers.journal.journal import Journal, JournalEntry
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.ledger_queries import By, LedgerSpan
 from turnwise.drivers.journal.pen import TurnJournal
-from turnwise.drivers.journal.records import JournalRecord, RequestSent, ToolsStarted
+from turnwise.drivers.journal.records import JournalRecord, RequestSent, ScriptBegan, ToolsStarted
 from turnwise.drivers.journal.repairs_seen import RepairSeen, RequestSum
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.testing.fake_clock import FakeClock
@@ -268,6 +268,7 @@ def check_a_left_turn_is_taken_over(target: Target) -> None:
         new.append(started("t1", "b"))
         tries.append(other.tries_in_vain("t1"))
         assert tries == [1, 2, 0] and new.has_begun
+        _count_tries_without_progress(other)
         _refused(lambda: pen.append(started("t1", "c")), "another process has taken this turn over")
         found = [one.record for one in journal.entries("t1")]
         assert found == [started("t1", "a"), sent(1), started("t1", "b")]
@@ -278,6 +279,22 @@ def check_a_left_turn_is_taken_over(target: Target) -> None:
         begin(journal, turn="t3").close(result())
         _refused(lambda: journal.resume_turn("t2"), "has continued without that turn")
         _refused(lambda: journal.resume_turn("t9"), "there is no turn `t9`")
+
+
+def _count_tries_without_progress(journal: Journal) -> None:
+    """That a request was lost and is sent again, or that a program has begun, is no progress of the turn; another failure is."""
+    pen = begin(journal, session="s8", turn="t8", started=started("t8", "a"))
+    pen.append(sent(1))
+    fault = Fault(kind=FaultKind.DISCONNECTED, message='it is "lost":true}')
+    lost = RequestFailed(number=1, fault=fault, lost=True)
+    tries: list[int] = []
+    for record in (lost, sent(2), ScriptBegan(call_id="c", time=1.0), RequestFailed(number=2, fault=fault)):
+        journal.leave("t8")
+        pen = journal.resume_turn("t8")
+        pen.append(record)
+        tries.append(journal.tries_in_vain("t8"))
+    assert tries == [1, 2, 3, 0]
+    pen.close(result())
 
 
 def check_one_turn_at_a_time(target: Target) -> None:

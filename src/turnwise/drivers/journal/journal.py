@@ -377,7 +377,7 @@ class Journal:
             raise CallerError(f"session `{session}` is running ({owner}): wait for it")
 
     def tries_in_vain(self, turn_id: str) -> int:
-        """How many times in a row the turn was taken up since its last record."""
+        """How many times in a row the turn was taken up and came no further."""
         with self._store.statement() as connection:
             epoch, number = connection.execute("select epoch, number from turn where id = ?", (turn_id,)).fetchone()
             last = connection.execute(self._store.dialect.last_epoch, {"number": number}).fetchone()
