@@ -147,8 +147,8 @@ def begin(journal: Journal, session: str = "s1", turn: str = "t1", **more: objec
     return journal.begin_turn(turn_id=turn, session_id=session, **given)  # pyright: ignore[reportArgumentType]
 
 
-def opened(target: Target) -> Journal:
-    return Journal.open(target, clock=FakeClock(now=NOW))
+def opened(target: Target, *, after_s: float = 0.0) -> Journal:
+    return Journal.open(target, clock=FakeClock(now=NOW + after_s))
 
 
 # -- what is written comes back
@@ -205,6 +205,23 @@ def check_sessions_are_found(target: Target) -> None:
         assert journal.last_session("/nowhere") is None
         _refused(lambda: journal.find_session("aaaa"), "fits several sessions: aaaa1111, aaaa2222")
         _refused(lambda: journal.find_session("AAAA1"), "there is no session")
+
+
+def check_the_time_of_a_session_is_true(target: Target) -> None:
+    """While a turn runs it is that of its last record, then that of its end."""
+    with opened(target) as journal:
+        begin(journal, started=started("t1", "a"))
+    with opened(target, after_s=60.0) as journal:
+        begin(journal, session="s2", turn="t2")
+    with opened(target, after_s=120.0) as journal:
+        journal.leave("t1")
+        pen = journal.resume_turn("t1")
+        pen.append(sent(1))
+    with opened(target, after_s=180.0) as journal:
+        assert [(row.id, row.updated) for row in journal.sessions()] == [("s1", NOW + 120.0), ("s2", NOW + 60.0)]
+        journal.leave("t1")
+        journal.resume_turn("t1").close(result())
+        assert journal.sessions()[0].updated == NOW + 180.0
 
 
 def check_many_turns_stay_apart(target: Target) -> None:
@@ -524,6 +541,7 @@ ALONE: Sequence[Callable[[Target], None]] = (
     check_records_come_back,
     check_texts_come_back,
     check_sessions_are_found,
+    check_the_time_of_a_session_is_true,
     check_many_turns_stay_apart,
     check_another_epoch_writes_nothing,
     check_a_left_turn_is_taken_over,
