@@ -24,9 +24,9 @@ from turnwise.drivers.journal.postgres.connecting import BoundedConnection, conn
 from turnwise.drivers.journal.postgres.schema import bring_up_to_date, refuse_newer, version_of
 from turnwise.drivers.journal.postgres.store import raise_explained
 from turnwise.drivers.journal.texts_given import is_text
+from turnwise.drivers.running.resumption import MOST_TRIES
 from turnwise.errors import CallerError, JournalFailed
 
-MOST_TRIES = 5  # times in a row that a turn was claimed and nothing of it was recorded (DISPATCH)
 STUCK = f"it was claimed {MOST_TRIES} times, and each time the worker died before anything was recorded"
 LONGEST_TITLE = 80
 MOST_SHOWN = 1000
@@ -265,7 +265,7 @@ class TurnQueue:
 
         def read(connection: BoundedConnection) -> list[TurnStatus]:
             statement = statements.STATUS_OF_ONE if session else statements.STATUS_OF_ALL
-            rows = connection.execute(statement, {"session": session, "limit": limit}).fetchall()
+            rows = connection.execute(statement, {"session": session, "limit": limit, "longest": LONGEST}).fetchall()
             return [status_of(row) for row in rows]
 
         return self.attempt(read)

@@ -20,12 +20,6 @@ _FITS: LiteralString = """
 turn.agent = any(%(agents)s::text[]) and turn.needs <@ %(offers)s::text[]
     and not coalesce(%(owner)s = any(turn.refused_by), false) and turn.epoch < 2000000000"""
 
-# A turn that was begun, and that no worker has. One that waits for an answer goes on when it is answered, or its time is over:
-# both are told by `wake_at`.
-_IS_LEFT: LiteralString = """
-(turn.status = 'running' and turn.lease_until < {now}
-    or turn.status = 'waiting' and turn.asks is not null and turn.wake_at <= {now})"""
-
 # A turn that runs, or that waits for an answer, blocks its session: the order of what was submitted is kept.
 _IS_FREE: LiteralString = """
 not exists (select 1 from turn running where running.session = turn.session and running.status = 'running')
@@ -43,7 +37,8 @@ select set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', '
 # there before it had the lock. Neither waits for a lock: a process that is frozen may hold one, and the turns of other
 # sessions can run. `passed`: the sessions that were looked at already.
 #
-# The time of the statement, and not the clock's, so that it is looked for by the indexes of these times.
+# Turns that were begun, and that no worker has. One that waits for an answer goes on when it is answered, or its time is over:
+# both are told by `wake_at`. The time of the statement, and not the clock's, so that the indexes of these times can be used.
 LOCK_LEFT: LiteralString = f"""
 with left_turn as materialized (
     select turn.number, turn.priority, turn.session from turn
@@ -74,8 +69,10 @@ select turn.number, turn.epoch, exists (select 1 from record where record.turn =
     turn.cancel from turn"""
 
 LOOK_LEFT: LiteralString = f"""
-{_FOUND} where turn.number = %(number)s and {_FITS} and {_IS_LEFT.format(now="clock_timestamp()")}
-for update of turn skip locked"""
+{_FOUND} where turn.number = %(number)s and {_FITS} and (
+    turn.status = 'running' and turn.lease_until < clock_timestamp()
+    or turn.status = 'waiting' and turn.asks is not null and turn.wake_at <= clock_timestamp()
+) for update of turn skip locked"""
 
 LOOK_NEXT: LiteralString = f"""
 {_FOUND} where turn.number = (
@@ -169,7 +166,7 @@ _STATUS: LiteralString = """
 select turn.session, turn.status, turn.agent, turn.priority, turn.needs, turn.owner, turn.created, turn.finished,
     turn.stop_reason, turn.complete, turn.cancel, turn.problem,
     extract(epoch from clock_timestamp())::double precision, extract(epoch from turn.wake_at)::double precision,
-    left(turn.asks, 33554432), left(turn.answers, 33554432), turn.refusal, turn.epoch,
+    left(turn.asks, %(longest)s), left(turn.answers, %(longest)s), turn.refusal, turn.epoch,
     turn.status = 'running' and turn.lease_until < clock_timestamp()
         or turn.status = 'waiting' and turn.asks is not null and turn.wake_at <= clock_timestamp(),
     exists (select 1 from turn running where running.session = turn.session and running.status = 'running')

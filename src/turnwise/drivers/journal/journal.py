@@ -437,11 +437,11 @@ class Journal:
                 f"`{id_or_part}` is no session id: give at least {SHORTEST_PREFIX} letters or digits of it"
             )
         with self._store.statement() as connection:
-            rows = connection.execute(
-                f"{self._rows_of(_HAS_PART)} limit 20",
-                {"part": id_or_part, "length": len(id_or_part)},
-            ).fetchall()
-        rows = [row for row in rows if row[0] == id_or_part] or rows
+            rows = connection.execute(self._rows_of("session.id = ?"), (id_or_part,)).fetchall()
+        if not rows:  # among all sessions, by no index
+            with self._store.statement() as connection:
+                values = {"part": id_or_part, "length": len(id_or_part)}
+                rows = connection.execute(f"{self._rows_of(_HAS_PART)} limit 20", values).fetchall()
         if not rows:
             raise CallerError(f"there is no session `{id_or_part}`; `turnwise sessions list` shows them")
         if len(rows) > 1:
@@ -528,10 +528,12 @@ class Journal:
         return Retention(self._store)
 
     def _load(self, row: SessionRow) -> Session:
+        is_claimed = self._claim is not None and row.id == self._claim.session
+        begun = "and status <> 'queued'" if is_claimed else ""  # thousands may be queued behind the one at hand
         with self._store.statement() as connection:
             rows = connection.execute(
                 "select id, session, status, created, finished, stop_reason, complete, owner from turn"
-                " where session = ? order by number nulls first, created, id",
+                f" where session = ? {begun} order by number nulls first, created, id",
                 (row.id,),
             ).fetchall()
         turns = [
@@ -552,8 +554,9 @@ class Journal:
 
 
 def _up_to(claim: Claim, *, turns: Sequence[TurnRow]) -> list[TurnRow]:
-    """A session as the worker finds it that has claimed a turn: that turn is the last, left by its process, or is to begin."""
-    before = [turn for turn in turns if turn.id != claim.turn_id and turn.status != "queued"]
+    """What has begun of a session as the worker finds it that has claimed a turn: that is the last, left by its process, or is to
+    begin."""
+    before = [turn for turn in turns if turn.id != claim.turn_id]
     if claim.is_new:
         return before
     return [*before, *[msgspec.structs.replace(turn, status="lost") for turn in turns if turn.id == claim.turn_id]]
@@ -588,10 +591,7 @@ from session left join turn as last on last.id = (
     select turn.id from turn where turn.session = session.id order by number desc nulls last, created desc, id desc limit 1
 )
 where {} order by updated desc, session.id desc"""
-_HAS_PART = (
-    "session.id = :part or substr(session.id, 1, :length) = :part"
-    " or substr(session.id, length(session.id) - :length + 1) = :part"
-)
+_HAS_PART = "substr(session.id, 1, :length) = :part or substr(session.id, length(session.id) - :length + 1) = :part"
 
 SessionColumns = tuple[
     str,
