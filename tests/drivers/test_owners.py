@@ -37,3 +37,9 @@ def test_a_process_that_nobody_has_waited_for_is_gone() -> None:
     assert process.stdin is not None
     process.stdin.close()
     assert not is_alive(name)
+
+
+@pytest.mark.parametrize("name", ["", "x", "a:b", f"{HOST}:one:1", f"{HOST}:{10**30}:1", f"{HOST}:-1:1"])
+def test_of_a_name_that_is_none_of_ours_nothing_is_known(name: str) -> None:
+    """Proves: whatever stands in a journal as the owner of a turn, nobody takes the turn over, and nothing breaks."""
+    assert is_alive(name)

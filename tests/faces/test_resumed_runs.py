@@ -323,6 +323,60 @@ async def test_a_call_that_kills_its_process_is_not_repeated_without_end(tmp_pat
     assert results_of(result) and not any("user" in said for said in results_of(result))
 
 
+class Killer:
+    """What kills its process each time: a request, a program's call, or a sub-agent before it has begun."""
+
+    def __init__(self, kind: str, *, crash: Crash) -> None:
+        self.kills = 0
+        self._kind, self._crash = kind, crash
+
+    def kill(self) -> str:
+        self.kills += 1
+        self._crash.now()
+        return "seen"
+
+    def agent(self, journal: Journal, *, is_resumed: bool) -> Agent:
+        @tool(effect="read", idempotent=True)
+        async def look(name: str) -> str:
+            """Look."""
+            return self.kill() if name == "it" else name
+
+        async def opening(_: object) -> list[str]:
+            self.kill()
+            return []
+
+        clock = SystemClock()
+        program = "print(look(name='a'))\nprint(look(name='it'))"
+        match self._kind:
+            case "request":
+                return agent_of(ScriptedModel([lambda _: self.kill()]), journal, clock=clock)
+            case "program":
+                model = ScriptedModel(["Done."] if is_resumed else [[call("script", program=program)], "Done."])
+                return agent_of(model, journal, clock=clock, tools=[look], script=True)
+            case _:
+                called = [call("task", agent="helper", prompt="Help.")]
+                model = ScriptedModel(["Done."] if is_resumed else [called, "Done."])
+                helper = agent_of(ScriptedModel(["Helped."]), journal, clock=clock, opening=opening)
+                return agent_of(model, journal, clock=clock, agents={"helper": helper})
+
+
+@pytest.mark.parametrize("kind", ["request", "program", "sub-agent"])
+async def test_whatever_kills_its_process_each_time_is_not_repeated_without_end(tmp_path: Path, kind: str) -> None:
+    """Proves: that a request left again, that a program began again or that a sub-agent was called again is no progress."""
+    crash = Crash(tmp_path)
+    killer = Killer(kind, crash=crash)
+    with Journal.open(crash.path, clock=SystemClock()) as journal:
+        session = (await killer.agent(journal, is_resumed=False).run("Go.")).session
+    result = None
+    for tries in range(MOST_TRIES + 1):
+        assert crash.left is not None and killer.kills == tries + 1
+        crash.path = crash.left
+        with crash.journal(SystemClock()) as left:
+            result = await killer.agent(left, is_resumed=True).resume(session)
+    assert killer.kills == MOST_TRIES + 1
+    assert result is not None and "5 times in a row" in result.text
+
+
 async def test_what_cannot_be_resumed_is_refused_by_name(tmp_path: Path) -> None:
     """Proves: a session that has ended, one without a journal, another provider's agent, an option that there is not."""
     clock = SystemClock()

@@ -40,6 +40,15 @@ def asks_twice_below():
     return farm_agent("two", agents={"helper": helper})
 
 
+def asks_beside():
+    helper = agent("one", deadlines=Deadlines(ask_s=600.0))
+    return farm_agent("beside", agents={"helper": helper, "other": farm_agent("waits")})
+
+
+def is_put_off():
+    return farm_agent("put-off")
+
+
 def unattended_below():
     rules = Policy(rules=ASKS.rules)
     return farm_agent("parent", agents={"helper": farm_agent("one", policy=rules)})
@@ -84,8 +93,34 @@ calls = [{ name = "do", arguments = { name = "{name}" } }]
 [[steps]]
 text = "{name}: {results}"
 """
-SCRIPTS = {"asks": SCRIPT, "one": ONE, "two": TWO, "mine": MINE}
-NAMES = ("asks", "hurries", "asks_below", "hurries_below", "asks_twice_below", "unattended_below")
+BESIDE = """
+title = "beside"
+[[steps]]
+calls = [
+    { name = "task", arguments = { agent = "helper", prompt = "Help." } },
+    { name = "task", arguments = { agent = "other", prompt = "Help." } },
+]
+[[steps]]
+text = "The helpers say: {results}"
+"""
+PUT_OFF = """
+title = "put-off"
+[[steps]]
+fault = { kind = "status", status = 429, retry_after_s = 150 }
+[[steps]]
+text = "Done."
+"""
+SCRIPTS = {"asks": SCRIPT, "one": ONE, "two": TWO, "mine": MINE, "beside": BESIDE, "put-off": PUT_OFF}
+NAMES = (
+    "asks",
+    "hurries",
+    "asks_below",
+    "hurries_below",
+    "asks_twice_below",
+    "asks_beside",
+    "is_put_off",
+    "unattended_below",
+)
 
 
 def asking_worker(farm: Farm, *options: str) -> WorkerProcess:

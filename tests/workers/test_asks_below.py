@@ -11,6 +11,7 @@ import pytest
 
 from faces.cli.running import running_lab
 from turnwise.lab import parse_script
+from waits import HANG_S
 from workers.asking import SCRIPTS as ASKING
 from workers.asking import asking_worker
 from workers.farm import Farm, scripts, until
@@ -149,10 +150,12 @@ def test_a_turn_whose_sub_agent_asks_can_be_cancelled(farm: Farm) -> None:
     assert farm.effects() == []
 
 
-def test_a_worker_that_stops_leaves_the_asks_to_the_next_one(farm: Farm) -> None:
-    """Proves: SIGTERM hands the turn over with its sub-agent's ask, which takes an answer in between."""
+@pytest.mark.parametrize("grace_s", [0.0, 2 * HANG_S])
+def test_a_worker_that_stops_leaves_the_asks_to_the_next_one(farm: Farm, grace_s: float) -> None:
+    """Proves: SIGTERM hands the turn over with its sub-agent's ask, which takes an answer in between. However long the grace is,
+    the worker does not wait for a person."""
     session = farm.submit("asks_below")
-    first = asking_worker(farm, "--grace", "0.2")
+    first = asking_worker(farm, "--grace", str(grace_s))
     first.until("asks")
     first.send(signal.SIGTERM)
     assert first.wait() == 0
@@ -164,6 +167,46 @@ def test_a_worker_that_stops_leaves_the_asks_to_the_next_one(farm: Farm) -> None
     assert farm.run("answer", session, "--approve", "all").returncode == 0
     assert farm.ended(session)["code"] == 0
     assert farm.effects() == ["before", "after"]
+
+
+def test_a_stopped_worker_waits_for_a_tool_beside_an_ask_and_for_nothing_else(farm: Farm) -> None:
+    """Proves: one sub-agent asks while the tool of another runs; after SIGTERM the tool comes to its end and its result counts,
+    nothing more is sent, and then the turn is handed over though the grace is long. Each effect happens once."""
+    session = farm.submit("asks_beside")
+    first = asking_worker(farm, "--grace", str(2 * HANG_S))
+    first.until("asks")
+    first.until("entered")
+    first.send(signal.SIGTERM)
+    farm.go()
+    assert first.wait() == 0
+    assert first.rest().count('"handed_over"') == 1
+    assert farm.effects() == ["before", "middle"]
+    second = asking_worker(farm)
+    second.until("asks")
+    for name in ("before", "after"):
+        until(lambda name=name: [one["arguments"] for one in asks_of(farm, session)] == [f'{{"name":"{name}"}}'])
+        assert farm.run("answer", session, "--approve", "all").returncode == 0
+    ended = farm.ended(session)
+    assert ended["code"] == 0 and "unknown" not in ended["answer"]
+    assert sorted(farm.effects()) == ["after", "after", "before", "before", "middle"]  # two of them have the same names
+
+
+def test_a_stopped_worker_does_not_wait_for_a_request_that_is_put_off(farm: Farm, postgres_dsn: str) -> None:
+    """Proves: a turn that waits before it sends a request again is handed over at once, in the middle of that time."""
+    session = farm.submit("is_put_off")
+    first = asking_worker(farm, "--grace", str(2 * HANG_S))
+
+    def kinds() -> list[str]:
+        rows = connection.execute("select kind from turnwise.record order by seq").fetchall()
+        return [kind for (kind,) in rows]
+
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        until(lambda: "request_failed" in kinds())
+        first.send(signal.SIGTERM)
+        assert first.wait() == 0
+        assert "wait_over" not in kinds()
+    (turn,) = farm.turns(session)
+    assert turn["waits_for"] == "a worker with the agent `is_put_off`"
 
 
 def test_an_unattended_policy_of_a_sub_agent_asks_nobody(farm: Farm) -> None:

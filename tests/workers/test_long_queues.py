@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 
@@ -39,28 +40,109 @@ def steps(connection: psycopg.Connection, statement: Any, **values: Any) -> list
     return found
 
 
+def rows_seen(found: list[dict[str, Any]]) -> float:
+    """By all steps of the plan together."""
+    return sum([(step["Actual Rows"] + step.get("Rows Removed by Filter", 0)) * step["Actual Loops"] for step in found])
+
+
 @pytest.mark.parametrize("is_analyzed", [False, True])
-@pytest.mark.parametrize(("session", "is_busy"), [("'s' || i", False), ("'s'", False), ("'s'", True)])
-def test_a_claim_looks_at_an_index_and_not_at_all_turns(
-    session: str, is_busy: bool, is_analyzed: bool, queue: TurnQueue, postgres_dsn: str
+@pytest.mark.parametrize(("session", "state"), [("'s' || i", ""), ("'s'", ""), ("'s'", "running"), ("'s'", "waiting")])
+def test_a_claim_looks_at_one_turn_of_a_session(
+    session: str, state: str, is_analyzed: bool, queue: TurnQueue, postgres_dsn: str
 ) -> None:
-    """Proves: with many turns, of one session or of as many, with or without statistics, nothing is sorted, and it is looked for
-    earlier turns of a session at most once, and not at all behind one that runs."""
+    """Proves: however many turns of a session are queued, with or without statistics, and where one of them runs or waits for a
+    person, no more than a few rows are seen."""
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         fill(connection, session=session)
-        if is_busy:
+        if state:
             assert queue.claim(TERMS) is not None
+            connection.execute("update turn set status = %s, asks = '{}' where status = 'running'", (state,))
+            connection.execute("update turn set wake_at = 'infinity' where status = 'waiting'")
+        if is_analyzed:
+            connection.execute("analyze turn; analyze session; analyze line")
+        name = "s" if session == "'s'" else "s1"
+        (place,) = connection.execute("select id from line where session = %s", (name,)).fetchone() or (0,)
+        found = [
+            *steps(connection, statements.LOCK_LEFT, passed=[]),
+            *steps(connection, statements.LOCK_NEXT, passed=[]),
+            *steps(connection, statements.LOOK_NEXT, session=name),
+            *steps(connection, statements.MOVE, session=name, in_line=place),
+        ]
+        assert rows_seen(found) < 40
+        assert "turn_queued" in [step.get("Index Name") for step in found]
+        assert queue.claim(TERMS) is None if state else queue.claim(TERMS) is not None
+
+
+@pytest.mark.parametrize("is_analyzed", [False, True])
+@pytest.mark.parametrize("session", ["'s' || i", "'s'"])
+def test_a_look_at_the_turns_costs_what_it_shows(
+    session: str, is_analyzed: bool, queue: TurnQueue, postgres_dsn: str
+) -> None:
+    """Proves: of many turns, of one session or of as many, only those that are shown are read, and a few rows beside each."""
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        fill(connection, session=session)
         if is_analyzed:
             connection.execute("analyze turn; analyze session")
-        found = steps(connection, statements.LOCK_SESSION, passed=[])
-        within = steps(connection, statements.LOOK, session="s" if session == "'s'" else "s1")
-    assert not [step for step in found if "Sort" in step["Node Type"]]
-    assert "turn_in_line" in [step.get("Index Name") for step in found]
-    [earlier] = [step for step in found if step.get("Alias") == "earlier"]
-    assert earlier["Actual Loops"] == (0 if is_busy else 1)
-    if not is_busy:
-        assert max(step["Actual Rows"] + step.get("Rows Removed by Filter", 0) for step in within) <= 1
-        assert queue.claim(TERMS) is not None
+        for statement in (statements.STATUS_OF_ALL, statements.STATUS_OF_ONE):
+            found = steps(connection, statement, session="s", limit=5)
+            assert rows_seen(found) < 100
+    assert len(queue.status(limit=5)) == 5
+
+
+def test_a_session_stands_in_the_line_as_long_as_a_turn_of_it_is_queued(queue: TurnQueue, postgres_dsn: str) -> None:
+    """Proves: one place for each session, that of its first turn; a turn that is given back stands there again, and a place whose
+    turns were cancelled goes with the next look."""
+    first = queue.submit("Go.", agent="plain", priority=3)
+    queue.submit("On.", agent="other", session=first, priority=1)
+    second = queue.submit("Go.", agent="plain")
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+
+        def line() -> list[tuple[Any, ...]]:
+            rows = connection.execute("select session, priority, agent from turnwise.line order by priority desc")
+            return rows.fetchall()
+
+        assert line() == [(first, 3, "plain"), (second, 0, "plain")]
+        claim = queue.claim(TERMS)
+        assert claim is not None and line() == [(first, 1, "other"), (second, 0, "plain")]
+        queue.release(claim)
+        assert sorted(line()) == sorted([(first, 3, "plain"), (first, 1, "other"), (second, 0, "plain")])
+        assert [turn.waits_for for turn in queue.status(first)] == [
+            "the turn before it",
+            "a worker with the agent `plain`",
+        ]
+        again = queue.claim(TERMS)
+        assert again is not None and again.prompt == "Go." and again.session == first
+        assert queue.cancel(second) == 1
+        assert queue.claim(TERMS) is None
+        assert line() == [(first, 1, "other")]
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_turn_that_is_given_back_stays_the_first_of_its_session(queue: TurnQueue, is_refused: bool) -> None:
+    """Proves: a worker that gives it back or may not run it changes no order. Once, the turn behind it overtook it."""
+    session = queue.submit("one", agent="plain")
+    queue.submit("two", agent="plain", session=session)
+    claim = queue.claim(TERMS)
+    assert claim is not None and claim.prompt == "one"
+    if is_refused:
+        queue.refuse(claim, terms=TERMS, problem="not here")
+        assert queue.claim(TERMS) is None
+    else:
+        queue.release(claim)
+    again = queue.claim(msgspec.structs.replace(TERMS, name="other"))
+    assert again is not None and again.prompt == "one"
+    assert [turn.waits_for for turn in queue.status(session)] == ["the turn before it", ""]
+
+
+def test_a_turn_that_was_begun_goes_on_before_others_begin(queue: TurnQueue, postgres_dsn: str) -> None:
+    """Proves: also before one of a higher priority, whose session it may hold up."""
+    left = queue.submit("Go.", agent="plain")
+    assert queue.claim(TERMS) is not None
+    queue.submit("Go.", agent="plain", priority=9)
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute("update turnwise.turn set lease_until = '-infinity'")
+    claim = queue.claim(TERMS)
+    assert claim is not None and claim.session == left
 
 
 def test_numbers_that_are_taken_are_passed_over(queue: TurnQueue, postgres_dsn: str) -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from turnwise import Agent, Approval, Journal, tool
+from turnwise.drivers.activity import Activity
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
@@ -33,6 +34,7 @@ class WatchedLease:
     is_over = False
 
     def __init__(self) -> None:
+        self.activity = Activity(on_rest=lambda: None)
         self.seen: list[str] = []
         self.has_lapsed = False
         self.lapses_with = ""  # the tool in which the process is frozen

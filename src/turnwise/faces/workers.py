@@ -53,6 +53,7 @@ class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
 class _Work(msgspec.Struct, frozen=True):
     """One claimed turn that runs here."""
 
+    claim: Claim
     task: "asyncio.Task[None]"
     agent: Agent
     lease: TurnLease
@@ -188,6 +189,7 @@ class Worker:
             ends=lambda: self._stops,
             in_thread=self._ask,
             on_asks=lambda path: self._say("asks", claim, text="/".join(path)),
+            on_rest=self._woken.set,
         )
         self._say("claimed" if claim.is_new else "resumed", claim)
         try:
@@ -198,7 +200,7 @@ class Worker:
             await self._refuse(claim, why=str(error))
             return True
         task = asyncio.create_task(self._work_on(claim, agent=agent, lease=lease), name=f"turn of {claim.session}")
-        self._work[claim.number] = _Work(task, agent, lease)
+        self._work[claim.number] = _Work(claim, task, agent, lease)
         task.add_done_callback(lambda _: self._forget(claim))  # also where it was cancelled before its first word
         return True
 
@@ -257,17 +259,33 @@ class Worker:
             self._tell(WorkerEvent(happening="waits", text=str(error)))
 
     async def _hand_over(self) -> None:
-        """Turns end before their next request; those that have not after the grace are handed over as they are."""
-        tasks = {work.task for work in self._work.values()}
-        if tasks:
-            await asyncio.wait(tasks, timeout=self._grace_s)
-        left = dict(self._work)
-        for work in left.values():
+        """Turns end before their next request, or as soon as nothing of them is being done; those that have not after the grace
+        are handed over as they are."""
+        clock = asyncio.get_running_loop().time
+        end_s = clock() + self._grace_s
+        handed_over: set[asyncio.Task[None]] = set()
+        while left := [work for work in self._work.values() if work.task not in handed_over]:
+            self._woken.clear()
+            left_s = end_s - clock()
+            if gone := [work for work in left if left_s <= 0 or work.lease.activity.rests]:
+                await self._let_go(gone)
+                handed_over |= {work.task for work in gone}
+                continue
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), left_s)
+        if handed_over:
+            await asyncio.wait(handed_over, timeout=SETTLE_S)
+
+    async def _let_go(self, works: Sequence[_Work]) -> None:
+        """Nothing more of these turns is done here, from the first moment on."""
+        for work in works:
+            work.lease.is_over = True
+        for work in works:
             with contextlib.suppress(TurnwiseError):  # that it was handed over, or the lease lapses
                 await self._ask(work.lease.let_go)
-            work.task.cancel()
-        if left:
-            await asyncio.wait({work.task for work in left.values()}, timeout=SETTLE_S)
+            if not work.task.done():  # else it has said so itself
+                work.task.cancel()
+                self._say("handed_over", work.claim)
 
     def _end_lost(self, claim: Claim) -> None:
         """Another worker has the turn."""

@@ -21,7 +21,7 @@ from turnwise.drivers.journal.journal import Journal, JournalEntry
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.ledger_queries import By, LedgerSpan
 from turnwise.drivers.journal.pen import TurnJournal
-from turnwise.drivers.journal.records import JournalRecord, RequestSent, ToolsStarted
+from turnwise.drivers.journal.records import JournalRecord, RequestSent, ScriptBegan, ToolsStarted
 from turnwise.drivers.journal.repairs_seen import RepairSeen, RequestSum
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.testing.fake_clock import FakeClock
@@ -147,8 +147,8 @@ def begin(journal: Journal, session: str = "s1", turn: str = "t1", **more: objec
     return journal.begin_turn(turn_id=turn, session_id=session, **given)  # pyright: ignore[reportArgumentType]
 
 
-def opened(target: Target) -> Journal:
-    return Journal.open(target, clock=FakeClock(now=NOW))
+def opened(target: Target, *, after_s: float = 0.0) -> Journal:
+    return Journal.open(target, clock=FakeClock(now=NOW + after_s))
 
 
 # -- what is written comes back
@@ -205,6 +205,23 @@ def check_sessions_are_found(target: Target) -> None:
         assert journal.last_session("/nowhere") is None
         _refused(lambda: journal.find_session("aaaa"), "fits several sessions: aaaa1111, aaaa2222")
         _refused(lambda: journal.find_session("AAAA1"), "there is no session")
+
+
+def check_the_time_of_a_session_is_true(target: Target) -> None:
+    """While a turn runs it is that of its last record, then that of its end."""
+    with opened(target) as journal:
+        begin(journal, started=started("t1", "a"))
+    with opened(target, after_s=60.0) as journal:
+        begin(journal, session="s2", turn="t2")
+    with opened(target, after_s=120.0) as journal:
+        journal.leave("t1")
+        pen = journal.resume_turn("t1")
+        pen.append(sent(1))
+    with opened(target, after_s=180.0) as journal:
+        assert [(row.id, row.updated) for row in journal.sessions()] == [("s1", NOW + 120.0), ("s2", NOW + 60.0)]
+        journal.leave("t1")
+        journal.resume_turn("t1").close(result())
+        assert journal.sessions()[0].updated == NOW + 180.0
 
 
 def check_many_turns_stay_apart(target: Target) -> None:
@@ -268,6 +285,7 @@ def check_a_left_turn_is_taken_over(target: Target) -> None:
         new.append(started("t1", "b"))
         tries.append(other.tries_in_vain("t1"))
         assert tries == [1, 2, 0] and new.has_begun
+        _count_tries_without_progress(other)
         _refused(lambda: pen.append(started("t1", "c")), "another process has taken this turn over")
         found = [one.record for one in journal.entries("t1")]
         assert found == [started("t1", "a"), sent(1), started("t1", "b")]
@@ -278,6 +296,22 @@ def check_a_left_turn_is_taken_over(target: Target) -> None:
         begin(journal, turn="t3").close(result())
         _refused(lambda: journal.resume_turn("t2"), "has continued without that turn")
         _refused(lambda: journal.resume_turn("t9"), "there is no turn `t9`")
+
+
+def _count_tries_without_progress(journal: Journal) -> None:
+    """That a request was lost and is sent again, or that a program has begun, is no progress of the turn; another failure is."""
+    pen = begin(journal, session="s8", turn="t8", started=started("t8", "a"))
+    pen.append(sent(1))
+    fault = Fault(kind=FaultKind.DISCONNECTED, message='it is "lost":true}')
+    lost = RequestFailed(number=1, fault=fault, lost=True)
+    tries: list[int] = []
+    for record in (lost, sent(2), ScriptBegan(call_id="c", time=1.0), RequestFailed(number=2, fault=fault)):
+        journal.leave("t8")
+        pen = journal.resume_turn("t8")
+        pen.append(record)
+        tries.append(journal.tries_in_vain("t8"))
+    assert tries == [1, 2, 3, 0]
+    pen.close(result())
 
 
 def check_one_turn_at_a_time(target: Target) -> None:
@@ -507,6 +541,7 @@ ALONE: Sequence[Callable[[Target], None]] = (
     check_records_come_back,
     check_texts_come_back,
     check_sessions_are_found,
+    check_the_time_of_a_session_is_true,
     check_many_turns_stay_apart,
     check_another_epoch_writes_nothing,
     check_a_left_turn_is_taken_over,

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from drivers.dispatch.test_answering import CLOCK, ONE, TWO, allow
+from turnwise.drivers.activity import Activity
 from turnwise.drivers.dispatch.answering import answer, open_asks
 from turnwise.drivers.dispatch.asks_below import AsksBelow, NotOurs, below, given, publish, take_out
 from turnwise.drivers.dispatch.queue import TurnQueue
@@ -118,6 +119,7 @@ class Worker:
             claim,
             queue=queue,
             in_thread=self._in_thread,
+            activity=Activity(on_rest=lambda: None),
             is_over=lambda: self.is_over,
             on_lost=self._lose,
             on_asks=lambda path: self.asks.set(),

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from turnwise import Journal
+from turnwise.drivers.activity import Activity
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
@@ -23,6 +24,7 @@ class CountedLease:
     is_over = False
 
     def __init__(self) -> None:
+        self.activity = Activity(on_rest=lambda: None)
         self.checks = 0
 
     def check(self) -> None:
@@ -107,8 +109,8 @@ def test_a_pen_whose_turn_was_let_go_writes_nothing(queue: TurnQueue, journal: J
 
 @pytest.mark.promise("keep:machines")
 def test_a_turn_ends_though_its_sessions_row_is_locked(journal: Journal, queue: TurnQueue, postgres_dsn: str) -> None:
-    """Proves: whoever has locked the session's row does not hold up the end of its turn, whose status says why it ended. Once,
-    the worker waited for 10 s, and the finished turn was lost."""
+    """Proves: whoever has locked the session's row does not hold up the end of its turn, whose status says why it ended, and the
+    session's time is that of the end. Once, the worker waited for 10 s, and the finished turn was lost."""
     session = queue.submit("Go", agent="helper")
     claim = claimed(queue, ONE)
     own = journal.under(claim, lease=CountedLease())
@@ -118,3 +120,4 @@ def test_a_turn_ends_though_its_sessions_row_is_locked(journal: Journal, queue: 
         pen.close(result(), problem="it was stuck")
         (status,) = queue.status(session)
     assert (status.status, status.problem) == ("done", "it was stuck")
+    assert journal.find_session(session).row.updated == status.finished

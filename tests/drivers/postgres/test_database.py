@@ -73,9 +73,9 @@ def test_what_looks_like_an_address_makes_no_file(
 
 
 @contextmanager
-def role(admin: psycopg.Connection) -> Iterator[str]:
+def role(admin: psycopg.Connection, *, prefix: str = "worker") -> Iterator[str]:
     """A user of the server that may do nothing, with PASSWORD: some servers ask for it."""
-    name = f"worker_{admin.info.dbname}"
+    name = f"{prefix}_{admin.info.dbname}"
     admin.execute(f"create role {name} login password '{PASSWORD}'")
     try:
         yield name
@@ -192,6 +192,34 @@ def test_an_upgrade_waits_for_a_reader_and_stops_none(postgres_dsn: str, admin: 
         assert row == (SCHEMA_VERSION + 1, SCHEMA_VERSION + 1)
         pen.append(sent(2))
         assert len(journal.entries("t1")) == 2
+
+
+def test_turns_that_wait_stand_in_line_behind_an_upgrade(postgres_dsn: str, admin: psycopg.Connection) -> None:
+    """Proves: of an older database, whose workers keep their rights and whose submitters need no other: each session stands in
+    the line with its first turn, and what is submitted afterwards, too."""
+    admin.execute("create schema turnwise")
+    connection = connect(read_address(postgres_dsn))
+    bring_up_to_date(connection, name="it", version=3)
+    with role(admin) as worker, role(admin, prefix="submitter") as submitter:
+        admin.execute(f"grant usage on schema turnwise to {worker}, {submitter}")
+        admin.execute(f"grant select, insert, update, delete on all tables in schema turnwise to {worker}")
+        admin.execute(f"grant insert (id, session, status, epoch, owner, created) on turnwise.turn to {submitter}")
+        admin.execute(
+            "insert into turnwise.session select 's' || i, '', '', 0, 0 from generate_series(1, 3) i;"
+            "insert into turnwise.turn (id, session, status, owner, created, priority)"
+            " select 't' || i, 's' || (i % 2 + 1), 'queued', '', 0, i from generate_series(1, 6) i;"
+        )
+        bring_up_to_date(connection, name="it")
+        connection.close()
+        admin.execute(f"set role {submitter}")
+        admin.execute(
+            "insert into turnwise.turn (id, session, status, epoch, owner, created) values ('t7', 's3', 'queued', 0, '', 0)"
+        )
+        admin.execute(f"set role {worker}")
+        line = admin.execute("select session, priority from turnwise.line order by session").fetchall()
+        admin.execute("delete from turnwise.line")
+        admin.execute("reset role")
+    assert line == [("s1", 2), ("s2", 1), ("s3", 0)]
 
 
 def _wait_for_a_refused_lock(dsn: str) -> None:

@@ -104,9 +104,9 @@ def test_a_turn_is_taken_over_once_wherever_the_connection_is_cut(proxy: Cutting
             proxy.cut_at(message, cut)
             pen = journal.resume_turn("t1")
             assert proxy.cuts == number and journal.tries_in_vain("t1") == 1
-            pen.append(sent(number))
+            pen.append(started("t1", str(number)))
         assert [one.record for one in journal.entries("t1")][1:] == [
-            sent(number) for number in range(1, len(places) + 1)
+            started("t1", str(number)) for number in range(1, len(places) + 1)
         ]
 
 

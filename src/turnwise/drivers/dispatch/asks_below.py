@@ -10,6 +10,7 @@ from typing import LiteralString, NoReturn, Protocol, TypeVar
 
 import msgspec
 
+from turnwise.drivers.activity import Activity
 from turnwise.drivers.dispatch.open_asks import (
     AskBelow,
     AskedElsewhere,
@@ -114,7 +115,7 @@ def given(queue: TurnQueue, claim: Claim, asks: Collection[AskBelow]) -> dict[st
 class AsksBelow:
     """The asks below one claimed turn, each as long as somebody here waits for it. `is_over`: the worker has given the turn back;
     what is open stays in the row for the worker that goes on. `on_lost` is told that the turn is another's, `on_asks` that a
-    sub-agent asks. `rung` tells those who wait to look."""
+    sub-agent asks. `rung` tells those who wait to look. Whoever waits for a person rests in the turn's `activity`."""
 
     def __init__(
         self,
@@ -122,11 +123,12 @@ class AsksBelow:
         *,
         queue: TurnQueue,
         in_thread: InThread,
+        activity: Activity,
         is_over: Callable[[], bool],
         on_lost: Callable[[], None],
         on_asks: Callable[[tuple[str, ...]], None],
     ) -> None:
-        self._claim, self._queue, self._in_thread = claim, queue, in_thread
+        self._claim, self._queue, self._in_thread, self._activity = claim, queue, in_thread, activity
         self._is_over, self._on_lost, self._on_asks = is_over, on_lost, on_asks
         self._bells: set[asyncio.Event] = set()
 
@@ -157,7 +159,7 @@ class AsksBelow:
                     await self._look(waiting, deadline_s=left_s)
                 if waiting.is_whole:
                     break
-                with contextlib.suppress(TimeoutError):
+                with contextlib.suppress(TimeoutError), self._activity.resting():
                     await asyncio.wait_for(bell.wait(), min(POLL_S, max(0.0, end_s - clock())))
         except NotOurs:
             await self._lost()

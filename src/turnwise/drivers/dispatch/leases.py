@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from turnwise.drivers.activity import Activity
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.dispatch.asks_below import AsksBelow, InThread
 from turnwise.drivers.dispatch.doorbell import listen, take_up
@@ -186,7 +187,7 @@ class Leases:
 
 class TurnLease:
     """The lease of one claimed turn, as its pen asks it. `is_over` where the worker gave the turn back, `asks` where it
-    waits for a person."""
+    waits for a person. `on_rest` is told whenever all of the turn only waits."""
 
     def __init__(
         self,
@@ -197,6 +198,7 @@ class TurnLease:
         ends: Callable[[], bool],
         in_thread: InThread,
         on_asks: Callable[[tuple[str, ...]], None],
+        on_rest: Callable[[], None],
     ) -> None:
         self._claim = claim
         self._leases = leases
@@ -204,10 +206,12 @@ class TurnLease:
         self._ends = ends
         self.is_over = False
         self.asks = False
+        self.activity = Activity(on_rest=on_rest)
         self.below = AsksBelow(
             claim,
             queue=queue,
             in_thread=in_thread,
+            activity=self.activity,
             is_over=lambda: self.is_over,
             on_lost=self._write_nothing,
             on_asks=on_asks,

@@ -24,9 +24,9 @@ from turnwise.drivers.journal.postgres.connecting import BoundedConnection, conn
 from turnwise.drivers.journal.postgres.schema import bring_up_to_date, refuse_newer, version_of
 from turnwise.drivers.journal.postgres.store import raise_explained
 from turnwise.drivers.journal.texts_given import is_text
+from turnwise.drivers.running.resumption import MOST_TRIES
 from turnwise.errors import CallerError, JournalFailed
 
-MOST_TRIES = 5  # times in a row that a turn was claimed and nothing of it was recorded (DISPATCH)
 STUCK = f"it was claimed {MOST_TRIES} times, and each time the worker died before anything was recorded"
 LONGEST_TITLE = 80
 MOST_SHOWN = 1000
@@ -145,19 +145,29 @@ class TurnQueue:
         self, connection: BoundedConnection, terms: WorkerTerms, *, passed: Sequence[str]
     ) -> tuple[str | None, Claim | None]:
         """The first session that nobody locks, and a turn of it that is now ours. No turn: look on without that session."""
-        values: dict[str, Any] = {**terms.values(), "passed": passed}
+        values: dict[str, Any] = {**terms.values(), "passed": passed, "longest": LONGEST}
         connection.execute(statements.BY_INDEX)
-        row = connection.execute(statements.LOCK_SESSION, values).fetchone()
-        if row is None:
+        if (left := connection.execute(statements.LOCK_LEFT, values).fetchone()) is not None:
+            session, number = left
+            row = connection.execute(statements.LOOK_LEFT, {**values, "number": number}).fetchone()
+            return self._taken(connection, row, session=session, values=values)
+        if (found := connection.execute(statements.LOCK_NEXT, values).fetchone()) is None:
             return None, None
-        (session,) = row
-        values |= {"session": session, "longest": LONGEST}
-        row = connection.execute(statements.LOOK, values).fetchone()
+        session, in_line = found
+        row = connection.execute(statements.LOOK_NEXT, {**values, "session": session}).fetchone()
+        taken = self._taken(connection, row, session=session, values=values)
+        connection.execute(statements.MOVE, {"session": session, "in_line": in_line})
+        return taken
+
+    def _taken(
+        self, connection: BoundedConnection, row: Sequence[Any] | None, *, session: str, values: dict[str, Any]
+    ) -> tuple[str, Claim | None]:
+        """What was found of a turn is now a claim of ours, or the turn has ended."""
         if row is None:
             return session, None  # somebody was quicker; its own end rings again
         refuse_newer(version_of(connection), name=self.address.name)
         number, epoch, is_recorded, tried_from, is_too_long, cancel = row
-        values["number"] = number
+        values = {**values, "number": number}
         if cancel and not is_recorded:  # its worker has died, or given it back, before it heard of that
             connection.execute(statements.END_CANCELLED, {"number": number, "now": self._clock.now()})
             return "", None  # its session may have another turn
@@ -254,7 +264,8 @@ class TurnQueue:
         """The turns that were submitted, the latest first."""
 
         def read(connection: BoundedConnection) -> list[TurnStatus]:
-            rows = connection.execute(statements.STATUS, {"session": session, "limit": limit}).fetchall()
+            statement = statements.STATUS_OF_ONE if session else statements.STATUS_OF_ALL
+            rows = connection.execute(statement, {"session": session, "limit": limit, "longest": LONGEST}).fetchall()
             return [status_of(row) for row in rows]
 
         return self.attempt(read)

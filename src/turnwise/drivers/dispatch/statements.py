@@ -2,7 +2,7 @@
 
 A turn is `queued`, then `running` under a lease, then ended. A turn whose lease has lapsed is anybody's. The turns of a session
 run one at a time, in the order in which they were submitted. A turn gets a new number when it begins, so a session is read in the
-order in which its turns have begun.
+order in which its turns have begun; its place among those that wait stays that of its first number.
 """
 
 from typing import LiteralString
@@ -15,24 +15,19 @@ SUBMIT: LiteralString = """
 insert into turn (id, session, status, epoch, owner, created, agent, priority, needs, prompt, wishes)
 values (%(turn)s, %(session)s, 'queued', 0, '', %(now)s, %(agent)s, %(priority)s, %(needs)s::text[], %(prompt)s, %(wishes)s)"""
 
-# A turn that waits for an answer blocks its session: the order of what was submitted is kept. It goes on when it is answered,
-# or its time is over: both are told by `wake_at`. The sessions that are busy are found once, and not for each turn behind them.
-_MAY_RUN: LiteralString = """
-case when turn.status = 'queued' and (
-    turn.session in (select running.session from turn running where running.status = 'running')
-    or turn.session in (select asking.session from turn asking where asking.status = 'waiting' and not exists (
-        select 1 from turn later where later.session = asking.session and later.number > asking.number
-            and later.status <> 'queued'))
-) then false
-else turn.agent = any(%(agents)s::text[]) and turn.needs <@ %(offers)s::text[]
-    and not coalesce(%(owner)s = any(turn.refused_by), false) and turn.epoch < 2000000000 and (
-        turn.status = 'running' and turn.lease_until < clock_timestamp()
-        or turn.status = 'waiting' and turn.asks is not null and turn.wake_at <= clock_timestamp()
-        or turn.status = 'queued' and not exists (select 1 from turn earlier where earlier.session = turn.session
-            and earlier.status = 'queued' and earlier.number < turn.number))
-end"""
+# What a worker may take at all. TOO_OFTEN (`turn_status.py`) is the largest epoch that is still raised.
+_FITS: LiteralString = """
+turn.agent = any(%(agents)s::text[]) and turn.needs <@ %(offers)s::text[]
+    and not coalesce(%(owner)s = any(turn.refused_by), false) and turn.epoch < 2000000000"""
 
-# Turns are looked at in the order of an index until one may run: a database without statistics would judge and sort all of them.
+# A turn that runs, or that waits for an answer, blocks its session: the order of what was submitted is kept.
+_IS_FREE: LiteralString = """
+not exists (select 1 from turn running where running.session = turn.session and running.status = 'running')
+and not exists (select 1 from turn asking where asking.session = turn.session and asking.status = 'waiting' and not exists (
+    select 1 from turn later where later.session = asking.session and later.number > asking.number
+        and later.status <> 'queued'))"""
+
+# Rows are looked at in the order of an index until one may run: a database without statistics would judge and sort all of them.
 BY_INDEX: LiteralString = """
 select set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true),
     set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
@@ -41,20 +36,64 @@ select set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', '
 # The session is locked first, and the turn is looked at anew by the next statement: a single one would judge by what stood
 # there before it had the lock. Neither waits for a lock: a process that is frozen may hold one, and the turns of other
 # sessions can run. `passed`: the sessions that were looked at already.
-LOCK_SESSION: LiteralString = f"""
-select session.id from turn join session on session.id = turn.session
-where turn.status in ('queued', 'running', 'waiting') and {_MAY_RUN} and session.id <> all(%(passed)s::text[])
-order by turn.priority desc, turn.number limit 1 for update of session skip locked"""
+#
+# Turns that were begun, and that no worker has. One that waits for an answer goes on when it is answered, or its time is over:
+# both are told by `wake_at`. The time of the statement, and not the clock's, so that the indexes of these times can be used.
+LOCK_LEFT: LiteralString = f"""
+with left_turn as materialized (
+    select turn.number, turn.priority, turn.session from turn
+    where turn.status = 'running' and turn.lease_until < statement_timestamp() and {_FITS}
+    union all
+    select turn.number, turn.priority, turn.session from turn
+    where turn.status = 'waiting' and turn.asks is not null and turn.wake_at <= statement_timestamp() and {_FITS}
+)
+select session.id, left_turn.number from left_turn join session on session.id = left_turn.session
+where session.id <> all(%(passed)s::text[])
+order by left_turn.priority desc, left_turn.number limit 1 for update of session skip locked"""
 
-LOOK: LiteralString = f"""
+# Of each session only the first turn is looked at, however many stand behind it. A place in the line behind which no turn stands
+# any more is found, too: `MOVE` takes it away.
+LOCK_NEXT: LiteralString = f"""
+select session.id, line.id from line join session on session.id = line.session
+left join lateral (
+    select number, session, agent, needs, refused_by, epoch from turn
+    where turn.session = line.session and turn.status = 'queued' order by coalesce(turn.place, turn.number) limit 1
+) turn on true
+where line.agent = any(%(agents)s::text[]) and line.needs <@ %(offers)s::text[]
+    and session.id <> all(%(passed)s::text[]) and (turn.number is null or {_FITS} and {_IS_FREE})
+order by line.priority desc, line.place limit 1 for update of session skip locked"""
+
+_FOUND: LiteralString = """
 select turn.number, turn.epoch, exists (select 1 from record where record.turn = turn.number), turn.tried_from,
     octet_length(coalesce(turn.prompt, '')) > %(longest)s or octet_length(coalesce(turn.wishes, '')) > %(longest)s,
-    turn.cancel from turn
-where turn.status in ('queued', 'running', 'waiting') and {_MAY_RUN} and turn.session = %(session)s
-order by turn.number limit 1 for update of turn skip locked"""
+    turn.cancel from turn"""
+
+LOOK_LEFT: LiteralString = f"""
+{_FOUND} where turn.number = %(number)s and {_FITS} and (
+    turn.status = 'running' and turn.lease_until < clock_timestamp()
+    or turn.status = 'waiting' and turn.asks is not null and turn.wake_at <= clock_timestamp()
+) for update of turn skip locked"""
+
+LOOK_NEXT: LiteralString = f"""
+{_FOUND} where turn.number = (
+    select number from turn where session = %(session)s and status = 'queued' order by coalesce(place, number) limit 1
+) and turn.status = 'queued' and {_FITS} and {_IS_FREE} for update of turn skip locked"""
+
+# The session has one place in the line, which is that of its first turn; none where no turn of it is queued. Whoever locks the
+# session sees all turns that stand in the line: who submits one holds a lock on the session's row until it stands there.
+MOVE: LiteralString = """
+with first as (
+    select priority, coalesce(place, number) as place, agent, needs from turn
+    where session = %(session)s and status = 'queued' order by coalesce(place, number) limit 1
+), moved as (
+    update line set (priority, place, agent, needs) = (first.priority, first.place, first.agent, first.needs)
+    from first where line.id = %(in_line)s
+)
+delete from line where session = %(session)s and (id <> %(in_line)s or not exists (select 1 from first))"""
 
 BEGIN: LiteralString = """
-update turn set status = 'running', epoch = epoch + 1, owner = %(owner)s, number = default, refusal = null,
+update turn set status = 'running', epoch = epoch + 1, owner = %(owner)s, refusal = null,
+    place = coalesce(place, number), number = default,
     lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
 where number = %(number)s returning id, number, epoch, agent, coalesce(prompt, ''), tried_from, wishes, null, null"""
 
@@ -123,18 +162,21 @@ update turn set cancel = true where session = %(session)s and status = 'running'
 
 FORGET: LiteralString = "delete from worker where name = %(owner)s or until < clock_timestamp() - interval '1 hour'"
 
-STATUS: LiteralString = """
+_STATUS: LiteralString = """
 select turn.session, turn.status, turn.agent, turn.priority, turn.needs, turn.owner, turn.created, turn.finished,
     turn.stop_reason, turn.complete, turn.cancel, turn.problem,
     extract(epoch from clock_timestamp())::double precision, extract(epoch from turn.wake_at)::double precision,
-    left(turn.asks, 33554432), left(turn.answers, 33554432), turn.refusal, turn.epoch,
+    left(turn.asks, %(longest)s), left(turn.answers, %(longest)s), turn.refusal, turn.epoch,
     turn.status = 'running' and turn.lease_until < clock_timestamp()
         or turn.status = 'waiting' and turn.asks is not null and turn.wake_at <= clock_timestamp(),
-    exists (select 1 from turn other where other.session = turn.session
-        and (other.status = 'running' or other.status = 'queued' and other.number < turn.number)),
+    exists (select 1 from turn running where running.session = turn.session and running.status = 'running')
+        or exists (select 1 from turn earlier where earlier.session = turn.session
+            and earlier.status = 'queued' and coalesce(earlier.place, earlier.number) < coalesce(turn.place, turn.number)),
     coalesce((select last.status from turn last where last.session = turn.session and last.status <> 'queued'
         order by last.number desc limit 1), '') = 'waiting',
     exists (select 1 from worker where until > clock_timestamp() and turn.agent = any(agents)),
     exists (select 1 from worker where until > clock_timestamp() and turn.agent = any(agents) and turn.needs <@ offers)
-from turn where turn.agent is not null and (%(session)s = '' or turn.session = %(session)s)
+from turn where turn.agent is not null and {}
 order by turn.created desc, turn.number desc limit %(limit)s"""
+STATUS_OF_ONE: LiteralString = _STATUS.format("turn.session = %(session)s")
+STATUS_OF_ALL: LiteralString = _STATUS.format("true")

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from turnwise.drivers.activity import Activity
 from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
 
 
@@ -39,6 +40,11 @@ class Lease(Protocol):
     @property
     def ends(self) -> bool:
         """Whether the worker stops, and the turn goes to another one before its next request."""
+        ...
+
+    @property
+    def activity(self) -> Activity:
+        """Of the turn and its sub-agents."""
         ...
 
     def check(self) -> None:

@@ -24,7 +24,7 @@ from turnwise.drivers.journal.failures import (
 from turnwise.drivers.journal.ledger import LEAVES, STAYED, update_of, values_before
 from turnwise.drivers.journal.ledger_queries import ExactSum
 from turnwise.drivers.journal.schema import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, SEQ_BITS, UPGRADES
-from turnwise.drivers.journal.stores import BatchWritten, Dialect, JournalConnection, PenBatch, Statement, T
+from turnwise.drivers.journal.stores import PROGRESS, BatchWritten, Dialect, JournalConnection, PenBatch, Statement, T
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 
 SWITCH_AGAIN_S = 0.005
@@ -37,7 +37,9 @@ SQLITE = Dialect(
     elsewhere="set TURNWISE_STATE_DIR to another folder",
     record=f"insert into record (id, epoch, kind, body, t) values ((? << {SEQ_BITS}) + ?, ?, ?, ?, ?)",
     last_epoch=f"select epoch from record where id > (:number << {SEQ_BITS}) and id < ((:number + 1) << {SEQ_BITS})"
-    " order by id desc limit 1",
+    f" and {PROGRESS} order by id desc limit 1",
+    last_time=f"(select t from record where id > (last.number << {SEQ_BITS}) and id < ((last.number + 1) << {SEQ_BITS})"
+    " order by id desc limit 1)",
     forget=(
         "delete from event where turn = :turn",
         f"delete from record where id > (:number << {SEQ_BITS}) and id < ((:number + 1) << {SEQ_BITS})",

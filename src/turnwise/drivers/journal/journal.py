@@ -54,7 +54,8 @@ SessionStatus = Literal["queued", "running", "waiting", "done", "lost"]
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the list of sessions. Times are UTC, seconds since 1970."""
+    """One line of the list of sessions. Times are UTC, seconds since 1970. `updated`: when its last turn began, went on or ended,
+    whichever came last."""
 
     id: str
     folder: str
@@ -377,7 +378,7 @@ class Journal:
             raise CallerError(f"session `{session}` is running ({owner}): wait for it")
 
     def tries_in_vain(self, turn_id: str) -> int:
-        """How many times in a row the turn was taken up since its last record."""
+        """How many times in a row the turn was taken up and came no further."""
         with self._store.statement() as connection:
             epoch, number = connection.execute("select epoch, number from turn where id = ?", (turn_id,)).fetchone()
             last = connection.execute(self._store.dialect.last_epoch, {"number": number}).fetchone()
@@ -397,7 +398,12 @@ class Journal:
     def sessions(self, *, limit: int = 100) -> list[SessionRow]:
         """The latest first, without those of sub-agents."""
         with self._store.statement() as connection:
-            return [_session_row(row) for row in connection.execute(f"{_ROOTS} limit ?", (limit,))]
+            rows = connection.execute(f"{self._rows_of('parent_turn is null')} limit ?", (limit,)).fetchall()
+        return sorted([_session_row(row) for row in rows], key=lambda row: (row.updated, row.id), reverse=True)
+
+    def _rows_of(self, which: str) -> str:
+        """SQL of the sessions, the latest first as far as their own rows say."""
+        return _SESSIONS_WHERE.format(which, last_time=self._store.dialect.last_time)
 
     def count_sessions(self) -> int:
         """Without those of sub-agents."""
@@ -411,7 +417,7 @@ class Journal:
             calls = dict(
                 connection.execute("select id, parent_call from session where parent_turn = ?", (turn_id,)).fetchall()
             )
-            rows = connection.execute(_SESSIONS_WHERE.format("parent_turn = ?"), (turn_id,)).fetchall()
+            rows = connection.execute(self._rows_of("parent_turn = ?"), (turn_id,)).fetchall()
         found = sorted([_session_row(row) for row in rows], key=lambda row: (row.created, row.id))
         return [(calls[row.id], self._load(row)) for row in found]
 
@@ -431,11 +437,11 @@ class Journal:
                 f"`{id_or_part}` is no session id: give at least {SHORTEST_PREFIX} letters or digits of it"
             )
         with self._store.statement() as connection:
-            rows = connection.execute(
-                f"{_SESSIONS_WHERE.format(_HAS_PART)} limit 20",
-                {"part": id_or_part, "length": len(id_or_part)},
-            ).fetchall()
-        rows = [row for row in rows if row[0] == id_or_part] or rows
+            rows = connection.execute(self._rows_of("session.id = ?"), (id_or_part,)).fetchall()
+        if not rows:  # among all sessions, by no index
+            with self._store.statement() as connection:
+                values = {"part": id_or_part, "length": len(id_or_part)}
+                rows = connection.execute(f"{self._rows_of(_HAS_PART)} limit 20", values).fetchall()
         if not rows:
             raise CallerError(f"there is no session `{id_or_part}`; `turnwise sessions list` shows them")
         if len(rows) > 1:
@@ -446,7 +452,7 @@ class Journal:
         """The one of that folder that was used last."""
         with self._store.statement() as connection:
             row = connection.execute(
-                f"{_SESSIONS_WHERE.format('folder = ? and parent_turn is null')} limit 1", (str(folder),)
+                f"{self._rows_of('folder = ? and parent_turn is null')} limit 1", (str(folder),)
             ).fetchone()
         return None if row is None else self._load(_session_row(row))
 
@@ -522,10 +528,12 @@ class Journal:
         return Retention(self._store)
 
     def _load(self, row: SessionRow) -> Session:
+        is_claimed = self._claim is not None and row.id == self._claim.session
+        begun = "and status <> 'queued'" if is_claimed else ""  # thousands may be queued behind the one at hand
         with self._store.statement() as connection:
             rows = connection.execute(
                 "select id, session, status, created, finished, stop_reason, complete, owner from turn"
-                " where session = ? order by number nulls first, created, id",
+                f" where session = ? {begun} order by number nulls first, created, id",
                 (row.id,),
             ).fetchall()
         turns = [
@@ -546,8 +554,9 @@ class Journal:
 
 
 def _up_to(claim: Claim, *, turns: Sequence[TurnRow]) -> list[TurnRow]:
-    """A session as the worker finds it that has claimed a turn: that turn is the last, left by its process, or is to begin."""
-    before = [turn for turn in turns if turn.id != claim.turn_id and turn.status != "queued"]
+    """What has begun of a session as the worker finds it that has claimed a turn: that is the last, left by its process, or is to
+    begin."""
+    before = [turn for turn in turns if turn.id != claim.turn_id]
     if claim.is_new:
         return before
     return [*before, *[msgspec.structs.replace(turn, status="lost") for turn in turns if turn.id == claim.turn_id]]
@@ -575,29 +584,39 @@ with t as (
 select count(*) from t"""
 
 _SESSIONS_WHERE = """
-select session.id, folder, title, session.created, updated, (select count(*) from turn where session = session.id),
+select session.id, folder, title, session.created, updated, last.finished, {last_time},
+    (select count(*) from turn where session = session.id),
     last.status, last.stop_reason, last.complete, last.owner
 from session left join turn as last on last.id = (
     select turn.id from turn where turn.session = session.id order by number desc nulls last, created desc, id desc limit 1
 )
 where {} order by updated desc, session.id desc"""
-_HAS_PART = (
-    "session.id = :part or substr(session.id, 1, :length) = :part"
-    " or substr(session.id, length(session.id) - :length + 1) = :part"
-)
-_ROOTS = _SESSIONS_WHERE.format("parent_turn is null")
+_HAS_PART = "substr(session.id, 1, :length) = :part or substr(session.id, length(session.id) - :length + 1) = :part"
 
-SessionColumns = tuple[str, str, str, float, float, int, SessionStatus | None, str | None, int | None, str | None]
+SessionColumns = tuple[
+    str,
+    str,
+    str,
+    float,
+    float,
+    float | None,
+    float | None,
+    int,
+    SessionStatus | None,
+    str | None,
+    int | None,
+    str | None,
+]
 
 
 def _session_row(columns: SessionColumns) -> SessionRow:
-    id, folder, title, created, updated, turns, status, stop_reason, complete, owner = columns
+    id, folder, title, created, updated, finished, written, turns, status, stop_reason, complete, owner = columns
     return SessionRow(
         id=id,
         folder=folder,
         title=title,
         created=created,
-        updated=updated,
+        updated=max(updated, finished or 0.0, written or 0.0),
         turns=turns,
         status="lost" if status == "running" and owner and not is_alive(owner) else status,
         stop_reason=None if stop_reason is None else StopReason(stop_reason),

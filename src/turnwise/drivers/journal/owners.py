@@ -13,6 +13,9 @@ def _host() -> str:
     return socket.gethostname()
 
 
+LONGEST_PID = 9  # digits; Linux has 4,194,304 at the most
+
+
 def our_name() -> str:
     """`host:pid:start`; the start time tells a process from a later one with the same number."""
     pid = os.getpid()
@@ -20,12 +23,12 @@ def our_name() -> str:
 
 
 def is_alive(name: str) -> bool:
-    """True unless the process is known to be gone; of another machine nothing is known. One that has ended and that nobody has
-    waited for (in a container without an init, say) is gone."""
-    host, pid_text, started = name.rsplit(":", 2)
-    if host != _host():
+    """True unless the process is known to be gone; of another machine nothing is known, nor of a name that is none of ours. One
+    that has ended and that nobody has waited for (in a container without an init, say) is gone."""
+    parts = name.rsplit(":", 2)
+    if len(parts) < 3 or parts[0] != _host() or not parts[1].isdecimal() or len(parts[1]) > LONGEST_PID:
         return True
-    pid = int(pid_text)
+    pid, started = int(parts[1]), parts[2]
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

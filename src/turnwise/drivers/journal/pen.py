@@ -72,6 +72,11 @@ class TurnJournal:
         if self._waiting or self._became or self._stayed:
             self._write(self._waiting)
 
+    @property
+    def is_handed_over_above(self) -> bool:
+        """Whether it is a sub-agent's whose worker stops: it sends nothing more, and is handed over with its parent's turn."""
+        return self.lease is not None and self.lease.ends and not self._may_be_let_go
+
     def request_leaves(self, record: RequestSent, entry: LedgerEntry) -> None:
         """Write down a request before its first byte leaves: the record and its entry of the ledger, both or none."""
         if self.lease is not None and self.lease.ends and self._may_be_let_go:

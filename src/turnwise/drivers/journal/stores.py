@@ -32,6 +32,11 @@ class JournalConnection(Protocol):
     def execute(self, sql: str, values: Values = ..., /) -> FoundRows: ...
 
 
+# SQL of a record: it says more than that what was at hand is tried again. A request that was lost is at hand as before.
+PROGRESS = """(kind not in ('request_sent', 'script_began')
+    and not (kind = 'request_failed' and body like '%"lost"_true}'))"""
+
+
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """Where the two databases differ in what the journal asks."""
 
@@ -41,7 +46,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     shell: str  # the program that takes SQL from a user
     elsewhere: str  # what a user may do instead
     record: str  # inserts one: number of the turn, seq, epoch, kind, body, time
-    last_epoch: str  # of the last record of the turn `:number`
+    last_epoch: str  # of the last record of the turn `:number` that is PROGRESS
+    last_time: str  # of the last record of the turn `last`; null where there is none
     forget: tuple[str, ...]  # deletes the records of the turn `:turn` with its `:number`
     before_deleting: str  # so that what is deleted is overwritten; "" where there is nothing to say
     after_deleting: str  # so that no copy of it stays

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from turnwise.drivers.clock import Clock
+from turnwise.drivers.journal.pen import TurnJournal
 from turnwise.drivers.journal.records import AskAnswered, JournalEntry, RequestSent, ScriptBegan, ToolsStarted
 from turnwise.drivers.tools.probes import OutcomeUnknown, ask_probe
 from turnwise.drivers.tools.tool_output import cut_middle
@@ -27,8 +28,10 @@ LOST_REQUEST = Fault(
     message="our process ended before the response was recorded: the request may be billed, and is sent anew",
 )
 SHOWN_ARGUMENTS = 200  # characters
-MOST_TRIES = 5  # times in a row in which a turn was taken up and left again without anything recorded (DISPATCH)
-STUCK = f"it was taken up {MOST_TRIES} times in a row, and each time the process died before anything was recorded"
+MOST_TRIES = 5  # times in a row in which a turn was taken up and left again, and came no further (DISPATCH)
+STUCK = (
+    f"it was taken up {MOST_TRIES} times in a row, and each time the process died before the turn had come any further"
+)
 
 
 class ProgramSoFar(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +51,7 @@ class LeftTurn(msgspec.Struct, kw_only=True):
     hand that may have run, `ended` of those whose results are recorded. `answered`: what the asks at hand were answered.
     `added`: the rules that whoever took it up before has added. `unknown`: calls that were told
     as unknown, here or before. `program`: the one at hand. `tries`: how often in a row it was
-    taken up since its last record. `is_cancelled`: somebody has cancelled it meanwhile."""
+    taken up and came no further. `is_cancelled`: somebody has cancelled it meanwhile."""
 
     turn: Turn
     config: TurnConfig
@@ -202,6 +205,17 @@ def _followed(program: ProgramSoFar | None, *, event: Event, command: object) ->
         ordered_s = (*program.ordered_s, _at_s(event))
         return msgspec.structs.replace(program, given=(*program.given, command.results), ordered_s=ordered_s)
     return program
+
+
+def begun_below(
+    calls: Sequence[PlannedCall], *, left: LeftTurn, tools: Mapping[str, Tool], journal: TurnJournal | None
+) -> frozenset[str]:
+    """The calls on which a sub-agent has begun to work: it has a progress of its own."""
+    subs = {name for name, tool in tools.items() if tool.start is not None}
+    called = {planned.call.id for planned in calls if planned.call.name in subs} & left.begun
+    if not called or journal is None:
+        return frozenset()
+    return frozenset(called.intersection([call_id for call_id, _ in journal.journal.children(left.config.turn_id)]))
 
 
 async def results_of_left(

@@ -18,7 +18,7 @@ from turnwise.drivers.journal.records import AskAnswered, JournalRecord, ScriptB
 from turnwise.drivers.running.approvals import ask
 from turnwise.drivers.running.asking_elsewhere import approver_below, given_in_time
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
-from turnwise.drivers.running.resumption import LOST_REQUEST, STUCK, LeftTurn, results_of_left
+from turnwise.drivers.running.resumption import LOST_REQUEST, STUCK, LeftTurn, begun_below, results_of_left
 from turnwise.drivers.running.scripts import Scripts
 from turnwise.drivers.running.sending import Sender
 from turnwise.drivers.running.telling import LiveTeller, gives_up
@@ -235,6 +235,7 @@ class _Running:
             begun=frozenset() if left is None else left.begun,
             terms=ResumeTerms() if left is None else left.terms_below,
             enter=None if journal is None or journal.lease is None else journal.lease.check,
+            activity=None if journal is None or journal.lease is None else journal.lease.activity,
         )
         self._time = TurnTime(
             means.clock,
@@ -442,10 +443,8 @@ class _Running:
                 return RequestFailed(number=number, fault=LOST_REQUEST, lost=True)
             case RunTools():
                 self._ended = set(left.ended)
-                # They have a progress of their own.
-                subs = {name for name, tool in self._tools.items() if tool.start is not None}
-                again = [plan.call.id for plan in command.calls if plan.call.name not in subs]
-                self._begun_before = left.begun & set(again)
+                below = begun_below(command.calls, left=left, tools=self._tools, journal=self._journal)
+                self._begun_before = left.begun - below
                 found = await results_of_left(command.calls, left=left, tools=self._tools, clock=self._clock)
                 for planned, result in found:
                     left.unknown += [planned.call] if is_unknown(result) else []
@@ -465,6 +464,10 @@ class _Running:
             return await self._do_left(command, self._left)
         match command:
             case SendRequest():
+                if self._journal is not None and self._journal.is_handed_over_above:
+                    self._journal.write()
+                    with self._resting():
+                        await asyncio.get_running_loop().create_future()  # until it is cancelled
                 return await self._sender.send(command)
             case RunTools():
                 return await self._run_tools(command)
@@ -473,7 +476,8 @@ class _Running:
             case RunScript():
                 return await self._run_script(command)
             case Wait(seconds=seconds):
-                await sleep(self._clock, seconds=seconds)
+                with self._resting():
+                    await sleep(self._clock, seconds=seconds)
                 return WaitOver()
             case CheckOutput(json=json):
                 checker = self._means.check_output
@@ -488,6 +492,11 @@ class _Running:
                 return await self._ask(command)
             case _:
                 assert_never(command)
+
+    def _resting(self) -> contextlib.AbstractContextManager[None]:
+        """Nothing of this turn is done in it, but what its calls do."""
+        activity = self._around.activity
+        return contextlib.nullcontext() if activity is None else activity.resting()
 
     async def _prepare(self, command: PrepareStep) -> StepPrepared:
         self._teller.enter_step(command.step)
@@ -606,7 +615,8 @@ class _Running:
             around=self._around,
         )
         began_s = self._time.now_s()
-        await self._tool_run.run()
+        with self._resting():
+            await self._tool_run.run()
         results, children = self._not_recorded(self._tool_run)
         self._tool_run = None
         self._ended.clear()

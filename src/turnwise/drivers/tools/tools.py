@@ -5,12 +5,14 @@ import functools
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from pathlib import Path
 from typing import cast
 
 import msgspec
 
+from turnwise.drivers.activity import Activity, OpenCalls
 from turnwise.drivers.clock import Clock, Timer, wait_for_task
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.journal.ledger import Ledger
@@ -72,7 +74,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
-    """What the calls of a step have around them. All but `enter` is for those that are sub-agents.
+    """What the calls of a step have around them. All but `enter` and `activity` is for those that are sub-agents.
 
     `enter` is called in the last moment before a call is entered, in its own thread: a process that was frozen may end there.
     """
@@ -87,6 +89,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     begun: frozenset[str] = frozenset()  # ids of calls that a process which has died may have started
     terms: ResumeTerms = ResumeTerms()
     enter: Callable[[], None] | None = None
+    activity: Activity | None = None
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,22 +222,29 @@ class ToolRun:
         """
         if len(self._calls) == 1:  # alone, it needs no group and no task more
             self._before(self._calls)
-            await self._run_one(0, self._calls[0])
+            with self._open(1):
+                await self._run_one(0, self._calls[0])
             return self.finished
         for exclusive, batch in groupby(enumerate(self._calls), key=lambda placed: placed[1].exclusive):
             if exclusive:
                 for place, planned in batch:
                     self._before((planned,))
-                    await self._run_one(place, planned)
+                    with self._open(1):
+                        await self._run_one(place, planned)
             else:
                 batch = tuple(batch)
                 self._before([planned for _, planned in batch])
-                async with asyncio.TaskGroup() as group:
-                    for place, planned in batch:
-                        group.create_task(self._run_one(place, planned))
+                with self._open(len(batch)) as calls:
+                    async with asyncio.TaskGroup() as group:
+                        for place, planned in batch:
+                            group.create_task(self._run_one(place, planned, calls=calls))
         return self.finished
 
-    async def _run_one(self, place: int, planned: PlannedCall) -> None:
+    def _open(self, number: int) -> AbstractContextManager[OpenCalls | None]:
+        activity = self._around.activity
+        return nullcontext() if activity is None else activity.calls(number)
+
+    async def _run_one(self, place: int, planned: PlannedCall, *, calls: OpenCalls | None = None) -> None:
         left_s = self._left_s()
         if left_s <= 0.0:
             self._results[place] = error_result(planned.call, NO_TIME)
@@ -262,6 +272,8 @@ class ToolRun:
                 result = await run(tool.function, planned, time=time)
         self._results[place] = result
         self._on_finish(result)
+        if calls is not None:
+            calls.ended()
 
     async def _run_telling(
         self, function: Callable[[Arguments], object], planned: PlannedCall, *, time: CallTime | None = None

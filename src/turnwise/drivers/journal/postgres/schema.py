@@ -20,7 +20,7 @@ from turnwise._version import __version__
 from turnwise.drivers.journal.postgres.connecting import SCHEMA, BoundedConnection
 from turnwise.errors import CallerError, JournalFailed
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 OLDEST_SERVER = 13
 _LOCK_KEY = 0x7475726E  # "turn"
 LOCK_S = 2
@@ -110,6 +110,50 @@ UPGRADES: Upgrades = {
         "create index turn_in_line on turn (priority desc, number) where status in ('queued', 'running', 'waiting')",
         "create index turn_waiting on turn (session) where status = 'waiting'",
         "create index turn_that_waits on turn (wake_at) where status = 'waiting' and asks is not null",
+    ),
+    3: (  # a turn's place in its session, the sessions that have a turn to begin, and the latest turns: each by an index
+        "alter table turn add column place bigint",  # the number under which it was submitted, once it has another
+        """create table line (
+            id bigint generated always as identity primary key, session text collate "C" not null,
+            priority integer not null, place bigint not null, agent text collate "C", needs text[] not null
+        )""",
+        "create index line_in_order on line (priority desc, place)",
+        "create index line_by_session on line (session)",
+        # The check of the foreign key comes before (triggers fire by their names): it locks the session's row, so no worker takes
+        # the session's place away before the turn can be seen. Whoever submits needs no right on the line.
+        """create function stand_in_line() returns trigger language plpgsql security definer
+            set search_path = turnwise, pg_temp as $$
+            begin
+                if tg_op = 'UPDATE' or new.number = (select number from turn where session = new.session
+                        and status = 'queued' order by coalesce(place, number) limit 1) then
+                    insert into line (session, priority, place, agent, needs)
+                        values (new.session, new.priority, coalesce(new.place, new.number), new.agent, new.needs);
+                end if;
+                return null;
+            end $$""",
+        """create trigger turn_is_submitted after insert on turn for each row when (new.status = 'queued')
+            execute function stand_in_line()""",
+        """create trigger turn_is_given_back after update of status on turn for each row
+            when (new.status = 'queued' and old.status <> 'queued') execute function stand_in_line()""",
+        """insert into line (session, priority, place, agent, needs)
+            select distinct on (session) session, priority, number, agent, needs from turn
+            where status = 'queued' order by session, number""",
+        # Whoever works on the turns works on their line: rights that were given on all tables are rights on those of then.
+        """do $$ declare given record; begin
+            for given in select distinct grantee, privilege_type from pg_class, aclexplode(relacl)
+                where oid = 'turn'::regclass and grantee <> relowner and grantee <> 0
+                and privilege_type in ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
+            loop
+                execute format('grant %s on line to %s', given.privilege_type, given.grantee::regrole);
+            end loop;
+        end $$""",
+        "drop index turn_in_line",
+        "drop index turn_open",
+        "create index turn_queued on turn (session, (coalesce(place, number))) where status = 'queued'",
+        "create index turn_running on turn (session) where status = 'running'",
+        "create index turn_begun on turn (session, number) where status <> 'queued'",
+        "create index turn_by_time on turn (created desc, number desc) where agent is not null",
+        "create index turn_of_session_by_time on turn (session, created desc, number desc) where agent is not null",
     ),
 }
 """What brings the tables up to the next version, by their version."""

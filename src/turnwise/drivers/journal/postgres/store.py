@@ -30,6 +30,7 @@ from turnwise.drivers.journal.postgres.connecting import (
 )
 from turnwise.drivers.journal.postgres.schema import bring_up_to_date, refuse_newer
 from turnwise.drivers.journal.stores import (
+    PROGRESS,
     BatchWritten,
     Dialect,
     FoundRows,
@@ -53,7 +54,8 @@ POSTGRES = Dialect(
     shell="psql",
     elsewhere="give the address of another database",
     record="insert into record (turn, seq, epoch, kind, body, t) values (?, ?, ?, ?, ?, ?)",
-    last_epoch="select epoch from record where turn = :number order by seq desc limit 1",
+    last_epoch=f"select epoch from record where turn = :number and {PROGRESS} order by seq desc limit 1",
+    last_time="(select t from record where record.turn = last.number order by seq desc limit 1)",
     forget=("delete from record where turn = :number",),
     before_deleting="",
     after_deleting="",
