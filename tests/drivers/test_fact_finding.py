@@ -92,5 +92,5 @@ async def test_a_call_whose_inspector_raises_is_asked_about() -> None:
         approver=approver,
     )
     result = await asyncio.wait_for(agent.run("Go."), HANG_S)
-    assert len(asked) == 1 and "what it touches was not looked at" in asked[0]
+    assert len(asked) == 1 and "turnwise could not look at what the call touches" in asked[0]
     assert (result.text, result.complete) == ("It is read.", True)

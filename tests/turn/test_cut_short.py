@@ -29,7 +29,7 @@ from turnwise.vocab import (
 )
 
 LONG = '{"path":"' + "".join([f"{number:04} " for number in range(60)])
-CUT_CALL = "Not run: the turn ended while this response, which the output limit had cut, was being gone on with."
+CUT_CALL = "Not run: the output limit cut this response, and the turn ended while the model continued it."
 
 
 @pytest.mark.promise("step:every-call-answered", "cut:continued")

@@ -157,7 +157,10 @@ def test_a_model_that_takes_over_is_told_that_the_response_before_was_empty() ->
 def test_an_answer_that_ended_without_a_word_says_so() -> None:
     """Proves: in these words, which a person reads."""
     result = play([says("Half of it", finish=FinishReason.CUT)]).result
-    assert (result.text, result.why_incomplete) == ("Half of it", "the answer ended in the middle, without a word why")
+    assert (result.text, result.why_incomplete) == (
+        "Half of it",
+        "the answer stopped in the middle, and the provider gave no reason",
+    )
 
 
 @pytest.mark.promise("end:budget")

@@ -98,7 +98,7 @@ def test_an_ask_has_a_deadline_and_its_default_is_no() -> None:
     played = play([says(call("a", "write")), says("I could not.")], config=HELD, answer=answer)
     assert seen[0].deadline_s == HELD.deadlines.ask_s > 0
     assert played.ran == []
-    assert "because nobody answered, and what is not answered is denied" in texts(played)["a"]
+    assert "because nobody answered, so the call is denied" in texts(played)["a"]
 
 
 @pytest.mark.promise("wait:ask")

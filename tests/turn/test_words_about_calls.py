@@ -24,7 +24,7 @@ IN_PART = {
 NOT_BEGUN = {
     "cancel": "Not run: cancelled by the user before this call had started.",
     "deadline": "Not run: the turn's time was up before this call had started.",
-    "journal": "Not run: the run's journal failed, and nothing runs that cannot be recorded.",
+    "journal": "Not run: the run's journal failed, and turnwise runs no call that it cannot record.",
 }
 ENDS = {
     "cancel": (StopReason.CANCELLED, "The turn was cancelled before there was an answer."),
@@ -89,7 +89,8 @@ def test_a_call_like_one_that_did_not_fit_is_told_where_to_look() -> None:
     assert asked is not None
     played = play([attempt, says(f'{asked.held} the end"}}]}}'), attempt, says("No.")], config=config)
     assert list(results_in(played.result.messages).values())[1].endswith(
-        " It was not gone on with: a call that began like this one was, and the whole did not fit the parameters of `read`. "
+        " It was not continued: the model had continued a call that began like this one, and the whole call did not fit "
+        "the parameters of `read`. "
         "The result of that call says what to correct."
     )
 
@@ -118,7 +119,7 @@ def test_every_reason_has_its_words() -> None:
     }
     assert {str(finish): words for finish, words in UNFINISHED.items()} == {
         "length": "the output limit cut the answer",
-        "cut": "the answer ended in the middle, without a word why",
+        "cut": "the answer stopped in the middle, and the provider gave no reason",
         "error": "the provider broke the answer off",
         "pause": "the provider paused in the middle of the answer",
     }

@@ -48,11 +48,11 @@ DENIED = [
     ("program", "", "because the program that runs this turn denied it."),
     ("program", " \n", "because the program that runs this turn denied it."),
     ("program", "never", "because the program that runs this turn denied it. They said: never"),
-    ("default", "", "because nobody answered, and what is not answered is denied."),
+    ("default", "", "because nobody answered, so the call is denied."),
     (
         "failed",
         "KeyError: 'a'",
-        "because the program that asks the user failed (KeyError: 'a'), and what is not answered is denied.",
+        "because the program that asks the user failed (KeyError: 'a'), so the call is denied.",
     ),
 ]
 
@@ -167,7 +167,9 @@ def test_a_denial_leaves_the_options_out_where_none_would_help() -> None:
     played = play([says(call("a", "write")), says("So.")], config=config, answer=lambda _: CallsInspected(facts=()))
     text, _ = result_of(played, "a")
     assert "Only the user can allow it: look at write again. " in text
-    assert text.startswith("Denied: `write` was not run. `write`: what it touches was not looked at; nobody is there")
+    assert text.startswith(
+        "Denied: `write` was not run. `write`: turnwise could not look at what the call touches; nobody is there"
+    )
 
 
 def test_a_denial_begins_its_reason_with_a_capital_and_keeps_those_within_it() -> None:

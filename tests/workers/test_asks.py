@@ -109,7 +109,7 @@ def test_what_nobody_answers_in_time_is_denied(farm: Farm) -> None:
     worker.until("asks")
     ended = farm.ended(session)
     assert (ended["code"], ended["turns"][0]["stop_reason"]) == (0, "answered")
-    assert "because nobody answered, and what is not answered is denied" in ended["answer"]
+    assert "because nobody answered, so the call is denied" in ended["answer"]
     assert farm.effects() == []
 
 

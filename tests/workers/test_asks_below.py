@@ -116,7 +116,7 @@ def test_what_nobody_answers_a_sub_agent_in_time_is_denied(farm: Farm) -> None:
     session = farm.submit("hurries_below")
     asking_worker(farm)
     ended = farm.ended(session)
-    assert "because nobody answered, and what is not answered is denied" in ended["answer"]
+    assert "because nobody answered, so the call is denied" in ended["answer"]
     assert farm.effects() == [] and ended["turns"][0]["asks"] == []
 
 

@@ -28,7 +28,7 @@ from turnwise.vocab.hidden_characters import says_something
 # How a response ended before it was whole; a text that ended so is an answer, but not a complete one, in these words.
 UNFINISHED = {
     FinishReason.LENGTH: "the output limit cut the answer",
-    FinishReason.CUT: "the answer ended in the middle, without a word why",
+    FinishReason.CUT: "the answer stopped in the middle, and the provider gave no reason",
     FinishReason.ERROR: "the provider broke the answer off",
     FinishReason.PAUSE: "the provider paused in the middle of the answer",
 }
@@ -53,12 +53,10 @@ REFUSED = frozenset({FinishReason.REFUSAL, FinishReason.CONTENT_FILTER})
 
 NOT_REPORTED = "No result was reported for this call. The tool may or may not have run."
 NOT_RUN_REFUSED = "Not run: the response that asked for it was refused or filtered."
-NOT_RUN_CONTINUING = (
-    "Not run: the turn ended while this response, which the output limit had cut, was being gone on with."
-)
+NOT_RUN_CONTINUING = "Not run: the output limit cut this response, and the turn ended while the model continued it."
 NOT_RUN_FAULT = "Not run: the provider failed before its response was whole."
 NOTHING_LEFT_FOR_CHILD = (
-    "Not run: what the turn's limits leave is too little for a sub-agent, as the rest is kept for the answer. " + FINISH
+    "Not run: the turn's limits leave too little for a sub-agent, because the rest is kept for the answer. " + FINISH
 )
 LOST = (
     "The run was interrupted before a result was recorded. The tool may or may not have run: look before you repeat it."
@@ -78,7 +76,7 @@ INTERRUPTED = {
 NOT_STARTED = {
     "cancel": "Not run: cancelled by the user before this call had started.",
     "deadline": "Not run: the turn's time was up before this call had started.",
-    "journal": "Not run: the run's journal failed, and nothing runs that cannot be recorded.",
+    "journal": "Not run: the run's journal failed, and turnwise runs no call that it cannot record.",
     "lost": "Not run: the run was interrupted before this call had started.",
 }
 ENDED = {

@@ -30,7 +30,8 @@ MAX_NOTED = 8
 MAX_VAIN = 16
 
 MISFIT = (
-    " It was not gone on with: a call that began like this one was, and the whole did not fit the parameters of `{tool}`. "
+    " It was not continued: the model had continued a call that began like this one, and the whole call did not fit the "
+    "parameters of `{tool}`. "
     "The result of that call says what to correct."
 )
 

@@ -23,11 +23,11 @@ NO_ANSWER = f"The user gave no answer. {DECIDE_YOURSELF}"
 NOT_ASKED = f"The question did not reach the user, because the program that asks them failed. {DECIDE_YOURSELF}"
 WILL_NOT_SAY = f"The user does not want to answer this. {DECIDE_YOURSELF}"
 CHANGED_SINCE = (
-    "Denied: what this call would do is no longer what the user was shown and allowed, so it was not run. " + LOOK_AGAIN
+    "Denied: this call would no longer do what the user was shown and allowed, so it was not run. " + LOOK_AGAIN
 )
 MAX_WHYS = 20  # of the parts of one command; it stands above them whole
 ASKED_BEFORE = "it was asked about before, and waits for an answer"
-ASKED_AGAIN = "what it would do is not what was shown when it was allowed, so it is asked about again"
+ASKED_AGAIN = "the call would now do something else than the user was shown and allowed, so the user is asked again"
 
 
 def questions(
@@ -126,7 +126,7 @@ def facts_of(plan: PlannedCall, *, facts: Mapping[str, CallFacts], offers: Mappi
     they are not known."""
     name = plan.call.name
     offer = offers[name]
-    unknown = "what it touches was not looked at" if offer.inspected else ""
+    unknown = "turnwise could not look at what the call touches" if offer.inspected else ""
     return facts.get(plan.call.id) or CallFacts(call_id=plan.call.id, tool=name, effect=offer.effect, unknown=unknown)
 
 
@@ -279,9 +279,9 @@ def _not_allowed(approval: Approval, *, ask: OneAsk) -> str:
     said = f" They said: {approval.text}" if approval.text.strip() and approval.by != "failed" else ""
     match approval.by:
         case "failed":
-            who = f"the program that asks the user failed ({approval.text}), and what is not answered is denied"
+            who = f"the program that asks the user failed ({approval.text}), so the call is denied"
         case "default":
-            who = "nobody answered, and what is not answered is denied"
+            who = "nobody answered, so the call is denied"
         case "program":
             who = "the program that runs this turn denied it"
         case "person":

@@ -252,7 +252,7 @@ def test_an_ask_that_nobody_answers_is_denied_when_its_time_is_over(lab: Lab, fo
     """The default is told; the model reads why, and the terminal is as before."""
     with at_terminal("run", "Go.", "--ask-timeout", time_s, *at(lab, "touches"), cwd=folder) as person:
         person.sees("no answer in time to bash: denied")
-        assert "nobody answered, and what is not answered is denied" in person.leaves_by(0)
+        assert "nobody answered, so the call is denied" in person.leaves_by(0)
         assert person.is_cooked()
     assert made(folder) is None
 
