@@ -207,7 +207,7 @@ def test_a_file_that_changes_while_the_person_reads_is_not_changed_by_the_call(t
     files = Files(folder, [EDIT, "I looked."], meanwhile)
     said = str(files.agent.run_sync("Set it.").new_messages)
     assert files.asked == ["notes.txt"]
-    assert "is no longer what the user was shown and allowed" in said
+    assert "would no longer do what the user was shown and allowed" in said
     assert (folder / "other.txt").read_text() == "status: draft\n"
     assert not notes.exists() or "done" not in notes.read_text()
 

@@ -235,7 +235,7 @@ def test_an_approval_of_a_journal_of_before_holds_for_its_subject_alone() -> Non
     first, _ = left_for_later(call("b", "write"))
     second = resumed(first, approvals=(allow("b", subject="something else"),))
     assert second.ran == []
-    assert "no longer what the user was shown" in texts(second)["b"]
+    assert "would no longer do what the user was shown" in texts(second)["b"]
 
 
 def test_an_approval_is_for_the_arguments_that_were_shown_and_anything_else_waits_again() -> None:
@@ -254,7 +254,7 @@ def test_an_approval_is_for_the_arguments_that_were_shown_and_anything_else_wait
     assert second.ran == []
     assert second.result.stop_reason is StopReason.WAITING
     (again,) = second.result.asks
-    assert again.arguments == '{"path":"b"}' and "not what was shown when it was allowed" in again.why
+    assert again.arguments == '{"path":"b"}' and "something else than the user was shown and allowed" in again.why
     third = resumed(first, approvals=(allow("b", digest=again.digest),), earlier=earlier)
     assert [plan.arguments for (plan,) in third.ran] == ['{"path":"b"}']
 
@@ -329,7 +329,7 @@ def test_an_answer_for_something_else_in_mid_turn_runs_and_remembers_nothing() -
     """Proves: an approver that answers with the digest of another ask has not allowed this one."""
     script = [says(call("b", "write")), says("I could not.")]
     played = play(script, config=HELD, answer=answers(allow("b", digest="of another ask", always=True)))
-    assert played.ran == [] and "no longer what the user was shown" in texts(played)["b"]
+    assert played.ran == [] and "would no longer do what the user was shown" in texts(played)["b"]
     assert played.turn.known.config.policy == ATTENDED
 
 
@@ -490,5 +490,5 @@ def test_a_child_is_not_begun_with_nothing_left_for_it() -> None:
     script = [says(call("a", "task", "{}")), says("Done.")]
     played = play(script, config=replace(CONFIG, tools=(TASK,), limits=MaxRequests(2)))
     assert played.ran == []
-    assert texts(played)["a"].startswith("Not run: what the turn's limits leave is too little for a sub-agent")
+    assert texts(played)["a"].startswith("Not run: the turn's limits leave too little for a sub-agent")
     assert played.result.text == "Done."

@@ -208,7 +208,7 @@ def check_sessions_are_found(target: Target) -> None:
 
 
 def check_the_time_of_a_session_is_true(target: Target) -> None:
-    """While a turn runs it is that of its last record, then that of its end."""
+    """It is that of its last turn's end, else of that turn's beginning."""
     with opened(target) as journal:
         begin(journal, started=started("t1", "a"))
     with opened(target, after_s=60.0) as journal:
@@ -218,7 +218,7 @@ def check_the_time_of_a_session_is_true(target: Target) -> None:
         pen = journal.resume_turn("t1")
         pen.append(sent(1))
     with opened(target, after_s=180.0) as journal:
-        assert [(row.id, row.updated) for row in journal.sessions()] == [("s1", NOW + 120.0), ("s2", NOW + 60.0)]
+        assert [(row.id, row.updated) for row in journal.sessions()] == [("s2", NOW + 60.0), ("s1", NOW)]
         journal.leave("t1")
         journal.resume_turn("t1").close(result())
         assert journal.sessions()[0].updated == NOW + 180.0

@@ -38,8 +38,6 @@ SQLITE = Dialect(
     record=f"insert into record (id, epoch, kind, body, t) values ((? << {SEQ_BITS}) + ?, ?, ?, ?, ?)",
     last_epoch=f"select epoch from record where id > (:number << {SEQ_BITS}) and id < ((:number + 1) << {SEQ_BITS})"
     f" and {PROGRESS} order by id desc limit 1",
-    last_time=f"(select t from record where id > (last.number << {SEQ_BITS}) and id < ((last.number + 1) << {SEQ_BITS})"
-    " order by id desc limit 1)",
     forget=(
         "delete from event where turn = :turn",
         f"delete from record where id > (:number << {SEQ_BITS}) and id < ((:number + 1) << {SEQ_BITS})",

@@ -54,8 +54,7 @@ SessionStatus = Literal["queued", "running", "waiting", "done", "lost"]
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the list of sessions. Times are UTC, seconds since 1970. `updated`: when its last turn began, went on or ended,
-    whichever came last."""
+    """One line of the list of sessions. Times are UTC, seconds since 1970. `updated`: when its last turn began or ended."""
 
     id: str
     folder: str
@@ -403,7 +402,7 @@ class Journal:
 
     def _rows_of(self, which: str) -> str:
         """SQL of the sessions, the latest first as far as their own rows say."""
-        return _SESSIONS_WHERE.format(which, last_time=self._store.dialect.last_time)
+        return _SESSIONS_WHERE.format(which)
 
     def count_sessions(self) -> int:
         """Without those of sub-agents."""
@@ -584,7 +583,7 @@ with t as (
 select count(*) from t"""
 
 _SESSIONS_WHERE = """
-select session.id, folder, title, session.created, updated, last.finished, {last_time},
+select session.id, folder, title, session.created, updated, last.finished,
     (select count(*) from turn where session = session.id),
     last.status, last.stop_reason, last.complete, last.owner
 from session left join turn as last on last.id = (
@@ -600,7 +599,6 @@ SessionColumns = tuple[
     float,
     float,
     float | None,
-    float | None,
     int,
     SessionStatus | None,
     str | None,
@@ -610,13 +608,13 @@ SessionColumns = tuple[
 
 
 def _session_row(columns: SessionColumns) -> SessionRow:
-    id, folder, title, created, updated, finished, written, turns, status, stop_reason, complete, owner = columns
+    id, folder, title, created, updated, finished, turns, status, stop_reason, complete, owner = columns
     return SessionRow(
         id=id,
         folder=folder,
         title=title,
         created=created,
-        updated=max(updated, finished or 0.0, written or 0.0),
+        updated=max(updated, finished or 0.0),
         turns=turns,
         status="lost" if status == "running" and owner and not is_alive(owner) else status,
         stop_reason=None if stop_reason is None else StopReason(stop_reason),

@@ -55,7 +55,6 @@ POSTGRES = Dialect(
     elsewhere="give the address of another database",
     record="insert into record (turn, seq, epoch, kind, body, t) values (?, ?, ?, ?, ?, ?)",
     last_epoch=f"select epoch from record where turn = :number and {PROGRESS} order by seq desc limit 1",
-    last_time="(select t from record where record.turn = last.number order by seq desc limit 1)",
     forget=("delete from record where turn = :number",),
     before_deleting="",
     after_deleting="",
