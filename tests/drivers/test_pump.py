@@ -47,9 +47,8 @@ async def read(reply: HttpReply, *, most: int) -> tuple[bytes, bool]:
             found.append(chunk)
             left = most
 
-            def take(chunk: bytes, coded: bytes) -> bool:
+            def take(chunk: bytes) -> bool:
                 nonlocal left
-                assert coded in (b"", framed([chunk])), "what goes on in its stead"
                 found.append(chunk)
                 left -= 1
                 return left > 0
@@ -95,7 +94,7 @@ def test_a_burst_past_what_aiohttp_holds_comes_in_order(loop: str, burst: list[b
     writes = [*[framed([word]) for word in words], framed(burst), framed([b"last"]) + b"0\r\n\r\n"]
     found: list[bytes] = []
 
-    def take(chunk: bytes, _coded: bytes) -> bool:
+    def take(chunk: bytes) -> bool:
         found.append(chunk)
         return True
 
@@ -131,9 +130,7 @@ async def test_a_framing_that_breaks_behind_a_late_line_end_is_told_at_once(pump
 
     async with raw(answer) as url, AiohttpTransport() as transport, transport.send(request(url)) as reply:
         assert await anext(aiter(reply.chunks)) == b"a" and reply.pump is not None
-        waiting = asyncio.ensure_future(
-            reply.pump(lambda _chunk, _coded: True) if pumps else anext(aiter(reply.chunks))
-        )
+        waiting = asyncio.ensure_future(reply.pump(lambda _: True) if pumps else anext(aiter(reply.chunks)))
         read.set()
         with pytest.raises(ProviderFault) as told:
             await asyncio.wait_for(waiting, HANG_S)
@@ -145,7 +142,7 @@ async def test_a_framing_that_breaks_behind_a_late_line_end_is_told_at_once(pump
 async def test_what_fails_while_it_takes_a_chunk_fails_where_the_pump_is_waited_for(error: Exception) -> None:
     """Proves: not in the event loop's log, and the connection is closed like any other; also what no future takes."""
 
-    def take(_chunk: bytes, _coded: bytes) -> bool:
+    def take(_: bytes) -> bool:
         raise error
 
     writes = [framed([b"a"]), framed([b"b"])]
@@ -168,7 +165,7 @@ async def test_a_pump_that_was_cancelled_takes_nothing_more() -> None:
         writer.write(framed([b"b"]) + b"0\r\n\r\n")
         writer.close()
 
-    def take(chunk: bytes, _coded: bytes) -> bool:
+    def take(chunk: bytes) -> bool:
         came.append(chunk)
         first.set()
         return True

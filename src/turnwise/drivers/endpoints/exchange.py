@@ -106,8 +106,8 @@ class Silence:
 class WayOut(Protocol):
     """Where words go that are for somebody else as they came."""
 
-    def write(self, data: bytes, coded: bytes, /) -> bool:
-        """Whether it was written: nothing waits here. `coded`: the same, as a `ChunkTaker` has it."""
+    def write(self, data: bytes, /) -> bool:
+        """Whether it was written: nothing waits here."""
         ...
 
 
@@ -470,7 +470,7 @@ class _Taking:
     """Takes chunks in the socket's callback. What a word touches stands here together: of many streams each has to be fetched
     from memory anew."""
 
-    __slots__ = ("_dog", "_feed", "_pass_on", "_reader", "_take_word", "_way")
+    __slots__ = ("_dog", "_feed", "_pass_on", "_reader", "_way", "_words")
 
     def __init__(
         self,
@@ -481,16 +481,15 @@ class _Taking:
         pass_on: PassOn,
         feed: Callable[[StreamReader, bytes, Watchdog], None],
     ) -> None:
-        words = reader.early_words
-        self._take_word = None if words is None else words.take
+        self._words = reader.early_words
         self._reader, self._dog, self._way, self._pass_on, self._feed = reader, dog, way, pass_on, feed
 
-    def take(self, chunk: bytes, coded: bytes) -> bool:
+    def take(self, chunk: bytes) -> bool:
         """Whether the next one may come here, too."""
-        take_word = self._take_word
-        if take_word is not None and take_word(chunk):
+        words = self._words
+        if words is not None and words.take(chunk):
             self._dog.renew()
-            if self._way.write(chunk, coded):
+            if self._way.write(chunk):
                 return True
             self._pass_on.hold(chunk)
             return False

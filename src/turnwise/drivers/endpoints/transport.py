@@ -23,10 +23,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     __str__ = __repr__
 
 
-ChunkTaker = Callable[[bytes, bytes], bool]
-"""Takes a chunk, and the same in HTTP's chunked coding (RFC 9112 section 7.1), where it came alone and so; else nothing."""
-
-Pump = Callable[[ChunkTaker], Awaitable[None]]
+Pump = Callable[[Callable[[bytes], bool]], Awaitable[None]]
 """Calls the function with each chunk of the body in the moment in which it arrives, in the socket's own callback, until that
 returns False; then, and where the body ends or breaks, it returns. The rest, and what broke it, come by the iterator."""
 

@@ -27,12 +27,11 @@ class PieceWriter:
     def __init__(self) -> None:
         self.put: Callable[[bytes], object] | None = None
 
-    def write(self, data: bytes, coded: bytes = b"", /) -> bool:
-        """Whether it was written. Never of nothing: that would be the answer's end. `coded`: the same in that coding, where it
-        came so; else it is made."""
+    def write(self, data: bytes, /) -> bool:
+        """Whether it was written. Never of nothing: that would be the answer's end."""
         if (put := self.put) is None:
             return False
-        put(coded or b"%x\r\n%b\r\n" % (len(data), data))
+        put(b"%x\r\n%b\r\n" % (len(data), data))
         return True
 
 
