@@ -15,6 +15,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SYSTEMS = {
     "journal_append": {"turnwise", "bare SQLite", "turnwise, PostgreSQL"},
     "tool_dispatch": {"turnwise"},
+    "resuming": {"turnwise"},
     "cold_start": {"turnwise", "turnwise, as a library"},
     "answer": {"turnwise", "turnwise, --plain", "printing raw"},
     "paced": {"turnwise", "turnwise, uvloop, TLS"},

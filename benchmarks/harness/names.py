@@ -17,6 +17,7 @@ NAMES = (
     "answer",
     "gateway",
     "worker_turns",
+    "resuming",
 )
 
 
