@@ -56,7 +56,7 @@ CUT_BECAUSE = {
 # of how much fits: reasoning, or other calls, may have taken the room.
 PIECE_SHARE = 2
 TELLING_CHARACTERS = 1000
-# Of a response that ended without a word: where so much of one call had arrived, it was its size as likely as the connection.
+# Of a response that ended without any output: where so much of one call had arrived, it was its size as likely as the connection.
 LONG_CHARACTERS = 4000
 # Of an output limit in tokens: half of what it holds at the four characters that a token of prose or code has.
 PIECE_CHARACTERS_A_TOKEN = 2

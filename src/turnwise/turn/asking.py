@@ -46,7 +46,7 @@ PREFIX_EXCEPTIONS = {
     "compaction": "there was too little room: old results were shortened, or older messages summarised",
     "paused content": "a pause that nothing continues keeps its text only",
     "last message": "what stood at the end of the request before was for that request only: a user-role text, or a cut "
-    "response that was gone on with",
+    "response that was continued",
 }
 
 

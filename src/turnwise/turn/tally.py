@@ -29,7 +29,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     corrections: int = 0  # of the answer's output
     correcting: bool = False  # the next answer is a corrected one
     extra_used: bool = False  # the one request beyond the cap
-    silent_ends: int = 0  # responses that ended without a word
+    silent_ends: int = 0  # responses that ended without any output
     losing: tuple[int, ...] = ()  # steps that made a request more because a piece of a response was lost
 
     def after(self, happened: Happened) -> "Tally":

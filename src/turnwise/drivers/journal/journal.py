@@ -222,7 +222,7 @@ class Journal:
         self._store.keep(durability)
 
     def under(self, claim: Claim, *, lease: Lease) -> "Journal":
-        """The same journal for whoever works on a claimed turn: that turn begins, or is gone on with, under its lease, and its
+        """The same journal for whoever works on a claimed turn: that turn begins or continues under its lease, and its
         session ends with it. Turns of its sub-agents are taken over whoever had them."""
         return Journal(self._store, clock=self._clock, claim=claim, lease=lease)
 

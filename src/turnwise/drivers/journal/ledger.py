@@ -50,7 +50,7 @@ OK = "ok"
 CANCELLED = "cancelled"
 LOST = "lost"  # our process died before the response was recorded: the provider may have billed it
 DISCARDED = (
-    "discarded"  # it ended without a word and was sent again; a failure that was sent again keeps its fault's name
+    "discarded"  # it ended without any output and was sent again; a failure that was sent again keeps its fault's name
 )
 
 

@@ -49,7 +49,7 @@ class RequestFinished(msgspec.Struct, frozen=True, tag="request_finished"):
 
 class AttemptDiscarded(msgspec.Struct, frozen=True, tag="attempt_discarded"):
     """Request `number` failed and was dropped: ignore its partial output. Another attempt follows in `retry_in_s`
-    seconds; `fault` is None if the stream ended without a word."""
+    seconds; `fault` is None if the stream ended without any output."""
 
     number: int
     fault: Fault | None

@@ -93,7 +93,7 @@ class Screen:
         self._at_line_start = True
         self._goes_on = False  # the response at hand is the rest of a cut one: JSON, or a text that overlaps
         self._is_at_work = False  # a turn is
-        self._may_continue = False  # it has not ended, or was cut: the text at hand may be gone on with
+        self._may_continue = False  # it has not ended, or was cut: the text at hand may still continue
         self._held: list[Callable[[], None]] | None = None
         self._children: dict[tuple[str, ...], dict[str, str]] = {}  # names of calls at hand, by path and id
 
