@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
-from turnwise import Agent, Prices, RunResult, read_prices
+from turnwise import Agent, MaxSteps, Prices, RunResult, read_prices
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, ScriptedStep
 
@@ -99,12 +99,14 @@ async def play(model: str, *, kind: str, cached: bool, asked: bool) -> tuple[Run
         model,
         tools=[read],
         instructions=SYSTEM[:-SHORTER] if kind == SHORT else SYSTEM,
-        max_steps=2 * STEPS,
-        cache="auto" if cached else "off",
-        base_url=ADDRESSES.get(name, "http://lab/v1"),
-        api_key="k",
-        transport=lab.transport(),
-        prices=Prices(user=read_prices(row, named="the table", source="scripts/draw_caches.py")),
+        limits=MaxSteps(2 * STEPS),
+        endpoint={
+            "cache": "auto" if cached else "off",
+            "base_url": ADDRESSES.get(name, "http://lab/v1"),
+            "api_key": "k",
+            "transport": lab.transport(),
+        },
+        observation={"prices": Prices(user=read_prices(row, named="the table", source="scripts/draw_caches.py"))},
     )
     result = await agent.run("Read all of it.")
     assert [one.status for one in lab.requests] == [200] * STEPS, [one.refused for one in lab.requests]

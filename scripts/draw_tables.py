@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from turnwise.drivers.settings.options import OptionRow, rows, rows_from
+from turnwise.faces.agent_groups import GROUP_OF, written_in_group
 from turnwise.faces.cli.chat import command as chat
 from turnwise.faces.cli.compare import command as compare
 from turnwise.faces.cli.endpoint_check.meanings import MEANINGS, ORDER, WEIGHTS
@@ -214,7 +215,7 @@ def options() -> str:
     )
     lines += [
         "",
-        "Python: a name alone is an option of `Agent(...)` and of `agent.run(...)`; a run's word stands over its agent's.",
+        "Python: what `Agent(...)` and its runs take. A run's word stands over its agent's, option by option.",
         "Values have the same ranges in Python, but for `retries`: `RetryPolicy(attempts=...)` takes any number from 1.",
         "A session keeps model, address and key variable together: with another model it keeps none of the three.",
     ]
@@ -222,7 +223,7 @@ def options() -> str:
 
 
 PROJECT = {"says": "yes", "lowers": "may lower it", "switches off": "may switch it off", "never": "no"}
-OWN_WORDS = {"model": "`Agent(MODEL)`"}
+OWN_WORDS = {"model": "`Agent(MODEL)`", "max_steps": "`limits=MaxSteps(...)`"}
 
 
 def value_of(row: OptionRow) -> str:
@@ -251,10 +252,10 @@ def python_of(row: OptionRow) -> str:
     if option.limit is not None:
         return f"`limits={option.limit.__name__}(...)`"
     if option.setting:
-        return f"`settings=Settings({option.setting}=...)`"
-    if row.is_from("run"):
-        return f"`{row.name}`"
-    return OWN_WORDS.get(row.name) or option.python or (f"`Agent({row.name}=...)`" if row.is_from("agent") else "")
+        return f"`{written_in_group('settings', f'Settings({option.setting}=...)')}`"
+    if row.name in GROUP_OF:
+        return f"`{written_in_group(row.name)}`"
+    return OWN_WORDS.get(row.name) or option.python
 
 
 def kept_of(row: OptionRow) -> str:

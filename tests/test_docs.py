@@ -1,6 +1,8 @@
 """The documents cannot lie: their examples run, their tables are drawn from the code, their links lead somewhere."""
 
+import ast
 import asyncio
+import itertools
 import re
 import runpy
 import subprocess
@@ -57,11 +59,31 @@ def examples() -> list[tuple[str, str]]:
     ]
 
 
+def asking(code: str, *, model: str, base_url: str) -> str:
+    """The example with this model in place of `openai:gpt-5`."""
+    address = f'"base_url": "{base_url}"'
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    spots: list[tuple[int, str]] = []
+    begins = [0, *itertools.accumulate(len(line) for line in code.splitlines(keepends=True))]
+    for node in ast.walk(compile(code, "example", "exec", flags)):
+        if not isinstance(node, ast.Call) or not node.args or ast.unparse(node.args[0]) != "'openai:gpt-5'":
+            continue
+        first, groups = node.args[0], [one.value for one in node.keywords if one.arg == "endpoint"]
+        at = begins[first.lineno - 1] + first.col_offset
+        spots.append((at, f'"{model}"' if groups else f'"{model}", endpoint={{{address}}}'))
+        spots += [(begins[group.lineno - 1] + group.col_offset, f"{{{address}, ") for group in groups]
+    for at, text in sorted(spots, reverse=True):
+        old = '"openai:gpt-5"' if code[at] == '"' else "{"
+        assert code.startswith(old, at)
+        code = code[:at] + text + code[at + len(old) :]
+    return code
+
+
 @pytest.mark.parametrize("code", [pytest.param(code, id=name) for name, code in examples()])
 def test_every_python_example_runs(code: str, lab: Lab, tmp_path: Path) -> None:
     """As it stands, but for the model: the lab stands in for it."""
     script = next(script for word, script in SCRIPTS.items() if word in code)
-    program = code.replace('"openai:gpt-5"', f'"openai_responses:{script}", base_url="{lab.url}/v1"')
+    program = asking(code, model=f"openai_responses:{script}", base_url=f"{lab.url}/v1")
     if re.search(r"^(async with|await) ", program, re.MULTILINE):
         program = f"import asyncio\nasync def main():\n{textwrap.indent(program, '    ')}\nasyncio.run(main())\n"
     path = tmp_path / "example.py"

@@ -51,7 +51,7 @@ def timed(given: Task, append: Callable[[ToolsFinished], object]) -> tuple[float
 
 
 def with_turnwise(given: Task, *, path: Path | None, synchronous: str) -> tuple[float, float]:
-    with Journal.open(path, clock=SystemClock(), durability=synchronous) as journal:  # type: ignore[arg-type]
+    with Journal(path, clock=SystemClock(), durability=synchronous) as journal:  # type: ignore[arg-type]
         pen = journal.begin_turn(turn_id="turn", session_id="session", folder="/", title="measured")
         return timed(given, pen.append)
 
@@ -80,7 +80,7 @@ def with_postgres(given: Task, *, fsync: str) -> tuple[float, float]:
 
     server = PostgresServer(find_programs(), fsync=fsync)
     try:
-        with Journal.open(server.dsn, clock=SystemClock()) as journal:
+        with Journal(server.dsn, clock=SystemClock()) as journal:
             pen = journal.begin_turn(turn_id="turn", session_id="session", folder="/", title="measured")
             return timed(given, pen.append)
     finally:

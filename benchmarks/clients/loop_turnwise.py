@@ -25,7 +25,7 @@ async def main(given: Task) -> None:
         with ExitStack() as stack:
             journal = None
             if case["journal"]:
-                journal = stack.enter_context(Journal.open(Path(f"{case['journal']}-{uuid4()}"), clock=SystemClock()))
+                journal = stack.enter_context(Journal(Path(f"{case['journal']}-{uuid4()}"), clock=SystemClock()))
             agent = Agent(
                 f"openai_chat:{case['model']}",
                 base_url=url + "/v1",

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TypedDict
 
-from turnwise import Agent, Journal, tool
+from turnwise import Agent, Journal, MaxSteps, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.testing.scripted_model import ScriptedModel
 from turnwise.vocab import ToolCall
@@ -37,19 +37,17 @@ def begin(path: Path, *, steps: int, characters: int) -> None:
         return "x" * characters
 
     asked = [[ToolCall(id=f"call_{at}", name="look", arguments=f'{{"number":{at}}}')] for at in range(steps)]
-    with Journal.open(path, clock=SystemClock()) as journal:
+    with Journal(path, clock=SystemClock()) as journal:
         agent_of(look, model=ScriptedModel(asked), journal=journal, steps=steps).run_sync("Look at all of them.")
 
 
 def agent_of(look: object, *, model: ScriptedModel, journal: Journal, steps: int) -> Agent:
     return Agent(
         "openai_chat:m",
-        base_url="http://scripted.invalid",
-        api_key="k",
         tools=[look],  # type: ignore[list-item]
-        journal=journal,
-        transport=model,
-        max_steps=steps + 2,
+        limits=MaxSteps(steps + 2),
+        endpoint={"base_url": "http://scripted.invalid", "api_key": "k", "transport": model},
+        observation={"journal": journal},
     )
 
 
@@ -61,7 +59,7 @@ def resumed(path: Path, *, steps: int) -> tuple[float, float]:
         """Look at one of them."""
         return "x"
 
-    with Journal.open(path, clock=SystemClock()) as journal:
+    with Journal(path, clock=SystemClock()) as journal:
         (row,) = journal.sessions()
         agent = agent_of(look, model=ScriptedModel(["Done."]), journal=journal, steps=steps)
         cpu, wall = time.process_time(), time.monotonic()

@@ -53,7 +53,7 @@ async def work_on_turns(dsn: str, *, turns: int) -> None:
     from turnwise.testing import ScriptedModel
 
     model = ScriptedModel(["Done."] * (turns + 10))
-    agent = Agent("openai_chat:m", base_url=model.endpoint.base_url, transport=model)
+    agent = Agent("openai_chat:m", endpoint={"base_url": model.endpoint.base_url, "transport": model})
     worker = Worker(
         dsn,
         agents={"short": agent},

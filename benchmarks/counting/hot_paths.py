@@ -55,10 +55,12 @@ def decode(family: str, *, arguments: bool, read_bytes: int = 0) -> Prepare:
             chunks = [whole[at : at + read_bytes] for at in range(0, len(whole), read_bytes)]
         agent = Agent(
             f"{family}:counted",
-            base_url="http://counted.invalid",
-            api_key="none",
             tools=[ToolSpec(name="write")],
-            transport=ScriptedTransport([Reply(pieces=tuple(chunks))]),
+            endpoint={
+                "base_url": "http://counted.invalid",
+                "api_key": "none",
+                "transport": ScriptedTransport([Reply(pieces=tuple(chunks))]),
+            },
         )
 
         async def watch() -> object:
@@ -110,7 +112,7 @@ def loop(journal: str) -> Prepare:
     """A turn of `size` steps, each with one call of an async tool, and the answer. `journal`: none, memory or file."""
 
     def prepare(size: int) -> Work:
-        from turnwise import Agent, Journal, tool
+        from turnwise import Agent, Journal, MaxSteps, tool
         from turnwise.drivers.clock import SystemClock
         from turnwise.testing import Reply, ScriptedTransport
         from turnwise.testing.scripted_model import call
@@ -126,15 +128,17 @@ def loop(journal: str) -> Prepare:
         path = None if folder is None else Path(folder.name) / "journal.db"
 
         async def run() -> object:
-            pen = None if journal == "none" else Journal.open(path, clock=SystemClock())
+            pen = None if journal == "none" else Journal(path, clock=SystemClock())
             agent = Agent(
                 "openai_chat:counted",
-                base_url="http://counted.invalid",
-                api_key="none",
                 tools=[look],
-                max_steps=size + 1,
-                transport=ScriptedTransport(replies),
-                journal=pen,
+                limits=MaxSteps(size + 1),
+                endpoint={
+                    "base_url": "http://counted.invalid",
+                    "api_key": "none",
+                    "transport": ScriptedTransport(replies),
+                },
+                observation={"journal": pen},
             )
             result = await agent.run("Look everywhere.")
             assert (result.steps, result.text) == (size + 1, "That is all.")
@@ -252,7 +256,7 @@ def append(journal: str) -> Prepare:
         ]
 
         def run() -> object:
-            with Journal.open(path, clock=SystemClock()) as opened:
+            with Journal(path, clock=SystemClock()) as opened:
                 pen = opened.begin_turn(turn_id="turn", session_id="session", folder="/", title="counted")
                 for event in events:
                     pen.append(event)

@@ -15,14 +15,18 @@ TurnwiseError
 ├── ProviderFault          the provider, or the way to it, failed; carries a `Fault` as data
 ├── ToolFault              a tool failed; inside a turn it becomes a result instead
 ├── ModelFault             the model did what it must not, and no recovery was left
-│   └── OutputMismatch     the answer never fitted `output_type`
+│   └── OutputMismatch     the answer never fitted `output_type`, and `RunResult.output` was read
 └── TurnwiseBug            our own mistake: please report it
 
 Inside a turn a provider's failure becomes an event and a tool's exception a result; only a caller's mistake or our own
-bug is raised through a face. After Ctrl-C `Agent.run_sync` raises `RunInterrupted`, which is a KeyboardInterrupt.
+bug is raised through a face, and OutputMismatch where a missing output is read. After Ctrl-C `Agent.run_sync` raises
+`RunInterrupted`, which is a KeyboardInterrupt.
 """
 
-from turnwise.vocab.reasons import Fault
+from decimal import Decimal
+
+from turnwise.vocab.reasons import Fault, StopReason
+from turnwise.vocab.usage import Usage
 
 
 class TurnwiseError(Exception):
@@ -90,7 +94,18 @@ class ModelFault(TurnwiseError):
 
 
 class OutputMismatch(ModelFault):
-    pass
+    """`RunResult.output` of a run whose answer does not fit its output type, or that has no answer yet.
+
+    `text` is what there is, `stop_reason` why the run ended. `requests`, `usage` and `cost_usd` (None: not known) are its bill.
+    `RunResult.output_or_none` raises nothing.
+    """
+
+    def __init__(
+        self, said: str, *, text: str, stop_reason: StopReason, requests: int, usage: Usage, cost_usd: Decimal | None
+    ) -> None:
+        super().__init__(said)
+        self.text, self.stop_reason = text, stop_reason
+        self.requests, self.usage, self.cost_usd = requests, usage, cost_usd
 
 
 class TurnwiseBug(TurnwiseError):

@@ -85,7 +85,7 @@ class Story:
             return bool(rows) and rows[0].status not in ("running", "lost")
 
     def journal(self) -> Journal:
-        return Journal.open(self.world.folder / "journal.db", clock=SystemClock())
+        return Journal(self.world.folder / "journal.db", clock=SystemClock())
 
     @property
     def sent(self) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from flat_agents import flat_agent
 from turnwise import (
     Agent,
     Approval,
@@ -223,8 +224,8 @@ def agent_of(kind: str, *, url: str, journal: Journal, world: World) -> Agent:
     common: dict[str, Any] = {"base_url": url, "api_key": "lab", "retry": RetryPolicy(attempts=3)}
     made: dict[str, Callable[[], dict[str, Any]]] = {
         "program": lambda: {"script": True},
-        "child": lambda: {"agents": {"helper": Agent("openai_chat:helper", tools=tools_of(world), **common)}},
-        "children": lambda: {"agents": {"helper": Agent("openai_chat:helper", tools=tools_of(world), **common)}},
+        "child": lambda: {"agents": {"helper": flat_agent("openai_chat:helper", tools=tools_of(world), **common)}},
+        "children": lambda: {"agents": {"helper": flat_agent("openai_chat:helper", tools=tools_of(world), **common)}},
         "asked": lambda: {
             "policy": Policy(rules=(PermissionRule(verdict="ask", tool="do"),), attended=True),
             "approver": _allow,
@@ -248,7 +249,7 @@ def agent_of(kind: str, *, url: str, journal: Journal, world: World) -> Agent:
         tools = [*workspace_tools(Workspace(world.folder / "files", changes=changes))]
     if kind == "client":
         tools.append(ToolSpec(name="person", description="Asks a person.", parameters='{"type":"object"}'))
-    return Agent(f"openai_chat:{name}", tools=tools, journal=journal, folder=world.folder, **common, **more)
+    return flat_agent(f"openai_chat:{name}", tools=tools, journal=journal, folder=world.folder, **common, **more)
 
 
 PROMPTS = {"summary": "My cat is called Maunz. Begin with part-001.txt and read on."}

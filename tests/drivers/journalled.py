@@ -40,7 +40,7 @@ async def _led_by_lab(script: Script, *, family: str, stream: bool, said: Sequen
     tools = with_script(LabFiles().tools(), scripted=not jumps)
     lab, clock = Lab(scripts=[script]), FakeClock()
     own_clock = clock if jumps else SystemClock()
-    with Journal.open(None, clock=clock) as journal:
+    with Journal(None, clock=clock) as journal:
         for number, words in enumerate(said):
             config = lab_config(script, family=family, stream=stream, tools=tools)
             config = msgspec.structs.replace(config, session_id=SESSION, turn_id=f"t{number}")
@@ -64,7 +64,7 @@ async def _led_by_lab(script: Script, *, family: str, stream: bool, said: Sequen
 def journalled(turns: Sequence[Sequence[Event]]) -> RecordedSession:
     """These turns, written into a journal and read back. One that has not ended is left there as a killed process leaves it."""
     fold = SessionFold()
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         for number, events in enumerate(turns):
             pen = journal.begin_turn(turn_id=f"t{number}", session_id=SESSION, folder="/here", title="go")
             for event in events:

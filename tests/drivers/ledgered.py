@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
+from flat_agents import flat_agent
 from lab.failing import settled
 from turnwise import Agent, Journal, RunResult
 from turnwise.drivers.clock import Clock
@@ -32,7 +33,7 @@ def tools(names: Sequence[str] = NAMES) -> list[Tool]:
 
 def agent_of(lab: Lab, script: str, *, family: str, clock: Clock, **options: object) -> Agent:
     given: dict[str, object] = {"tools": tools(), "max_steps": 5, "deadlines": DEADLINES, **options}
-    return Agent(  # pyright: ignore[reportArgumentType]
+    return flat_agent(  # pyright: ignore[reportArgumentType]
         f"{family}:{script}",
         base_url="http://lab.invalid",
         transport=lab.transport(),

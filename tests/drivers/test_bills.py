@@ -12,6 +12,7 @@ from drivers.billing_lab import ROWS, Billed, Plan, Shape, billing_lab
 from drivers.ledgered import DEADLINES, FAMILIES, tools
 from drivers.test_ledger import DELEGATES, ROOM, parts
 from drivers.test_never_left import Shaky
+from flat_agents import flat_agent
 from lab.failing import settled
 from lab.test_fault_schedules import drawn_script
 from turnwise import Agent, Journal, MaxCost, MaxRequests, ModelLimits, Prices, RunResult, read_prices
@@ -90,8 +91,8 @@ async def test_each_price_is_the_labs_or_unknown(family: str, plan: Plan) -> Non
         scripts = [drawn_script(chance, name=name) for name in ("script", "other")]
         transport, provider, received = billing_lab(scripts, plan=plan, shapes=SHAPES, chance=chance)
         clock = FakeClock(now=1_700_000_000)
-        with Journal.open(None, clock=clock) as journal:
-            agent = Agent(
+        with Journal(None, clock=clock) as journal:
+            agent = flat_agent(
                 f"{family}:script",
                 base_url="http://lab.invalid",
                 transport=Shaky(transport, chance=chance) if chance.random() < 0.5 else transport,
@@ -119,7 +120,7 @@ async def test_each_price_is_the_labs_or_unknown(family: str, plan: Plan) -> Non
 
 def agent_of(family: str, name: str, *, transport: Transport, **options: object) -> Agent:
     given: dict[str, object] = {"tools": tools(), "deadlines": DEADLINES, "prices": prices_of("tokens"), **options}
-    return Agent(f"{family}:{name}", base_url="http://lab.invalid", transport=transport, **given)  # pyright: ignore[reportArgumentType]
+    return flat_agent(f"{family}:{name}", base_url="http://lab.invalid", transport=transport, **given)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.promise("bill:wire", "bill:plans")

@@ -2,7 +2,8 @@
 
 import hashlib
 
-from turnwise import Agent, Journal
+from flat_agents import flat_agent
+from turnwise import Journal
 from turnwise.drivers.endpoints.body_hash import BodyHash
 from turnwise.drivers.journal.records import RequestSent
 from turnwise.testing import FakeClock, ScriptedModel, call
@@ -51,8 +52,8 @@ async def test_each_request_is_journalled_with_the_hash_of_what_left() -> None:
     the body that may have been billed)."""
     clock = FakeClock()
     model = ScriptedModel([*[call("look", place=str(number)) for number in range(8)], "Nothing anywhere."])
-    with Journal.open(None, clock=clock) as journal:
-        agent = Agent(
+    with Journal(None, clock=clock) as journal:
+        agent = flat_agent(
             "openai_chat:m",
             base_url=BASE_URL,
             tools=[look],

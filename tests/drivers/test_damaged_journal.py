@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from drivers.test_written_before import ENTRY
-from turnwise import Agent, Journal, tool
+from flat_agents import flat_agent
+from turnwise import Journal, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import JournalEntry
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
@@ -39,7 +40,7 @@ async def one_turn(journal: Journal, *, session: str = "", prompt: str = "Go.") 
         return LONG
 
     model = ScriptedModel([[call("note", text="a")], f"Done. {LONG}"], family="anthropic_messages")
-    agent = Agent("anthropic_messages:m", base_url=BASE_URL, tools=[note], transport=model, journal=journal)
+    agent = flat_agent("anthropic_messages:m", base_url=BASE_URL, tools=[note], transport=model, journal=journal)
     result = await (agent.run(prompt, session=session) if session else agent.run(prompt))
     return result.stop_reason
 
@@ -48,7 +49,7 @@ async def one_turn(journal: Journal, *, session: str = "", prompt: str = "Go.") 
 async def whole(tmp_path: Path) -> Path:
     """A journal of some sessions, closed and whole."""
     path = tmp_path / "whole.db"
-    with Journal.open(path, clock=SystemClock()) as journal:
+    with Journal(path, clock=SystemClock()) as journal:
         for number in range(SESSIONS):
             await one_turn(journal, prompt=f"prompt {number}")
     return path
@@ -84,7 +85,7 @@ def places(whole: Path) -> Iterator[int]:
 def test_noise_over_any_page_costs_what_was_on_it(whole: Path, tmp_path: Path) -> None:
     """Proves: whichever page is broken, all sessions are still listed, and each that is not named as affected has all its
     records; the damaged file is as it was."""
-    with Journal.open(whole, clock=SystemClock()) as journal:
+    with Journal(whole, clock=SystemClock()) as journal:
         before = content(journal)
     named: set[str] = set()
     intact = 0
@@ -110,12 +111,12 @@ def test_noise_over_any_page_costs_what_was_on_it(whole: Path, tmp_path: Path) -
 @pytest.mark.promise("keep:crash")
 def test_a_file_that_lost_its_end_keeps_its_beginning(whole: Path, tmp_path: Path) -> None:
     """Proves: SQLite refuses the whole file, and yet what stands before the cut is read."""
-    with Journal.open(whole, clock=SystemClock()) as journal:
+    with Journal(whole, clock=SystemClock()) as journal:
         before = content(journal)
     path = tmp_path / "short.db"
     path.write_bytes(whole.read_bytes()[: whole.stat().st_size * 3 // 4 - 100])
     with pytest.raises(JournalDamaged, match=r"is damaged .*malformed.*`turnwise sessions rescue`"):
-        Journal.open(path, clock=SystemClock())
+        Journal(path, clock=SystemClock())
     with Journal.open_rescued(path, clock=SystemClock()) as journal:
         after = content(journal)
         affected = {id for id in before if id[-8:] in journal.notes[0]}
@@ -127,7 +128,7 @@ def test_a_file_that_lost_its_end_keeps_its_beginning(whole: Path, tmp_path: Pat
 async def test_damage_in_mid_turn_ends_it_and_the_file_is_not_written_any_more(whole: Path, tmp_path: Path) -> None:
     """Proves: whoever meets the damage names the table, and no later commit goes into the file; what is rescued of it goes on."""
     path = broken(whole, page=root_of(whole, "record"), to=tmp_path / "journal.db")
-    with Journal.open(path, clock=SystemClock()) as journal:
+    with Journal(path, clock=SystemClock()) as journal:
         with pytest.raises(JournalDamaged, match=r"damaged in table `record` \(database disk image is malformed\)"):
             await one_turn(journal)
         changes = journal_counter(path)
@@ -141,9 +142,9 @@ async def test_damage_in_mid_turn_ends_it_and_the_file_is_not_written_any_more(w
 async def test_a_turn_that_meets_damage_ends_with_a_result_that_names_it(whole: Path, tmp_path: Path) -> None:
     """Proves: the entry of the first request cannot be written, so it does not leave, and the result says why."""
     path = broken(whole, page=root_of(whole, "request"), to=tmp_path / "journal.db")
-    with Journal.open(path, clock=SystemClock()) as journal:
+    with Journal(path, clock=SystemClock()) as journal:
         model = ScriptedModel(["Never."], family="anthropic_messages")
-        agent = Agent("anthropic_messages:m", base_url=BASE_URL, transport=model, journal=journal)
+        agent = flat_agent("anthropic_messages:m", base_url=BASE_URL, transport=model, journal=journal)
         result = await agent.run("Go.")
         assert (result.stop_reason, result.complete, model.asked) == (StopReason.JOURNAL_FAILED, False, [])
         assert "damaged in table `request`" in result.text and "`turnwise sessions rescue`" in result.text
@@ -161,7 +162,7 @@ def journal_counter(path: Path) -> tuple[int, int]:
 async def test_what_is_rescued_is_a_journal_to_go_on_with(whole: Path, tmp_path: Path) -> None:
     """Proves: the new file is whole, keeps the ledger, takes further turns of old sessions, the affected one among them; the
     damaged file stands beside it, byte for byte."""
-    with Journal.open(whole, clock=SystemClock()) as journal:
+    with Journal(whole, clock=SystemClock()) as journal:
         requests = len(journal.ledger.entries(LedgerSpan()))
     connection = sqlite3.connect(whole)
     (leaf,) = connection.execute(
@@ -174,7 +175,7 @@ async def test_what_is_rescued_is_a_journal_to_go_on_with(whole: Path, tmp_path:
     assert (kept.name, kept.read_bytes()) == ("journal.db.damaged-19700101-000000", damaged)
     assert rescued.tables == ("record",) and len(rescued.affected) == 1 and rescued.sessions == SESSIONS
     assert path.stat().st_mode & 0o777 == 0o600
-    with Journal.open(path, clock=SystemClock()) as journal:
+    with Journal(path, clock=SystemClock()) as journal:
         assert journal.is_whole() and len(journal.ledger.entries(LedgerSpan())) == requests
         for row in journal.sessions():
             read_session(journal, journal.find_session(row.id))
@@ -188,7 +189,7 @@ def test_a_journal_in_use_a_whole_one_and_a_newer_one_are_not_replaced(whole: Pa
     with pytest.raises(CallerError, match=r"no page of the journal .* is broken: there is nothing to rescue"):
         replace_damaged(whole, clock=FakeClock())
     path = broken(whole, page=whole.stat().st_size // PAGE, to=tmp_path / "journal.db")
-    with Journal.open(path, clock=SystemClock()) as journal:
+    with Journal(path, clock=SystemClock()) as journal:
         journal.sessions()
         with pytest.raises(JournalFailed, match="is in use by another process: end it first"):
             replace_damaged(path, clock=FakeClock())
@@ -204,7 +205,7 @@ def test_a_header_of_noise_is_told_and_left(whole: Path, tmp_path: Path) -> None
     """Without its first page nothing tells where the tables are."""
     path = broken(whole, page=1, to=tmp_path / "journal.db")
     before = path.read_bytes()
-    for open_it in (Journal.open, Journal.open_to_read, Journal.open_rescued):
+    for open_it in (Journal, Journal.open_to_read, Journal.open_rescued):
         with pytest.raises(
             JournalDamaged, match=r"is damaged or no SQLite file .*: move it away, or set TURNWISE_STATE_DIR"
         ):
@@ -215,7 +216,7 @@ def test_a_header_of_noise_is_told_and_left(whole: Path, tmp_path: Path) -> None
 @pytest.mark.promise("keep:crash")
 async def test_noise_in_the_log_reads_as_an_earlier_end(tmp_path: Path) -> None:
     """Proves: wherever the write-ahead log is broken, what is read is a whole journal of an earlier moment."""
-    with Journal.open(tmp_path / "live.db", clock=SystemClock()) as journal:
+    with Journal(tmp_path / "live.db", clock=SystemClock()) as journal:
         for number in range(4):
             await one_turn(journal, prompt=f"prompt {number}")
         before = content(journal)
@@ -227,7 +228,7 @@ async def test_noise_in_the_log_reads_as_an_earlier_end(tmp_path: Path) -> None:
         path.write_bytes(file)
         at = draws.randrange(len(log) - 64)
         path.with_name(f"{number}.db-wal").write_bytes(log[:at] + draws.randbytes(64) + log[at + 64 :])
-        with Journal.open(path, clock=SystemClock()) as journal:
+        with Journal(path, clock=SystemClock()) as journal:
             after = content(journal)
             assert journal.is_whole()
         assert all(before[id][: len(entries)] == entries for id, entries in after.items())

@@ -40,7 +40,7 @@ async def test_a_key_in_what_had_arrived_of_an_interrupted_response_is_hidden() 
     transport = ScriptedTransport([Reply(pieces=(f"data: {json.dumps(begun)}\n\n".encode(), Stall()))])
     endpoint = msgspec.structs.replace(ScriptedModel([]).endpoint, key=Secret(KEY))
     clock = FakeClock()
-    with Journal.open(None, clock=clock) as journal:
+    with Journal(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         runner = Runner(RunnerMeans(endpoint=endpoint, transport=transport, clock=clock))
         running = asyncio.create_task(runner.run(started(), journal=pen))
@@ -162,7 +162,7 @@ async def test_a_word_after_an_interrupt_is_not_taken() -> None:
     """Proves: who speaks between the interrupt and the turn's end is told that nobody reads it, and no journal has the word."""
     clock = FakeClock()
     begun = f"data: {BEGUN['openai_chat']}\n\n".encode()
-    with Journal.open(None, clock=clock) as journal:
+    with Journal(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         transport = ScriptedTransport([Reply(pieces=(begun, Stall()))])
         runner = Runner(RunnerMeans(endpoint=ScriptedModel([]).endpoint, transport=transport, clock=clock))

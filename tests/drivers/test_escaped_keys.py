@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drivers.test_quoted_keys import Says
-from turnwise import Agent
+from flat_agents import flat_agent
 from turnwise.drivers.endpoints.escapes import plain, plain_spans
 from turnwise.drivers.endpoints.hiding import WordsHider
 from turnwise.drivers.endpoints.key_forms import HIDDEN, TELLTALE, forms_of, hide_forms
@@ -162,7 +162,7 @@ def test_a_text_without_the_key_stays_as_it_is(text: str) -> None:
 async def test_an_error_shows_no_part_of_an_escaped_key(slash: str) -> None:
     """From end to end: a body in JSON, written by hand so that the escapes are the server's own."""
     said = f'{{"error":{{"message":"Incorrect API key: {KEY.replace("/", slash)}.","code":"invalid_api_key"}}}}'
-    agent = Agent(
+    agent = flat_agent(
         "openai_chat:m", api_key=KEY, base_url="http://lab.invalid", transport=Says(said.encode(), status=401)
     )
     result = await agent.run("x")

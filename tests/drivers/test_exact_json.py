@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flat_agents import flat_agent
 from turnwise import Agent, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.exact_json import NotExact, exact_json
@@ -60,11 +61,11 @@ def test_extra_that_json_cannot_carry_is_refused_with_its_place(odd: float) -> N
         ({"t": (odd,)}, "t[0]"),
     ):
         with pytest.raises(CallerError) as raised:
-            Agent("openai_chat:m", base_url="http://lab.invalid", extra=extra)
+            flat_agent("openai_chat:m", base_url="http://lab.invalid", extra=extra)
         assert f"`{place}` is {odd}" in str(raised.value) and "`extra`" in str(raised.value)
-    Agent("openai_chat:m", base_url="http://lab.invalid", extra={"x": None, "y": "nan"})
+    flat_agent("openai_chat:m", base_url="http://lab.invalid", extra={"x": None, "y": "nan"})
     with pytest.raises(CallerError, match="extra"):
-        Agent("openai_chat:m", base_url="http://lab.invalid", extra={"x": "\ud800"})
+        flat_agent("openai_chat:m", base_url="http://lab.invalid", extra={"x": "\ud800"})
 
 
 @pytest.mark.parametrize("odd", ODD, ids=str)
@@ -128,7 +129,7 @@ async def test_a_choice_that_forces_a_call_without_tools_is_refused_before_anyth
         return path
 
     def agent_of(**more: Any) -> Agent:
-        return Agent(
+        return flat_agent(
             "openai_chat:plain-answer",
             base_url="http://lab.invalid",
             transport=lab.transport(),
@@ -143,7 +144,7 @@ async def test_a_choice_that_forces_a_call_without_tools_is_refused_before_anyth
         with pytest.raises(CallerError, match=r"tool_choice=.required."):
             await agent.run("Go.", **options)
     assert lab.count() == 0
-    await agent_of().run("Go.", tool_choice="auto")
+    await agent_of().run("Go.", endpoint={"tool_choice": "auto"})
     await agent_of().run("Go.", tools=[read])
     await agent_of(agents={"one": agent_of(tool_choice="auto")}).run("Go.")
     sent = [one.request.tool_choice for one in lab.requests if one.request is not None]

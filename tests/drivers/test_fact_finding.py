@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from turnwise import Agent, Approval, Asking, Policy
+from flat_agents import flat_agent
+from turnwise import Approval, Asking, Policy
 from turnwise.drivers.tools.fact_finding import INSPECT_S, find_facts
 from turnwise.drivers.tools.tools import Tool
 from turnwise.rules.permission_facts import CallFacts
@@ -82,7 +83,7 @@ async def test_a_call_whose_inspector_raises_is_asked_about() -> None:
         return [Approval(call_id=ask.call.id, verdict="allow") for ask in asking.asks]
 
     model = ScriptedModel([call("read", path="a"), "It is read."])
-    agent = Agent(
+    agent = flat_agent(
         "openai_chat:scripted",
         base_url=model.endpoint.base_url,
         transport=model,

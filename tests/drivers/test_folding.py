@@ -28,7 +28,7 @@ PROGRAM = (
 
 def left(records: Sequence[JournalRecord], *, damaged: bool = False) -> tuple[Journal, Session]:
     """A session of one turn with these records, whose process has died."""
-    journal = Journal.open(None, clock=FakeClock())
+    journal = Journal(None, clock=FakeClock())
     pen = journal.begin_turn(turn_id="turn", session_id="session", folder="/here", title="go")
     for record in records:
         pen.append(record)

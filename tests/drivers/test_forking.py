@@ -35,7 +35,7 @@ def session() -> RecordedSession:
 
 def written(session: RecordedSession, *, left: int | None = None) -> Journal:
     """A journal with it; with `left` only so many records of the last turn, whose process was killed then."""
-    journal = Journal.open(None, clock=FakeClock())
+    journal = Journal(None, clock=FakeClock())
     for number, turn in enumerate(session.turns):
         pen = journal.begin_turn(turn_id=turn.row.id, session_id=SESSION, folder="/here", title="go")
         entries = turn.entries[:left] if number == len(session.turns) - 1 else turn.entries

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from turnwise import Agent, Journal, RunResult, tool
+from flat_agents import flat_agent
+from turnwise import Journal, RunResult, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.records import RequestSent, ToolsStarted
@@ -71,7 +72,7 @@ async def work(journal: Journal, *, session: str = "", lines: list[Line] | None 
 
     steps: list[Line] = [[Text(LONG), call("note", text="a")], [Text(LONG), call("note", text="b")], LONG]
     model = ScriptedModel(lines or steps, family=FAMILY)
-    agent = Agent(f"{FAMILY}:m", base_url=BASE_URL, tools=[note], transport=model, journal=journal)
+    agent = flat_agent(f"{FAMILY}:m", base_url=BASE_URL, tools=[note], transport=model, journal=journal)
     result, error = None, ""
     try:
         options: RunOptions = {"watch": seen.append}
@@ -98,14 +99,14 @@ def results_of(messages: tuple[Message, ...]) -> tuple[list[str], list[str]]:
 async def test_a_disk_that_is_full_at_any_page_ends_the_turn_with_a_result(tmp_path: Path) -> None:
     """Proves: wherever in the turn no further page can be had, what was sent and what ran is in the journal and in the result,
     every call is answered, the result says why it ended, and the session goes on once there is room again."""
-    with Journal.open(tmp_path / "whole.db", clock=SystemClock()) as journal:
+    with Journal(tmp_path / "whole.db", clock=SystemClock()) as journal:
         first = pages(journal)
         whole = await work(journal)
         last = pages(journal)
     assert whole.result is not None and whole.result.complete and last - first >= 12
     ends: set[tuple[int, int]] = set()
     for most in range(first, last + 1):
-        with Journal.open(tmp_path / f"{most}.db", clock=SystemClock()) as journal:
+        with Journal(tmp_path / f"{most}.db", clock=SystemClock()) as journal:
             allow_pages(journal, most)
             went = await work(journal)
             allow_pages(journal, 2**20)
@@ -143,7 +144,7 @@ async def test_a_disk_that_is_full_at_any_page_ends_the_turn_with_a_result(tmp_p
 @pytest.mark.promise("keep:crash")
 async def test_an_answer_that_could_not_be_recorded_is_shown_but_not_complete(tmp_path: Path) -> None:
     """Full at the turn's very end: the text is the model's, its result says that the session does not hold it."""
-    with Journal.open(tmp_path / "j.db", clock=SystemClock()) as journal:
+    with Journal(tmp_path / "j.db", clock=SystemClock()) as journal:
 
         def fill(_: object) -> str:
             forbid_writing(journal)
@@ -175,7 +176,7 @@ def another_takes_over(path: Path) -> Iterator[Callable[[], None]]:
 async def test_a_turn_that_another_process_took_over_ends_with_a_result(tmp_path: Path) -> None:
     """What was sent is counted, though the rest is the other's."""
     path = tmp_path / "j.db"
-    with Journal.open(path, clock=SystemClock()) as journal, another_takes_over(path) as take:
+    with Journal(path, clock=SystemClock()) as journal, another_takes_over(path) as take:
 
         def reply(_: object) -> Any:
             take()
@@ -192,15 +193,17 @@ async def test_a_turn_that_another_process_took_over_ends_with_a_result(tmp_path
 @pytest.mark.promise("wait:child", "bill:wire")
 async def test_a_sub_agent_whose_journal_fails_counts_what_it_sent(tmp_path: Path) -> None:
     """The parent ends likewise, and knows the child's requests."""
-    with Journal.open(tmp_path / "j.db", clock=SystemClock()) as journal:
+    with Journal(tmp_path / "j.db", clock=SystemClock()) as journal:
 
         def fill(_: object) -> Any:
             forbid_writing(journal)
             return "The child's answer."
 
         model = ScriptedModel([call("task", agent="helper", prompt="Go."), fill], family=FAMILY)
-        child = Agent(f"{FAMILY}:m", base_url=BASE_URL, transport=model, journal=journal)
-        parent = Agent(f"{FAMILY}:m", base_url=BASE_URL, transport=model, journal=journal, agents={"helper": child})
+        child = flat_agent(f"{FAMILY}:m", base_url=BASE_URL, transport=model, journal=journal)
+        parent = flat_agent(
+            f"{FAMILY}:m", base_url=BASE_URL, transport=model, journal=journal, agents={"helper": child}
+        )
         result = await parent.run("Go.")
         forbid_writing(journal, forbidden=False)
         assert (result.stop_reason, result.requests, len(result.ledger)) == (StopReason.JOURNAL_FAILED, 1, 2)
@@ -212,10 +215,12 @@ async def test_a_sub_agent_whose_journal_fails_counts_what_it_sent(tmp_path: Pat
 
 async def test_a_sub_agent_that_cannot_be_recorded_does_not_begin(tmp_path: Path) -> None:
     """Its call gets an error as its result; nothing of it is sent."""
-    with Journal.open(tmp_path / "j.db", clock=SystemClock()) as journal:
+    with Journal(tmp_path / "j.db", clock=SystemClock()) as journal:
         model = ScriptedModel([call("task", agent="helper", prompt="Go.")], family=FAMILY)
-        child = Agent(f"{FAMILY}:m", base_url=BASE_URL, transport=model, journal=journal)
-        parent = Agent(f"{FAMILY}:m", base_url=BASE_URL, transport=model, journal=journal, agents={"helper": child})
+        child = flat_agent(f"{FAMILY}:m", base_url=BASE_URL, transport=model, journal=journal)
+        parent = flat_agent(
+            f"{FAMILY}:m", base_url=BASE_URL, transport=model, journal=journal, agents={"helper": child}
+        )
 
         def watch(seen: WatcherEvent) -> None:
             if isinstance(seen, ToolStarted):
@@ -230,7 +235,7 @@ async def test_a_sub_agent_that_cannot_be_recorded_does_not_begin(tmp_path: Path
 
 async def test_a_word_in_between_that_cannot_be_recorded_is_not_taken(tmp_path: Path) -> None:
     """`say` is false, and the turn ends: nothing that follows could be recorded either."""
-    with Journal.open(tmp_path / "j.db", clock=SystemClock()) as journal:
+    with Journal(tmp_path / "j.db", clock=SystemClock()) as journal:
         said: list[bool] = []
 
         @tool
@@ -241,7 +246,7 @@ async def test_a_word_in_between_that_cannot_be_recorded_is_not_taken(tmp_path: 
             return "waited"
 
         model = ScriptedModel([call("wait"), "Never."], family=FAMILY)
-        agent = Agent(f"{FAMILY}:m", base_url=BASE_URL, tools=[wait], transport=model, journal=journal)
+        agent = flat_agent(f"{FAMILY}:m", base_url=BASE_URL, tools=[wait], transport=model, journal=journal)
         result = await agent.run("Go.")
         forbid_writing(journal, forbidden=False)
         assert (said, result.stop_reason, len(model.asked)) == ([False], StopReason.JOURNAL_FAILED, 1)
@@ -251,7 +256,7 @@ async def test_a_word_in_between_that_cannot_be_recorded_is_not_taken(tmp_path: 
 
 async def test_a_journal_that_cannot_take_the_beginning_is_the_callers_matter(tmp_path: Path) -> None:
     """Nothing was sent, so nothing is hidden by the error; with room again, the same session may begin."""
-    with Journal.open(tmp_path / "j.db", clock=SystemClock()) as journal:
+    with Journal(tmp_path / "j.db", clock=SystemClock()) as journal:
         forbid_writing(journal)
         went = await work(journal)
         assert went.result is None and READ_ONLY in went.error and went.sent == 0

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from flat_agents import flat_agent
 from guarded import LATER, OPEN, SECRETS
-from turnwise import Agent, Approval, Asking, ChangeArguments, Hook, PermissionRule, Policy
+from turnwise import Approval, Asking, ChangeArguments, Hook, PermissionRule, Policy
 from turnwise.drivers.running.hooks import ToolAboutToRun
 from turnwise.drivers.tools.inspection import inspector
 from turnwise.drivers.tools.workspace import Workspace, workspace_tools
@@ -58,7 +59,7 @@ class Desk:
             for one in workspace_tools(self.workspace)
         ]
         model = ScriptedModel([*lines, "Done."])
-        self.agent = Agent(
+        self.agent = flat_agent(
             "openai_chat:scripted",
             base_url=model.endpoint.base_url,
             transport=model,

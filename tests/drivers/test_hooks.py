@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from flat_agents import flat_agent
 from turnwise import Agent, StopReason, tool
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.running.hooks import (
@@ -141,7 +142,7 @@ def test_a_hook_about_no_tool_is_an_error_with_the_nearest_name() -> None:
 
     def agent_with(tools: str) -> Agent:
         hook = Hook(point="before_tool", function=lambda _: Deny("no"), name="guard", tools=tools)
-        return Agent(
+        return flat_agent(
             "openai_chat:plain-answer", base_url="http://127.0.0.1:9/v1", transport=lab.transport(), hooks=[hook]
         )
 
@@ -238,8 +239,8 @@ async def test_an_agent_runs_hooks_at_every_point_and_the_journal_tells_what_the
     every = ("before_tool", "after_tool", "before_request", "turn_ended", "turn_cancelled")
     hooks = [Hook(point=point, function=look, name="look") for point in every]
     lab = Lab()
-    with Journal.open(None, clock=clock) as journal:
-        agent = Agent(
+    with Journal(None, clock=clock) as journal:
+        agent = flat_agent(
             "openai_chat:parallel-calls",
             base_url="http://127.0.0.1:9/v1",
             transport=lab.transport(),
@@ -269,7 +270,7 @@ async def test_a_cancelled_turn_is_told_to_the_hooks_that_want_to_know() -> None
         Hook(point="turn_ended", function=lambda _: points.append("ended"), name="a"),
         Hook(point="turn_cancelled", function=lambda _: points.append("cancelled"), name="b"),
     ]
-    agent = Agent(
+    agent = flat_agent(
         "openai_chat:fault-silence", base_url="http://127.0.0.1:9/v1", transport=Lab().transport(), hooks=hooks
     )
     began = asyncio.Event()

@@ -56,7 +56,7 @@ async def test_an_exclusive_call_behind_others_is_told_that_it_never_began() -> 
 
     tools = [tool_of("forever", forever), tool_of("alone", lambda _: "ran", exclusive=True)]
     model = ScriptedModel([[call("forever"), call("alone")]])
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         runner = Runner(
             RunnerMeans(
@@ -83,7 +83,7 @@ async def test_an_exclusive_call_behind_others_is_told_that_it_never_began() -> 
 async def test_text_that_had_arrived_is_in_the_cancelled_answer_and_in_the_journal() -> None:
     """The stream stands still after two words; the user gives up."""
     clock = FakeClock()
-    with Journal.open(None, clock=clock) as journal:
+    with Journal(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         transport = ScriptedTransport([Reply(pieces=(BEGIN, Stall()))])
         runner = Runner(RunnerMeans(endpoint=ScriptedModel([]).endpoint, transport=transport, clock=clock))
@@ -124,7 +124,7 @@ async def test_events_say_when_they_came_and_a_turn_in_time_leaves_no_timer() ->
 
     tools = [tool_of("wait", wait)]
     model = ScriptedModel([[call("wait")], "Done."])
-    with Journal.open(None, clock=clock) as journal:
+    with Journal(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=model, tools=tools, clock=clock))
         running = asyncio.create_task(runner.run(started(*tools, limits=MaxWallTime(600)), journal=pen))
@@ -161,7 +161,7 @@ async def test_what_is_left_behind_changes_nothing_when_it_ends_at_last(ended_by
         return StepPrepared(instruction="too late")
 
     model = ScriptedModel([])
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         runner = Runner(
             RunnerMeans(
@@ -203,7 +203,7 @@ async def test_a_command_that_ends_in_spite_of_its_cancellation_counts(ended_by:
         raise AssertionError("nobody wakes it")
 
     model = ScriptedModel([])
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=model, prepare_step=prepare, clock=FakeClock()))
         running = asyncio.create_task(runner.run(started(prepares_steps=True), journal=pen))
@@ -226,7 +226,7 @@ async def test_a_prepare_step_that_cancels_itself_ends_the_turn_as_cancelled() -
         raise asyncio.CancelledError
 
     model = ScriptedModel([])
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=model, prepare_step=prepare))
         with pytest.raises(asyncio.CancelledError):

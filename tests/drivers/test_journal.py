@@ -45,23 +45,23 @@ def begin(
 
 def test_a_path_may_be_text(tmp_path: Path) -> None:
     """As docs/library.md says, `or a path`: whoever writes one as text gets the same file, and the same errors."""
-    with Journal.open(str(tmp_path / "new" / "j.db"), clock=FakeClock()) as journal:
+    with Journal(str(tmp_path / "new" / "j.db"), clock=FakeClock()) as journal:
         assert journal.sessions() == []
     assert (tmp_path / "new" / "j.db").stat().st_mode & 0o777 == 0o600
     with pytest.raises(CallerError, match="is a folder, not a file"):
-        Journal.open(str(tmp_path), clock=FakeClock())
+        Journal(str(tmp_path), clock=FakeClock())
 
 
 def test_entries_come_back_as_they_were_written(tmp_path: Path) -> None:
     """Whole values, in order, with their times, from another opening of the file."""
     clock = FakeClock(now=1000)
     sent = RequestSent(number=1, purpose="step", url="http://x", body_sha256="00", body_bytes=2)
-    with Journal.open(tmp_path / "j.db", clock=clock) as journal:
+    with Journal(tmp_path / "j.db", clock=clock) as journal:
         pen = begin(journal)
         for record in (STARTED, sent, ANSWER):
             pen.append(record)
         pen.close(RESULT)
-    with Journal.open(tmp_path / "j.db", clock=clock) as journal:
+    with Journal(tmp_path / "j.db", clock=clock) as journal:
         assert journal.entries("t1") == [
             JournalEntry(seq=1, time=1000, record=STARTED),
             JournalEntry(seq=2, time=1000, record=sent),
@@ -78,7 +78,7 @@ def test_entries_come_back_as_they_were_written(tmp_path: Path) -> None:
 async def test_sessions_are_found_by_id_part_and_folder() -> None:
     """The latest first; a part that fits several, or none, is told."""
     clock = FakeClock()
-    with Journal.open(None, clock=clock) as journal:
+    with Journal(None, clock=clock) as journal:
         for number, (session, folder) in enumerate([("aaaa1111", "/a"), ("aaaa2222", "/b"), ("bbbb2222", "/a")]):
             begin(journal, session, f"t{number}", folder).close(RESULT)
             await clock.advance(1)
@@ -100,7 +100,7 @@ async def test_sessions_are_found_by_id_part_and_folder() -> None:
 async def test_turns_of_a_session_come_in_order_with_the_last_ones_state() -> None:
     """Two turns: the row speaks of the last, the session holds both."""
     clock = FakeClock()
-    with Journal.open(None, clock=clock) as journal:
+    with Journal(None, clock=clock) as journal:
         begin(journal, turn="z").close(RESULT)
         await clock.advance(1)
         begin(journal, turn="a", title="later")
@@ -112,7 +112,7 @@ async def test_turns_of_a_session_come_in_order_with_the_last_ones_state() -> No
 
 def test_running_session_is_not_started_twice_and_free_after_the_run() -> None:
     """Two turns of one session at once would each miss what the other says."""
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         pen = begin(journal)
         with pytest.raises(CallerError, match="session `s1` is running already"):
             begin(journal, turn="t2")
@@ -125,7 +125,7 @@ def test_running_session_is_not_started_twice_and_free_after_the_run() -> None:
 def test_file_is_private(tmp_path: Path) -> None:
     """Prompts and results are nobody else's business: the file and its companions are 0600, the folder 0700."""
     path = tmp_path / "state" / "journal.db"
-    with Journal.open(path, clock=FakeClock()) as journal:
+    with Journal(path, clock=FakeClock()) as journal:
         begin(journal)
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert modes == {"journal.db": 0o600, "journal.db-wal": 0o600, "journal.db-shm": 0o600}
@@ -139,18 +139,18 @@ def test_damaged_foreign_and_newer_files_are_told(tmp_path: Path) -> None:
     connection = sqlite3.connect(foreign)
     connection.execute("create table other (x)")
     connection.close()
-    Journal.open(newer, clock=FakeClock()).close()
+    Journal(newer, clock=FakeClock()).close()
     connection = sqlite3.connect(newer)
     connection.execute("pragma user_version = 99")
     connection.close()
     for path, text in ((damaged, "damaged or no SQLite file"), (foreign, "not a journal"), (newer, "newer turnwise")):
         before = path.read_bytes()
         with pytest.raises(CallerError, match=text) as caught:
-            Journal.open(path, clock=FakeClock())
+            Journal(path, clock=FakeClock())
         assert str(path) in str(caught.value) and "TURNWISE_STATE_DIR" in str(caught.value)
         assert path.read_bytes() == before
     with pytest.raises(CallerError, match="is a file, not a folder"):
-        Journal.open(damaged / "below-a-file.db", clock=FakeClock())
+        Journal(damaged / "below-a-file.db", clock=FakeClock())
 
 
 def test_journal_path_follows_the_environment() -> None:
@@ -172,7 +172,7 @@ from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Message, Text
 
 path, name, count, hang = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4] == "hang"
-journal = Journal.open(path, clock=SystemClock())
+journal = Journal(path, clock=SystemClock())
 pen = journal.begin_turn(turn_id="t" + name, session_id="s" + name, folder="/here", title=name)
 config = TurnConfig(session_id="s" + name, turn_id="t" + name, model="m")
 pen.append(TurnStarted(config=config, input=(Message("user", (Text("hi"),)),)))
@@ -194,7 +194,7 @@ def test_killed_process_leaves_a_readable_session(tmp_path: Path) -> None:
     path = tmp_path / "j.db"
     child = writer(path, "a", count=3, hang=True)
     assert child.stdout is not None and child.stdout.readline() == "written\n"
-    with Journal.open(path, clock=SystemClock()) as journal:
+    with Journal(path, clock=SystemClock()) as journal:
         with pytest.raises(CallerError, match="running already"):
             begin(journal, "sa", "t2")
         os.kill(child.pid, signal.SIGKILL)
@@ -224,7 +224,7 @@ WITHOUT_5 = (
 def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> None:
     """Version 1 knew no sub-agents, version 2 no ledger: what it holds stays, and both can be kept in it."""
     path, clock = tmp_path / "journal.db", FakeClock()
-    with Journal.open(path, clock=clock) as journal:
+    with Journal(path, clock=clock) as journal:
         journal.begin_turn(turn_id="t1", session_id="s1", folder="/here", title="first").abandon()
     connection = sqlite3.connect(path)
     connection.executescript(
@@ -232,7 +232,7 @@ def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> Non
         " alter table session drop column parent_call; drop table request; pragma user_version = 1;"
     )
     connection.close()
-    with Journal.open(path, clock=clock) as journal:
+    with Journal(path, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t2", session_id="s2", folder="/here", title="child", parent=("t1", "call_1"))
         pen.abandon()
         assert [row.id for row in journal.sessions()] == ["s1"]
@@ -259,7 +259,7 @@ def test_a_ledger_that_knew_no_programs_is_kept(tmp_path: Path) -> None:
         sent_bytes=3,
         calls=2,
     )
-    with Journal.open(path, clock=clock) as journal:
+    with Journal(path, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t1", session_id="s1", folder="/here", title="first")
         pen.request_leaves(RequestSent(number=1, purpose="step", url="", body_sha256="", body_bytes=3), entry)
         pen.request_became(entry)
@@ -270,7 +270,7 @@ def test_a_ledger_that_knew_no_programs_is_kept(tmp_path: Path) -> None:
         " pragma user_version = 3;"
     )
     connection.close()
-    with Journal.open(path, clock=clock) as journal:
+    with Journal(path, clock=clock) as journal:
         assert journal.ledger.entries(LedgerSpan()) == [entry]
 
 
@@ -287,7 +287,7 @@ def test_a_ledger_that_knew_no_misses_is_kept(tmp_path: Path) -> None:
         usage=Usage(input_tokens=9, cache_write_tokens=5),
         cache_saved_usd=Decimal("-0.1"),
     )
-    with Journal.open(path, clock=clock) as journal:
+    with Journal(path, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="s", session_id="s", folder="/here", title="first")
         pen.request_leaves(RequestSent(number=1, purpose="step", url="", body_sha256="", body_bytes=3), entry)
         pen.request_became(entry)
@@ -295,7 +295,7 @@ def test_a_ledger_that_knew_no_misses_is_kept(tmp_path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.executescript(f"{WITHOUT_6} pragma user_version = 5;")
     connection.close()
-    with Journal.open(path, clock=clock) as journal:
+    with Journal(path, clock=clock) as journal:
         assert journal.ledger.entries(LedgerSpan()) == [entry]
         (total,) = journal.ledger.totals(LedgerSpan(), by="model")
         assert (total.cache_misses, total.cache_unread_tokens, total.cache_unread_usd) == (0, 5, None)
@@ -305,13 +305,13 @@ def test_turns_of_version_4_stay_readable_beside_new_ones(tmp_path: Path) -> Non
     """Version 5 keeps records elsewhere. A process of version 4 that has the file open goes on with its turn, and that can be
     read as well."""
     path, clock = tmp_path / "journal.db", FakeClock()
-    with Journal.open(path, clock=clock) as journal:
+    with Journal(path, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t1", session_id="s1", folder="/here", title="first")
         pen.append(STARTED)
         pen.append(ANSWER)
     older = sqlite3.connect(path)
     older.executescript(f"{WITHOUT_5} pragma user_version = 4;")
-    with Journal.open(path, clock=clock) as journal:
+    with Journal(path, clock=clock) as journal:
         assert journal.events("t1") == [STARTED, ANSWER]
         for turn in ("t2", "t3"):
             journal.begin_turn(turn_id=turn, session_id=turn, folder="/here", title=turn).append(STARTED)
@@ -331,7 +331,7 @@ def test_turns_of_version_4_stay_readable_beside_new_ones(tmp_path: Path) -> Non
 def test_no_turn_begins_in_a_file_that_a_newer_turnwise_has_changed_meanwhile(tmp_path: Path) -> None:
     """Proves: a process that has the file open does not go on with a session of which it may not see all."""
     path, clock = tmp_path / "journal.db", FakeClock()
-    with Journal.open(path, clock=clock) as journal:
+    with Journal(path, clock=clock) as journal:
         journal.begin_turn(turn_id="t1", session_id="s1", folder="/here", title="first").append(STARTED)
         newer = sqlite3.connect(path)
         newer.execute("pragma user_version = 99")
@@ -344,7 +344,7 @@ def test_no_turn_begins_in_a_file_that_a_newer_turnwise_has_changed_meanwhile(tm
 def test_a_turn_is_read_without_looking_at_the_others(tmp_path: Path) -> None:
     """Proves: the way to the records of one turn is a search in each table, however many turns there are."""
     path = tmp_path / "journal.db"
-    with Journal.open(path, clock=FakeClock()):
+    with Journal(path, clock=FakeClock()):
         pass
     connection = sqlite3.connect(path)
     plan = [
@@ -362,13 +362,13 @@ def test_a_turn_is_read_without_looking_at_the_others(tmp_path: Path) -> None:
 def test_a_file_that_knew_no_repairs_is_brought_up_to_date(tmp_path: Path) -> None:
     """Version 6: what it holds stays, and repairs can be kept in it."""
     path, clock = tmp_path / "journal.db", FakeClock()
-    with Journal.open(path, clock=clock) as journal:
+    with Journal(path, clock=clock) as journal:
         journal.begin_turn(turn_id="t1", session_id="s1", folder="/here", title="first").append(STARTED)
     connection = sqlite3.connect(path)
     connection.executescript(f"{WITHOUT_7} pragma user_version = 6;")
     connection.close()
     seen = RepairSeen(day="2026-11-20", provider="p", family="gemini", model="m", kind="id_missing", times=2)
-    with Journal.open(path, clock=clock) as journal:
+    with Journal(path, clock=clock) as journal:
         journal.repairs.write([seen])
         assert [row.times for row in journal.repairs.sums()] == [2]
         assert journal.events("t1") == [STARTED]

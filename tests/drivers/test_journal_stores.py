@@ -27,8 +27,8 @@ def test_both_stores_answer_alike(tmp_path: Path, postgres_dsn: str) -> None:
     """Proves: totals, bills, entries and repairs are equal to the last digit, and in the same order."""
     journal_conformance.check_same_answers(tmp_path / "j.db", postgres_dsn)
     with (
-        Journal.open(tmp_path / "j.db", clock=FakeClock()) as one,
-        Journal.open(postgres_dsn, clock=FakeClock()) as two,
+        Journal(tmp_path / "j.db", clock=FakeClock()) as one,
+        Journal(postgres_dsn, clock=FakeClock()) as two,
     ):
         assert [type(journal._store).__name__ for journal in (one, two)] == ["JournalFile", "PostgresStore"]
 

@@ -13,9 +13,10 @@ import msgspec
 import pytest
 
 from drivers.ledgered import FAMILIES, agent_of, purposes, run
+from flat_agents import flat_agent
 from lab.failing import settled
 from lab.test_fault_schedules import drawn_script
-from turnwise import Agent, Journal, ModelLimits, StopReason
+from turnwise import Journal, ModelLimits, StopReason
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
 from turnwise.drivers.journal.file import SQLITE
@@ -84,7 +85,7 @@ async def test_the_ledger_counts_what_the_lab_received_in_every_script(name: str
     if not script.speaks(family):
         return
     lab = Lab()
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         result = await run(lab, name, family=family, max_steps=MAX_STEPS, journal=journal)
         assert len(result.ledger) == lab.count() == result.requests
         assert purposes(result) == purposes_by_lab(lab.requests, script=script) == Counter(result.requests_by_purpose)
@@ -145,7 +146,7 @@ async def test_the_ledger_counts_what_the_lab_received_under_random_faults() -> 
 async def test_summaries_are_in_the_ledger_under_their_own_purpose() -> None:
     """The lab knows a summary by what it answered itself."""
     lab, clock = Lab(ROOM), SystemClock()
-    with Journal.open(None, clock=clock) as journal:
+    with Journal(None, clock=clock) as journal:
         agent = agent_of(
             lab,
             "remembers",
@@ -192,7 +193,7 @@ text = "They said: {results}"
 async def test_the_requests_of_sub_agents_stand_in_the_ledger_of_the_root(family: str) -> None:
     """Each with the path that leads to it; seen from the root they are `child`, and their cost is part of the bill."""
     lab, clock = Lab([DELEGATES]), FakeClock(now=1_700_000_000)
-    with Journal.open(None, clock=clock) as journal:
+    with Journal(None, clock=clock) as journal:
         one = agent_of(lab, "plain-answer", family=family, clock=clock, journal=journal, prices=PRICES)
         two = agent_of(lab, "fault-once-503", family=family, clock=clock, journal=journal, prices=PRICES)
         root = agent_of(
@@ -320,7 +321,7 @@ def written(journal: Journal, *entries: LedgerEntry) -> None:
 def test_totals_tell_what_is_known_and_what_is_not(tmp_path: Path) -> None:
     """Sums are exact, unknown prices are counted apart, unfinished requests are counted, caches and retries told."""
     tenth, usage = Decimal("0.1"), Usage(input_tokens=100, output_tokens=10, cache_read_tokens=60)
-    with Journal.open(tmp_path / "j.db", clock=FakeClock()) as journal:
+    with Journal(tmp_path / "j.db", clock=FakeClock()) as journal:
         written(
             journal,
             *[entry(number, usd=tenth, ended=1_700_000_001.0, outcome="ok") for number in range(1, 4)],
@@ -382,16 +383,16 @@ def test_an_entry_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert all(
         getattr(whole, name) != default for name, default in msgspec.structs.asdict(entry(1)).items() if not default
     )
-    with Journal.open(tmp_path / "j.db", clock=FakeClock()) as journal:
+    with Journal(tmp_path / "j.db", clock=FakeClock()) as journal:
         written(journal, whole, entry(2))
-    with Journal.open(tmp_path / "j.db", clock=FakeClock()) as journal:
+    with Journal(tmp_path / "j.db", clock=FakeClock()) as journal:
         assert journal.ledger.entries(LedgerSpan()) == [whole, entry(2)]
 
 
 def test_a_request_and_its_entry_are_written_both_or_none(tmp_path: Path) -> None:
     """A turn that another process took over sends nothing more: neither the record nor the entry is there."""
     sent = RequestSent(number=1, purpose="step", url="http://x", body_sha256="", body_bytes=10)
-    with Journal.open(tmp_path / "j.db", clock=FakeClock()) as journal:
+    with Journal(tmp_path / "j.db", clock=FakeClock()) as journal:
         pen = journal.begin_turn(turn_id="t1", session_id="s1", folder="/", title="go")
         pen.abandon()
         with pytest.raises(CallerError, match="taken this turn over"):
@@ -402,7 +403,7 @@ def test_a_request_and_its_entry_are_written_both_or_none(tmp_path: Path) -> Non
 @pytest.mark.parametrize("by", KEYS)
 def test_the_queries_of_usage_find_their_entries_by_an_index(by: By, tmp_path: Path) -> None:
     """Proves: no query by time or session reads the whole table, so a ledger of years costs what was asked for."""
-    with Journal.open(tmp_path / "j.db", clock=FakeClock()):
+    with Journal(tmp_path / "j.db", clock=FakeClock()):
         pass
     connection = sqlite3.connect(tmp_path / "j.db")
     connection.create_aggregate("exact_sum", -1, ExactSum)  # pyright: ignore[reportArgumentType]
@@ -421,7 +422,7 @@ async def test_plans_by_request_show_what_one_request_a_call_would_have_cost() -
     """Ten reads in one response take two requests; one for each call would take eleven."""
     reads = ", ".join([f'{{ name = "read", arguments = {{ path = "{n}" }} }}' for n in range(10)])
     script = parse_script(f'title = "reads"\n[[steps]]\ncalls = [{reads}]\n[[steps]]\ntext = "Read."\n', name="reads")
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         result = await run(Lab([script]), "reads", family="openai_chat", journal=journal, prices=BY_REQUEST)
         (bill,) = journal.ledger.bills_by_request(LedgerSpan())
     assert msgspec.structs.replace(bill, turn="", started=0) == TurnBill(
@@ -440,7 +441,7 @@ async def test_plans_by_request_show_what_one_request_a_call_would_have_cost() -
 async def test_retries_are_no_saving_and_no_loss() -> None:
     """They would have been made with one request for each call as well, and so would continuations."""
     for name in ("fault-once-503", "cut-call", "plain-answer"):
-        with Journal.open(None, clock=FakeClock()) as journal:
+        with Journal(None, clock=FakeClock()) as journal:
             await run(Lab(), name, family="openai_chat", journal=journal, prices=BY_REQUEST)
             (bill,) = journal.ledger.bills_by_request(LedgerSpan())
             assert (bill.saved.requests, bill.one_a_call_requests) == (0, bill.cost.requests), name
@@ -464,7 +465,7 @@ def test_what_programs_called_is_a_saving_at_the_price_of_their_request(tmp_path
         entry(1, turn="t5", session="s5", root_turn="t5", root_session="s5", calls=9, **{**asked, "outcome": "server"}),
     ]
     assert [one.saved_requests for one in entries] == [5, -1, 0, 3, 2, 2, 2, 2, 0]
-    with Journal.open(tmp_path / "j.db", clock=FakeClock()) as journal:
+    with Journal(tmp_path / "j.db", clock=FakeClock()) as journal:
         written(journal, *entries)
         bills = {bill.turn: bill for bill in journal.ledger.bills_by_request(LedgerSpan())}
         (total,) = journal.ledger.totals(LedgerSpan(), by="model")
@@ -500,8 +501,8 @@ class Says:
 async def test_silent_usage_is_unknown_in_ledger_journal_and_cost(family: str, shape: str) -> None:
     """Of every family and shape: nobody is told that a request cost nothing. Counts that nobody told are null in the journal."""
     clock = FakeClock(now=1_700_000_000)
-    with Journal.open(None, clock=clock) as journal:
-        agent = Agent(
+    with Journal(None, clock=clock) as journal:
+        agent = flat_agent(
             f"{family}:m",
             base_url="http://lab.invalid",
             transport=Says(body(family, silent_shapes(family)[shape])),

@@ -5,7 +5,8 @@ It loads whether it is asked or not, for longer than the four usual attempts tak
 
 import pytest
 
-from turnwise import Agent, RetryPolicy, RunResult, StopReason
+from flat_agents import flat_agent
+from turnwise import RetryPolicy, RunResult, StopReason
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
 from turnwise.rules.circuit import CLOSED, CircuitPolicy, after_response
@@ -27,7 +28,7 @@ def script(message: str, *, times: int) -> Script:
 
 async def ask(message: str, *, family: str, times: int, retry: RetryPolicy) -> tuple[RunResult, int]:
     async with Lab([script(message, times=times)]) as lab:
-        agent = Agent(f"{family}:loads", base_url=f"{lab.url}{BASES[family]}", api_key="k", retry=retry)
+        agent = flat_agent(f"{family}:loads", base_url=f"{lab.url}{BASES[family]}", api_key="k", retry=retry)
         return await agent.run("Hello."), lab.count()
 
 

@@ -159,7 +159,7 @@ def test_a_file_is_brought_up_while_processes_of_its_version_read_it(tmp_path: P
     with reading(path, table=table, readers=2) as processes:
         for process in processes:
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        with Journal.open(path, clock=SystemClock()):
+        with Journal(path, clock=SystemClock()):
             assert version_of(path)[0] == SCHEMA_VERSION
             ends = [process.communicate("\n", timeout=HANG_S) for process in processes]
     for out, err in ends:
@@ -186,7 +186,7 @@ def test_a_kill_at_any_statement_of_the_way_up_leaves_the_old_version_whole(tmp_
         found = version_of(path)
         assert found[2] == "ok" and (found == old or found[0] == SCHEMA_VERSION)
         ends.add(found[0])
-        with Journal.open(path, clock=SystemClock()):
+        with Journal(path, clock=SystemClock()):
             pass
         assert version_of(path)[0] == SCHEMA_VERSION and is_all_there(path)
         if ran.returncode == 0:
@@ -208,7 +208,7 @@ def test_a_reader_of_today_leaves_an_older_file_as_it_is(tmp_path: Path, version
 def test_a_writer_that_is_still_open_ends_its_turn_and_begins_no_other(tmp_path: Path) -> None:
     """As docs/journal.md says of the file that a newer turnwise brought up meanwhile."""
     path = tmp_path / "journal.db"
-    with Journal.open(path, clock=FakeClock()) as journal:
+    with Journal(path, clock=FakeClock()) as journal:
         pen = journal.begin_turn(turn_id="t1", session_id="s1", folder="/here", title="first")
         pen.append(STARTED)
         newer = sqlite3.connect(path)

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from drivers.ledgered import DEADLINES, FAMILIES, tools
 from drivers.test_aiohttp_transport import raw, served
+from flat_agents import flat_agent
 from lab.failing import settled
 from lab.test_fault_schedules import drawn_script
 from turnwise import Agent, Journal, MaxCost, MaxRequests, MaxWallTime, Prices, RunResult, read_prices
@@ -72,7 +73,7 @@ async def deaf() -> AsyncIterator[str]:
 def agent_of(url: str, *, plan: str = "step", **options: object) -> Agent:
     given: dict[str, object] = {"retry": NO_RETRY, "stream": False, **options}
     rows = read_prices({"*": PLANS[plan]}, named="test", source="test")
-    return Agent("openai_chat:m", base_url=url, prices=Prices(user=rows), **given)  # pyright: ignore[reportArgumentType]
+    return flat_agent("openai_chat:m", base_url=url, prices=Prices(user=rows), **given)  # pyright: ignore[reportArgumentType]
 
 
 async def run(agent: Agent) -> RunResult:
@@ -90,7 +91,7 @@ def assert_nothing_counts(result: RunResult, journal: Journal | None = None) -> 
 @pytest.mark.parametrize("plan", PLANS)
 async def test_a_refused_connection_costs_nothing_and_counts_nowhere(plan: str) -> None:
     """Each attempt was billed: `{step=0.02}` $0.02, by request each attempt. The attempts stay bounded."""
-    with Journal.open(None, clock=SystemClock()) as journal:
+    with Journal(None, clock=SystemClock()) as journal:
         result = await run(agent_of(f"http://127.0.0.1:{closed_port()}", plan=plan, retry=FAST, journal=journal))
         assert result.stop_reason == "provider_failed"
         assert_nothing_counts(result, journal)
@@ -143,7 +144,7 @@ async def test_a_connect_that_takes_too_long_costs_nothing() -> None:
 
 async def test_a_connect_that_is_cancelled_costs_nothing() -> None:
     """By the user, in the connect: the entry that was written before is taken back, also from the journal."""
-    with Journal.open(None, clock=SystemClock()) as journal:
+    with Journal(None, clock=SystemClock()) as journal:
         async with deaf() as url:
             agent = agent_of(url, journal=journal)
             turn = asyncio.ensure_future(agent.run("Hello."))
@@ -164,7 +165,7 @@ async def test_a_turn_whose_time_is_over_before_it_begins_sends_and_counts_nothi
         got.append(await request.read())
         return web.json_response(ANSWER)
 
-    with Journal.open(None, clock=SystemClock()) as journal:
+    with Journal(None, clock=SystemClock()) as journal:
         async with served(answer) as url:
             result = await run(agent_of(url, limits=limits, journal=journal))
         assert got == []
@@ -195,7 +196,7 @@ async def test_what_never_left_uses_up_no_limit() -> None:
     async def hi(_: web.Request) -> web.StreamResponse:
         return web.json_response(ANSWER)
 
-    with Journal.open(None, clock=SystemClock()) as journal:
+    with Journal(None, clock=SystemClock()) as journal:
         async with served(hi) as url, AiohttpTransport(env={}) as inner:
             agent = agent_of(
                 url,
@@ -295,8 +296,8 @@ async def test_ledger_is_what_the_lab_received_beside_refused_and_hanging_connec
         limits = chance.choice((None, MaxRequests(most), MaxWallTime(chance.randint(1, 90))))
         lab, clock = Lab([script]), FakeClock(now=1_700_000_000)
         shaky = Shaky(lab.transport(), chance=chance)
-        with Journal.open(None, clock=clock) as journal:
-            agent = Agent(
+        with Journal(None, clock=clock) as journal:
+            agent = flat_agent(
                 f"{chance.choice(FAMILIES)}:script",
                 base_url="http://lab.invalid",
                 transport=shaky,
@@ -357,7 +358,7 @@ async def test_a_sub_agent_whose_connect_was_cut_off_has_made_no_request(kind: s
     """Proves: its report, the ledger, the lab and whoever watches count the same, also where the sub-agent has no result of its
     own: what was told as started counted there as sent."""
     lab, clock, seen = Lab([HANDS_OUT]), FakeClock(now=1_700_000_000), list[WatcherEvent]()
-    child = Agent(
+    child = flat_agent(
         "openai_chat:plain-answer",
         base_url="http://lab.invalid",
         transport=NoWay(kind),
@@ -365,7 +366,7 @@ async def test_a_sub_agent_whose_connect_was_cut_off_has_made_no_request(kind: s
         deadlines=DEADLINES,
         retry=NO_RETRY,
     )
-    root = Agent(
+    root = flat_agent(
         "openai_chat:hands-out",
         base_url="http://lab.invalid",
         transport=lab.transport(),
@@ -400,9 +401,11 @@ class Readied(ScriptedModel):
 
 async def test_the_transport_is_ready_before_a_request_is_written_down(tmp_path: Path) -> None:
     """Proves: a death while modules are loaded and the session is opened leaves no request that looks lost; once a turn."""
-    with Journal.open(tmp_path / "journal.db", clock=SystemClock()) as journal:
+    with Journal(tmp_path / "journal.db", clock=SystemClock()) as journal:
         model = Readied(journal)
-        result = await Agent("openai_chat:m", base_url="http://model/v1", transport=model, journal=journal).run("Go.")
+        result = await flat_agent("openai_chat:m", base_url="http://model/v1", transport=model, journal=journal).run(
+            "Go."
+        )
     assert result.requests == 2 and model.entered == [0]
 
 

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from turnwise import Agent
 from turnwise.drivers.settings.options import RunSettings, kept_by, rows, rows_from
-from turnwise.faces.run_options import RunOptions, TurnOptions, turn_options, turn_over
+from turnwise.faces.agent_groups import GROUP_OF, GROUPS
+from turnwise.faces.run_options import groups_of
 from turnwise.turn.config import TurnConfig
 
 CONFIG = TurnConfig(session_id="s", turn_id="t", model="m")
-AGENT = get_type_hints(Agent.__init__)
+BY_OTHER_WORDS = {"model", "max_steps"}  # `Agent(MODEL)`, `limits=MaxSteps(...)`
 
 
 def kinds(hint: object) -> set[object]:
@@ -24,33 +24,22 @@ def kinds(hint: object) -> set[object]:
     return {hint}
 
 
-@pytest.mark.parametrize("name", [row.name for row in rows_from("run")])
-def test_what_the_table_gives_to_a_run_has_the_type_that_python_says(name: str) -> None:
+@pytest.mark.parametrize("name", [row.name for row in rows_from("agent") if row.name not in BY_OTHER_WORDS])
+def test_what_the_table_gives_to_python_has_the_type_that_python_says(name: str) -> None:
     """Proves: the settings of a file reach the agent under the same name, and pyright's word for it is true."""
     (row,) = [row for row in rows() if row.name == name]
-    said = get_type_hints(RunOptions)[name]
-    assert kinds(said) == {row.kind} == kinds(AGENT[name])
-    assert name in TurnOptions.__annotations__ and row.is_from("agent")
+    assert kinds(get_type_hints(GROUPS[GROUP_OF[name]])[name]) == {row.kind}
 
 
-@pytest.mark.parametrize("name", [row.name for row in rows_from("agent")])
-def test_what_the_table_says_of_an_agent_is_an_option_of_it(name: str) -> None:
-    (row,) = [row for row in rows() if row.name == name]
-    assert kinds(AGENT[name]) == {row.kind}
-
-
-def test_a_run_stands_over_its_agent_in_every_option_that_the_turn_has_by_that_name() -> None:
-    """Proves: an option that a run takes and its configuration has is not lost on the way."""
-    hints = get_type_hints(TurnConfig)
-    for name, hint in get_type_hints(TurnOptions).items():
-        assert kinds(hint) <= kinds(hints[name]), name
-    both = set(RunOptions.__annotations__) & set(TurnConfig.__struct_fields__)
-    assert both - {"tools", "settings"} == set(TurnOptions.__annotations__) - {"watch"}
-    options: RunOptions = {"max_steps": 3, "max_subagents": None, "recover": "split", "tools": []}
-    assert turn_over(CONFIG, options) == msgspec.structs.replace(
-        CONFIG, max_steps=3, max_subagents=None, recover="split"
-    )
-    assert turn_options(RunSettings(max_steps=3, recover="off", max_cost=None)) == {"max_steps": 3, "recover": "off"}
+def test_what_settings_say_reaches_the_group_that_has_it() -> None:
+    """Proves: an option of a file or the command line is not lost on the way to the agent, and what is not said is not given."""
+    said = RunSettings(recover="off", cache="1h", max_subagents=3, calls_in_text="on", max_steps=3, max_cost=None)
+    assert groups_of(said) == {
+        "endpoint": {"cache": "1h"},
+        "recovery": {"recover": "off", "calls_in_text": "on"},
+        "safety": {"max_subagents": 3},
+    }
+    assert {row.name for row in rows_from("run")} - BY_OTHER_WORDS <= set(GROUP_OF)
 
 
 VALUES: dict[Any, Any] = {int: 7, str: "x", float: 0.5, bool: True, tuple[str, ...]: ("other",)}

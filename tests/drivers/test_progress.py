@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise import Agent, ToolCall, ToolFinished, ToolStarted, tool
+from flat_agents import flat_agent
+from turnwise import ToolCall, ToolFinished, ToolStarted, tool
 from turnwise.drivers.running.means import Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.watching import RequestFinished, ToolProgress, WatcherEvent
@@ -181,7 +182,7 @@ async def _seen_of(function: Callable[..., object], *, watched: bool = True) -> 
     seen: list[object] = []
     made = tool(name="it")(function)
     model = ScriptedModel([call("it"), "bye"])
-    agent = Agent("openai_chat:m", base_url="http://x", tools=[made], transport=model)
+    agent = flat_agent("openai_chat:m", base_url="http://x", tools=[made], transport=model)
     watching: RunOptions = {"watch": seen.append} if watched else {}
     await asyncio.wait_for(agent.run("go", **watching), HANG_S)
     return seen

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drivers.ledgered import FAMILIES
-from turnwise import Agent, Journal
+from flat_agents import flat_agent
+from turnwise import Journal
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.endpoints.endpoints import Endpoint, Secret
 from turnwise.drivers.endpoints.hiding import WordsHider
@@ -43,8 +44,8 @@ async def test_a_key_in_an_answer_is_neither_shown_nor_journalled(family: str, q
     text = f"You said {QUOTES[quote]}, did you not?"
     script = parse_script(f'title = "quotes"\n[[steps]]\ntext = "{text}"\n', name="quotes")
     seen: list[WatcherEvent] = []
-    with Journal.open(None, clock=SystemClock()) as journal:
-        agent = Agent(
+    with Journal(None, clock=SystemClock()) as journal:
+        agent = flat_agent(
             f"{family}:quotes",
             api_key=KEY,
             base_url="http://lab.invalid",
@@ -81,8 +82,8 @@ class Says:
 async def test_a_key_in_a_body_is_neither_shown_nor_journalled(family: str, quote: str, status: int) -> None:
     """In an answer, in its usage, and in an error."""
     usage = {"note": QUOTES[quote], "prompt_tokens": 3, "input_tokens": 3, "promptTokenCount": 3}
-    with Journal.open(None, clock=SystemClock()) as journal:
-        agent = Agent(
+    with Journal(None, clock=SystemClock()) as journal:
+        agent = flat_agent(
             f"{family}:m",
             api_key=KEY,
             base_url="http://lab.invalid",

@@ -29,7 +29,7 @@ EVENT = (kept_event(1, b'data: {"id": "secret"}\n\n'),)
 
 @pytest.fixture
 def journal() -> Iterator[Journal]:
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         yield journal
 
 
@@ -112,7 +112,7 @@ def test_requests_are_those_of_the_gateway_whose_outcome_is_known(tmp_path: Path
         await asyncio.to_thread(thread.close)
 
     asyncio.run(run())
-    with Journal.open(tmp_path / "journal.db", clock=FakeClock()) as journal:
+    with Journal(tmp_path / "journal.db", clock=FakeClock()) as journal:
         assert journal.repairs.requests(since_s=50.0) == [
             RequestSum(provider="p", model="m", requests=3, failed=1),
             RequestSum(provider="p", model="n", requests=1, failed=0),
@@ -142,6 +142,6 @@ def test_a_repair_that_cannot_be_written_hurts_no_request(tmp_path: Path, caplog
     assert [record.getMessage().split(":")[1] for record in caplog.records] == [
         " repairs cannot be written for the report"
     ]
-    with Journal.open(path, clock=FakeClock()) as journal:
+    with Journal(path, clock=FakeClock()) as journal:
         assert [one.number for one in journal.ledger.entries(LedgerSpan())] == [1, 2, 3]
         assert [row.times for row in journal.repairs.sums()] == [1]

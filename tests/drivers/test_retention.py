@@ -27,7 +27,7 @@ def begin(journal: Journal, name: str, *, parent: tuple[str, str] | None = None)
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    return Journal.open(tmp_path / "journal.db", clock=FakeClock())
+    return Journal(tmp_path / "journal.db", clock=FakeClock())
 
 
 def names(sessions: list[KeptSession]) -> list[str]:

@@ -46,7 +46,7 @@ async def test_watchers_hear_which_attempt_was_given_up_and_the_journal_how_long
             recovery=EndpointRecovery(circuits=Circuits(clock=clock), jitter=lambda: 0.25),
         )
     )
-    with Journal.open(None, clock=clock) as journal:
+    with Journal(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         running = asyncio.create_task(runner.run(started(), journal=pen))
         await asyncio.wait_for(clock.until_waiting(0.312), HANG_S)
@@ -86,7 +86,7 @@ async def test_a_cancelled_wait_ends_at_once() -> None:
             recovery=EndpointRecovery(circuits=Circuits(clock=clock), jitter=lambda: 0.0),
         )
     )
-    with Journal.open(None, clock=clock) as journal:
+    with Journal(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         running = asyncio.create_task(runner.run(started(), journal=pen))
         await asyncio.wait_for(clock.until_waiting(100.0), HANG_S)

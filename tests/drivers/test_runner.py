@@ -239,7 +239,7 @@ async def test_journal_holds_what_happened_in_order_and_folds_to_the_messages() 
     tool = make_tool("echo", lambda given: given["text"])
     model = ScriptedModel([call("echo", text="hi"), "bye"])
     clock = FakeClock()
-    with Journal.open(None, clock=clock) as journal:
+    with Journal(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="turn-1", session_id="session-1", folder="/here", title="go")
         runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=model, tools=[tool], clock=clock))
         result = await runner.run(started(model, tool), journal=pen)
@@ -335,7 +335,7 @@ async def test_interrupt_cancels_the_tools_and_keeps_the_finished_results() -> N
 
     tools = [make_tool("quick", lambda _: "quick result"), make_tool("forever", forever)]
     model = ScriptedModel([[call("quick"), call("forever")]])
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         pen = journal.begin_turn(turn_id="turn-1", session_id="session-1", folder="/here", title="go")
         finished = asyncio.Event()
         runner = Runner(
@@ -365,7 +365,7 @@ async def test_cancelled_task_is_journalled_and_the_cancellation_goes_on() -> No
     """The stream is closed, the journal's last event is the interrupt, and the session is free for its next turn."""
     model = ScriptedModel([])
     transport = ScriptedTransport([Reply(pieces=(b": hello\n\n", Stall()))])
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         pen = journal.begin_turn(turn_id="turn-1", session_id="session-1", folder="/here", title="go")
         clock = FakeClock()
         runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=transport, clock=clock))

@@ -94,7 +94,7 @@ class Bench:
                 safety=Safety(approver=approver),
             )
         )
-        with Journal.open(None, clock=FakeClock()) as own:
+        with Journal(None, clock=FakeClock()) as own:
             pen = (journal or own).begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
             started = TurnStarted(config=config, input=(Message("user", (Text("go"),)),))
             async with asyncio.timeout(HANG_S):

@@ -9,8 +9,9 @@ from decimal import Decimal
 import pytest
 
 from drivers.ledgered import FAMILIES
+from flat_agents import flat_agent
 from lab.failing import settled
-from turnwise import Agent, MaxCost, Prices, RetryPolicy, RunResult, read_prices
+from turnwise import MaxCost, Prices, RetryPolicy, RunResult, read_prices
 from turnwise.testing import FakeClock, Reply, ScriptedTransport
 from turnwise.testing.scripted_transport import STREAM, Piece
 from turnwise.vocab import Fault, FaultKind
@@ -155,7 +156,7 @@ SHAPES = (
 async def ran(reply: Reply, *, family: str, stream: bool, plan: str, **options: object) -> RunResult:
     clock = FakeClock(now=1_700_000_000)
     given: dict[str, object] = {"retry": RetryPolicy(attempts=1), **options}
-    agent = Agent(
+    agent = flat_agent(
         f"{family}:m",
         base_url="http://lab.invalid",
         transport=ScriptedTransport([reply] * 8),

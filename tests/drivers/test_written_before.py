@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from flat_agents import flat_agent
 from lab.failing import settled
-from turnwise import Agent, Journal, tool
+from turnwise import Journal, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.drivers.journal.ledger import LedgerEntry
@@ -107,8 +108,8 @@ async def test_nothing_begins_before_what_led_to_it_is_written(tmp_path: Path) -
         [answered(call("look", place="here")), answered(overloaded), answered(call("lost")), answered("Done.")],
         family="anthropic_messages",
     )
-    with Journal.open(file.path, clock=clock) as journal:
-        agent = Agent(
+    with Journal(file.path, clock=clock) as journal:
+        agent = flat_agent(
             "anthropic_messages:m",
             base_url=BASE_URL,
             tools=[look],
@@ -156,8 +157,8 @@ async def test_results_are_written_before_a_watcher_is_told_of_a_step_that_sends
             file.look(f"step {seen.step}")
 
     model = ScriptedModel([call("look"), "done"], family="anthropic_messages")
-    with Journal.open(file.path, clock=SystemClock()) as journal:
-        agent = Agent("anthropic_messages:m", base_url=BASE_URL, tools=[look], transport=model, journal=journal)
+    with Journal(file.path, clock=SystemClock()) as journal:
+        agent = flat_agent("anthropic_messages:m", base_url=BASE_URL, tools=[look], transport=model, journal=journal)
         agent._recovery = EndpointRecovery(circuits=circuits)
         await agent.run("Look.", watch=watch)
     kinds = [kinds for _, (kinds, _) in file.seen]
@@ -170,7 +171,7 @@ def begin(journal: Journal) -> TurnJournal:
 
 @pytest.mark.parametrize("written_by", ["append", "write", "request_leaves", "abandon"])
 def test_what_waits_is_written_with_what_comes_next_in_order(written_by: str) -> None:
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         pen = begin(journal)
         pen.later(STARTED)
         assert journal.entries("t1") == []
@@ -190,7 +191,7 @@ def test_what_waits_is_written_with_what_comes_next_in_order(written_by: str) ->
 def test_what_became_of_a_request_is_kept_though_the_turn_is_anothers(tmp_path: Path) -> None:
     """It was sent, so it is billed; the events are refused, and a request that was to leave is not entered."""
     path = tmp_path / "j.db"
-    with Journal.open(path, clock=SystemClock()) as journal:
+    with Journal(path, clock=SystemClock()) as journal:
         pen = begin(journal)
         pen.request_leaves(SENT, ENTRY)
         with sqlite3.connect(path) as other:
@@ -206,7 +207,7 @@ def test_what_became_of_a_request_is_kept_though_the_turn_is_anothers(tmp_path: 
 
 
 def test_a_request_that_was_left_behind_is_completed_after_the_turns_end() -> None:
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         pen = begin(journal)
         pen.request_leaves(SENT, ENTRY)
         pen.abandon()

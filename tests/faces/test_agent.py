@@ -7,12 +7,15 @@ from pathlib import Path
 import pydantic
 import pytest
 
+from flat_agents import flat_agent, grouped
 from turnwise import (
     Agent,
     CallerError,
     FrameSeen,
     Journal,
+    MaxSteps,
     Message,
+    OutputMismatch,
     RunFinished,
     RunResult,
     Settings,
@@ -52,7 +55,7 @@ BASES = {"gemini": "/v1beta", "anthropic_messages": ""}  # Anthropic's base URL 
 
 def agent_for(lab: Lab, script: str, *, family: str = "openai_chat", **options: object) -> Agent:
     base = lab.url + BASES.get(family, "/v1")
-    return Agent(f"{family}:{script}", base_url=base, **options)  # pyright: ignore[reportArgumentType]
+    return flat_agent(f"{family}:{script}", base_url=base, **options)  # pyright: ignore[reportArgumentType]
 
 
 def results_of(result: RunResult) -> list[ToolResult]:
@@ -207,7 +210,12 @@ async def test_a_run_may_choose_its_own_tools_choice_and_cap() -> None:
     """Per run: tools, tool choice, parallel calls and the cap, over what the agent has."""
     async with Lab() as lab:
         agent = agent_for(lab, "plain-answer", tools=[search])
-        await agent.run("Hi.", tools=[read], tool_choice="required", parallel_tool_calls=False, max_steps=2)
+        await agent.run(
+            "Hi.",
+            tools=[read],
+            limits=MaxSteps(2),
+            endpoint={"tool_choice": "required", "parallel_tool_calls": False},
+        )
         (received,) = lab.requests
     assert received.request is not None
     assert [spec.name for spec in received.request.tools] == ["read", "read_result"]
@@ -311,7 +319,7 @@ async def test_a_tool_that_raises_or_returns_what_json_cannot_carry_is_a_result_
 
 async def test_a_journal_keeps_the_session_and_goes_on_from_it() -> None:
     """The second run names the session and sends what was said before."""
-    with Journal.open(None, clock=SystemClock()) as journal:
+    with Journal(None, clock=SystemClock()) as journal:
         async with Lab() as lab:
             agent = agent_for(lab, "parallel-calls", tools=[read], journal=journal)
             first = await agent.run("Read both.")
@@ -355,17 +363,17 @@ def test_a_wrong_set_up_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch)
 async def test_options_of_the_wrong_type_are_refused_before_anything_is_sent_or_kept() -> None:
     """What the journal could not read again is a CallerError that names the field."""
     async with Lab() as lab:
-        with Journal.open(None, clock=SystemClock()) as journal:
+        with Journal(None, clock=SystemClock()) as journal:
             for options, words in (
                 ({"tool_choice": "banana"}, "tool_choice"),
                 ({"parallel_tool_calls": "yes"}, "parallel_tool_calls"),
                 ({"settings": Settings(stop="END")}, "stop"),  # pyright: ignore[reportArgumentType]
                 ({"settings": Settings(reasoning_effort="max")}, "reasoning_effort"),  # pyright: ignore[reportArgumentType]
-                ({"max_steps": 3.5}, "max_steps"),
+                ({"limits": MaxSteps(3.5)}, "MaxSteps"),
                 ({"history": [{"role": "user"}]}, "."),
             ):
                 with pytest.raises(CallerError, match=words):
-                    await agent_for(lab, "plain-answer", journal=journal).run("Hi.", **options)  # pyright: ignore[reportArgumentType]
+                    await agent_for(lab, "plain-answer", journal=journal).run("Hi.", **grouped(options))  # pyright: ignore[reportArgumentType]
             for prompt in (["a", 5], Message("user", "abc"), [Path("x")]):  # pyright: ignore[reportArgumentType]
                 with pytest.raises(CallerError):
                     await agent_for(lab, "plain-answer", journal=journal).run(prompt)  # pyright: ignore[reportArgumentType]
@@ -406,9 +414,12 @@ class Even(pydantic.BaseModel):
 async def test_a_value_that_the_types_own_validator_refuses_leaves_the_result_incomplete() -> None:
     """Whatever the validator raises: the turn's result is there after two corrections, without output, and says why."""
     model = ScriptedModel(['{"count": 1}'] * 3)
-    agent = Agent("openai_chat:m", base_url="http://x", transport=model, output_type=Even)
+    agent = flat_agent("openai_chat:m", base_url="http://x", transport=model, output_type=Even)
     result = await agent.run("How many?")
-    assert (result.output, result.complete, result.requests) == (None, False, 3)
+    assert (result.output_or_none, result.complete, result.requests) == (None, False, 3)
+    with pytest.raises(OutputMismatch, match="does not fit the output type") as caught:
+        assert result.output
+    assert (caught.value.text, caught.value.requests, caught.value.stop_reason) == (result.text, 3, "answered")
     assert [(one.kind, one.what) for one in result.repairs] == [("output_refused", "KeyError: 1")]
 
 
@@ -427,13 +438,13 @@ async def test_what_a_types_own_validator_refuses_is_corrected() -> None:
     """Proves: a rule that no JSON Schema can say reaches the model in the validator's words, in a run and in a sub-agent."""
     lines = ['{"first": 3, "last": 1}', '{"first": 1, "last": 3}']
     model = ScriptedModel(lines)
-    agent = Agent("openai_chat:m", base_url="http://x", transport=model, output_type=Span)
+    agent = flat_agent("openai_chat:m", base_url="http://x", transport=model, output_type=Span)
     result = await agent.run("From where to where?")
     assert (result.output, result.complete, result.requests) == (Span(first=1, last=3), True, 2)
     assert "`first` comes after `last`" in text_of(model.asked[1].messages[-1])
-    child = Agent("openai_chat:m", base_url="http://x", transport=ScriptedModel(lines), output_type=Span)
+    child = flat_agent("openai_chat:m", base_url="http://x", transport=ScriptedModel(lines), output_type=Span)
     asks = ScriptedModel([call("task", agent="span", prompt="Go."), "So be it."])
-    parent = Agent("openai_chat:m", base_url="http://x", transport=asks, agents={"span": child})
+    parent = flat_agent("openai_chat:m", base_url="http://x", transport=asks, agents={"span": child})
     assert [one.requests for one in (await parent.run("Go.")).children] == [2]
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flat_agents import flat_agent
 from turnwise import Agent, Approval, Asking, Hook, Journal, Policy, StopReason, ToolSpec, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.errors import CallerError
@@ -104,7 +105,7 @@ class Waiting:
         self.model = ScriptedModel([[*calls, *stopping.get(stops, [])], "Done."])
         self.child = ScriptedModel([as_a_child] * (len(kinds) + 1))
         self.cancelled = bool(stops)
-        self.journal = Journal.open(folder / "journal.db", clock=SystemClock()) if by == "session" else None
+        self.journal = Journal(folder / "journal.db", clock=SystemClock()) if by == "session" else None
         self.result = self._agent(POLICIES[0], stops=stops).run_sync("Go.")
         calls = [part for part in self.model_calls() if part.name != ""]
         self.page = {one.id: f"p{number}" for number, one in enumerate(calls)}
@@ -121,14 +122,14 @@ class Waiting:
     def _agent(self, policy: Policy | None, *, stops: str = "") -> Agent:
         attended = policy is not None and policy.attended
         common: dict[str, Any] = {"tools": [publish, look, stop, ToolSpec(name="phone")], "journal": self.journal}
-        child = Agent(
+        child = flat_agent(
             "openai_chat:small",
             base_url=self.child.endpoint.base_url,
             transport=self.child,
             policy=Policy(attended=True),
             **common,
         )
-        agent = Agent(
+        agent = flat_agent(
             "openai_chat:scripted",
             base_url=self.model.endpoint.base_url,
             transport=self.model,

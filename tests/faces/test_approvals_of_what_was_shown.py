@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from flat_agents import flat_agent
 from turnwise import Agent, Approval, Asking, Journal, Policy, StopReason, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.tools.inspection import inspector
@@ -35,7 +36,7 @@ async def later(asking: Asking) -> Sequence[Approval]:
 
 def an_agent(script: Sequence[Any], **options: Any) -> Agent:
     model = ScriptedModel(script)
-    return Agent(
+    return flat_agent(
         "openai_chat:scripted",
         base_url=model.endpoint.base_url,
         transport=model,
@@ -108,10 +109,10 @@ def test_a_digest_survives_the_journal_and_another_process(tmp_path: Path) -> No
     """Another agent opens the journal and approves by the call's id alone; while a hook answers differently nothing runs, and
     the newest listing counts."""
     path = tmp_path / "journal.db"
-    with Journal.open(path, clock=SystemClock()) as journal:
+    with Journal(path, clock=SystemClock()) as journal:
         first = paused(an_agent([call("publish", page="news")], journal=journal))
     (ask,) = first.asks
-    with Journal.open(path, clock=SystemClock()) as journal:
+    with Journal(path, clock=SystemClock()) as journal:
         yes = [Approval(call_id=ask.call.id, verdict="allow")]
         hook = _rewriting("secrets")
         other = an_agent(["It is out."], journal=journal, hooks=[hook])

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from turnwise import Agent, MaxRequests, RunResult, tool
+from flat_agents import flat_agent
+from turnwise import MaxRequests, RunResult, tool
 from turnwise.faces.tools import BATCH_HINT
 from turnwise.testing import ScriptedModel, call
 from turnwise.vocab import Request, ToolCall, ToolResult
@@ -36,7 +37,7 @@ def reader(*, heeds: bool) -> Callable[[Request], str | list[ToolCall]]:
 
 async def ran(family: str, *, heeds: bool, **options: object) -> tuple[ScriptedModel, RunResult]:
     model = ScriptedModel([reader(heeds=heeds)] * (READS + 1), family=family)
-    agent = Agent(  # pyright: ignore[reportArgumentType]
+    agent = flat_agent(  # pyright: ignore[reportArgumentType]
         f"{family}:m",
         base_url="http://x",
         transport=model,

@@ -7,7 +7,8 @@ from decimal import Decimal
 import msgspec
 import pytest
 
-from turnwise import Agent, MaxCost, MaxRequests, Prices, read_prices
+from flat_agents import flat_agent
+from turnwise import MaxCost, MaxRequests, Prices, read_prices
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
 from turnwise.rules.apart import UNREAD
 
@@ -102,7 +103,7 @@ async def test_what_a_providers_tools_did_makes_a_price_unknown(
     rows = {"gpt*": TOKENS, "m": TOKENS, "sonar": {**TOKENS, "request": "0.01"}}
     known = Prices() if model.startswith("openrouter:") else Prices(user=read_prices(rows, named="test", source="test"))
     base_url = None if model.startswith("openrouter:") else "http://lab.invalid"
-    agent = Agent(model, api_key="k", transport=Says(body), stream=False, prices=known, base_url=base_url)
+    agent = flat_agent(model, api_key="k", transport=Says(body), stream=False, prices=known, base_url=base_url)
     (entry,) = (await agent.run("x")).ledger
     assert (entry.usd, entry.price_note.startswith(note)) == (None if usd is None else Decimal(usd), True)
     assert entry.usage is not None and (entry.usage.input_tokens, entry.usage.output_tokens) == (1000, 50)
@@ -138,7 +139,7 @@ NOT_ASKED: tuple[dict[str, object], ...] = (
 async def price_of_chat(
     model: str = "m", *, body: object | None = None, extra: dict[str, object] | None = None, limited: bool = False
 ) -> tuple[Decimal | None, str]:
-    agent = Agent(
+    agent = flat_agent(
         f"openai_chat:{model}",
         base_url="http://lab.invalid",
         transport=Says(body or chat(model="")),
@@ -223,7 +224,7 @@ async def test_tools_that_usage_counts_make_a_price_unknown(
     told: dict[str, object], is_known: bool, family: str
 ) -> None:
     """Wherever they are counted; a 0, and what costs nothing, leaves the price known."""
-    agent = Agent(
+    agent = flat_agent(
         f"{family}:m",
         base_url="http://lab.invalid",
         transport=Says(counted(family, **told)),
@@ -245,7 +246,7 @@ async def test_a_count_of_no_searches_outweighs_that_they_were_asked_for() -> No
 async def test_a_limit_of_cost_counts_searches_as_they_were_projected() -> None:
     """Unknown is never 0: the more of what was projected and what the tokens cost."""
     rows = read_prices({"*": TOKENS}, named="test", source="test")
-    agent = Agent(
+    agent = flat_agent(
         "openai_responses:m",
         base_url="http://lab.invalid",
         transport=Says(responses("web_search_call")),
@@ -262,7 +263,7 @@ async def test_a_search_in_a_piece_that_could_not_be_read_leaves_the_price_unkno
     rows = read_prices({"*": TOKENS}, named="test", source="test")
     says = Says(responses("web_search_call"))
     says.body = says.body.replace(b'"hi"', b'"h\xff"')
-    agent = Agent(
+    agent = flat_agent(
         "openai_responses:m",
         base_url="http://lab.invalid",
         transport=says,

@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from turnwise import Agent, ModelLimits, Settings, tool
+from flat_agents import flat_agent
+from turnwise import ModelLimits, Settings, tool
 from turnwise.drivers.settings.settings import is_table
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
@@ -39,7 +40,7 @@ async def bodies(
     """What the lab received in one turn; a request that it refused is an error."""
     async with Lab() as lab:
         base = f"{lab.url}/v1beta" if family == "gemini" else f"{lab.url}/v1"
-        agent = Agent(
+        agent = flat_agent(
             f"{family}:{script}",
             base_url=base,
             stream=stream,

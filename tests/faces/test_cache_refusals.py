@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from faces.test_cached_runs import INSTRUCTIONS, look, read, reading
+from flat_agents import flat_agent
 from turnwise import Agent, Text
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
 from turnwise.lab import Lab
@@ -49,7 +50,7 @@ class Picky:
 
 def agent_at(transport: Picky, *, model: str = "anthropic:reads", base_url: str = "http://lab", **more: Any) -> Agent:
     given: dict[str, Any] = {"instructions": INSTRUCTIONS, "base_url": base_url, "api_key": "k", **more}
-    return Agent(model, tools=[read, look], transport=transport, **given)
+    return flat_agent(model, tools=[read, look], transport=transport, **given)
 
 
 def says(word: str, *, status: int = 400, message: str = EXTRA) -> Refuses:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from flat_agents import flat_agent
 from turnwise import Agent, Journal, MaxCost, Prices, RunResult, Settings, read_prices
 from turnwise.drivers.running.watching import RequestFinished, WatcherEvent
 from turnwise.lab import Lab
@@ -48,7 +49,7 @@ def agent_at(lab: Lab, *, tools: Sequence[Any] = (read, look), model: str = "ant
         "max_steps": 40,
         "base_url": "http://lab",
     }
-    return Agent(model, tools=tools, api_key="k", transport=lab.transport(), **{**options, **more})
+    return flat_agent(model, tools=tools, api_key="k", transport=lab.transport(), **{**options, **more})
 
 
 @pytest.mark.promise("bill:cached")
@@ -77,7 +78,7 @@ async def test_a_session_that_is_gone_on_with_reads_what_its_last_turn_wrote(mod
     name = model.partition(":")[0]
     base = {"anthropic": "http://lab", "gemini": "http://lab/v1beta"}.get(name, "http://lab/v1")
     lab = Lab([reading(3)])
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         agent = agent_at(lab, model=model, base_url=base, journal=journal)
         first = await agent.run("Read.")
         for pause_s, hits in ((60, True), (7_200, False)):
@@ -283,7 +284,7 @@ async def test_three_hundred_steps_in_a_small_room_keep_hitting_between_summarie
     name = model.partition(":")[0]
     base = {"anthropic": "http://lab", "gemini": "http://lab/v1beta"}.get(name, "http://lab/v1")
     lab = Lab([reading(299, summarises="Write a summary")])
-    agent = Agent(
+    agent = flat_agent(
         model,
         tools=[read, look],
         instructions=INSTRUCTIONS,
@@ -349,8 +350,8 @@ async def test_sub_agents_of_one_kind_share_their_beginning(model: str) -> None:
     lab = Lab([lead, reading(1)])
     base = "http://lab" if model == "anthropic" else "http://lab/v1"
     given: dict[str, Any] = {"base_url": base, "api_key": "k", "transport": lab.transport()}
-    reader = Agent(f"{model}:reads", tools=[read], instructions=INSTRUCTIONS, description="reads", **given)
-    result = await Agent(f"{model}:lead", agents={"reader": reader, "other": reader}, **given).run("Go.")
+    reader = flat_agent(f"{model}:reads", tools=[read], instructions=INSTRUCTIONS, description="reads", **given)
+    result = await flat_agent(f"{model}:lead", agents={"reader": reader, "other": reader}, **given).run("Go.")
     assert result.text == "Done."
     first = [entry for entry in result.ledger if entry.path and entry.number == 1]
     reads = [entry.usage.cache_read_tokens for entry in first if entry.usage is not None]
@@ -365,8 +366,8 @@ async def test_sub_agents_of_gpt_5_6_share_no_beginning() -> None:
     lead = Script(name="lead", title="hands out tasks", steps=(*steps, ScriptedStep(text="Done.")))
     lab = Lab([lead, named(reading(1), "gpt-5.6-reads")])
     given: dict[str, Any] = {"base_url": "http://lab/v1", "api_key": "k", "transport": lab.transport()}
-    reader = Agent("openai:gpt-5.6-reads", tools=[read], instructions=INSTRUCTIONS, description="reads", **given)
-    result = await Agent("openai:lead", agents={"reader": reader}, **given).run("Go.")
+    reader = flat_agent("openai:gpt-5.6-reads", tools=[read], instructions=INSTRUCTIONS, description="reads", **given)
+    result = await flat_agent("openai:lead", agents={"reader": reader}, **given).run("Go.")
     reads = [entry.usage.cache_read_tokens for entry in result.ledger if entry.path and entry.usage is not None]
     assert len(reads) == 4
     assert (reads[0], reads[2]) == (0, 0)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
+from flat_agents import flat_agent
 from turnwise import Agent, FrameSeen, ModelLimits, PermissionRule, Policy, RetryPolicy, RunFinished, RunResult, tool
 from turnwise.errors import CallerError
 from turnwise.faces.models import open_endpoint, read_model
@@ -77,7 +78,7 @@ def agent(
     scripted = tuple([ScriptedStep(text=step) if isinstance(step, str) else step for step in steps])
     lab = Lab([Script(name="scripted", title="calls as text", steps=scripted, nudges=obeys == "none", obeys=obeys)])
     base = {"gemini": "/v1beta", "anthropic_messages": ""}.get(family, "/v1")
-    made = Agent(
+    made = flat_agent(
         f"{family}:scripted", base_url=f"http://lab{base}", transport=lab.transport(), tools=tools.tools, **options
     )
     return made, lab
@@ -243,7 +244,7 @@ async def test_a_call_in_the_text_that_the_limit_cut_goes_the_way_of_any_cut_cal
     said = Response(message=Message("assistant", (Text(cut),)), finish=FinishReason.LENGTH)
     goes_on = 'hree four five six seven eight nine"}' if recover == "continue" else "Done."
     model = ScriptedModel([said, goes_on, "Done."])
-    made = Agent(
+    made = flat_agent(
         "openai_chat:scripted",
         base_url=model.endpoint.base_url,
         transport=model,
@@ -269,7 +270,7 @@ async def test_a_call_in_the_text_where_tools_are_left_out_is_disobedience_too()
 def scripted(*lines: Line, tools: Sequence[Any], **options: Any) -> tuple[Agent, ScriptedModel]:
     """An agent whose model says these responses."""
     model = ScriptedModel(lines)
-    made = Agent(
+    made = flat_agent(
         "openai_chat:scripted",
         base_url=model.endpoint.base_url,
         transport=model,
@@ -412,7 +413,7 @@ def test_auto_reads_calls_at_self_hosted_and_unknown_chat_endpoints(
 def test_a_wrong_value_of_the_option_is_an_error_at_once() -> None:
     """Proves: the one sentence names the values."""
     with pytest.raises(CallerError, match=r"`calls_in_text`.*auto.*on.*off"):
-        Agent("ollama:m", calls_in_text="yes")  # pyright: ignore[reportArgumentType]
+        flat_agent("ollama:m", calls_in_text="yes")  # pyright: ignore[reportArgumentType]
 
 
 @each_way

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from flat_agents import flat_agent
 from turnwise import Agent, MaxCost, Prices, RunResult, StopReason, read_prices, tool
 from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.running.hooks import Hook, Looks, Says
@@ -92,7 +93,7 @@ async def goes_on(lab: Lab, result: RunResult, *, family: str) -> None:
 
 
 def agent_of(lab: Lab, name: str, *, family: str, **options: object) -> Agent:
-    return Agent(f"{family}:{name}", base_url="http://127.0.0.1:9/v1", transport=lab.transport(), **options)  # pyright: ignore[reportArgumentType]
+    return flat_agent(f"{family}:{name}", base_url="http://127.0.0.1:9/v1", transport=lab.transport(), **options)  # pyright: ignore[reportArgumentType]
 
 
 each_family = pytest.mark.parametrize("family", FAMILIES)
@@ -235,7 +236,7 @@ async def test_a_run_is_cancelled_before_its_turn_begins(waits_for: str) -> None
         await written.wait()
         return [Text("Where you are.")]
 
-    agent = Agent(
+    agent = flat_agent(
         "openai_chat:plain-answer",
         base_url="http://lab.invalid",
         transport=lab.transport(),

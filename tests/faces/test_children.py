@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from flat_agents import flat_agent
 from turnwise import Agent, MaxCost, MaxRequests, RunResult, StopReason, read_prices, tool
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal.journal import Journal
@@ -57,7 +58,7 @@ text = "It said: {result}"
 
 
 def agent_of(lab: Lab, script: str, /, *, family: str = "openai_chat", **options: object) -> Agent:
-    return Agent(  # pyright: ignore[reportArgumentType]
+    return flat_agent(  # pyright: ignore[reportArgumentType]
         f"{family}:{script}",
         base_url="http://127.0.0.1:9/v1",
         transport=lab.transport(),
@@ -312,7 +313,7 @@ async def test_watchers_see_the_whole_tree_and_the_journal_keeps_each_session() 
     seen: list[WatcherEvent] = []
     clock: Clock = SystemClock()
     lab = Lab([delegates("one")])
-    with Journal.open(None, clock=clock) as journal:
+    with Journal(None, clock=clock) as journal:
         child = agent_of(lab, "plain-answer", journal=journal)
         result = await agent_of(lab, "delegates", agents={"one": child}, journal=journal).run("Go.", watch=seen.append)
         (root,) = journal.sessions()
@@ -330,7 +331,7 @@ async def test_children_without_a_journal_are_kept_in_their_parents() -> None:
     lab = Lab([delegates("one"), delegates("leaf", name="hands-on")])
     leaf = agent_of(lab, "plain-answer")
     child = agent_of(lab, "hands-on", agents={"leaf": leaf})
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         result = await agent_of(lab, "delegates", agents={"one": child}, journal=journal).run("Go.")
         kept = len(journal.ledger.entries(LedgerSpan()))
         (root,) = journal.sessions()

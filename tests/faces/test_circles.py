@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from flat_agents import flat_agent
 from turnwise import Agent, StopReason, tool
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.lab import Lab, builtin_scripts, numbered_lines
@@ -20,7 +21,7 @@ BASES = {"gemini": "/v1beta", "anthropic_messages": ""}  # Anthropic's base URL 
 
 def agent_for(lab: Lab, script: str, *, family: str, **options: object) -> Agent:
     base = lab.url + BASES.get(family, "/v1")
-    return Agent(f"{family}:{script}", base_url=base, **options)  # pyright: ignore[reportArgumentType]
+    return flat_agent(f"{family}:{script}", base_url=base, **options)  # pyright: ignore[reportArgumentType]
 
 
 class Desk:
@@ -108,7 +109,9 @@ async def test_three_jobs_that_are_asked_in_rotation_are_all_waited_for() -> Non
         return "done" if looks[job] >= 4 else "running"
 
     asked = [call("status", job=job) for _ in range(4) for job in "ABC"]
-    agent = Agent("openai_chat:m", base_url="http://x", transport=ScriptedModel([*asked, "All done."]), tools=[status])
+    agent = flat_agent(
+        "openai_chat:m", base_url="http://x", transport=ScriptedModel([*asked, "All done."]), tools=[status]
+    )
     result = await agent.run("Wait for the jobs.")
     assert (looks, result.text, result.stop_reason) == (dict.fromkeys("ABC", 4), "All done.", StopReason.ANSWERED)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from turnwise import Agent, Text, Tool, ToolFault
+from flat_agents import flat_agent
+from turnwise import Text, Tool, ToolFault
 from turnwise.lab import Lab
 from turnwise.lab.replay import NOT_COMPARED, UNREPLAYABLE, Recording, load_recording
 from turnwise.relay.response_reading import read_body
@@ -79,7 +80,7 @@ async def test_recorded_conversations_reach_the_recorded_answer_in_the_recorded_
         results = recorded_results(requests)
         first = requests[0]
         async with Lab(conversation=path) as lab:
-            agent = Agent(
+            agent = flat_agent(
                 f"{recording.family}:{first.model or 'recorded'}",
                 base_url=lab.url + BASES.get(recording.family, "/v1"),
                 instructions=[text.text for text in first.system],
@@ -119,7 +120,7 @@ async def test_a_request_that_differs_from_the_recorded_one_is_refused(corpus: P
         return "another result than the recorded one"
 
     async with Lab(conversation=path) as lab:
-        agent = Agent(
+        agent = flat_agent(
             f"{recording.family}:{first.model or 'recorded'}",
             base_url=lab.url + BASES.get(recording.family, "/v1"),
             instructions=[text.text for text in first.system],

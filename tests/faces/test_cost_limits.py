@@ -5,11 +5,13 @@ from decimal import Decimal
 
 import pytest
 
+from flat_agents import flat_agent
 from turnwise import (
     Agent,
     CallerError,
     MaxCost,
     MaxRequests,
+    MaxSteps,
     MaxToolCalls,
     ModelLimits,
     RetryPolicy,
@@ -48,7 +50,7 @@ def prices(**rows: object) -> Prices:
 
 
 def agent_of(lab: Lab, script: str, *, family: str = "openai_chat", **options: object) -> Agent:
-    return Agent(  # pyright: ignore[reportArgumentType]
+    return flat_agent(  # pyright: ignore[reportArgumentType]
         f"{family}:{script}",
         base_url="http://127.0.0.1:9/v1",
         transport=lab.transport(),
@@ -72,7 +74,7 @@ async def test_a_limit_of_cost_is_kept_and_ends_with_the_models_answer(usd: str,
     """A model that never stops: never over by more than the last request's own output, and the last one is the answer."""
     lab = Lab()
     agent = agent_of(lab, "never-stops", family=family, stream=stream, tools=[search], max_steps=100)
-    result = await agent.run("Look for it.", limits=MaxCost(Decimal(usd)))
+    result = await agent.run("Look for it.", limits=MaxSteps(100) | MaxCost(Decimal(usd)))
     spent = sum([cost_of(one) for one in lab.requests], ZERO)
     assert [one.refused for one in lab.requests if one.refused] == []
     assert spent <= Decimal(usd) + cost_of(lab.requests[-1], output_only=True)
@@ -90,7 +92,7 @@ async def test_a_dearer_tier_is_foreseen_where_the_guess_ends_just_below_it(usd:
     lab = Lab()
     dear = {"tokens": 3000, "input": "60", "output": "300"}
     agent = agent_of(lab, "writer-answer", family=family, prices=prices(writer_answer={**BY_TOKEN, "above": [dear]}))
-    result = await agent.run("Hello.", limits=MaxCost(Decimal(usd)))
+    result = await agent.run("Hello.", limits=MaxSteps(100) | MaxCost(Decimal(usd)))
     assert result.cost_usd is not None and result.text
     used = [one.usage for one in lab.requests if one.usage is not None]
     last_output = used[-1].output_tokens * (300 if used[-1].input_tokens > 3000 else OUT) / MILLION
@@ -100,7 +102,7 @@ async def test_a_dearer_tier_is_foreseen_where_the_guess_ends_just_below_it(usd:
 async def requests_under(usd: str, row: dict[str, object]) -> tuple[int, StopReason, bool]:
     lab = Lab()
     agent = agent_of(lab, "never-stops", tools=[search], max_steps=100, prices=prices(never_stops=row))
-    result = await agent.run("Look.", limits=MaxCost(Decimal(usd)))
+    result = await agent.run("Look.", limits=MaxSteps(100) | MaxCost(Decimal(usd)))
     assert lab.count() == result.requests and result.cost_usd is not None and result.cost_usd <= Decimal(usd)
     return result.requests, result.stop_reason, result.written_locally
 
@@ -123,7 +125,7 @@ async def test_an_answer_ends_where_the_money_does(usd: str, family: str) -> Non
     lab = Lab()
     known = ModelLimits(max_output_tokens=64_000)
     agent = agent_of(lab, "writer-answer", family=family, recover="off", model_limits=known)
-    result = await agent.run("Write it, please.", limits=MaxCost(Decimal(usd)))
+    result = await agent.run("Write it, please.", limits=MaxSteps(100) | MaxCost(Decimal(usd)))
     spent = sum([cost_of(one) for one in lab.requests], ZERO)
     guessed = 64 * IN / MILLION  # the first prompt has been counted by nobody
     assert Decimal(usd) * Decimal("0.85") <= spent <= Decimal(usd) + guessed
@@ -158,12 +160,18 @@ async def test_a_model_that_a_step_chooses_counts_at_its_own_price() -> None:
     agent = agent_of(lab, "never-stops", tools=[search], prices=rows)
     chosen = StepChanges(model="never-stops-disobeys")
     result = await agent.run(
-        "Look.", limits=MaxCost(Decimal("0.12")), prepare_step=lambda view: chosen if view.step == 2 else None
+        "Look.",
+        limits=MaxCost(Decimal("0.12")),
+        endpoint={"prepare_step": lambda view: chosen if view.step == 2 else None},
     )
     assert [one.model for one in lab.requests] == ["never-stops", "never-stops-disobeys"]
     assert (result.requests, result.stop_reason, result.cost_usd) == (2, StopReason.BUDGET, Decimal("0.101"))
     with pytest.raises(CallerError, match="`plain-answer`"):
-        await agent.run("Look.", limits=MaxCost(Decimal("1")), prepare_step=lambda _: StepChanges(model="plain-answer"))
+        await agent.run(
+            "Look.",
+            limits=MaxCost(Decimal("1")),
+            endpoint={"prepare_step": lambda _: StepChanges(model="plain-answer")},
+        )
 
 
 @pytest.mark.promise("end:budget")
@@ -174,7 +182,7 @@ async def test_a_fallback_counts_at_its_own_price(usd: str, fallbacks: int) -> N
     rows = prices(fault_500={"request": "0.001", "bills_errors": True}, never_stops={"request": "0.10"})
     retry = RetryPolicy(attempts=1)
     agent = agent_of(lab, "fault-500", tools=[search], prices=rows, retry=retry, fallbacks=["never-stops"])
-    result = await agent.run("Look.", limits=MaxCost(Decimal(usd)))
+    result = await agent.run("Look.", limits=MaxSteps(100) | MaxCost(Decimal(usd)))
     assert [one.model for one in lab.requests] == ["fault-500", *["never-stops"] * fallbacks]
     assert result.cost_usd == Decimal("0.001") + fallbacks * Decimal("0.10") <= Decimal(usd)
 
@@ -186,7 +194,7 @@ async def test_requests_that_broke_off_count_as_they_were_projected(usd: str, re
     lab = Lab([parse_script(BREAKS_OFF, name="breaks-off")])
     clock = FakeClock()
     agent = agent_of(lab, "breaks-off", clock=clock, retry=RetryPolicy(attempts=3))
-    task = asyncio.create_task(agent.run("Go.", limits=MaxCost(Decimal(usd))))
+    task = asyncio.create_task(agent.run("Go.", limits=MaxSteps(100) | MaxCost(Decimal(usd))))
     for _ in range(100):
         if task.done():
             break
@@ -224,7 +232,7 @@ def charged(result: RunResult) -> list[Decimal | None]:
 async def test_children_draw_on_the_money_of_the_root_three_deep(usd: str, family: str) -> None:
     """The whole tree stays within the limit, but for one output, and the root answers itself."""
     lab = Lab([delegates("leaf", name="middle"), delegates("middle", name="root")])
-    result = await tree(lab, family=family, limits=MaxCost(Decimal(usd))).run("Go.")
+    result = await tree(lab, family=family, limits=MaxSteps(100) | MaxCost(Decimal(usd))).run("Go.")
     spent = sum([cost_of(one) for one in lab.requests], ZERO)
     assert spent <= Decimal(usd) + max(cost_of(one, output_only=True) for one in lab.requests)
     assert spent == result.cost_usd

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from faces.test_cached_runs import read, renamed
-from turnwise import Agent, RunResult
+from flat_agents import flat_agent
+from turnwise import RunResult
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
@@ -70,7 +71,7 @@ async def run_everything(model: str) -> tuple[RunResult, Lab]:
     lab, clock = Lab(scripts()), FakeClock()
     given: dict[str, Any] = {"base_url": MODELS[model], "api_key": "k", "transport": lab.transport(), "clock": clock}
     vendor = called.removesuffix("lead")
-    child = Agent(f"{name}:{vendor}child", tools=[read], instructions=INSTRUCTIONS, description="reads", **given)
+    child = flat_agent(f"{name}:{vendor}child", tools=[read], instructions=INSTRUCTIONS, description="reads", **given)
 
     is_slow = iter((True,))  # after a summary the model begins anew
 
@@ -88,7 +89,7 @@ async def run_everything(model: str) -> tuple[RunResult, Lab]:
     def prepare(view: PrepareStep) -> StepPrepared | None:
         return StepPrepared(tools=("read",)) if view.step == OTHER_TOOLS else None
 
-    agent = Agent(
+    agent = flat_agent(
         model,
         tools=[renamed(slow), write],
         agents={"reader": child},

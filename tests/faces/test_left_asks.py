@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from faces.test_resumed_runs import Crash, agent_of, results_of
+from flat_agents import flat_agent
 from turnwise import Agent, Approval, Asking, CallerError, Journal, PermissionRule, Policy, RunResult, tool
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.replaying.playing import SessionPlayer
@@ -60,7 +61,7 @@ class Scene:
 
     async def dies(self, approver: Approves) -> None:
         """The approver lets it die (`crash.now`); what happens afterwards is of another world."""
-        with Journal.open(self.crash.path, clock=self.clock) as journal:
+        with Journal(self.crash.path, clock=self.clock) as journal:
             await self.agent(journal, model=[[*self.calls], "Over."], approver=approver).run("Go.")
         self.ran.clear()
 
@@ -142,7 +143,7 @@ async def test_kept_answers_stand_whatever_becomes_of_the_approver(tmp_path: Pat
         late.append(lambda: asking.keep(yes(b)))
         raise OSError("the window was closed")
 
-    with Journal.open(scene.crash.path, clock=scene.clock) as journal:
+    with Journal(scene.crash.path, clock=scene.clock) as journal:
         result = await scene.agent(journal, model=[[*THREE], "Over."], approver=fails).run("Go.")
         late[0]()
         (turn,) = journal.find_session(result.session).turns
@@ -225,7 +226,7 @@ def helper_of(scene: "Scene", calls: Sequence[Any]) -> Callable[[Journal, Approv
     def made(journal: Journal, approver: Approves) -> Agent:
         replies = [[*calls], "The helper is done."] if not models else ["The helper is done."]
         models.append(ScriptedModel(replies))
-        return Agent(
+        return flat_agent(
             "openai_chat:m",
             base_url=BASE_URL,
             api_key="k",

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from faces.test_resumed_runs import Crash, agent_of, results_of
+from flat_agents import flat_agent
 from turnwise import Agent, Journal, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.testing import ScriptedModel
@@ -29,7 +30,9 @@ def tools_of(crash: Crash) -> list[Any]:
 
 def below(journal: Journal, *replies: Any, **more: Any) -> Agent:
     model = ScriptedModel([*replies])
-    return Agent("openai_chat:m", base_url=BASE_URL, api_key="k", transport=model, journal=journal, clock=CLOCK, **more)
+    return flat_agent(
+        "openai_chat:m", base_url=BASE_URL, api_key="k", transport=model, journal=journal, clock=CLOCK, **more
+    )
 
 
 @pytest.mark.promise("keep:crash", "wait:child")
@@ -47,7 +50,7 @@ async def test_the_parent_is_told_of_unknown_calls_below_it(tmp_path: Path, deep
         model = ScriptedModel(["Done."] if lives else [[call("task", prompt="Help.")], "Done."])
         return agent_of(model, journal, clock=CLOCK, agents={"helper": helper})
 
-    with Journal.open(crash.path, clock=CLOCK) as journal:
+    with Journal(crash.path, clock=CLOCK) as journal:
         before = await root(journal, lives=False).run("Go.")
     with crash.journal(CLOCK) as left:
         result = await root(left, lives=True).resume(left.sessions()[0].id)
@@ -68,7 +71,7 @@ async def test_a_program_that_takes_no_notice_does_not_hide_unknown_calls(tmp_pa
     def agent(journal: Journal, *replies: Any) -> Agent:
         return agent_of(ScriptedModel([*replies]), journal, clock=CLOCK, tools=tools_of(crash), script=True)
 
-    with Journal.open(crash.path, clock=CLOCK) as journal:
+    with Journal(crash.path, clock=CLOCK) as journal:
         await agent(journal, [call("script", program=program)], "Done.").run("Go.")
     with crash.journal(CLOCK) as left:
         result = await agent(left, "Done.").resume(left.sessions()[0].id)

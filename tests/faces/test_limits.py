@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from flat_agents import flat_agent
 from turnwise import (
     Agent,
     CallerError,
@@ -35,7 +36,7 @@ def search(pattern: str) -> str:
 
 def agent_for(lab: Lab, script: str, *, family: str = "openai_chat", **options: object) -> Agent:
     base = f"{lab.url}/v1beta" if family == "gemini" else f"{lab.url}/v1"
-    return Agent(f"{family}:{script}", base_url=base, **options)  # pyright: ignore[reportArgumentType]
+    return flat_agent(f"{family}:{script}", base_url=base, **options)  # pyright: ignore[reportArgumentType]
 
 
 @each_family
@@ -162,7 +163,7 @@ async def test_a_file_longer_than_a_limit_of_tokens_leaves_room_for_the_answer(
 
 @pytest.mark.promise("end:budget")
 async def test_limits_compose_and_a_run_may_choose_its_own() -> None:
-    """`|` and `&`, beside `max_steps`; None takes the agent's away."""
+    """`|` and `&`; a run's limits replace the agent's as a whole, its step cap among them."""
     async with Lab() as lab:
         agent = agent_for(lab, "never-stops", tools=[search], max_steps=8, limits=MaxRequests(2))
         made: list[tuple[int, StopReason]] = []
@@ -178,7 +179,7 @@ async def test_limits_compose_and_a_run_may_choose_its_own() -> None:
         result = await agent.run("Look.")
         made.append((result.requests, result.stop_reason))
     budget, steps = StopReason.BUDGET, StopReason.STEP_LIMIT
-    assert made == [(4, budget), (6, budget), (3, steps), (8, steps), (2, budget)]
+    assert made == [(4, budget), (6, budget), (3, steps), (20, steps), (2, budget)]
 
 
 @pytest.mark.promise("end:budget")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from flat_agents import flat_agent
 from turnwise import Agent, Journal, ModelLimits, RunResult, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.lab import Lab
@@ -68,7 +69,7 @@ class Spoken:
 
 
 def agent_for(lab: Lab, *, family: str, max_steps: int, journal: Journal | None = None) -> Agent:
-    return Agent(
+    return flat_agent(
         f"{family}:remembers",
         base_url=lab.url + BASES[family],
         api_key="lab",
@@ -98,7 +99,7 @@ async def test_eight_turns_of_twenty_steps_go_on_from_the_summaries(family: str)
     """Done when 6 in a session: the next turn starts from what the one before it left, so there are no more summaries than in
     one long turn; the whole messages stay; the last turn knows the first message."""
     async with Lab(SCRIPTS) as lab:
-        with Journal.open(None, clock=SystemClock()) as journal:
+        with Journal(None, clock=SystemClock()) as journal:
             agent = agent_for(lab, family=family, max_steps=20, journal=journal)
             spoken = Spoken(lab, agent)
             for turn in range(8):
@@ -124,7 +125,7 @@ async def test_a_first_message_that_takes_much_of_the_window_is_remembered(famil
     """Longer than what a summary leaves room for: no overflow, and its words are known, at the beginning and at the end."""
     padding = PADDING * (size // len(PADDING))
     async with Lab(SCRIPTS) as lab:
-        with Journal.open(None, clock=SystemClock()) as journal:
+        with Journal(None, clock=SystemClock()) as journal:
             agent = agent_for(lab, family=family, max_steps=10, journal=journal)
             spoken = Spoken(lab, agent)
             await spoken.say(f"{CAT} {padding} My dog is called Rex. Begin with part-001.txt.")
@@ -142,7 +143,7 @@ async def test_users_words_that_no_longer_fit_stand_in_the_summary(family: str) 
     """Of many long messages the oldest but the first give way: a phrase of theirs is known from the summary."""
     padding = PADDING * 80
     async with Lab(SCRIPTS) as lab:
-        with Journal.open(None, clock=SystemClock()) as journal:
+        with Journal(None, clock=SystemClock()) as journal:
             agent = agent_for(lab, family=family, max_steps=10, journal=journal)
             spoken = Spoken(lab, agent)
             for turn in range(14):

@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from turnwise import Agent, tool
+from flat_agents import flat_agent
+from turnwise import tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.tools.tool_output import MAX_NOTE_CHARACTERS, MAX_TEXT_CHARACTERS, result_of
@@ -37,7 +38,7 @@ def asked(model: ScriptedModel) -> list[list[object]]:
 async def test_it_is_asked_each_turn_and_its_words_come_first() -> None:
     """With the messages that the session carries on. Chat endpoints get one string: many take no list."""
     model = ScriptedModel([[call("look")], "Yes.", "Again."], family="openai_chat")
-    agent = Agent("openai_chat:m", tools=[look], opening=monday, base_url=BASE_URL, transport=model, api_key="k")
+    agent = flat_agent("openai_chat:m", tools=[look], opening=monday, base_url=BASE_URL, transport=model, api_key="k")
     first = await agent.run("Is it?")
     await agent.run("And now?", history=first.history)
     requests = asked(model)
@@ -49,16 +50,18 @@ async def test_it_is_asked_each_turn_and_its_words_come_first() -> None:
 async def test_an_agent_says_nothing_by_itself() -> None:
     """The library is as it was: the message is the prompt."""
     model = ScriptedModel(["Yes."], family="openai_chat")
-    result = await Agent("openai_chat:m", base_url=BASE_URL, transport=model, api_key="k").run("Is it?")
+    result = await flat_agent("openai_chat:m", base_url=BASE_URL, transport=model, api_key="k").run("Is it?")
     assert asked(model) == [["Is it?"]]
     assert result.history[0] == Message("user", (Text("Is it?"),))
 
 
 async def test_a_title_is_the_persons_words(tmp_path: Path) -> None:
     """Not those of a note; a part without one counts."""
-    with Journal.open(tmp_path / "j.db", clock=SystemClock()) as journal:
+    with Journal(tmp_path / "j.db", clock=SystemClock()) as journal:
         model = ScriptedModel(["Yes."], family="openai_chat")
-        agent = Agent("openai_chat:m", opening=monday, base_url=BASE_URL, transport=model, api_key="k", journal=journal)
+        agent = flat_agent(
+            "openai_chat:m", opening=monday, base_url=BASE_URL, transport=model, api_key="k", journal=journal
+        )
         await agent.run(["Is it?", File(media_type="image/png", data=b"1")])
         assert [row.title for row in journal.sessions(limit=2)] == ["Is it?"]
 

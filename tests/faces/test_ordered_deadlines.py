@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flat_agents import flat_agent
 from turnwise import Agent, MaxWallTime, RetryPolicy, RunResult, StopReason, tool
 from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.running.children import IDLE_S, idle_s_of
@@ -67,7 +68,7 @@ class Absent:
 
 
 def agent_of(lab: Lab, script: str, clock: FakeClock, /, **options: object) -> Agent:
-    return Agent(  # pyright: ignore[reportArgumentType]
+    return flat_agent(  # pyright: ignore[reportArgumentType]
         f"openai_chat:{script}",
         base_url="http://127.0.0.1:9/v1",
         transport=lab.transport(),

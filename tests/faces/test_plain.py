@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise import Agent
+from flat_agents import flat_agent
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal
 from turnwise.errors import CallerError
@@ -99,9 +99,9 @@ def test_every_kind_of_part_is_told_plain() -> None:
 async def test_a_wrong_field_of_a_long_history_is_named_with_its_place(place: int) -> None:
     """Proves: looking at some messages at once loses none of them, and the error counts from the first."""
     history = [SOUND] * place + [Message("user", (Text(5),))] + [SOUND] * 3  # pyright: ignore[reportArgumentType]
-    with Journal.open(None, clock=SystemClock()) as journal:
+    with Journal(None, clock=SystemClock()) as journal:
         for options in ({}, {"journal": journal}):
-            agent = Agent(
+            agent = flat_agent(
                 "openai_chat:m",
                 base_url="http://nowhere.invalid",
                 api_key="none",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from flat_agents import flat_agent
 from turnwise import Agent, Approval, Asking, PermissionRule, Policy, ToolSpec, tool
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.errors import CallerError
@@ -30,7 +31,7 @@ async def yes(asking: Asking) -> Sequence[Approval]:
 
 def an_agent(script: Sequence[Any] = ("Done.",), **options: Any) -> Agent:
     model = ScriptedModel(list(script))
-    return Agent("openai_chat:scripted", base_url=model.endpoint.base_url, transport=model, **options)
+    return flat_agent("openai_chat:scripted", base_url=model.endpoint.base_url, transport=model, **options)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_an_approver_that_can_never_be_asked_is_an_error_where_the_agent_is_made
     with pytest.raises(CallerError, match=said):
         an_agent(tools=[publish], policy=policy, approver=yes)
     with pytest.raises(CallerError, match=said):
-        an_agent(tools=[publish], policy=policy).run_sync("Go.", approver=yes)
+        an_agent(tools=[publish], policy=policy).run_sync("Go.", safety={"approver": yes})
     assert published == []
 
 
@@ -82,7 +83,7 @@ def test_a_rule_about_no_tool_that_there_is_is_an_error(rule: PermissionRule, sa
     """Proves: prohibitions included, with the rule's place and the nearest name; nothing is sent."""
     model = ScriptedModel(["Done."])
     fine = PermissionRule(verdict="ask", tool="publish")
-    agent = Agent(
+    agent = flat_agent(
         "openai_chat:scripted",
         base_url=model.endpoint.base_url,
         transport=model,
@@ -124,7 +125,7 @@ def test_a_policy_of_the_library_is_read_as_a_file_is() -> None:
     model = ScriptedModel([call("read", path="customers/a.csv"), "Done."])
     from turnwise.drivers.tools.inspection import inspector
 
-    agent = Agent(
+    agent = flat_agent(
         "openai_chat:scripted",
         base_url=model.endpoint.base_url,
         transport=model,

@@ -57,7 +57,7 @@ async def test_a_program_that_is_run_again_asks_for_the_same_calls(tmp_path: Pat
     """Proves: whatever it computes its calls from, those that had ended are not made again, and it comes to its end."""
     crash = Crash(tmp_path)
     world = World(crash, dies_at=dies_at)
-    with Journal.open(crash.path, clock=CLOCK) as journal:
+    with Journal(crash.path, clock=CLOCK) as journal:
         first = await world.agent(journal, [call("script", program=program)], "Done.").run("Go.")
     before = world.did[:]
     assert "failed" not in results_of(first)[0], results_of(first)

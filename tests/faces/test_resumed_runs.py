@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from flat_agents import flat_agent
 from turnwise import (
     Agent,
     Approval,
@@ -61,11 +62,13 @@ class Crash:
 
     def journal(self, clock: Clock) -> Journal:
         assert self.left is not None, "there was no crash"
-        return Journal.open(self.left, clock=clock)
+        return Journal(self.left, clock=clock)
 
 
 def agent_of(model: ScriptedModel, journal: Journal, *, clock: Clock, **more: Any) -> Agent:
-    return Agent("openai_chat:m", base_url=BASE_URL, api_key="k", transport=model, journal=journal, clock=clock, **more)
+    return flat_agent(
+        "openai_chat:m", base_url=BASE_URL, api_key="k", transport=model, journal=journal, clock=clock, **more
+    )
 
 
 def results_of(result: RunResult) -> list[str]:
@@ -88,7 +91,7 @@ async def test_a_lost_request_is_sent_anew_though_no_retry_is_allowed(tmp_path: 
         crash.now()
         return "Hello."
 
-    with Journal.open(crash.path, clock=clock) as journal:
+    with Journal(crash.path, clock=clock) as journal:
         await agent_of(ScriptedModel([dies]), journal, clock=clock, retry=RetryPolicy(attempts=1)).run("Go.")
     model = ScriptedModel([BUSY])
     with crash.journal(clock) as again:
@@ -124,7 +127,7 @@ async def test_a_question_is_asked_again_for_what_was_left_of_its_time(tmp_path:
 
     policy = Policy(rules=(PermissionRule(verdict="ask", tool="do"),), attended=True)
     more: dict[str, Any] = {"tools": [do], "policy": policy}
-    with Journal.open(crash.path, clock=clock) as journal:
+    with Journal(crash.path, clock=clock) as journal:
         model = ScriptedModel([[call("do", name="it")], "Denied."])
         await agent_of(model, journal, clock=clock, approver=first, **more).run("Go.")
     await clock.advance(200)
@@ -143,7 +146,7 @@ async def test_a_wait_lasts_as_long_as_was_left(tmp_path: Path) -> None:
     clock = FakeClock()
     crash = Crash(tmp_path)
     retry = RetryPolicy(attempts=3, base_s=60, cap_s=60)
-    with Journal.open(crash.path, clock=clock) as journal:
+    with Journal(crash.path, clock=clock) as journal:
         agent = agent_of(ScriptedModel([BUSY, "Late."]), journal, clock=clock, retry=retry)
         running = asyncio.create_task(agent.run("Go."))
         await clock.advance(1)
@@ -182,7 +185,7 @@ async def test_probes_are_believed_and_one_that_fails_knows_nothing(tmp_path: Pa
         return f"did {name}"
 
     asks = [call("do", name=name) for name in ("happened", "not yet", "broken")]
-    with Journal.open(crash.path, clock=SystemClock()) as journal:
+    with Journal(crash.path, clock=SystemClock()) as journal:
         await agent_of(ScriptedModel([asks, "Done."]), journal, clock=SystemClock(), tools=[do]).run("Go.")
     ran_before = len(ran)
     with crash.journal(SystemClock()) as left:
@@ -209,7 +212,7 @@ async def test_a_program_that_asks_for_other_calls_when_it_runs_again_ends(tmp_p
         return f"did {name}"
 
     program = 'first = do(name="first")\ndo(name="second")\nprint(first)'
-    with Journal.open(crash.path, clock=SystemClock()) as journal:
+    with Journal(crash.path, clock=SystemClock()) as journal:
         model = ScriptedModel([[call("script", program=program)], "Done."])
         await agent_of(model, journal, clock=SystemClock(), tools=[do], script=True).run("Go.")
     assert crash.left is not None
@@ -242,7 +245,7 @@ async def test_a_program_that_draws_numbers_goes_on(tmp_path: Path) -> None:
         return f"did {name}"
 
     program = "import random\nfor _ in range(2):\n    do(name=str(random.random()))"
-    with Journal.open(crash.path, clock=SystemClock()) as journal:
+    with Journal(crash.path, clock=SystemClock()) as journal:
         model = ScriptedModel([[call("script", program=program)], "Done."])
         await agent_of(model, journal, clock=SystemClock(), tools=[do], script=True).run("Go.")
     with crash.journal(SystemClock()) as left:
@@ -260,7 +263,7 @@ async def test_the_process_that_was_left_behind_can_write_nothing_more(tmp_path:
     """Proves: the epoch fences the old pen, while what became of its request is kept."""
     clock = SystemClock()
     crash = Crash(tmp_path)
-    with Journal.open(crash.path, clock=clock) as journal:
+    with Journal(crash.path, clock=clock) as journal:
         await agent_of(ScriptedModel([lambda _: crash.now() or "Hello."]), journal, clock=clock).run("Go.")
     with crash.journal(clock) as one, crash.journal(clock) as two:
         session = one.sessions()[0].id
@@ -278,7 +281,7 @@ async def test_a_turn_that_never_gets_further_is_ended(tmp_path: Path) -> None:
     """Proves: five processes in a row that died before they recorded anything are enough; no request is sent."""
     clock = SystemClock()
     crash = Crash(tmp_path)
-    with Journal.open(crash.path, clock=clock) as journal:
+    with Journal(crash.path, clock=clock) as journal:
         await agent_of(ScriptedModel([lambda _: crash.now() or "Hello."]), journal, clock=clock).run("Go.")
     model = ScriptedModel(["Hello."])
     with crash.journal(clock) as left:
@@ -310,7 +313,7 @@ async def test_a_call_that_kills_its_process_is_not_repeated_without_end(tmp_pat
         crash.now()
         return "seen"
 
-    with Journal.open(crash.path, clock=clock) as journal:
+    with Journal(crash.path, clock=clock) as journal:
         model = ScriptedModel([[call("look", name="it")], "Done."])
         session = (await agent_of(model, journal, clock=clock, tools=[look]).run("Go.")).session
     for tries in range(MOST_TRIES + 1):
@@ -365,7 +368,7 @@ async def test_whatever_kills_its_process_each_time_is_not_repeated_without_end(
     """Proves: that a request left again, that a program began again or that a sub-agent was called again is no progress."""
     crash = Crash(tmp_path)
     killer = Killer(kind, crash=crash)
-    with Journal.open(crash.path, clock=SystemClock()) as journal:
+    with Journal(crash.path, clock=SystemClock()) as journal:
         session = (await killer.agent(journal, is_resumed=False).run("Go.")).session
     result = None
     for tries in range(MOST_TRIES + 1):
@@ -381,18 +384,18 @@ async def test_what_cannot_be_resumed_is_refused_by_name(tmp_path: Path) -> None
     """Proves: a session that has ended, one without a journal, another provider's agent, an option that there is not."""
     clock = SystemClock()
     crash = Crash(tmp_path)
-    with Journal.open(crash.path, clock=clock) as journal:
+    with Journal(crash.path, clock=clock) as journal:
         agent = agent_of(ScriptedModel([lambda _: crash.now() or "Hello."]), journal, clock=clock)
         result = await agent.run("Go.")
         with pytest.raises(CallerError, match="has ended: there is nothing to resume"):
             await agent.resume(result.session)
     with crash.journal(clock) as left:
         session = left.sessions()[0].id
-        other = Agent("anthropic_messages:m", base_url=BASE_URL, api_key="k", journal=left, clock=clock)
+        other = flat_agent("anthropic_messages:m", base_url=BASE_URL, api_key="k", journal=left, clock=clock)
         with pytest.raises(CallerError, match="resume it with an agent of the same provider"):
             await other.resume(session)
         with pytest.raises(CallerError, match="needs a journal"):
-            await Agent("openai_chat:m", base_url=BASE_URL, api_key="k").resume(session)
+            await flat_agent("openai_chat:m", base_url=BASE_URL, api_key="k").resume(session)
         with pytest.raises(CallerError, match="max_steps"):
             await agent_of(ScriptedModel([]), left, clock=clock).resume(session, max_steps=3)  # pyright: ignore[reportCallIssue]
         await agent_of(ScriptedModel(["And on."]), left, clock=clock).run("On.", session=session)
@@ -406,7 +409,7 @@ async def test_a_turn_whose_last_records_are_lost_is_not_resumed(tmp_path: Path)
     """Proves: what a damaged journal has lost may have run, so nothing of it is done again; a new turn goes on."""
     clock = SystemClock()
     crash = Crash(tmp_path)
-    with Journal.open(crash.path, clock=clock) as journal:
+    with Journal(crash.path, clock=clock) as journal:
         await agent_of(ScriptedModel([lambda _: crash.now() or "Hello."]), journal, clock=clock).run("Go.")
     assert crash.left is not None
     with closing(sqlite3.connect(crash.left)) as connection:  # as `sessions rescue` leaves it
@@ -433,7 +436,7 @@ async def test_time_in_which_nobody_worked_does_not_count(tmp_path: Path) -> Non
         return "waited"
 
     limits = MaxWallTime(100)
-    with Journal.open(crash.path, clock=clock) as journal:
+    with Journal(crash.path, clock=clock) as journal:
         model = ScriptedModel([[call("wait")], lambda _: crash.now() or "Done."])
         running = asyncio.create_task(agent_of(model, journal, clock=clock, tools=[wait], limits=limits).run("Go."))
         await clock.advance(31)

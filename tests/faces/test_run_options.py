@@ -12,15 +12,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from flat_agents import flat_agent, grouped
 from turnwise import Agent, CallerError, MissingKey, RunInterrupted, RunResult, Settings
 from turnwise.drivers.running.watching import FrameSeen, WatcherEvent
 from turnwise.drivers.settings.options import OptionRow, rows
 from turnwise.errors import UnknownOption
-from turnwise.faces.run_options import RunOptions, settings_over
+from turnwise.faces.run_options import TypedRunOptions
+from turnwise.faces.run_settings import settings_over
 from turnwise.lab import Lab
 from turnwise.lab.script import parse_script
 from turnwise.rules.budget import ModelLimits
-from turnwise.rules.limits import MaxCost, MaxRequests, MaxTokens, MaxToolCalls, MaxWallTime
+from turnwise.rules.limits import MaxCost, MaxRequests, MaxSteps, MaxTokens, MaxToolCalls, MaxWallTime
 from turnwise.vocab import Repair
 from waits import HANG_S
 
@@ -40,16 +42,18 @@ def lab() -> Lab:
 
 
 def agent_at(lab: Lab, model: str = "answers", **options: object) -> Agent:
-    return Agent(f"openai_chat:{model}", base_url="http://127.0.0.1:9/v1", transport=lab.transport(), **options)  # pyright: ignore[reportArgumentType]
+    return flat_agent(f"openai_chat:{model}", base_url="http://127.0.0.1:9/v1", transport=lab.transport(), **options)  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("name", [name[:-1] for name in sorted(RunOptions.__annotations__)])
+@pytest.mark.parametrize("name", [name[:-1] for name in sorted(TypedRunOptions.__annotations__)])
 def test_an_option_with_a_letter_less_raises_and_names_the_right_one(lab: Lab, name: str) -> None:
     """Proves: `limit=MaxRequests(2)` does not run without limits. No request is made."""
     with pytest.raises(TypeError) as caught:
         agent_at(lab).run_sync("go", **{name: None})  # pyright: ignore[reportArgumentType]
     assert isinstance(caught.value, CallerError)
-    assert f"`{name}` is no option of a run. Did you mean `{name}" in str(caught.value)
+    assert f"`{name}` is no option of a run. " in str(caught.value)
+    right = "recovery={" if name == "recover" else f"Did you mean `{name}"
+    assert right in str(caught.value)
     assert not lab.requests
 
 
@@ -68,7 +72,7 @@ async def test_unknown_options_raise_in_every_way_to_run(lab: Lab) -> None:
 
 def test_settings_of_a_run_stand_over_those_of_the_agent_field_by_field(lab: Lab) -> None:
     agent = agent_at(lab, settings=Settings(max_output_tokens=700, temperature=0.25, stop=("END",)))
-    agent.run_sync("go", settings=Settings(temperature=0.0, seed=7))
+    agent.run_sync("go", endpoint={"settings": Settings(temperature=0.0, seed=7)})
     body = json.loads(lab.requests[-1].body)
     assert body["max_tokens" if "max_tokens" in body else "max_completion_tokens"] == 700
     assert (body["temperature"], body["seed"], body["stop"]) == (0.0, 7, ["END"])
@@ -98,14 +102,14 @@ def test_each_field_is_taken_over_alone(field: str) -> None:
         (Settings(seed=True), r"`\$.seed`"),
         (Settings(stop="END"), r"`\$.stop`"),  # pyright: ignore[reportArgumentType]
         (Settings(reasoning_effort="huge"), r"`\$.reasoning_effort`"),  # pyright: ignore[reportArgumentType]
-        ({"temperature": 1}, r"must be `Settings\(...\)`, not dict"),
+        ({"temperature": 1}, r"must be `Settings\(temperature=...\)`, not"),
     ],
 )
 def test_settings_that_cannot_be_raise_for_the_agent_and_for_a_run(lab: Lab, settings: Settings, problem: str) -> None:
     with pytest.raises(CallerError, match=problem):
         agent_at(lab, settings=settings)
     with pytest.raises(CallerError, match=problem) as caught:
-        agent_at(lab).run_sync("go", settings=settings)
+        agent_at(lab).run_sync("go", endpoint={"settings": settings})
     assert "of the run" in str(caught.value) and not lab.requests
 
 
@@ -139,7 +143,7 @@ def interrupt(event):
     if isinstance(event, FrameSeen) and "answer begins" in repr(event):
         signal.raise_signal(signal.SIGINT)
 
-agent = Agent("openai_chat:stalls", base_url="http://127.0.0.1:9/v1", transport=lab.transport())
+agent = Agent("openai_chat:stalls", endpoint={"base_url": "http://127.0.0.1:9/v1", "transport": lab.transport()})
 agent.run_sync("go", watch=interrupt)
 """
 
@@ -153,6 +157,29 @@ def test_an_uncaught_ctrl_c_is_one_traceback_and_exit_code_130() -> None:
     assert lines[-1] == "turnwise.faces.results.RunInterrupted: 1 request made, cost unknown"
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("base_url", 'Give `endpoint={"base_url": ...}`'),
+        ("approver", 'Give `safety={"approver": ...}`'),
+        ("journal", 'Give `observation={"journal": ...}`'),
+        ("recover", 'Give `recovery={"recover": ...}`'),
+        ("max_steps", "Give `limits=MaxSteps(...)`"),
+        ("agents", "`tools=[Subagents({"),
+        ("max_depth", "`Subagents({...}, max_depth=...)`"),
+        ("description", 'agent.as_tool("name", "what it is for")'),
+    ],
+)
+def test_a_name_from_before_the_groups_raises_and_names_its_new_place(lab: Lab, name: str, words: str) -> None:
+    """Proves: a program of the day before is told what to write, by the agent and by a run. Nothing is sent."""
+    with pytest.raises(UnknownOption) as caught:
+        Agent("openai_chat:answers", **{name: None})  # pyright: ignore[reportArgumentType, reportCallIssue]
+    assert words in str(caught.value)
+    with pytest.raises(UnknownOption) as caught:
+        agent_at(lab).run_sync("go", **{name: None})  # pyright: ignore[reportArgumentType, reportCallIssue]
+    assert words in str(caught.value) and not lab.requests
+
+
 def balance(account: str) -> str:
     """The balance of an account."""
     return "3"
@@ -161,16 +188,16 @@ def balance(account: str) -> str:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("baseurl", "Did you mean `base_url`?"),
-        ("api_base", "Did you mean `base_url`?"),
+        ("baseurl", 'Did you mean `endpoint={"base_url": ...}`?'),
+        ("api_base", 'Give `endpoint={"base_url": ...}`'),
         ("instruction", "Did you mean `instructions`?"),
-        ("timeout", "deadlines=Deadlines"),
+        ("timeout", 'recovery={"deadlines": Deadlines(...)}'),
         ("tool_s", "Deadlines(tool_s=...)"),
-        ("max_tokens", "settings=Settings(max_output_tokens=...)"),
-        ("temperature", "settings=Settings(temperature=...)"),
+        ("max_tokens", 'endpoint={"settings": Settings(max_output_tokens=...)}'),
+        ("temperature", 'endpoint={"settings": Settings(temperature=...)}'),
         ("max_requests", "limits=MaxRequests(...)"),
         ("max_time", "limits=MaxWallTime(...)"),
-        ("xyz", "The options are: agents, allow_hint"),
+        ("xyz", "The options are: deps_type, endpoint"),
     ],
 )
 def test_an_option_that_an_agent_does_not_have_names_where_it_goes(lab: Lab, name: str, words: str) -> None:
@@ -186,7 +213,7 @@ def test_an_option_that_an_agent_does_not_have_names_where_it_goes(lab: Lab, nam
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"recover": "yes"}, '`recover` must be "continue", "split" or "off", not \'yes\''),
+        ({"recover": "yes"}, 'must be "continue", "split" or "off", not \'yes\''),
         ({"room": "small"}, '"compact", "budget" or "off"'),
         ({"script": "on"}, '"auto", True or False'),
         ({"limits": 3}, "`MaxRequests(3)`"),
@@ -195,20 +222,19 @@ def test_an_option_that_an_agent_does_not_have_names_where_it_goes(lab: Lab, nam
         ({"fallbacks": "gpt-5"}, "`fallbacks=['gpt-5']`"),
         ({"allowed": "read"}, "`allowed=['read']`"),
         ({"allowed": ["reed"]}, "must hold"),
-        ({"journal": "x.db"}, "`Journal.open(PATH, clock=SystemClock())`"),
+        ({"journal": "x.db"}, "`Journal(PATH)`"),
         ({"folder": "/nope/nowhere"}, "there is no such folder"),
         ({"deadlines": 30}, "`Deadlines(total_s=...)`"),
         ({"retry": 3}, "`RetryPolicy(attempts=...)`"),
-        ({"max_steps": "3"}, "must be a whole number, not '3'"),
-        ({"max_steps": 0}, "must be a whole number from 1 to 10,000, not 0"),
-        ({"max_steps": 10**9}, "must be a whole number from 1 to 10,000, not 1000000000"),
+        ({"limits": MaxSteps("3")}, "give a number from 1 to 10,000"),  # pyright: ignore[reportArgumentType]
+        ({"limits": MaxSteps(0)}, "give a number from 1 to 10,000"),
+        ({"limits": MaxSteps(10**9) | MaxRequests(3)}, "give a number from 1 to 10,000"),
         ({"max_subagents": -1}, "must be a whole number from 0, not -1"),
         ({"max_subagent_requests": 10**13}, "must be a whole number from 0, not 10000000000000"),
         ({"limits": MaxWallTime(math.inf)}, "give a number more than 0"),
         ({"limits": MaxRequests(3) | MaxWallTime(math.nan)}, "give a number more than 0"),
         ({"limits": MaxToolCalls(0) & MaxTokens(9)}, "holds `MaxToolCalls(calls=0)`: give a number from 1"),
         ({"model_limits": ModelLimits(context_window_tokens=0)}, "give a number from 1"),
-        ({"agents": [1]}, "must be a dict"),
     ],
 )
 def test_a_value_of_the_wrong_kind_raises_with_the_fix(lab: Lab, options: dict[str, object], words: str) -> None:
@@ -216,9 +242,8 @@ def test_a_value_of_the_wrong_kind_raises_with_the_fix(lab: Lab, options: dict[s
     with pytest.raises(CallerError) as caught:
         agent_at(lab, **options)  # pyright: ignore[reportArgumentType]
     assert words in str(caught.value) and str(caught.value).startswith(f"`{next(iter(options))}` ")
-    if options.keys() <= RunOptions.__annotations__.keys():
-        with pytest.raises(CallerError, match="of the run"):
-            agent_at(lab).run_sync("go", **options)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(CallerError, match="of the run"):
+        agent_at(lab).run_sync("go", **grouped(options))  # pyright: ignore[reportArgumentType]
     assert not lab.requests
 
 

@@ -57,7 +57,7 @@ async def test_what_they_spend_stands_in_the_ledger_with_their_path(family: str)
     """Proves: three sub-agents of one program: the lab's count is the ledger's, each request with the path that leads to it,
     their sessions are found by the call inside the program, and the saving counts them as the three calls that they are."""
     lab, clock = Lab([programs(TOGETHER)]), SystemClock()
-    with Journal.open(None, clock=clock) as journal:
+    with Journal(None, clock=clock) as journal:
         child = agent_of(lab, "plain-answer", family=family, journal=journal, prices=BY_REQUEST)
         root = agent_of(
             lab,

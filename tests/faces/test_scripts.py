@@ -9,6 +9,7 @@ from typing import Literal
 
 import pytest
 
+from flat_agents import flat_agent
 from turnwise import (
     Agent,
     Approval,
@@ -61,7 +62,7 @@ def mark(word: Literal["good", "bad"], places: list[int]) -> str:
 
 
 def agent_on(lab: Lab, model: str, *, family: str, folder: Path, script: bool, journal: Journal | None = None) -> Agent:
-    return Agent(
+    return flat_agent(
         f"{family}:{model}",
         base_url=lab.url + BASES.get(family, "/v1"),
         tools=workspace_tools(folder),
@@ -73,7 +74,7 @@ def agent_on(lab: Lab, model: str, *, family: str, folder: Path, script: bool, j
 
 def names_offered(agent_options: dict[str, object], *, prices: Prices) -> list[str]:
     model = ScriptedModel(["Done."])
-    agent = Agent(
+    agent = flat_agent(
         "openai_chat:m",
         base_url=model.endpoint.base_url,
         transport=model,
@@ -110,7 +111,7 @@ async def test_ten_independent_reads_take_two_requests(family: str, tmp_path: Pa
     """Proves: ten reads are one step of the interpreter and one request; the journal has each of them, the history none."""
     for number in range(10):
         (tmp_path / f"part-{number}.txt").write_text("bees\n" if number % 2 else "ants\n")
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         async with Lab() as lab:
             agent = agent_on(lab, "script-ten-reads", family=family, folder=tmp_path, script=True, journal=journal)
             result = await agent.run("How many of them are about bees?")
@@ -149,11 +150,11 @@ async def test_a_program_that_is_allowed_later_is_counted_with_the_next_request(
     async def approver(asking: Asking) -> list[Approval]:
         return [Approval(call_id=ask.call.id, verdict="later") for ask in asking.asks]
 
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         model = ScriptedModel(
             [call(NAME, id="c", program='look("a")\nawait asyncio.gather(look("b"), look("c"))'), "Done."]
         )
-        agent = Agent(
+        agent = flat_agent(
             "openai_chat:m",
             base_url=model.endpoint.base_url,
             transport=model,
@@ -180,7 +181,7 @@ async def test_a_fallback_has_the_same_tools_whatever_its_plan() -> None:
     """Proves: `auto` is decided by the agent's own model for the whole turn, so that the prefix stays."""
     for rows, offered in ((BY_REQUEST.user, True), (BY_TOKEN.user, False)):
         model = ScriptedModel([Fault(kind=FaultKind.SERVER, message="down", status=500), "Done."])
-        agent = Agent(
+        agent = flat_agent(
             "openai_chat:m",
             base_url=model.endpoint.base_url,
             transport=model,
@@ -202,7 +203,7 @@ async def test_a_model_that_never_uses_it_makes_the_same_requests() -> None:
     counted: list[list[bytes]] = []
     for script in (False, True):
         model = ScriptedModel([call("read", path="a"), call("read", path="b"), "Done."])
-        agent = Agent(
+        agent = flat_agent(
             "openai_chat:m", base_url=model.endpoint.base_url, transport=model, tools=[read, mark], script=script
         )
         result = await agent.run("go")
@@ -281,7 +282,7 @@ def test_what_is_described_is_what_runs(taken: bool, tmp_path: Path) -> None:
         [*lines, "print(list('ab'), len('ab'), sum(range(3)), json.dumps(1), isinstance(ran := [], list))"]
     )
     model = ScriptedModel([call("script", program=program), "Done."])
-    agent = Agent(
+    agent = flat_agent(
         "openai_chat:m",
         base_url=model.endpoint.base_url,
         transport=model,
@@ -300,7 +301,7 @@ def test_a_program_lists_a_real_folder(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
     model = ScriptedModel([call("script", program='print(list_(path="."))'), "Done."])
     tools = workspace_tools(tmp_path)
-    agent = Agent("openai_chat:m", base_url=model.endpoint.base_url, transport=model, tools=tools, script=True)
+    agent = flat_agent("openai_chat:m", base_url=model.endpoint.base_url, transport=model, tools=tools, script=True)
     assert said_by_script(agent.run_sync("go")) == "a.txt (1)\n"
 
 
@@ -308,7 +309,7 @@ def test_a_program_that_takes_a_builtin_for_the_tool_is_told() -> None:
     """Proves: where `list(path=...)` is Python's own and fails, the result says what the tool is called."""
     model = ScriptedModel([call("script", program='print(list(path="src"))'), "Done."])
     tools = recorders(["list"], ran=[])
-    agent = Agent("openai_chat:m", base_url=model.endpoint.base_url, transport=model, tools=tools, script=True)
+    agent = flat_agent("openai_chat:m", base_url=model.endpoint.base_url, transport=model, tools=tools, script=True)
     lines = said_by_script(agent.run_sync("go")).splitlines()
     assert lines[0].startswith("line 1: The program failed: TypeError: list")  # the rest is the interpreter's
     assert lines[1:] == [
@@ -338,7 +339,7 @@ def said_by_script(result: RunResult) -> str:
 def test_a_limit_that_is_none_is_refused_when_the_agent_is_made(limits: ScriptLimits, words: str) -> None:
     """Proves: a caller's mistake is told before anything is paid for, with the name and what would do."""
     with pytest.raises(CallerError, match=re.escape(words)):
-        Agent("openai_chat:m", base_url="http://127.0.0.1:9", script_limits=limits)
+        flat_agent("openai_chat:m", base_url="http://127.0.0.1:9", script_limits=limits)
 
 
 def test_each_limit_has_its_bounds() -> None:

@@ -6,7 +6,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from turnwise import Agent, RunFinished, StepChanges, tool
+from flat_agents import flat_agent
+from turnwise import RunFinished, StepChanges, tool
 from turnwise.drivers.running.watching import FrameSeen, RequestFinished, ToolFinished, WatcherEvent
 from turnwise.lab import Lab
 from turnwise.testing import ScriptedModel, call
@@ -31,7 +32,7 @@ class Bench:
 
         self.model = ScriptedModel([[call("read", path="a")], "done", "more"])
         base = {"base_url": f"{lab.url}{BASES[family]}"} if lab else {"transport": self.model, "base_url": "http://m"}
-        self.agent = Agent(f"{family}:{name}", api_key="k", tools=[read], **base, **options)  # pyright: ignore[reportArgumentType]
+        self.agent = flat_agent(f"{family}:{name}", api_key="k", tools=[read], **base, **options)  # pyright: ignore[reportArgumentType]
 
 
 def is_call(seen: object) -> bool:
@@ -129,7 +130,7 @@ async def test_context_variables_of_prepare_step_end_with_it(is_async: bool) -> 
         return path
 
     model = ScriptedModel([[call("look", path="a")], "done"])
-    agent = Agent(
+    agent = flat_agent(
         "openai_chat:m",
         base_url="http://m",
         api_key="k",

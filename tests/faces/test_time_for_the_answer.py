@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faces.test_ordered_deadlines import agent_of, both_orders, ended, hands_out, results_of
+from flat_agents import flat_agent
 from sandboxes import sandbox_called
-from turnwise import Agent, MaxRequests, MaxWallTime, RunResult, StopReason, tool
+from turnwise import MaxRequests, MaxWallTime, RunResult, StopReason, tool
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
 from turnwise.drivers.tools.grants import CallTerms
 from turnwise.drivers.tools.tools import CallTime
@@ -250,7 +251,7 @@ async def test_a_continuation_without_an_answer_leaves_time_for_the_answer() -> 
         finish=FinishReason.LENGTH,
     )
     model = ScriptedModel([cut, "It said: nothing."])
-    agent = Agent(
+    agent = flat_agent(
         "openai_chat:m",
         base_url=model.endpoint.base_url,
         transport=Stalls(model),

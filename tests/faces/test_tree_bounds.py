@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flat_agents import flat_agent
 from turnwise import Agent, MaxRequests, RunResult, StopReason, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal
@@ -43,7 +44,7 @@ def nested(lab: Lab, *models: str, family: str, **options: object) -> Agent:
     """Agents, each below the one before; the first one is the root."""
     below: Agent | None = None
     for model in reversed(models):
-        below = Agent(  # pyright: ignore[reportArgumentType]
+        below = flat_agent(  # pyright: ignore[reportArgumentType]
             f"{family}:{model}",
             base_url=lab.url + BASES.get(family, "/v1"),
             agents=None if below is None else {"sub": below},
@@ -123,7 +124,7 @@ async def test_the_first_ones_run_and_the_others_read_which_bound_is_reached(sub
     """Proves: bounds of a run; what there is no room for is refused by name, and starts nothing."""
     async with Lab([starts(ROOT, at_once=4, steps=1)]) as lab:
         root = nested(lab, ROOT, "plain-answer", family="openai_chat")
-        result = await root.run("Go.", max_subagents=subagents, max_subagent_requests=requests)
+        result = await root.run("Go.", safety={"max_subagents": subagents, "max_subagent_requests": requests})
         begun = min(subagents, requests, 4)
         assert lab.count(model="plain-answer") == begun
     said = results_in(result.new_messages)
@@ -171,7 +172,7 @@ def test_no_tree_goes_beyond_its_bounds(
     lab = Lab([starts(name, at_once=n, steps=steps) for name, (n, steps) in zip(names, shape, strict=True)])
     below = None
     for model in reversed([*names, last]):
-        below = Agent(
+        below = flat_agent(
             f"openai_chat:{model}",
             base_url="http://127.0.0.1:9/v1",
             transport=lab.transport(),
@@ -182,7 +183,9 @@ def test_no_tree_goes_beyond_its_bounds(
         )
     assert below is not None
     limits = None if own is None else MaxRequests(own)
-    result = below.run_sync("Go.", max_subagents=subagents, max_subagent_requests=requests, limits=limits)
+    result = below.run_sync(
+        "Go.", safety={"max_subagents": subagents, "max_subagent_requests": requests}, limits=limits
+    )
     made = lab.count() - lab.count(model=ROOT)
     assert tree_of(result)[1] == made <= requests
     assert tree_of(result)[0] == len({one.session for one in result.ledger if one.path}) <= subagents
@@ -192,14 +195,14 @@ def test_no_tree_goes_beyond_its_bounds(
 async def test_a_journal_gives_back_the_same_places() -> None:
     """Proves: what a sub-agent may use stands in its journal, and the parent's turn is the same when it is replayed."""
     lab = Lab([starts(ROOT, at_once=3, steps=2)])
-    with Journal.open(None, clock=SystemClock()) as journal:
-        agent = Agent(
+    with Journal(None, clock=SystemClock()) as journal:
+        agent = flat_agent(
             f"openai_chat:{ROOT}",
             base_url="http://127.0.0.1:9/v1",
             transport=lab.transport(),
             journal=journal,
             agents={
-                "sub": Agent(
+                "sub": flat_agent(
                     "openai_chat:never-stops",
                     base_url="http://127.0.0.1:9/v1",
                     transport=lab.transport(),
@@ -242,7 +245,7 @@ async def test_of_the_calls_of_a_response_128_run(family: str, stream: bool, cal
         return f"found {pattern}"
 
     async with Lab([many(calls)]) as lab:
-        agent = Agent(
+        agent = flat_agent(
             f"{family}:many", base_url=lab.url + BASES.get(family, "/v1"), tools=[runs], stream=stream, room="off"
         )
         result = await agent.run("Go.")

@@ -18,7 +18,7 @@ BY_REQUEST = Prices(user=read_prices({"*": {"request": "0.01"}}, named="the tabl
 
 async def total_of(*plans: Prices) -> Total:
     """Of one turn with each of these prices."""
-    with Journal.open(None, clock=FakeClock()) as journal:
+    with Journal(None, clock=FakeClock()) as journal:
         for prices in plans:
             model = "anthropic:reads" if prices is PRICES else "anthropic_messages:reads"
             await agent_at(Lab([reading(2)]), journal=journal, prices=prices, model=model).run("Read.")

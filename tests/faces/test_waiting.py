@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from flat_agents import flat_agent
 from turnwise import Agent, Approval, Asking, Journal, Policy, StopReason, ToolSpec, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.records import ToolsStarted
@@ -60,7 +61,7 @@ class House:
         self.seen = seen
         self.model = ScriptedModel(script)
         self.by = by
-        self.journal = Journal.open(folder / "journal.db", clock=SystemClock()) if by == "session" else None
+        self.journal = Journal(folder / "journal.db", clock=SystemClock()) if by == "session" else None
         self.options: dict[str, Any] = {
             "tools": [publish, look, PHONE],
             "policy": ATTENDED,
@@ -72,7 +73,7 @@ class House:
     def run(
         self, prompt: str | Message | None = None, *, changed: dict[str, Any] | None = None, **options: Any
     ) -> RunResult:
-        agent = Agent(
+        agent = flat_agent(
             "openai_chat:scripted",
             base_url=self.model.endpoint.base_url,
             transport=self.model,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from flat_agents import flat_agent
 from turnwise import Agent, Approval, Asking, Hook, Journal, Policy, StopReason, ToolSpec, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.errors import CallerError
@@ -74,19 +75,19 @@ class House:
         self.model = ScriptedModel([[call("publish", page="a"), beside, call("phone")], "Done."])
         self.child = ScriptedModel([call("slow")])
         self.by = by
-        self.journal = Journal.open(folder / "journal.db", clock=SystemClock()) if by == "session" else None
+        self.journal = Journal(folder / "journal.db", clock=SystemClock()) if by == "session" else None
         self.options: dict[str, Any] = {"policy": Policy(attended=True), "approver": later, **options}
         self.last: RunResult | None = None
 
     def agent(self, **changed: Any) -> Agent:
-        child = Agent(
+        child = flat_agent(
             "openai_chat:small",
             base_url=self.child.endpoint.base_url,
             transport=self.child,
             tools=[slow],
             description="c",
         )
-        return Agent(
+        return flat_agent(
             "openai_chat:scripted",
             base_url=self.model.endpoint.base_url,
             transport=self.model,

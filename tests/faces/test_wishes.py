@@ -4,7 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from turnwise import Agent, MaxCost, MaxRequests, tool
+from flat_agents import flat_agent
+from turnwise import MaxCost, MaxRequests, tool
 from turnwise.drivers.dispatch.wishes import TurnWishes, read_wishes, write_wishes
 from turnwise.errors import TurnRefused
 from turnwise.faces.wishes import WorkerAllows, narrowed_config
@@ -17,8 +18,8 @@ def write(text: str) -> str:
     return text
 
 
-HELPER = Agent("openai:gpt-5", api_key="k", tools=[write])
-AGENT = Agent(
+HELPER = flat_agent("openai:gpt-5", api_key="k", tools=[write])
+AGENT = flat_agent(
     "openai:gpt-5",
     api_key="k",
     instructions="Help.",

@@ -9,7 +9,8 @@ from typing import Literal, get_args
 import msgspec
 from msgspec.structs import replace
 
-from turnwise import Agent, RunResult, Settings
+from flat_agents import flat_agent
+from turnwise import RunResult, Settings
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.faces.tools import ToolLike
 from turnwise.lab.memory import MemoryTransport
@@ -121,7 +122,7 @@ async def ask_writer(
     name = MODELS[family].partition(":")[2]
     script = Script(name=name, title="writes", writer=writer, prefill=False)
     received: list[Received] = []
-    agent = Agent(
+    agent = flat_agent(
         MODELS[family],
         base_url="http://lab/v1",
         api_key="lab",

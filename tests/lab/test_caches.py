@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import Agent
+from flat_agents import flat_agent
 from turnwise.lab import Lab
 from turnwise.lab.caches import CacheUse, PromptCaches, has_breakpoints
 from turnwise.lab.script import Script, ScriptedFault, ScriptedStep
@@ -251,7 +251,7 @@ async def test_what_is_written_can_be_read_once_its_response_begins(model: str) 
     all write; the one after them reads."""
     lab = Lab([ANSWER])
     base = "http://lab" if model.startswith("anthropic") else "http://lab/v1"
-    agent = Agent(model, instructions=LONG * 2, base_url=base, api_key="k", transport=lab.transport())
+    agent = flat_agent(model, instructions=LONG * 2, base_url=base, api_key="k", transport=lab.transport())
     together = await asyncio.gather(*[agent.run("Is it?") for _ in range(3)])
     assert [one.usage.cache_read_tokens for one in together] == [0, 0, 0]
     assert (await agent.run("Is it?")).usage.cache_read_tokens > 2_000
@@ -266,9 +266,9 @@ async def test_a_failed_request_keeps_nothing(model: str, on_socket: bool) -> No
     given: dict[str, Any] = {"instructions": LONG * 2, "api_key": "k", "retry": RetryPolicy(base_s=0)}
     if on_socket:
         async with lab:
-            result = await Agent(model, base_url=lab.url + path, **given).run("Is it?")
+            result = await flat_agent(model, base_url=lab.url + path, **given).run("Is it?")
     else:
-        result = await Agent(model, base_url=f"http://lab{path}", transport=lab.transport(), **given).run("Is it?")
+        result = await flat_agent(model, base_url=f"http://lab{path}", transport=lab.transport(), **given).run("Is it?")
     assert [one.outcome for one in result.ledger][1:] == ["ok"]
     assert (result.text, result.usage.cache_read_tokens) == ("Yes.", 0)
 
@@ -279,7 +279,7 @@ async def test_usage_tells_what_was_read_and_a_scenario_can_switch_caches_off(mo
     base = {"anthropic": "http://lab", "gemini": "http://lab/v1beta"}.get(model.partition(":")[0], "http://lab/v1")
     off = Script(name="answer", title="answers", steps=(ScriptedStep(text="Yes."),), caches=False)
     for lab, keeps in ((Lab([ANSWER]), True), (Lab([ANSWER], caches=False), False), (Lab([off]), False)):
-        agent = Agent(model, instructions=LONG * 2, base_url=base, api_key="k", transport=lab.transport())
+        agent = flat_agent(model, instructions=LONG * 2, base_url=base, api_key="k", transport=lab.transport())
         reads: list[int] = []
         for pause_s in (0, 0, 3600):
             lab.pass_time(pause_s)

@@ -6,9 +6,10 @@ from typing import Literal
 
 import pytest
 
+from flat_agents import flat_agent
 from lab.cut_cells import MODELS, WAYS, file_tools
 from lab.raw_server import Body, serving
-from turnwise import Agent, RunResult, Settings
+from turnwise import RunResult, Settings
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
 from turnwise.lab.script import Script, Writer
@@ -27,7 +28,7 @@ async def write(
     name = MODELS[family].partition(":")[2]
     async with Lab([Script(name=name, title="writes", writer=writer, prefill=False)]) as lab:
         prefix = "" if family in ("anthropic_messages", "gemini", "gemini on Vertex AI") else "/v1"
-        agent = Agent(
+        agent = flat_agent(
             MODELS[family],
             base_url=lab.url + prefix,
             api_key="lab",
@@ -98,7 +99,7 @@ async def test_a_continuation_that_adds_nothing_and_says_that_it_is_done_complet
     async with Lab([Script(name=name, title="writes", writer=writer, prefill=False)]) as lab:
         prefix = "" if family in ("anthropic_messages", "gemini", "gemini on Vertex AI") else "/v1"
         settings = Settings(max_output_tokens=ASKED // 32)
-        agent = Agent(MODELS[family], base_url=lab.url + prefix, api_key="lab", settings=settings, stream=stream)
+        agent = flat_agent(MODELS[family], base_url=lab.url + prefix, api_key="lab", settings=settings, stream=stream)
         result = await agent.run("Write it, please.")
         assert (lab.count(), result.requests) == (2, 2)
     assert file_text(SIZE).startswith(result.text) and len(result.text) > 2_000
@@ -124,7 +125,7 @@ async def test_arguments_that_are_an_object_on_the_wire_are_cut_unless_reasoning
     answer = (b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"No."},"finish_reason":"stop"}]}\n\n',)
     done = (b"data: [DONE]\n\n",)
     async with serving([Body(pieces=cut + done), Body(pieces=answer + done)]) as served:
-        agent = Agent(
+        agent = flat_agent(
             "openai_chat:m",
             base_url=served.url,
             api_key="lab",

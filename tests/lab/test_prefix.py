@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from flat_agents import flat_agent
 from turn.wire_prefix import Wire, changes_between, check_prefixes, read_wire
-from turnwise import Agent
 from turnwise.drivers.running.means import RunnerMeans, StepPreparer
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.tools.tools import Tool
@@ -275,7 +275,9 @@ async def test_the_next_turn_begins_with_the_bytes_of_the_last_request(family: s
     """And so does one that resumes with its user's next words after twenty steps."""
     lines: list[Line] = [*[working(number) for number in range(1, 21)], "Done.", working(22), "And done."]
     model = ScriptedModel(lines, family=family)
-    agent = Agent(f"{family}:m", tools=[read, fetch], max_steps=30, base_url=BASE_URL, transport=model, api_key="k")
+    agent = flat_agent(
+        f"{family}:m", tools=[read, fetch], max_steps=30, base_url=BASE_URL, transport=model, api_key="k"
+    )
     first = await agent.run("Look into it.")
     count = len(model.requests)
     second = await agent.run("Once more.", history=first.history)

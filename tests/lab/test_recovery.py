@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 import pytest
 
+from flat_agents import flat_agent
 from lab.cut_cells import MODELS, OBJECTS, RAW, WAYS, file_tools
-from turnwise import Agent, RunResult, Settings
+from turnwise import RunResult, Settings
 from turnwise.faces.tools import ToolLike
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, Writer
@@ -34,7 +35,7 @@ async def run(
     async with Lab([Script(name=name, title="writes", writer=writer, prefill=False)]) as lab:
         prefix = "" if family in ("anthropic_messages", "gemini", "gemini on Vertex AI") else "/v1"
         (folder / "notes.txt").write_text("a note\n")
-        agent = Agent(
+        agent = flat_agent(
             MODELS[family],
             base_url=lab.url + prefix,
             api_key="lab",

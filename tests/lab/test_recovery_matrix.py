@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from flat_agents import flat_agent
 from lab.cut_cells import MODELS, OBJECTS, TELL_USAGE_LAST, WAYS, Cell, Told, cells, measure
-from turnwise import Agent, Settings
+from turnwise import Settings
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.lab import Lab
 from turnwise.lab.provider import encoded
@@ -99,7 +100,7 @@ async def test_a_cap_of_steps_ends_a_write_in_pieces_honestly_and_the_next_turn_
     the wanted file, and the session can be gone on with until it is whole."""
     writer = Writer(size=200_000)
     lab = Lab([Script(name="writer", title="writes", writer=writer, prefill=False)])
-    agent = Agent(
+    agent = flat_agent(
         MODELS[family],
         base_url="http://lab/v1",
         api_key="lab",

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from flat_agents import flat_agent
 from lab.asking import PATHS, ask, body_of, path_of
-from turnwise import Agent
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.lab import Lab, Script, ScriptError, builtin_scripts, load_scripts, numbered_lines, parse_script
 from turnwise.lab.replies import example_of, whole_keys
@@ -349,7 +349,7 @@ async def test_a_turn_takes_the_requests_that_its_script_names(name: str, family
     (tmp_path / "notes.txt").write_text("status: draft\n")
     (tmp_path / "todo.txt").write_text("nothing\n")
     lab = Lab()
-    agent = Agent(
+    agent = flat_agent(
         f"{family}:{name}",
         base_url=f"http://lab{ENDPOINTS[family]}",
         api_key="k",

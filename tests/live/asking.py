@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from flat_agents import flat_agent
 from live.serving import BASES, Exchange, LiveServer, Totals, Wiretap, wiretap
 from live.talks import GREEDY
 from turnwise import Agent, RunResult, tool
@@ -30,7 +31,7 @@ class Bench:
     def agent(self, **options: Any) -> Agent:
         """Its prompts are short: `room="budget"` offers no tool of its own."""
         usual = {"settings": GREEDY, "room": "budget", "base_url": self.server.base(self.family)}
-        return Agent(f"{self.family}:live", transport=self.tap, **{**usual, **options})
+        return flat_agent(f"{self.family}:live", transport=self.tap, **{**usual, **options})
 
     def weather(self) -> FunctionTool:
         @tool

@@ -189,7 +189,7 @@ async def _turn(
             recovery=EndpointRecovery(circuits=Circuits(clock=own_clock), jitter=lambda: 0.5),
         )
     )
-    with Journal.open(None, clock=clock) as journal:
+    with Journal(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         running = runner.run(started, earlier=fold_session(journals).carried, journal=pen)
         if jumps:

@@ -8,7 +8,8 @@ import json
 
 import pytest
 
-from turnwise import Agent, ModelLimits
+from flat_agents import flat_agent
+from turnwise import ModelLimits
 from turnwise.testing.scripted_transport import Reply, ScriptedTransport
 
 JSON = {"content-type": "application/json"}
@@ -32,7 +33,7 @@ BODY = {
 
 async def ended(window_tokens: int | None) -> tuple[bool, str]:
     transport = ScriptedTransport([Reply(pieces=(json.dumps(BODY).encode(),), headers=JSON)])
-    agent = Agent(
+    agent = flat_agent(
         "openai_responses:live",
         base_url="http://127.0.0.1/v1",
         transport=transport,

@@ -6,16 +6,15 @@ AGENTS = """
 import os
 
 from farm_agents import agent as farm_agent
-from farm_agents import do
+from farm_agents import do, grouped
 from turnwise import Agent, Deadlines, PermissionRule, Policy, tool
 
 ASKS = Policy(rules=(PermissionRule(verdict="ask", tool="*"),), attended=True)
 
 
 def agent(model, **more):
-    return Agent(
-        f"openai_chat:{model}", tools=[do], policy=ASKS, base_url=os.environ["LAB"], api_key="lab", **more
-    )
+    usual = {"policy": ASKS, "base_url": os.environ["LAB"], "api_key": "lab"}
+    return Agent(f"openai_chat:{model}", **grouped([do], **usual, **more))
 
 
 def asks():

@@ -26,7 +26,8 @@ import os
 import sys
 from pathlib import Path
 
-from turnwise import Agent, RetryPolicy, tool
+from turnwise import Agent, RetryPolicy, Subagents, tool
+from turnwise.faces.agent_groups import GROUP_OF
 
 WORLD = Path(os.environ["WORLD"])
 
@@ -101,15 +102,17 @@ class Owners:
 owners = Owners()
 
 
+def grouped(tools, agents=None, **flat):
+    """The options of `Agent`, from a flat list."""
+    groups = {}
+    for name, value in flat.items():
+        groups.setdefault(GROUP_OF[name], {})[name] = value
+    return {"tools": [*tools, *([Subagents(agents)] if agents else [])], **groups}
+
+
 def agent(model, **more):
-    return Agent(
-        f"openai_chat:{model}",
-        tools=[do, slow, work],
-        **more,
-        base_url=os.environ["LAB"],
-        api_key="lab",
-        retry=RetryPolicy(attempts=3),
-    )
+    usual = {"base_url": os.environ["LAB"], "api_key": "lab", "retry": RetryPolicy(attempts=3)}
+    return Agent(f"openai_chat:{model}", **grouped([do, slow, work], **more, **usual))
 
 
 plain = agent("plain")

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from faces.cli.running import running_lab
+from flat_agents import flat_agent
 from postgres_server import PostgresServer
-from turnwise import Agent, Journal, tool
+from turnwise import Journal, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.replaying.following import SessionEvent
 from turnwise.drivers.running.watching import ToolFinished, ToolStarted, TurnFinished
@@ -130,8 +131,8 @@ def test_a_journals_file_is_followed_too(tmp_path: Path) -> None:
 
     async def run(url: str) -> tuple[str, list[str]]:
         path = tmp_path / "turns.db"
-        with Journal.open(path, clock=SystemClock()) as journal:
-            agent = Agent("openai_chat:plain", tools=[do], base_url=f"{url}/v1", api_key="lab", journal=journal)
+        with Journal(path, clock=SystemClock()) as journal:
+            agent = flat_agent("openai_chat:plain", tools=[do], base_url=f"{url}/v1", api_key="lab", journal=journal)
             result = await agent.run("Go.", watch=lambda seen: told.append(type(seen).__name__))
         return result.session, [type(event.seen).__name__ for event in await all_of(path, result.session)]
 

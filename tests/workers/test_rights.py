@@ -56,7 +56,7 @@ def test_the_rights_of_the_page_are_enough(
                 own.attempt(lambda at: at.execute("insert into turn (number) overriding system value values (7)"))
         if who == "reader":
             assert [turn.session for turn in own.status()] == [session]
-            with Journal.open(f"{postgres_dsn}&user={name}&password={PASSWORD}", clock=SystemClock()) as journal:
+            with Journal(f"{postgres_dsn}&user={name}&password={PASSWORD}", clock=SystemClock()) as journal:
                 assert journal.find_session(session).row.id == session
         if who == "person":
             claim = queue.claim(TERMS)

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from flat_agents import flat_agent
 from turnwise import Agent, Approval, Journal, tool
 from turnwise.drivers.activity import Activity
 from turnwise.drivers.clock import SystemClock
@@ -87,11 +88,11 @@ async def run(lines: list[object], *, dsn: str, claim: Claim, lease: WatchedLeas
 
     def agent(model: ScriptedModel, **more: object) -> Agent:
         given = {"base_url": model.endpoint.base_url, "transport": model, "tools": [quick, threaded], **more}
-        return Agent("openai_chat:m", **given)  # pyright: ignore[reportArgumentType]
+        return flat_agent("openai_chat:m", **given)  # pyright: ignore[reportArgumentType]
 
     helper = agent(ScriptedModel([call("quick", name="child"), "Helped."]), description="It helps.")
     root = agent(ScriptedModel([*lines, "Done."]), agents={"helper": helper}, script=True)  # pyright: ignore[reportArgumentType]
-    with Journal.open(dsn, clock=SystemClock()) as journal:
+    with Journal(dsn, clock=SystemClock()) as journal:
         working = root.keeping(journal.under(claim, lease=lease), config=root.config, effects=ALL_EFFECTS)
         await working.run("Go", session=claim.session)
     return lease.seen

@@ -3,130 +3,116 @@
 import asyncio
 import contextlib
 import copy
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from decimal import Decimal
 from functools import partial
-from pathlib import Path
-from typing import Literal, Unpack, get_args
+from typing import Any, Generic, Unpack, cast, overload
 
 import msgspec
+from typing_extensions import TypeVar
 
-from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.endpoints.circuits import Circuits
-from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.endpoints.first_reply import WithFirstReply
 from turnwise.drivers.endpoints.transport import Transport
 from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal.journal import Journal, Session
-from turnwise.drivers.journal.prices import NO_PRICES, Prices
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.running.approvals import Approver
 from turnwise.drivers.running.children import Minder, as_child, idle_s_of
-from turnwise.drivers.running.hooks import Hook, Hooks
-from turnwise.drivers.running.means import (
-    SETTLE_S,
-    EndpointRecovery,
-    Observation,
-    RunnerMeans,
-    Safety,
-    StepPreparer,
-)
+from turnwise.drivers.running.means import SETTLE_S, EndpointRecovery, Observation, RunnerMeans, StepPreparer
 from turnwise.drivers.running.runner import InterruptKind, Runner
-from turnwise.drivers.running.watching import Backlog, Feed, TurnFinished
-from turnwise.drivers.settings.catalogue import find_limits, limits_over
-from turnwise.drivers.tools.fact_finding import Inspector
+from turnwise.drivers.running.watching import Feed
 from turnwise.drivers.tools.grants import working_for
 from turnwise.drivers.tools.tools import ChildOrder, Tool
 from turnwise.errors import CallerError
+from turnwise.faces.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
 from turnwise.faces.agent_options import check_names, checking_options
-from turnwise.faces.children import MAX_DEPTH, Child, task_tool
-from turnwise.faces.given import OpeningSource, Prompt, check_text, input_of, json_of, message_of, system_of, title_of
+from turnwise.faces.agent_setup import AgentOptions, AgentSetup, over, set_up
+from turnwise.faces.children import MAX_DEPTH, AgentTool, Delegate
+from turnwise.faces.given import Prompt, check_text, input_of, message_of, title_of
 from turnwise.faces.interrupted import interrupted
-from turnwise.faces.model_facts import at_endpoint, fallback_of, with_model, within
-from turnwise.faces.model_prices import ModelPrices, with_prices
-from turnwise.faces.models import ModelName, open_endpoint, read_model
+from turnwise.faces.model_prices import with_prices
 from turnwise.faces.plain import check_plain
-from turnwise.faces.policies import check_approver, check_tools_of_hooks, check_tools_of_rules, known_tools, read_policy
-from turnwise.faces.results import RunEvent, RunFinished, RunResult, run_result
+from turnwise.faces.results import Output, RunResult, run_result
 from turnwise.faces.run_options import (
     ResumeOptions,
     RunOptions,
+    TypedRunOptions,
     check_choice,
     check_options,
-    read_settings,
-    settings_over,
+    said_of_agent,
     terms_of,
-    turn_over,
 )
 from turnwise.faces.schemas import OutputType, read_output_type
-from turnwise.faces.scripts import check_script_limits, with_script
+from turnwise.faces.streaming import RunStream
 from turnwise.faces.taking_up import check_endpoint, folded, left_child, left_run
 from turnwise.faces.tools import BATCH_HINT, ToolLike, read_tools
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.history import check_input
 from turnwise.rules.limits import Limit, counts_cost
 from turnwise.rules.permissions import Policy
-from turnwise.rules.recovery import Recover
-from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.shares import least_of
-from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.turn.approvals import listed
 from turnwise.turn.carrying import Carried
-from turnwise.turn.config import (
-    MAX_STEPS,
-    CallsInText,
-    Deadlines,
-    Effect,
-    RoomPolicy,
-    ScriptLimits,
-    TurnConfig,
-    TurnResult,
-)
+from turnwise.turn.config import Effect, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted
 from turnwise.turn.resuming import asked_ids, listed_digests
 from turnwise.turn.snapshot import SessionSoFar
-from turnwise.vocab import Cache, File, Message, Settings, StopReason, Text, ToolChoice
+from turnwise.vocab import File, Message, StopReason, Text
 
-ALL_EFFECTS: tuple[Effect, ...] = get_args(Effect)
+Deps = TypeVar("Deps", default=None)
+Given = TypeVar("Given")
 
 
-class Agent:
+class Agent(Generic[Deps, Output]):
     """A model with tools, ready to run turns. It keeps no state between runs: histories are handed in, or kept in a journal.
 
-    `model` is `PROVIDER:NAME` (`openai:gpt-5`, `ollama:qwen3:8b`) or `FAMILY:NAME` with `base_url` (`openai_chat:...`,
-    `openai_responses:...`, `anthropic_messages:...`, `gemini:...`). The key comes from `api_key`, the variable
-    `api_key_env`, or the provider's usual variable. `instructions` is the system prompt. `output_type` is a pydantic model,
-    another type, or a JSON Schema that the answer must fit. `max_steps` caps the model steps of a turn; the last allowed one
-    forbids tools and asks for an answer. `limits` are further ones, `MaxRequests(5) | MaxTokens(20_000)` (either stops) or with
-    `&` (only both together): the last request that they allow is kept for the answer; for `MaxCost(Decimal("0.50"))` the price
-    of every model has to be known. `allowed` are the effects of tools that
-    may run; a call of another effect gets a result that says so. `recover` says what is done about a response that the output
-    limit cut: `continue` goes on where it was cut, `split` has the model write smaller pieces in place of a cut call, `off`
-    makes no request for it. `calls_in_text` says whether a call that the model wrote into its text counts: `auto` where the
-    endpoint's server may have left it there, `on` always, and also an answer that is only a fence or a JSON object, `off` never.
-    `opening` is asked at the start of each turn for texts to put in front of its user message (those
-    with a `note` are in no title). `retry` says how often a request that failed is sent again, and how long that may take;
-    `fallbacks` name other models of the same endpoint, asked in order once one has failed. `extra` are further body fields for
-    the provider. `room` says what is done so that a prompt and its
-    answer fit the model: `compact` bounds tool results (a tool `read_result` gives the model the rest), shortens old ones and
-    has older messages summarised where room runs out; `budget` only asks for as much output as there is room for; `off` does
-    neither. `cache` says whether the provider is asked to keep the prompt in its cache: `auto` for as long as it usually does,
-    `1h` for an hour (OpenAI: up to a day), `off` not at all. `policy` are permission rules: they allow, deny, or ask
-    `approver` about a call, whose paths and commands `inspect` finds out; what nobody answers in time is denied. An approver
-    needs a policy that is `attended`, here or below. `hooks` see calls, results and requests, and may change or deny them.
-    `agents` are those that the model may hand tasks to (a tool `task`), by name and with their `description`; they draw on this
-    agent's limits and nest `max_depth` deep. A run starts at most `max_subagents` of them, theirs included, and all of them
-    together make at most `max_subagent_requests` requests; None lifts a bound. `batch_hint` adds
-    a sentence to the instructions: that calls which do not depend on each other are asked for together. `script` offers a tool
-    in which the model writes a small program that calls the other tools, within `script_limits`: one request then runs many
-    calls; `auto` offers it where the plan bills by the request.
-    `model_limits` stand over what is known of the model, figure by figure, `prices`
-    over what is known of its price.
+    `model` is `PROVIDER:NAME` (`openai:gpt-5`, `ollama:qwen3:8b`), or `FAMILY:NAME` with a URL of your own
+    (`Agent("openai_chat:NAME", endpoint={"base_url": ...})`). `tools` are typed functions, what `@tool` makes of them, other
+    agents (`agent.as_tool(...)`, `Subagents`), or `ToolSpec`s of tools that run elsewhere. `instructions` is the system prompt.
+
+    `output_type` is a pydantic model, another type, or a JSON Schema that the answer must fit; `RunResult.output` has that type.
+    Without one the output is the text.
+
+    `limits` bound a run: `MaxSteps(8) | MaxTokens(20_000)` (either stops it) or `&` (only both together). Every limit reserves
+    one request for the answer. Without a `MaxSteps` a run has 20 steps at most. `MaxCost("0.50")` needs the price of every model.
+
+    `endpoint`, `recovery`, `safety` and `observation` are dicts of further options: see `EndpointOptions`, `RecoveryOptions`,
+    `SafetyOptions` and `ObservationOptions`.
 
     `async with Agent(...)` keeps connections open between runs. Raises UnknownModel, MissingKey, BadTool or another
     CallerError where it is set up wrongly.
     """
 
+    @overload
+    def __init__(
+        self,
+        model: str,
+        *,
+        tools: Sequence[ToolLike] = (),
+        instructions: str | Sequence[str] = (),
+        output_type: type[Output] | None = None,
+        deps_type: type[Deps] | None = None,
+        limits: Limit | None = None,
+        endpoint: EndpointOptions = ...,
+        recovery: RecoveryOptions = ...,
+        safety: SafetyOptions = ...,
+        observation: ObservationOptions = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: "Agent[Any, Any]",
+        model: str,
+        *,
+        tools: Sequence[ToolLike] = (),
+        instructions: str | Sequence[str] = (),
+        output_type: object,
+        deps_type: Any = None,
+        limits: Limit | None = None,
+        endpoint: EndpointOptions = ...,
+        recovery: RecoveryOptions = ...,
+        safety: SafetyOptions = ...,
+        observation: ObservationOptions = ...,
+    ) -> None: ...
     @checking_options
     def __init__(
         self,
@@ -135,114 +121,34 @@ class Agent:
         tools: Sequence[ToolLike] = (),
         instructions: str | Sequence[str] = (),
         output_type: object = None,
-        settings: Settings = Settings(),  # noqa: B008 (frozen)
-        max_steps: int = MAX_STEPS,
+        deps_type: type[Deps] | None = None,
         limits: Limit | None = None,
-        max_subagents: int | None = MAX_SUBAGENTS,
-        max_subagent_requests: int | None = MAX_SUBAGENT_REQUESTS,
-        recover: Recover = "continue",
-        calls_in_text: CallsInText = "auto",
-        retry: RetryPolicy = RetryPolicy(),  # noqa: B008 (frozen)
-        fallbacks: Sequence[str] = (),
-        room: RoomPolicy = "compact",
-        cache: Cache = "auto",
-        model_limits: ModelLimits | None = None,
-        tool_choice: ToolChoice = "auto",
-        parallel_tool_calls: bool | None = None,
-        batch_hint: bool = False,
-        prepare_step: StepPreparer | None = None,
-        opening: OpeningSource | None = None,
-        allowed: Sequence[Effect] = ALL_EFFECTS,
-        allow_hint: str | None = None,
-        stream: bool = True,
-        deadlines: Deadlines = Deadlines(),  # noqa: B008 (frozen)
-        policy: Policy | None = None,
-        approver: Approver | None = None,
-        inspect: Inspector | None = None,
-        hooks: Sequence[Hook] = (),
-        agents: "Mapping[str, Agent] | None" = None,
-        description: str = "",
-        max_depth: int = MAX_DEPTH,
-        script: Literal["auto"] | bool = "auto",
-        script_limits: ScriptLimits = ScriptLimits(),  # noqa: B008 (frozen)
-        extra: Mapping[str, object] | None = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        api_key_env: str | None = None,
-        journal: Journal | None = None,
-        folder: Path | str | None = None,
-        prices: Prices = NO_PRICES,
-        transport: Transport | None = None,
-        clock: Clock | None = None,
+        endpoint: EndpointOptions = {},  # noqa: B006 (never changed)
+        recovery: RecoveryOptions = {},  # noqa: B006 (never changed)
+        safety: SafetyOptions = {},  # noqa: B006 (never changed)
+        observation: ObservationOptions = {},  # noqa: B006 (never changed)
     ) -> None:
-        self._model: ModelName = read_model(model)
-        self._endpoint: Endpoint = open_endpoint(
-            self._model, base_url=base_url, api_key=api_key, api_key_env=api_key_env
-        )
-        check_script_limits(script_limits)
-        self._tools = (*read_tools(tools), *([task_tool(_children(agents), max_depth=max_depth)] if agents else ()))
-        self._agents, self._max_depth = dict(agents or {}), max_depth
-        self.description, self._output = description, None if output_type is None else read_output_type(output_type)
-        self._script: Literal["auto"] | bool = script
-        self._prepare_step, self._opening, self._batch_hint = prepare_step, opening, batch_hint
-        self._journal, self._folder = journal, folder or Path.cwd()
-        self._clock = clock or SystemClock()
-        self._prices = ModelPrices(prices, model=self._model, clock=self._clock)
-        self._hooks = Hooks(hooks, clock=self._clock, scrub=self._endpoint.scrub)
-        self._safety = Safety(inspect=inspect, approver=approver, run_hooks=self._hooks.run)
-        self._recovery = EndpointRecovery(circuits=Circuits(clock=self._clock))
-        self._ids, self._given_transport = TimeOrderedIds(self._clock), transport
+        self._options: AgentOptions = {
+            "model": model,
+            "tools": tools,
+            "instructions": instructions,
+            "output_type": output_type,
+            "limits": limits,
+            "endpoint": endpoint,
+            "recovery": recovery,
+            "safety": safety,
+            "observation": observation,
+        }
+        self._deps_type = deps_type
+        self._setup = set_up(self._options)
+        self._recovery = EndpointRecovery(circuits=Circuits(clock=self._setup.clock))
+        self._ids = TimeOrderedIds(self._setup.clock)
         self._transport: Transport | None = None
         self._open = contextlib.AsyncExitStack()
         self._running, self._beginning = set[Runner](), set[_Beginning]()
-        profile = self._model.profile
-        config = TurnConfig(
-            session_id="",
-            turn_id="",
-            model=self._model.name,
-            system=system_of(instructions),
-            tool_choice=tool_choice,
-            parallel_tool_calls=parallel_tool_calls,
-            settings=read_settings(settings),
-            extra=json_of(extra) if extra else "",
-            stream=stream,
-            max_steps=max_steps,
-            limits=limits,
-            max_subagents=max_subagents,
-            max_subagent_requests=max_subagent_requests,
-            recover=recover,
-            calls_in_text=calls_in_text,
-            retry=retry,
-            fallbacks=tuple([fallback_of(name, profile=profile.name) for name in fallbacks]),
-            room=room,
-            cache=cache,
-            model_limits=limits_over(find_limits(self._model.name, profile=profile.name), model_limits),
-            allowed=tuple(allowed),
-            deadlines=deadlines,
-            script_limits=script_limits,
-            policy=read_policy(policy),
-            hooks=self._hooks.points,
-            base_url="".join((base_url or "").partition("?")[:2]),
-            api_key_env=api_key_env or "",
-        )
-        config = at_endpoint(config, endpoint=self._endpoint)
-        self._config = config if allow_hint is None else msgspec.structs.replace(config, allow_hint=allow_hint)
-        check_approver(approver, policies=self._policies())
 
-    def _policies(self) -> list[Policy | None]:
-        """Its own, and those of the agents that it may hand tasks to."""
-        return [self._config.policy, *[policy for agent in self._agents.values() for policy in agent._policies()]]
-
-    def _check_rules(self, tools: Sequence[Tool]) -> None:
-        """Raise CallerError for a rule or a hook about no tool that there is, here or below."""
-        known = known_tools((*[tool for agent in self._agents.values() for tool in agent._tools], *tools))
-        check_tools_of_rules(self._config.policy, tools=known)
-        check_tools_of_hooks(self._hooks.all, tools=known)
-        for agent in self._agents.values():
-            agent._check_rules(agent._tools)
-
-    async def __aenter__(self) -> "Agent":
-        self._transport = await self._open_transport(self._open)
+    async def __aenter__(self) -> "Agent[Deps, Output]":
+        self._transport = await _open_transport(self._open, given=self._setup.given_transport)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -252,26 +158,37 @@ class Agent:
     @property
     def config(self) -> TurnConfig:
         """What its turns begin with, before a run says something else."""
-        return self._config
+        return self._setup.config
 
-    def keeping(self, journal: Journal | None, *, config: TurnConfig, effects: Collection[Effect]) -> "Agent":
+    def keeping(
+        self, journal: Journal | None, *, config: TurnConfig, effects: Collection[Effect]
+    ) -> "Agent[Deps, Output]":
         """The same agent, with that journal, that configuration, and runs of its own. Nothing of other effects runs, nor do its
         sub-agents run any."""
         other = copy.copy(self)
-        other._journal, other._running, other._beginning = journal, set[Runner](), set[_Beginning]()
-        if config.model != self._model.name:
-            other._model, config = with_model(config, model=self._model, endpoint=self._endpoint)
-            other._prices = self._prices.of_model(other._model)
-        other._config = within(config, effects=effects)
-        if self._agents and set(effects) < set(ALL_EFFECTS):
-            other._agents = {
-                name: agent.keeping(agent._journal, config=agent._config, effects=effects)
-                for name, agent in self._agents.items()
-            }
-            other._tools = (*self._tools[:-1], task_tool(_children(other._agents), max_depth=self._max_depth))
+        other._running, other._beginning = set[Runner](), set[_Beginning]()
+        other._setup = self._setup.keeping(journal, config=config, effects=effects)
         return other
 
-    async def run(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult:
+    def as_tool(self, name: str, description: str, *, max_depth: int = MAX_DEPTH) -> AgentTool:
+        """This agent as a tool of another. Each call is a turn of its own, on a share of the other agent's limits.
+
+        The tool's result is the answer: text, or the JSON of the output type. Agents nest `max_depth` deep. Raises BadTool for a
+        name that providers refuse, or without a description.
+        """
+        return AgentTool(name, description, cast("Delegate", self), max_depth)
+
+    @overload
+    async def run(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
+    @overload
+    async def run(
+        self, prompt: Prompt | None = None, *, output_type: type[Given], **options: Unpack[RunOptions]
+    ) -> RunResult[Given]: ...
+    @overload
+    async def run(
+        self, prompt: Prompt | None = None, *, output_type: object, **options: Unpack[RunOptions]
+    ) -> RunResult[Any]: ...
+    async def run(self, prompt: Prompt | None = None, **options: Unpack[TypedRunOptions]) -> RunResult[Any]:
         """Run one turn to its end.
 
         A provider's failure, a cap that was reached or a refusal is in the result, never raised. Raises CallerError for
@@ -279,7 +196,17 @@ class Agent:
         """
         return await self._run(prompt, options=options)
 
-    def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult:
+    @overload
+    def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
+    @overload
+    def run_sync(
+        self, prompt: Prompt | None = None, *, output_type: type[Given], **options: Unpack[RunOptions]
+    ) -> RunResult[Given]: ...
+    @overload
+    def run_sync(
+        self, prompt: Prompt | None = None, *, output_type: object, **options: Unpack[RunOptions]
+    ) -> RunResult[Any]: ...
+    def run_sync(self, prompt: Prompt | None = None, **options: Unpack[TypedRunOptions]) -> RunResult[Any]:
         """`run`, for programs without an event loop. Raises CallerError inside one, and RunInterrupted after Ctrl-C: a
         KeyboardInterrupt with the `result` so far.
 
@@ -291,7 +218,7 @@ class Agent:
             pass
         else:
             raise CallerError("an event loop is running here: use `await agent.run(...)` instead of `run_sync`")
-        cancelled: list[RunResult] = []
+        cancelled: list[RunResult[Any]] = []
         try:
             return run_to_end(self._run(prompt, options=options, cancelled=cancelled.append))
         except KeyboardInterrupt:
@@ -299,26 +226,27 @@ class Agent:
                 raise
             raise interrupted(cancelled[0]) from None
 
-    async def stream(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> AsyncGenerator[RunEvent]:
-        """Run one turn and give every event as it comes; the last is `RunFinished` with the result.
+    @overload
+    def stream(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunStream[Output]: ...
+    @overload
+    def stream(
+        self, prompt: Prompt | None = None, *, output_type: type[Given], **options: Unpack[RunOptions]
+    ) -> RunStream[Given]: ...
+    @overload
+    def stream(
+        self, prompt: Prompt | None = None, *, output_type: object, **options: Unpack[RunOptions]
+    ) -> RunStream[Any]: ...
+    def stream(self, prompt: Prompt | None = None, **options: Unpack[TypedRunOptions]) -> RunStream[Any]:
+        """Run one turn and see it as it comes.
 
-        Leaving the loop early cancels the turn.
+            async with agent.stream("Tell me a story.") as run:
+                async for text in run.text():
+                    print(text, end="")
+            print(run.result.complete)
+
+        `run.text()` gives the text, `run.events()` every event. Leaving the block early cancels the turn.
         """
-        backlog = Backlog()
-        task = asyncio.create_task(self._run(prompt, options=options, feed=backlog.put), name="turnwise run")
-        task.add_done_callback(lambda _: backlog.close())
-        try:
-            while batch := await backlog.take():
-                if isinstance(batch[-1], TurnFinished):  # nothing comes behind it, and `RunFinished` says more
-                    batch = batch[:-1]
-                for event in batch:
-                    yield event
-            yield RunFinished(await task)
-        finally:
-            if not task.done():
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        return RunStream(partial(self._run, prompt, options=options))
 
     def interrupt(self, kind: InterruptKind = "cancel") -> None:
         """End the runs at hand soon; their results say so. To be called in the event loop's thread."""
@@ -340,45 +268,49 @@ class Agent:
         self,
         prompt: Prompt | None,
         *,
-        options: RunOptions,
+        options: TypedRunOptions,
         feed: Feed | None = None,
-        cancelled: Callable[[RunResult], None] | None = None,
-    ) -> RunResult:
+        cancelled: Callable[[RunResult[Any]], None] | None = None,
+    ) -> RunResult[Any]:
         """`cancelled` is told what there is where the run's task is cancelled."""
         check_options(options)
+        said = said_of_agent(options)
+        setup = set_up(over(self._options, said)) if said else self._setup
         async with contextlib.AsyncExitStack() as stack:
-            transport = self._transport or await self._open_transport(stack)
-            return await self._run_over(transport, prompt, options=options, feed=feed, cancelled=cancelled)
+            transport = await self._transport_of(setup, stack=stack)
+            return await self._run_over(transport, prompt, setup, options=options, feed=feed, cancelled=cancelled)
+
+    async def _transport_of(self, setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> Transport:
+        """The one that is kept open, unless the run brings its own."""
+        if self._transport is not None and setup.given_transport is self._setup.given_transport:
+            return self._transport
+        return await _open_transport(stack, given=setup.given_transport)
 
     async def _run_over(
         self,
         transport: Transport,
         prompt: Prompt | None,
+        setup: AgentSetup,
         *,
-        options: RunOptions,
+        options: TypedRunOptions,
         feed: Feed | None,
-        cancelled: Callable[[RunResult], None] | None,
-    ) -> RunResult:
-        tools = self._with_script(read_tools(options["tools"]) if "tools" in options else self._tools)
-        self._check_rules(tools)
-        check_approver(options.get("approver"), policies=self._policies())
-        output = read_output_type(options["output_type"]) if "output_type" in options else self._output
-        prepare_step = options.get("prepare_step", self._prepare_step)
-        before, session_id = self._before(options)
+        cancelled: Callable[[RunResult[Any]], None] | None,
+    ) -> RunResult[Any]:
+        tools = setup.offered
+        setup.check_rules()
+        before, session_id = self._before(options, journal=setup.journal)
         earlier = tuple(before.carried.messages)
-        config = self._config_of_run(
-            options, tools=tools, output=output, prepares=prepare_step is not None, session_id=session_id
-        )
+        config = self._config_of_run(setup, tools=tools, session_id=session_id)
         only_decides = prompt is None and options.get("approvals") and not options.get("results")
         given = () if only_decides else input_of(prompt, results=options.get("results") or None, earlier=earlier)
-        config, given, ends = await self._begun(config, given=given, earlier=earlier)
+        config, given, ends = await self._begun(setup, config, given=given, earlier=earlier)
         started = TurnStarted(
             config=config,
             input=given,
             approvals=tuple(options.get("approvals", ())),
             keeps_waiting=True,
             # with a journal, messages that came from elsewhere are kept in it
-            history=() if self._journal is not None and options.get("session") else earlier,
+            history=() if setup.journal is not None and options.get("session") else earlier,
         )
         check_plain(started, what="the run's options")
         if started.approvals:
@@ -392,30 +324,31 @@ class Agent:
             asked=asked_ids(earlier, asks=before.asks),
         )
         runner = self._runner(
-            WithFirstReply(transport, then=self._prices.warm),
+            setup,
+            WithFirstReply(transport, then=setup.prices.warm),
             config=started.config,
             tools=tools,
-            output=output,
-            prepare_step=prepare_step,
-            approver=options.get("approver", self._safety.approver),
+            output=setup.output,
+            prepare_step=setup.prepare_step,
+            approver=setup.safety.approver,
             observation=Observation(watch=options.get("watch"), feed=feed),
         )
         pen = None
-        if self._journal is not None:
-            pen = self._journal.begin_turn(
+        if setup.journal is not None:
+            pen = setup.journal.begin_turn(
                 turn_id=started.config.turn_id,
                 session_id=session_id,
-                folder=self._folder,
+                folder=setup.folder,
                 title=title_of(started.input),
                 started=started,
             )
-        kept = session_id if self._journal is not None else ""
+        kept = session_id if setup.journal is not None else ""
         carried = () if started.history else before.carried
         turn = runner.run(started, earlier=carried, journal=pen, ends=ends)
-        ended = partial(run_result, output=output, before=before, session=kept)
-        return await self._to_end(runner, turn, config=started.config, ended=ended, cancelled=cancelled)
+        ended = partial(run_result, output=setup.output, before=before, session=kept)
+        return await self._to_end(setup, runner, turn, config=started.config, ended=ended, cancelled=cancelled)
 
-    async def resume(self, session: str, **options: Unpack[ResumeOptions]) -> RunResult:
+    async def resume(self, session: str, **options: Unpack[ResumeOptions]) -> RunResult[Output]:
         """Go on with the last turn of a session that a dead process has left, to its end.
 
         A finished request is not sent again, a finished tool not run again. A request that was under way is counted as lost and
@@ -426,39 +359,44 @@ class Agent:
         `run` does.
         """
         check_names(options, known=ResumeOptions.__annotations__, what="`resume`")
-        if self._journal is None:
-            raise CallerError("`resume` needs a journal: Agent(..., journal=Journal.open(...))")
-        found = left_run(self._journal, self._journal.find_session(session))
+        setup = self._setup
+        if setup.journal is None:
+            raise CallerError('`resume` needs a journal: Agent(..., observation={"journal": Journal(PATH)})')
+        found = left_run(setup.journal, setup.journal.find_session(session))
         found.left.terms = terms_of(options)
         config = found.left.config
-        check_endpoint(config, own=self._config)
-        tools = self._with_script(read_tools(options["tools"]) if "tools" in options else self._tools)
-        prepare_step = options.get("prepare_step", self._prepare_step)
-        output = read_output_type(options["output_type"]) if "output_type" in options else self._output
+        check_endpoint(config, own=setup.config)
+        tools = setup.offered
+        if "tools" in options:
+            tools = msgspec.structs.replace(setup, tools=read_tools(options["tools"])).offered
+        prepare_step = options.get("prepare_step", setup.prepare_step)
+        output = read_output_type(options["output_type"]) if "output_type" in options else setup.output
         async with contextlib.AsyncExitStack() as stack:
             runner = self._runner(
-                self._transport or await self._open_transport(stack),
+                setup,
+                await self._transport_of(setup, stack=stack),
                 config=config,
                 tools=tools,
                 output=output,
                 prepare_step=prepare_step if config.prepares_steps else None,
-                approver=options.get("approver", self._safety.approver),
+                approver=options.get("approver", setup.safety.approver),
                 observation=Observation(watch=options.get("watch"), ledger=found.ledger),
             )
-            pen = self._journal.resume_turn(found.turn_id)
+            pen = setup.journal.resume_turn(found.turn_id)
             turn = runner.resume(found.left, journal=pen)
             ended = partial(run_result, output=output, before=found.before, session=found.session.row.id)
-            return await self._to_end(runner, turn, config=config, ended=ended)
+            return await self._to_end(setup, runner, turn, config=config, ended=ended)
 
     async def _to_end(
         self,
+        setup: AgentSetup,
         runner: Runner,
         turn: Coroutine[None, None, TurnResult],
         *,
         config: TurnConfig,
-        ended: Callable[..., RunResult],
-        cancelled: Callable[[RunResult], None] | None = None,
-    ) -> RunResult:
+        ended: Callable[..., RunResult[Any]],
+        cancelled: Callable[[RunResult[Any]], None] | None = None,
+    ) -> RunResult[Any]:
         self._running.add(runner)
         try:
             with working_for(config.turn_id):
@@ -471,38 +409,64 @@ class Agent:
             self._running.discard(runner)
             if runner.result is not None:
                 was_cancelled = runner.result.stop_reason is StopReason.CANCELLED
-                await self._hooks.ended(runner.result, cancelled=was_cancelled, deadlines=config.deadlines)
+                await setup.hooks.ended(runner.result, cancelled=was_cancelled, deadlines=config.deadlines)
         return ended(result, ledger=runner.ledger)
 
+    # What a parent asks of an agent behind one of its tools (`Delegate`).
+
+    def policies(self) -> list[Policy | None]:
+        """Its own, and those of the agents that it may hand tasks to."""
+        return self._setup.policies()
+
+    def known_below(self) -> tuple[Tool, ...]:
+        """Its tools, and those of the agents that it may hand tasks to."""
+        return self._setup.known_below()
+
+    def check_rules(self) -> None:
+        """Raise CallerError for a rule or a hook about no tool that there is, here or below."""
+        self._setup.check_rules()
+
+    def within_effects(self, effects: Collection[Effect]) -> "Agent[Deps, Output]":
+        """The same agent, which runs nothing of other effects."""
+        return self.keeping(self._setup.journal, config=self._setup.config, effects=effects)
+
+    async def least_usd(self, limits: Limit | None) -> Decimal:
+        """What a request of it costs at the least. Raises CallerError where no price is known."""
+        setup = self._setup
+        config = await _priced(setup, msgspec.structs.replace(setup.config, limits=limits))
+        return least_of(config.prices[config.model])
+
     async def run_child(self, order: ChildOrder, prompt: str, *, name: str) -> str:
-        """Run one turn as a child of another: the tool `task` does. One that a dead process has left goes on. Raises ToolFault
-        where there is no answer."""
+        """Run one turn as a child of another. One that a dead process has left goes on. Raises ToolFault where there is no
+        answer."""
         check_text(prompt, what="the prompt")
-        journal = self._journal or order.journal  # whoever reads the parent's journal finds what was spent there
+        setup = self._setup
+        journal = setup.journal or order.journal  # whoever reads the parent's journal finds what was spent there
         found = left_child(journal, order) if journal is not None and order.resumes else None
         session_id = self._ids.new() if found is None else found.session_id
         minder = Minder(
             order,
             name=name,
             session_id=session_id,
-            clock=self._clock,
+            clock=setup.clock,
             left=None if found is None else found.left,
-            idle_s=idle_s_of(self._config.deadlines, profile=self._model.profile, stream=self._config.stream),
+            idle_s=idle_s_of(setup.config.deadlines, profile=setup.model.profile, stream=setup.config.stream),
         )
         if found is not None and found.left.turn.result is not None:
             return minder.ended(found.left.turn.result)
-        tools = self._with_script(self._tools)
+        tools = setup.offered
         started, config = None, None if found is None else found.left.config
         if config is None:
-            started = await self._child_started(prompt, order=order, tools=tools, session_id=session_id)
+            started = await self._child_started(setup, prompt, order=order, tools=tools, session_id=session_id)
             config = started.config
         async with contextlib.AsyncExitStack() as stack:
             runner = self._runner(
-                self._transport or await self._open_transport(stack),
+                setup,
+                await self._transport_of(setup, stack=stack),
                 config=config,
                 tools=tools,
-                output=self._output,
-                prepare_step=self._prepare_step,
+                output=setup.output,
+                prepare_step=setup.prepare_step,
                 approver=minder.approver,
                 observation=Observation(watch=minder.watch, ledger=order.ledger),
                 path=minder.path,
@@ -518,7 +482,7 @@ class Agent:
                 pen = journal.begin_turn(
                     turn_id=config.turn_id,
                     session_id=session_id,
-                    folder=self._folder,
+                    folder=setup.folder,
                     title=title,
                     parent=(order.parent_turn, order.call.id),
                     started=started,
@@ -526,17 +490,16 @@ class Agent:
             return await minder.run(runner, runner.run(started, journal=pen))
 
     async def _child_started(
-        self, prompt: str, *, order: ChildOrder, tools: tuple[Tool, ...], session_id: str
+        self, setup: AgentSetup, prompt: str, *, order: ChildOrder, tools: tuple[Tool, ...], session_id: str
     ) -> TurnStarted:
-        config = self._config_of_run(
-            {}, tools=tools, output=self._output, prepares=self._prepare_step is not None, session_id=session_id
-        )
-        config = await self._priced(as_child(config, order=order))
-        given = await self._opened((Message("user", (Text(prompt),)),), earlier=())
+        config = self._config_of_run(setup, tools=tools, session_id=session_id)
+        config = await _priced(setup, as_child(config, order=order))
+        given = await _opened(setup, (Message("user", (Text(prompt),)),), earlier=())
         return TurnStarted(config=config, input=given, keeps_waiting=True)
 
     def _runner(
         self,
+        setup: AgentSetup,
         transport: Transport,
         *,
         config: TurnConfig,
@@ -551,14 +514,14 @@ class Agent:
         """For one turn of this agent, a sub-agent's too. The other faces run agents: no other place makes a runner."""
         return Runner(
             RunnerMeans(
-                endpoint=self._endpoint,
+                endpoint=setup.endpoint,
                 transport=transport,
                 tools=tools,
-                clock=self._clock,
-                safety=msgspec.structs.replace(self._safety, approver=approver),
+                clock=setup.clock,
+                safety=msgspec.structs.replace(setup.safety, approver=approver),
                 recovery=self._recovery,
-                observation=msgspec.structs.replace(observation, find_price=self._prices.find),
-                prepare_step=None if prepare_step is None else self._prices.prepares(prepare_step, config=config),
+                observation=msgspec.structs.replace(observation, find_price=setup.prices.find),
+                prepare_step=None if prepare_step is None else setup.prices.prepares(prepare_step, config=config),
                 check_output=None if output is None else output.problems,
                 path=path,
                 settle_s=settle_s,
@@ -566,85 +529,46 @@ class Agent:
         )
 
     async def _begun(
-        self, config: TurnConfig, *, given: tuple[Message, ...], earlier: Sequence[Message]
+        self, setup: AgentSetup, config: TurnConfig, *, given: tuple[Message, ...], earlier: Sequence[Message]
     ) -> tuple[TurnConfig, tuple[Message, ...], InterruptKind | None]:
         """The configuration with its prices, the input with its opening, and the interrupt that came meanwhile."""
         beginning = _Beginning()
         self._beginning.add(beginning)
         try:
-            config, given = await self._priced(config), await self._opened(given, earlier=earlier)
+            config, given = await _priced(setup, config), await _opened(setup, given, earlier=earlier)
         finally:
             self._beginning.discard(beginning)
         return config, given, beginning.ends
 
-    async def _opened(self, given: tuple[Message, ...], *, earlier: Sequence[Message]) -> tuple[Message, ...]:
-        """A turn's input with what stands in front of its user message."""
-        texts = () if self._opening is None else tuple(await self._opening(earlier))
-        if not texts or not given or given[-1].role != "user":
-            return given
-        return (*given[:-1], Message("user", (*texts, *given[-1].parts)))
-
-    def _config_of_run(
-        self,
-        options: RunOptions,
-        *,
-        tools: Sequence[Tool],
-        output: OutputType | None,
-        prepares: bool,
-        session_id: str,
-    ) -> TurnConfig:
-        config = turn_over(self._config, options)
-        hints = self._batch_hint and bool(tools) and config.parallel_tool_calls is not False
+    def _config_of_run(self, setup: AgentSetup, *, tools: Sequence[Tool], session_id: str) -> TurnConfig:
+        config, output = setup.config, setup.output
+        hints = setup.batch_hint and bool(tools) and config.parallel_tool_calls is not False
         check_choice(config.tool_choice, tools=tools)
         return msgspec.structs.replace(
             config,
             system=(*config.system, Text(BATCH_HINT)) if hints else config.system,
             session_id=session_id,
             turn_id=self._ids.new(),
-            tools=tuple(tool.offer for tool in tools),
+            tools=tuple([tool.offer for tool in tools]),
             output=None if output is None else output.schema,
             checks_output=output is not None and output.checks,
-            settings=settings_over(config.settings, options["settings"]) if "settings" in options else config.settings,
             judges_cut=True,
-            prepares_steps=prepares,
+            prepares_steps=setup.prepare_step is not None,
         )
 
-    def _with_script(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-        wanted = self._prices.bills_requests if self._script == "auto" else self._script
-        return with_script(tools, scripted=wanted)
-
-    async def _priced(self, config: TurnConfig) -> TurnConfig:
-        """The configuration with the prices that a limit of cost needs, those of its sub-agents looked at as well.
-
-        Raises CallerError where one is not known: a limit that cannot hold is none.
-        """
-        if not counts_cost(config.limits):
-            return config
-        prices = await self._prices.of_turn(config)
-        least_usd: dict[str, Decimal] = {}
-        for name, agent in self._agents.items():
-            child = await agent._priced(msgspec.structs.replace(agent._config, limits=config.limits))
-            least_usd[name] = least_of(child.prices[child.model])
-        return with_prices(config, prices=prices, least_usd=least_usd)
-
-    def _before(self, options: RunOptions) -> tuple[SessionSoFar, str]:
+    def _before(self, options: TypedRunOptions, *, journal: Journal | None) -> tuple[SessionSoFar, str]:
         """The session before this turn, and its id."""
         history, session = tuple(options.get("history", ())), options.get("session")
         if not session:
             return SessionSoFar(messages=history, carried=Carried(messages=history)), self._ids.new()
-        if self._journal is None:
-            raise CallerError("`session` needs a journal: Agent(..., journal=Journal.open(...)), or pass `history`")
+        if journal is None:
+            raise CallerError(
+                '`session` needs a journal: Agent(..., observation={"journal": Journal(PATH)}), or pass `history`'
+            )
         if history:
             raise CallerError("give either `session` or `history`, not both: the session has its own messages")
-        found = self._journal.find_session(session)
-        return read_session(self._journal, found), found.row.id
-
-    async def _open_transport(self, stack: contextlib.AsyncExitStack) -> Transport:
-        if self._given_transport is not None:
-            return self._given_transport
-        from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
-
-        return await stack.enter_async_context(AiohttpTransport())
+        found = journal.find_session(session)
+        return read_session(journal, found), found.row.id
 
 
 class _Beginning:
@@ -653,11 +577,35 @@ class _Beginning:
     ends: InterruptKind | None = None
 
 
-def _children(agents: Mapping[str, Agent]) -> dict[str, Child]:
-    return {
-        name: Child(description=agent.description or "an agent", run=partial(agent.run_child, name=name))
-        for name, agent in agents.items()
+async def _opened(setup: AgentSetup, given: tuple[Message, ...], *, earlier: Sequence[Message]) -> tuple[Message, ...]:
+    """A turn's input with what stands in front of its user message."""
+    texts = () if setup.opening is None else tuple(await setup.opening(earlier))
+    if not texts or not given or given[-1].role != "user":
+        return given
+    return (*given[:-1], Message("user", (*texts, *given[-1].parts)))
+
+
+async def _priced(setup: AgentSetup, config: TurnConfig) -> TurnConfig:
+    """The configuration with the prices that a limit of cost needs, those of its sub-agents looked at as well.
+
+    Raises CallerError where one is not known: a limit that cannot hold is none.
+    """
+    if not counts_cost(config.limits):
+        return config
+    prices = await setup.prices.of_turn(config)
+    least_usd = {
+        tool: {name: await agent.least_usd(config.limits) for name, agent in one.agents.items()}
+        for tool, one in setup.delegations.items()
     }
+    return with_prices(config, prices=prices, least_usd=least_usd)
+
+
+async def _open_transport(stack: contextlib.AsyncExitStack, *, given: Transport | None) -> Transport:
+    if given is not None:
+        return given
+    from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+
+    return await stack.enter_async_context(AiohttpTransport())
 
 
 def read_session(journal: Journal, session: Session) -> SessionSoFar:

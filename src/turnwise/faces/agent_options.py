@@ -3,17 +3,19 @@
 import difflib
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, ParamSpec, cast, get_args
 
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.journal.prices import Prices
-from turnwise.drivers.settings.options import rows, rows_from
+from turnwise.drivers.settings.options import OptionRow, rows, rows_from
 from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError, UnknownOption
+from turnwise.faces.agent_groups import GROUP_OF, GROUPS, written_in_group
 from turnwise.faces.tools import FunctionTool
 from turnwise.rules.budget import ModelLimits
-from turnwise.rules.limits import Limit, leaves_of
+from turnwise.rules.limits import Limit, MaxSteps, leaves_of
 from turnwise.rules.permissions import Policy
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import Deadlines, Effect, RoomPolicy, ScriptLimits
@@ -23,20 +25,26 @@ Given = ParamSpec("Given")
 
 # Where that goes which other libraries know by another name, or in another place.
 ELSEWHERE = {
-    "api_base": "Did you mean `base_url`?",
-    "endpoint": "Did you mean `base_url`?",
-    "url": "Did you mean `base_url`?",
-    "key": "Did you mean `api_key`?",
+    "api_base": 'Give `endpoint={"base_url": ...}`',
+    "url": 'Give `endpoint={"base_url": ...}`',
+    "key": 'Give `endpoint={"api_key": ...}`',
     "system": "Did you mean `instructions`?",
     "system_prompt": "Did you mean `instructions`?",
     "functions": "Did you mean `tools`?",
     "response_format": "Did you mean `output_type`?",
-    "max_turns": "Did you mean `max_steps`?",
-    "max_iterations": "Did you mean `max_steps`?",
-    "max_tokens": "Give `settings=Settings(max_output_tokens=...)` for one response, or `limits=MaxTokens(...)` for a run",
-    "timeout": "Give `Agent(deadlines=Deadlines(...))` for one wait, or `limits=MaxWallTime(...)` for a run",
-    "retries": "Give `Agent(retry=RetryPolicy(attempts=...))`",
-    "max_retries": "Give `Agent(retry=RetryPolicy(attempts=...))`",
+    "max_steps": "Give `limits=MaxSteps(...)`",
+    "max_turns": "Give `limits=MaxSteps(...)`",
+    "max_iterations": "Give `limits=MaxSteps(...)`",
+    "max_tokens": 'Give `endpoint={"settings": Settings(max_output_tokens=...)}` for one response, or `limits=MaxTokens(...)` '
+    "for a run",
+    "timeout": 'Give `recovery={"deadlines": Deadlines(...)}` for one wait, or `limits=MaxWallTime(...)` for a run',
+    "retries": 'Give `recovery={"retry": RetryPolicy(attempts=...)}`',
+    "max_retries": 'Give `recovery={"retry": RetryPolicy(attempts=...)}`',
+    "agents": 'Give `tools=[Subagents({"name": Agent(...)})]`, or `tools=[agent.as_tool("name", "what it is for")]`',
+    "subagents": 'Give `tools=[Subagents({"name": Agent(...)})]`, or `tools=[agent.as_tool("name", "what it is for")]`',
+    "handoffs": 'Give `tools=[Subagents({"name": Agent(...)})]`, or `tools=[agent.as_tool("name", "what it is for")]`',
+    "max_depth": "Give `Subagents({...}, max_depth=...)`",
+    "description": 'Give `agent.as_tool("name", "what it is for")`, or `Subagents({...}, descriptions={...})`',
     "messages": "Give `history=` to the run",
 }
 
@@ -54,13 +62,14 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "script_limits": ((ScriptLimits,), "`ScriptLimits(...)`"),
     "policy": ((Policy,), "`Policy(...)`"),
     "prices": ((Prices,), "`Prices`"),
-    "journal": ((Journal,), "`Journal.open(PATH, clock=SystemClock())`"),
-    "agents": ((Mapping,), 'a dict, `{"name": Agent(...)}`'),
+    "journal": ((Journal,), "`Journal(PATH)`"),
+    "settings": ((Settings,), "`Settings(temperature=...)`"),
+    **dict.fromkeys(GROUPS, ((Mapping,), "a dict of its options")),
 }
-_OPTIONAL = frozenset({"limits", "model_limits", "policy", "journal", "agents"})
+_OPTIONAL = frozenset({"limits", "model_limits", "policy", "journal"})
 _LISTS = frozenset({"tools", "fallbacks", "hooks", "allowed"})
-_NAMES = {row.option.limit: row.name for row in rows() if row.option.limit is not None}
-_COUNTS = frozenset({"max_depth", *[row.name for row in _OF_THE_TABLE if row.kind is int]})
+_NAMES = {MaxSteps: "max_steps", **{row.option.limit: row.name for row in rows() if row.option.limit is not None}}
+_COUNTS = frozenset([row.name for row in _OF_THE_TABLE if row.kind is int])
 
 
 def checking_options(set_up: Callable[Given, None]) -> Callable[Given, None]:
@@ -71,6 +80,7 @@ def checking_options(set_up: Callable[Given, None]) -> Callable[Given, None]:
         known = cast("dict[str, Any]", getattr(set_up, "__kwdefaults__", {}))
         check_names([name for name in options if name != "model"], known=known, what="`Agent`")
         check_values(options)
+        check_groups(options)
         set_up(*args, **options)
 
     return checked
@@ -90,6 +100,14 @@ def check_values(options: Mapping[str, object], *, of: str = "") -> None:
             raise CallerError(f"`{name}`{of} {problem}")
 
 
+def check_groups(options: Mapping[str, object], *, of: str = "") -> None:
+    """Raise for the first option in a group that the group does not have, or whose value is of the wrong kind."""
+    for group, kind in GROUPS.items():
+        given = cast("Mapping[str, object]", options.get(group, {}))
+        check_names(given, known=kind.__annotations__, what=f"`{group}`{of}")
+        check_values(given, of=f" in `{group}`{of}")
+
+
 def check_parts(parts: Iterable[object], *, what: str) -> None:
     """Raise CallerError for what is no part of a user's message."""
     for part in parts:
@@ -102,15 +120,19 @@ def check_parts(parts: Iterable[object], *, what: str) -> None:
 def _hint(name: str, *, known: list[str]) -> str:
     if name in ELSEWHERE:
         return ELSEWHERE[name]
+    if name in GROUP_OF:
+        return f"Give `{written_in_group(name)}`"
     for row in rows():
         if row.name == name and row.option.limit is not None:
             return f"Give `limits={row.option.limit.__name__}(...)`"
     if name in Settings.__struct_fields__:
-        return f"Give `settings=Settings({name}=...)`"
+        return f"Give `{written_in_group('settings', f'Settings({name}=...)')}`"
     if name in Deadlines.__struct_fields__:
-        return f"Give `Agent(deadlines=Deadlines({name}=...))`"
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"Did you mean `{near[0]}`?" if near else f"The options are: {', '.join(known)}"
+        return f"Give `{written_in_group('deadlines', f'Deadlines({name}=...)')}`"
+    for near in (difflib.get_close_matches(name, known, n=1), difflib.get_close_matches(name, GROUP_OF, n=1)):
+        if near:
+            return f"Did you mean `{near[0] if near[0] in known else written_in_group(near[0])}`?"
+    return f"The options are: {', '.join(known)}"
 
 
 def _problem(name: str, value: object) -> str:
@@ -148,9 +170,16 @@ def _problem_of_amounts(value: object) -> str:
         said = [(_NAMES.get(type(leaf), ""), getattr(leaf, leaf.__struct_fields__[0]), leaf) for leaf in leaves]
     for row in rows():
         for name, amount, where in said:
-            if name == row.name and isinstance(amount, int | float) and not row.takes(amount):
+            if name == row.name and amount is not None and not _is_within(amount, row):
                 return f"holds `{_shown(where)}`: give a number {row.span}"
     return ""
+
+
+def _is_within(amount: object, row: OptionRow) -> bool:
+    if isinstance(amount, Decimal):  # dollars: `MaxCost` looks at them itself
+        return True
+    kinds = (int,) if row.kind is int else (int, float)
+    return isinstance(amount, kinds) and not isinstance(amount, bool) and row.takes(amount)
 
 
 def _problem_of_choice(value: object, *, choices: tuple[object, ...]) -> str:

@@ -67,7 +67,7 @@ async def watch_session(
 def _open(journal: str | Path) -> Journal:
     if not _is_database(journal) and not Path(journal).is_file():
         raise CallerError(f"there is no journal `{journal}` to follow")
-    return Journal.open(journal, clock=SystemClock())
+    return Journal(journal, clock=SystemClock())
 
 
 def _is_database(journal: str | Path) -> bool:

@@ -1,6 +1,6 @@
 """What a run is given: the prompt, results for calls that wait, instructions. Checked, and as the messages that they mean."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from turnwise.drivers.exact_json import NotExact, exact_json
 from turnwise.errors import CallerError
@@ -10,9 +10,6 @@ from turnwise.vocab import File, Message, Text, ToolResult, own_text_of
 
 Prompt = str | Sequence[str | Text | File] | Message
 """What a run begins with: a text, texts and files in order, or a whole message."""
-
-OpeningSource = Callable[[Sequence[Message]], Awaitable[Sequence[Text]]]
-"""Gives what stands in front of a turn's user message. It sees the messages that the session carries on."""
 
 TITLE_CHARACTERS = 80
 

@@ -1,7 +1,7 @@
 """The prices that an agent's turns need: of its own models, and of those that `prepare_step` names."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 import msgspec
@@ -76,7 +76,12 @@ class ModelPrices:
         return rows
 
 
-def with_prices(config: TurnConfig, *, prices: dict[str, PriceRow], least_usd: dict[str, Decimal]) -> TurnConfig:
-    """The configuration that knows them; `least_usd`: what a sub-agent of that name costs at least."""
-    tools = [msgspec.structs.replace(offer, child_usd=least_usd) if offer.child else offer for offer in config.tools]
+def with_prices(
+    config: TurnConfig, *, prices: dict[str, PriceRow], least_usd: Mapping[str, dict[str, Decimal]]
+) -> TurnConfig:
+    """The configuration that knows them; `least_usd`: by tool, what a sub-agent of that name costs at least."""
+    tools = [
+        msgspec.structs.replace(offer, child_usd=least_usd.get(offer.spec.name, {})) if offer.child else offer
+        for offer in config.tools
+    ]
     return msgspec.structs.replace(config, prices=prices, tools=tuple(tools))

@@ -1,7 +1,7 @@
 """A run's result as Markdown, for notebooks."""
 
 import html
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from turnwise.faces.saying import cost_said, many
 from turnwise.vocab import StopReason
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from turnwise.faces.results import RunResult
 
 
-def markdown_of(result: "RunResult") -> str:
+def markdown_of(result: "RunResult[Any]") -> str:
     """The answer, then one line with how it ended and what it took, then its repairs, folded away.
 
     The answer is the model's own Markdown, with hidden characters made visible; everything else is shown as plain text.
@@ -24,7 +24,7 @@ def markdown_of(result: "RunResult") -> str:
     return "\n\n".join([part for part in parts if part])
 
 
-def _line_of(result: "RunResult") -> str:
+def _line_of(result: "RunResult[Any]") -> str:
     whole = "" if result.complete or result.stop_reason is StopReason.WAITING else "not complete"
     return " · ".join(
         [

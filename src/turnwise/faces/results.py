@@ -1,12 +1,15 @@
 """What a run gives back."""
 
 from decimal import Decimal
+from typing import Any, Generic
 
 import msgspec
+from typing_extensions import TypeVar
 
 from turnwise.drivers.journal.cache_watch import CacheMissed, CacheSums
 from turnwise.drivers.journal.ledger import Ledger, LedgerEntry, caches_of
 from turnwise.drivers.running.watching import WatcherEvent
+from turnwise.errors import OutputMismatch
 from turnwise.faces.saying import cost_said, many
 from turnwise.faces.schemas import OutputType, problems_of
 from turnwise.rules.pricing import Cost
@@ -20,11 +23,15 @@ from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Usage
 REPR_CHARACTERS = 80  # of a result's text
 
 
-class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+Output = TypeVar("Output", default=str, covariant=True)
+
+
+class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     """How a run ended. `text` is never empty (unless it waits); `complete` is false where the answer rests on less than the
     model wanted to know, and `why_incomplete` says why in words. `fault` is how the provider failed: `kind`, `status`, `message`.
 
-    `output` is the parsed value where an `output_type` was asked for and met, else None. `history` is what the next run goes
+    `output` is the answer as a value of the `output_type`, or the text without one. It raises OutputMismatch where there is none;
+    `output_or_none` is None then. `history` is what the next run goes
     on from: pass it on. It is all that was said, until a run makes room: then summaries and shortened results stand in it
     for what they replaced. `messages` are all of the session, whole, as far as this run was given them (a journal gives all
     of them), `new_messages` those of this run. `pending` are the calls that wait: those of `asks` for an approval
@@ -45,7 +52,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason: StopReason
     complete: bool
     why_incomplete: str = ""
-    output: object
+    output_or_none: Output | None
     steps: int
     requests: int
     requests_by_purpose: dict[str, int]
@@ -67,6 +74,22 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     ledger: tuple[LedgerEntry, ...] = ()
     cost: Cost = Cost()
     cache_missed: tuple[CacheMissed, ...] = ()
+
+    @property
+    def output(self) -> Output:
+        """The answer as a value of the run's output type; the text where none was asked for. Raises OutputMismatch where the
+        answer does not fit, and where the run waits."""
+        if self.output_or_none is None:
+            why = self.why_incomplete or ("calls wait for an answer" if self.pending else "there is no answer")
+            raise OutputMismatch(
+                f"the run has no output ({self.stop_reason.value}): {why}. Its text is {_shortened(self.text)!r}",
+                text=self.text,
+                stop_reason=self.stop_reason,
+                requests=self.requests,
+                usage=self.usage,
+                cost_usd=self.cost_usd,
+            )
+        return self.output_or_none
 
     @property
     def caches(self) -> CacheSums:
@@ -102,29 +125,29 @@ def _shortened(text: str) -> str:
     return text if len(text) <= REPR_CHARACTERS else f"{text[:REPR_CHARACTERS]}…"
 
 
-class RunFinished(msgspec.Struct, frozen=True, tag="run_finished"):
+class RunFinished(msgspec.Struct, Generic[Output], frozen=True, tag="run_finished"):
     """The last event of `Agent.stream`."""
 
-    result: RunResult
+    result: RunResult[Output]
 
 
-RunEvent = WatcherEvent | RunFinished
+RunEvent = WatcherEvent | RunFinished[Output]
 
 
 class RunInterrupted(KeyboardInterrupt):
     """Ctrl-C during `Agent.run_sync`. `result` is what there is: the text so far, the calls that ran, the bill."""
 
-    def __init__(self, result: RunResult) -> None:
+    def __init__(self, result: RunResult[Any]) -> None:
         super().__init__(f"{many(result.requests, 'request')} made, cost {cost_said(result.cost)}")
         self.result = result
 
 
 def run_result(
     result: TurnResult, *, output: OutputType | None, before: SessionSoFar, session: str, ledger: Ledger | None = None
-) -> RunResult:
+) -> RunResult[Any]:
     """The turn's result with the answer as a value. One that fits the schema, and that the type's own validators refused
-    each time, leaves `output` None and the result incomplete; a repair says why."""
-    value: object = None
+    each time, leaves no output and the result incomplete; a repair says why."""
+    value: object = result.text if output is None and result.stop_reason is not StopReason.WAITING else None
     repairs, complete, why = result.repairs, result.complete, result.why_incomplete
     if output is not None and result.output is not None:
         try:
@@ -138,7 +161,7 @@ def run_result(
         stop_reason=result.stop_reason,
         complete=complete,
         why_incomplete=why,
-        output=value,
+        output_or_none=value,
         steps=result.steps,
         requests=result.requests,
         requests_by_purpose=result.requests_by_purpose,

@@ -1,61 +1,57 @@
-"""What one run may choose for itself, and how that goes together with what its agent says."""
+"""What one run may choose for itself, and what a resumed turn may be given."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypedDict, cast
 
-import msgspec
-
 from turnwise.drivers.running.approvals import Approver
 from turnwise.drivers.running.means import StepPreparer
 from turnwise.drivers.running.watching import Watch
-from turnwise.drivers.settings.options import RunSettings, rows
+from turnwise.drivers.settings.options import RunSettings, rows_from
 from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError
-from turnwise.faces.agent_options import check_names, check_values
+from turnwise.faces.agent_groups import GROUP_OF, EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
+from turnwise.faces.agent_options import check_groups, check_names, check_values
+from turnwise.faces.agent_setup import AgentOptions
 from turnwise.faces.plain import check_plain
+from turnwise.faces.run_settings import read_settings
 from turnwise.faces.tools import ToolLike
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import PermissionRule
-from turnwise.rules.recovery import Recover
 from turnwise.turn.approvals import Approval
-from turnwise.turn.config import CallsInText, TurnConfig
 from turnwise.turn.resume_terms import ResumeTerms
-from turnwise.vocab import Cache, Message, Settings, ToolChoice
+from turnwise.vocab import Message, ToolChoice
 
 
-class TurnOptions(TypedDict, total=False):
-    """Those that a turn's configuration has by the same name: a run's word stands over its agent's."""
-
-    tool_choice: ToolChoice
-    parallel_tool_calls: bool
-    max_steps: int
-    limits: Limit | None
-    max_subagents: int | None
-    max_subagent_requests: int | None
-    recover: Recover
-    cache: Cache
-    calls_in_text: CallsInText
-
-
-class RunOptions(TurnOptions, total=False):
-    """What one run may choose for itself; everything else is the agent's.
+class RunOptions(TypedDict, total=False):
+    """What one run may choose for itself.
 
     `history` are earlier messages (`RunResult.history`); with a journal, `session` names the session to continue instead.
     `results` are values by call id, for pending calls of client-side tools; `approvals` answer those that an earlier
-    run was asked about and left for later (`RunResult.asks`). Both may leave some out: these wait on. `settings` stand over
-    the agent's, field by field. `watch` sees every event.
+    run was asked about and left for later (`RunResult.asks`). Both may leave some out: these wait on. `watch` sees every event.
+
+    The others replace what the agent has, for this run: `limits` as a whole, groups option by option. A model of another
+    provider does not get the agent's URL and key.
     """
 
     history: Sequence[Message]
     session: str
     results: Mapping[str, object]
-    tools: Sequence[ToolLike]
-    settings: Settings
-    output_type: object
-    prepare_step: StepPreparer
-    watch: Watch
-    approver: Approver
     approvals: Sequence[Approval]
+    watch: Watch
+    model: str
+    tools: Sequence[ToolLike]
+    instructions: str | Sequence[str]
+    limits: Limit | None
+    endpoint: EndpointOptions
+    recovery: RecoveryOptions
+    safety: SafetyOptions
+    observation: ObservationOptions
+
+
+class TypedRunOptions(RunOptions, total=False):
+    """With `output_type`, which decides the type of `RunResult.output`."""
+
+    output_type: object
 
 
 class ResumeOptions(TypedDict, total=False):
@@ -89,22 +85,28 @@ def terms_of(options: ResumeOptions) -> ResumeTerms:
 
 def check_options(options: Mapping[str, object]) -> None:
     """Raise UnknownOption for a name that is no option of a run, and CallerError for values that cannot be."""
-    check_names(options, known=RunOptions.__annotations__, what="a run")
+    check_names(options, known=TypedRunOptions.__annotations__, what="a run")
     check_values(options, of=" of the run")
-    if "settings" in options:
-        read_settings(options["settings"], what="`settings` of the run")
+    check_groups(options, of=" of the run")
+    at = cast("EndpointOptions", options.get("endpoint", {}))
+    if "settings" in at:
+        read_settings(at["settings"], what="`settings` of the run")
 
 
-def turn_over(config: TurnConfig, options: RunOptions) -> TurnConfig:
-    """The agent's configuration with what a run says of its turn in its place."""
-    said = {name: value for name, value in options.items() if name in TurnOptions.__annotations__}
-    return msgspec.structs.replace(config, **said)
+def said_of_agent(options: TypedRunOptions) -> AgentOptions:
+    """What of a run's options stands over its agent's."""
+    said = {name: value for name, value in options.items() if name in AgentOptions.__annotations__}
+    return cast("AgentOptions", said)
 
 
-def turn_options(settings: RunSettings) -> TurnOptions:
-    """What the settings say of a turn by the same name (tests/drivers/test_options.py: and with the same type)."""
-    said = {name: getattr(settings, name, None) for name in TurnOptions.__annotations__}
-    return cast("TurnOptions", {name: value for name, value in said.items() if value is not None})
+def groups_of(settings: RunSettings) -> AgentOptions:
+    """What the settings say under the name of an option of a group (tests/drivers/test_options.py: and with the same type)."""
+    groups: dict[str, dict[str, object]] = {}
+    for row in rows_from("run"):
+        value = getattr(settings, row.name)
+        if value is not None and row.name in GROUP_OF:
+            groups.setdefault(GROUP_OF[row.name], {})[row.name] = value
+    return cast("AgentOptions", groups)
 
 
 def check_choice(choice: ToolChoice, *, tools: Sequence[Tool]) -> None:
@@ -113,27 +115,3 @@ def check_choice(choice: ToolChoice, *, tools: Sequence[Tool]) -> None:
         raise CallerError(
             '`tool_choice="required"` forces a call of a tool, and there is no tool: give `tools`, or leave it out'
         )
-
-
-def read_settings(settings: object, *, what: str = "`settings`") -> Settings:
-    """Them as they are. Raises CallerError for a value that no model can be asked with."""
-    if not isinstance(settings, Settings):
-        raise CallerError(f"{what} must be `Settings(...)`, not {type(settings).__name__}")
-    try:
-        msgspec.convert(msgspec.structs.asdict(settings), Settings)
-    except msgspec.ValidationError as error:
-        raise CallerError(f"{what}: {error}") from None
-    for row in rows():
-        value: float | None = getattr(settings, row.option.setting) if row.option.setting and row.bounds else None
-        if value is not None and not row.takes(value):
-            raise CallerError(f"{what}: `{row.option.setting}` must be a number {row.span}, not {value}")
-    return settings
-
-
-def settings_over(settings: Settings, given: Settings) -> Settings:
-    """The agent's settings, with what `given` says (each field that is not the default) in their place."""
-    usual = Settings()
-    said = {
-        name: value for name in Settings.__struct_fields__ if (value := getattr(given, name)) != getattr(usual, name)
-    }
-    return msgspec.structs.replace(settings, **said)

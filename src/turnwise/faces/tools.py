@@ -2,13 +2,14 @@
 
 import functools
 import inspect
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.errors import BadTool, CallerError, ToolFault
+from turnwise.faces.children import AgentTool, Subagents
 from turnwise.faces.schemas import Signature, read_signature
+from turnwise.faces.tool_names import check_tool_name
 from turnwise.turn.config import Effect, ToolOffer
 from turnwise.vocab import ToolSpec
 
@@ -24,8 +25,6 @@ BATCH_HINT = (
     "Tool calls that do not depend on each other's results belong together: ask for all of them in one response. Each response "
     "is a request of its own, and its calls run side by side."
 )
-# What all four API families take as a tool's name.
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 class FunctionTool(Generic[P, R]):
@@ -43,7 +42,7 @@ class FunctionTool(Generic[P, R]):
         return f"<tool {self.tool.name}>"
 
 
-ToolLike = Tool | ToolSpec | FunctionTool[..., Any] | Callable[..., Any]
+ToolLike = Tool | ToolSpec | FunctionTool[..., Any] | Subagents | AgentTool | Callable[..., Any]
 """What `Agent(tools=[...])` takes. A bare `ToolSpec` is a client-side tool: its calls end the run as `waiting`."""
 
 
@@ -90,11 +89,7 @@ def tool(
 
     def make(plain: Callable[P, R]) -> FunctionTool[P, R]:
         tool_name = name or getattr(plain, "__name__", "")
-        if not NAME.fullmatch(tool_name):
-            raise BadTool(
-                f"`{tool_name}` is no name for a tool: letters, digits, `_` and `-`, at most 64, no digit first; "
-                f"give one with @tool(name=...)"
-            )
+        check_tool_name(tool_name)
         signature = read_signature(plain, name=tool_name)
         spec = ToolSpec(
             name=tool_name, description=description or signature.description, parameters=signature.parameters
@@ -132,6 +127,8 @@ def _read_tool(given: ToolLike) -> Tool:
             return Tool(offer=ToolOffer(spec=given, client_side=True))
         case FunctionTool():
             return given.tool
+        case Subagents() | AgentTool():
+            return given.tool()
         case _ if callable(given):
             return tool(given).tool
         case _:

@@ -8,7 +8,8 @@ from turnwise.drivers.dispatch.wishes import NO_WISHES, TurnWishes, read_wishes
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.journal import Journal
 from turnwise.errors import TurnRefused
-from turnwise.faces.agent import ALL_EFFECTS, Agent
+from turnwise.faces.agent import Agent
+from turnwise.faces.agent_setup import ALL_EFFECTS
 from turnwise.turn.config import Effect, TurnConfig
 from turnwise.vocab import Text
 

@@ -123,7 +123,7 @@ class Worker:
             on_trouble=lambda why: _call_soon(loop, lambda: self._tell(WorkerEvent(happening="waits", text=why))),
         )
         async with contextlib.AsyncExitStack() as stack:
-            self._journal = stack.enter_context(Journal.open(self._dsn, clock=self._clock, durability="full"))
+            self._journal = stack.enter_context(Journal(self._dsn, clock=self._clock, durability="full"))
             stack.callback(self._queue.close)
             # Not the event loop's pool: tools and the resolver of names may fill that one.
             self._clerk = stack.enter_context(ThreadPoolExecutor(1, "turnwise queue"))

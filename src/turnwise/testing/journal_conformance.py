@@ -148,7 +148,7 @@ def begin(journal: Journal, session: str = "s1", turn: str = "t1", **more: objec
 
 
 def opened(target: Target, *, after_s: float = 0.0) -> Journal:
-    return Journal.open(target, clock=FakeClock(now=NOW + after_s))
+    return Journal(target, clock=FakeClock(now=NOW + after_s))
 
 
 # -- what is written comes back
@@ -182,7 +182,7 @@ def check_texts_come_back(target: Target) -> None:
 def check_sessions_are_found(target: Target) -> None:
     """By part, folder and parent; the latest first. What fits none or several is told."""
     clock = FakeClock(now=NOW)
-    with Journal.open(target, clock=clock) as journal:
+    with Journal(target, clock=clock) as journal:
         for number, (session, folder) in enumerate([("aaaa1111", "/a"), ("aaaa2222", "/b"), ("bbbb2222", "/a")]):
             begin(journal, session, f"t{number}", folder=folder).close(result(complete=number != 1))
             asyncio.run(clock.advance(1))
@@ -491,7 +491,7 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.testing.journal_conformance import Journal, begin, sent
 
 given = json.loads(sys.stdin.readline())
-journal = Journal.open(given["target"], clock=SystemClock())
+journal = Journal(given["target"], clock=SystemClock())
 try:
     pen = begin(journal, given["session"], "t" + given["name"])
     for number in range(given["count"]):

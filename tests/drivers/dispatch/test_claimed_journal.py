@@ -36,7 +36,7 @@ class CountedLease:
 
 @pytest.fixture
 def journal(postgres_dsn: str) -> Iterator[Journal]:
-    with Journal.open(postgres_dsn, clock=SystemClock()) as found:
+    with Journal(postgres_dsn, clock=SystemClock()) as found:
         yield found
 
 

@@ -11,8 +11,9 @@ import psycopg
 import pytest
 
 import postgres_server
+from flat_agents import flat_agent
 from postgres_server import NoPostgres, find_programs
-from turnwise import Agent, Journal, tool
+from turnwise import Journal, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.postgres.address import read_address
@@ -28,7 +29,7 @@ PASSWORD = "hunter2-hunter2"
 
 
 def opened(dsn: str) -> Journal:
-    return Journal.open(dsn, clock=FakeClock())
+    return Journal(dsn, clock=FakeClock())
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_what_looks_like_an_address_makes_no_file(
     """Proves: another database, or an address as a `Path`, is refused, and no file bears its password in its name."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CallerError, match="give `postgresql://USER@HOST/DATABASE` as a text") as caught:
-        Journal.open(address, clock=FakeClock())
+        Journal(address, clock=FakeClock())
     assert PASSWORD not in str(caught.value) and list(tmp_path.iterdir()) == []
 
 
@@ -130,7 +131,7 @@ def test_without_psycopg_the_message_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from turnwise import Journal\nfrom turnwise.drivers.clock import SystemClock\n"
-        "Journal.open('postgresql://x/y', clock=SystemClock())"
+        "Journal('postgresql://x/y', clock=SystemClock())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=False)
     assert "install it with `pip install 'turnwise[postgres]'`" in done.stderr
@@ -140,7 +141,7 @@ def test_a_file_needs_no_psycopg() -> None:
     """Proves: `import turnwise`, and a journal in a file, load nothing of it."""
     code = (
         "import sys\nfrom turnwise import Journal\nfrom turnwise.drivers.clock import SystemClock\n"
-        "Journal.open(None, clock=SystemClock()).close()\nassert not [n for n in sys.modules if 'psycopg' in n]"
+        "Journal(None, clock=SystemClock()).close()\nassert not [n for n in sys.modules if 'psycopg' in n]"
     )
     subprocess.run([sys.executable, "-c", code], timeout=HANG_S, check=True)
 
@@ -311,8 +312,8 @@ async def test_a_run_is_kept_like_in_a_file(postgres_dsn: str, tmp_path: Path) -
     seen: list[object] = []
     for target in (tmp_path / "j.db", postgres_dsn):
         model = ScriptedModel([call("look", word="a"), [call("look", word="b"), call("look", word="c")], "Done."])
-        with Journal.open(target, clock=SystemClock()) as journal:
-            agent = Agent(
+        with Journal(target, clock=SystemClock()) as journal:
+            agent = flat_agent(
                 "openai_chat:m", base_url="http://scripted.invalid", transport=model, tools=[look], journal=journal
             )
             told = await agent.run("Look.")

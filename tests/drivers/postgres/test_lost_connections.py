@@ -34,7 +34,7 @@ def proxy(own_postgres: PostgresServer) -> Iterator[CuttingProxy]:
 
 
 def opened(dsn: str, *, waits: Waits = SHORT) -> Journal:
-    return Journal(PostgresStore.open(dsn, waits=waits), clock=FakeClock(now=NOW))
+    return Journal.over(PostgresStore.open(dsn, waits=waits), clock=FakeClock(now=NOW))
 
 
 def write_all(pen: TurnJournal, proxy: CuttingProxy, cut: Cut) -> int:

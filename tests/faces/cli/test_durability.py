@@ -98,15 +98,13 @@ def test_durability_is_read_of_the_users_file_and_refused_of_a_projects(
 
 def test_the_library_names_the_word_that_it_takes(tmp_path: Path) -> None:
     """`synchronous` was its name before; an unknown word is told, too."""
-    with pytest.raises(
-        UnknownOption, match=r"`synchronous` is no option of `Journal.open`. Did you mean `durability`\?"
-    ):
-        Journal.open(tmp_path / "j.db", clock=SystemClock(), synchronous="full")
+    with pytest.raises(UnknownOption, match=r"`synchronous` is no option of `Journal`. Did you mean `durability`\?"):
+        Journal(tmp_path / "j.db", clock=SystemClock(), synchronous="full")
     with pytest.raises(CallerError, match='`durability` must be "normal" or "full", not \'off\''):
-        Journal.open(tmp_path / "j.db", clock=SystemClock(), durability="off")  # type: ignore[arg-type]
+        Journal(tmp_path / "j.db", clock=SystemClock(), durability="off")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
     for durability, level in (("normal", 1), ("full", 2)):
-        with Journal.open(None, clock=SystemClock(), durability=durability) as journal:  # type: ignore[arg-type]
+        with Journal(None, clock=SystemClock(), durability=durability) as journal:  # type: ignore[arg-type]
             journal.keep(durability)  # type: ignore[arg-type]
             with journal._store.statement() as connection:
                 assert connection.execute("pragma synchronous").fetchone() == (level,)

@@ -23,7 +23,7 @@ def seen(kind: str, *, model: str = "m", day: str = "2026-11-20", family: str = 
 
 
 def written(*repairs: RepairSeen) -> None:
-    with Journal.open(journal_path(os.environ), clock=FakeClock()) as journal:
+    with Journal(journal_path(os.environ), clock=FakeClock()) as journal:
         journal.repairs.write(repairs)
 
 

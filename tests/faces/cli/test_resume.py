@@ -119,7 +119,7 @@ def killed_at_an_ask(lab: Lab, folder: Path) -> None:
 
 def ledger() -> list[LedgerEntry]:
     """All requests that there were, in order."""
-    with Journal.open(journal_path(os.environ), clock=SystemClock()) as journal:
+    with Journal(journal_path(os.environ), clock=SystemClock()) as journal:
         return journal.ledger.entries(LedgerSpan())
 
 

@@ -65,10 +65,16 @@ from turnwise import Agent, Journal, ScriptLimits
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import journal_path
 from turnwise.drivers.tools.workspace import workspace_tools
-with Journal.open(journal_path(os.environ), clock=SystemClock()) as journal:
+with Journal(journal_path(os.environ), clock=SystemClock()) as journal:
     limits = ScriptLimits(cpu_s=float(sys.argv[3]))
     tools = workspace_tools(os.getcwd())
-    agent = Agent(sys.argv[1], base_url=sys.argv[2], tools=tools, script=True, script_limits=limits, journal=journal)
+    agent = Agent(
+        sys.argv[1],
+        tools=tools,
+        endpoint={"base_url": sys.argv[2]},
+        safety={"script": True, "script_limits": limits},
+        observation={"journal": journal},
+    )
     agent.run_sync("Go.")
 """
 
@@ -133,7 +139,7 @@ def test_killed_while_a_call_of_a_program_runs_nothing_runs_twice(killing_lab: L
     assert "2 calls had run (`write`, `bash`); what was done stands." in ran.out
     assert (folder / "ran.txt").read_text() == "once\n" and not (folder / "never.txt").exists()
     assert killing_lab.count() == killing_lab.count(status=200) == 2
-    with Journal.open(journal_path(os.environ), clock=SystemClock()) as journal:
+    with Journal(journal_path(os.environ), clock=SystemClock()) as journal:
         turns = [journal.events(turn.id) for turn in journal.find_session(id).turns]
         entries = journal.ledger.entries(LedgerSpan())
     assert [sum(isinstance(event, ScriptCalled) for event in events) for events in turns] == [3]

@@ -47,7 +47,7 @@ def test_without_sessions_the_list_says_how_to_begin(cli: Cli) -> None:
 
 def test_no_session_is_left_out_in_silence(cli: Cli, folder: Path) -> None:
     """Issue 15: `--json` stopped at 20. It has all; the table says how many there are. `--limit` holds for both."""
-    with Journal.open(journal_path(os.environ), clock=SystemClock()) as journal:
+    with Journal(journal_path(os.environ), clock=SystemClock()) as journal:
         for number in range(23):
             journal.begin_turn(turn_id=f"turn{number}", session_id=f"{number:08}", folder=folder, title="Go.")
     assert len(ids(cli)) == 23 and len(cli("sessions", "list", "--json", "--limit", "2").events()) == 2

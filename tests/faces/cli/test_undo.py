@@ -193,7 +193,7 @@ def test_changes_of_sub_agents_belong_to_the_turn(cli: Cli, lab: Lab, folder: Pa
     before = files(folder)
     session = session_of(cli, lab, "hands-out")
     assert files(folder) == {**before, "child.txt": "child\n", "by-a-command.txt": "made\n"}
-    with Journal.open(folder.parent / "state" / "journal.db", clock=SystemClock()) as journal:
+    with Journal(folder.parent / "state" / "journal.db", clock=SystemClock()) as journal:
         ((_, child),) = journal.children(journal.find_session(session).turns[-1].id)
     assert f"session {child.row.id[-8:]} is a sub-agent's" in cli("undo", child.row.id, "--yes").complaints()[0]
     ran = cli("undo", "--yes")
@@ -241,7 +241,7 @@ def test_sessions_that_are_not_there_are_said(cli: Cli, lab: Lab, folder: Path) 
 def test_a_session_that_is_running_is_waited_for(cli: Cli, lab: Lab, folder: Path) -> None:
     """Another process works on its next turn."""
     session = session_of(cli, lab, "one-file", prompt="write notes.txt")
-    with Journal.open(folder.parent / "state" / "journal.db", clock=SystemClock()) as journal:
+    with Journal(folder.parent / "state" / "journal.db", clock=SystemClock()) as journal:
         journal.begin_turn(turn_id="t" * 26, session_id=session, folder=folder, title="")
         ran = cli("undo", "--yes")
     assert (ran.code, ran.out) == (2, "") and "is running: wait for its end" in ran.complaints()[0]

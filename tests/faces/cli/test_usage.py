@@ -261,7 +261,7 @@ def test_narrow_terminals_lose_the_bars_and_then_what_matters_least(width: int, 
 def sessions(folder: Path) -> Path:
     """A journal of 50 sessions, an hour apart, each with a turn of two requests; all of one model but the last."""
     path = journal_path(os.environ)
-    with Journal.open(path, clock=SystemClock()):
+    with Journal(path, clock=SystemClock()):
         pass
     with sqlite3.connect(path) as connection:
         for number in range(100):
@@ -442,7 +442,7 @@ def test_a_killed_process_leaves_its_requests_counted_without_an_outcome(lab: La
     wait_until(lab.count)
     process.send_signal(signal.SIGKILL)
     assert end(process).code == -signal.SIGKILL
-    with Journal.open(journal_path(os.environ), clock=SystemClock()) as journal:
+    with Journal(journal_path(os.environ), clock=SystemClock()) as journal:
         (entry,) = journal.ledger.entries(LedgerSpan())
     assert (lab.count(), entry.outcome, entry.ended, entry.usd) == (1, None, None, None)
     assert entry.sent_bytes == len(lab.requests[0].body)
@@ -498,7 +498,7 @@ def test_a_limit_of_cost_does_not_believe_a_projects_price(lab: Lab, folder: Pat
         and "to [prices] in your own turnwise.toml" in line
     )
     assert ", cost $0.00, " in cli("run", "Go.", *at(lab, "plain-answer")).err
-    with Journal.open(journal_path(os.environ), clock=SystemClock()) as journal:
+    with Journal(journal_path(os.environ), clock=SystemClock()) as journal:
         assert [entry.price_note for entry in journal.ledger.entries(LedgerSpan())] == [str(folder / "turnwise.toml")]
 
 

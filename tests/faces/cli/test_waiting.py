@@ -7,7 +7,8 @@ import pytest
 
 from faces.cli.person import at_terminal
 from faces.cli.running import Cli, at, running_lab, script
-from turnwise import Agent, Journal, ToolSpec
+from flat_agents import flat_agent
+from turnwise import Journal, ToolSpec
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import journal_path
 from turnwise.lab import Lab
@@ -64,10 +65,8 @@ def test_approving_one_of_three_leaves_the_others_waiting(lab: Lab, folder: Path
 def test_a_session_that_waits_for_results_is_not_gone_on_with_by_mistake(lab: Lab, folder: Path, cli: Cli) -> None:
     """`run --continue` without a prompt is no word that the results are not needed: it says what waits, and keeps it."""
     model = ScriptedModel([call("phone")])
-    with Journal.open(
-        journal_path({"TURNWISE_STATE_DIR": str(folder.parent / "state")}), clock=SystemClock()
-    ) as journal:
-        agent = Agent(
+    with Journal(journal_path({"TURNWISE_STATE_DIR": str(folder.parent / "state")}), clock=SystemClock()) as journal:
+        agent = flat_agent(
             "openai_chat:scripted",
             base_url=model.endpoint.base_url,
             transport=model,

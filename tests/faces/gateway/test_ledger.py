@@ -38,7 +38,7 @@ def served(lab: Lab, tmp_path: Path) -> Iterator[ServedGateway]:
 
 
 def entries_of(served: ServedGateway) -> list[LedgerEntry]:
-    with Journal.open(Path(served.env["TURNWISE_STATE_DIR"]) / "journal.db", clock=FakeClock()) as journal:
+    with Journal(Path(served.env["TURNWISE_STATE_DIR"]) / "journal.db", clock=FakeClock()) as journal:
         return journal.ledger.entries(LedgerSpan())
 
 
@@ -124,7 +124,7 @@ def test_a_request_whose_entry_cannot_be_written_does_not_leave(tmp_path: Path) 
         await thread.leaves(entry(3))
         assert thread.is_well
         await asyncio.to_thread(thread.close)
-        with Journal.open(path, clock=FakeClock()) as journal:
+        with Journal(path, clock=FakeClock()) as journal:
             return journal.ledger.entries(LedgerSpan())
 
     assert [one.number for one in asyncio.run(run())] == [1, 3]
@@ -162,7 +162,7 @@ def test_entries_of_many_tasks_are_written_while_another_process_holds_the_file(
         await asyncio.wait_for(asyncio.gather(*waiting[1:]), HANG_S)
         await asyncio.to_thread(thread.close)
         holding.close()
-        with Journal.open(path, clock=FakeClock()) as journal:
+        with Journal(path, clock=FakeClock()) as journal:
             return sorted(one.number for one in journal.ledger.entries(LedgerSpan()))
 
     assert asyncio.run(run()) == list(range(2, 51))

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, Self
 
 import msgspec
 
-from turnwise.drivers.clock import Clock
+from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal.claims import Claim, Lease
 from turnwise.drivers.journal.direct_ledger import DirectLedger
 from turnwise.drivers.journal.durability import Durability, check_durability
@@ -114,6 +114,33 @@ def journal_path(env: Mapping[str, str]) -> Path:
     return folder / "turnwise" / "journal.db"
 
 
+def _opened(path: Path | str | None, *, durability: Durability) -> JournalStore:
+    if isinstance(path, str) and path.startswith(DATABASES):
+        database = _database_at(path)
+        if durability == "full":
+            database.keep("full")
+        return database
+    if path is not None and _ADDRESS.match(str(path)):
+        raise CallerError(  # without quoting it: it may hold a password
+            "the journal's address is neither a path nor one of PostgreSQL: give `postgresql://USER@HOST/DATABASE` as a text"
+        )
+    path = None if path is None else Path(path)
+    try:
+        if path is not None:
+            make_private(path)
+        connection = sqlite3.connect(
+            ":memory:" if path is None else path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+        )
+        try:
+            prepare(connection, path, durability=durability)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise_explained(error, path)
+    return JournalFile(connection, path=path)
+
+
 def _database_at(dsn: str) -> JournalStore:
     try:
         from turnwise.drivers.journal.postgres.store import PostgresStore
@@ -130,6 +157,31 @@ class Journal:
     """The file, or the database. Several processes may have it open at once."""
 
     def __init__(
+        self,
+        path: Path | str | None,
+        *,
+        clock: Clock | None = None,
+        durability: Durability = "normal",
+        **unknown: object,
+    ) -> None:
+        """Open or make the file (mode 0600, its folder 0700); None keeps it in memory. An address of a database
+        (`postgresql://USER@HOST/DATABASE`) opens or makes the journal there; it needs `turnwise[postgres]`.
+
+        `durability="full"`: what `append` wrote survives a power failure, too. In a database that holds at "normal" as well,
+        unless its server is set not to wait for its disk (`synchronous_commit = off`). `clock` is for tests.
+        Raises CallerError where it is no journal, is damaged, is from a newer turnwise, or cannot be written.
+        """
+        check_durability(durability, others=unknown)
+        self._begin(_opened(path, durability=durability), clock=clock or SystemClock())
+
+    @classmethod
+    def over(cls, store: JournalStore, *, clock: Clock, claim: Claim | None = None, lease: Lease | None = None) -> Self:
+        """The journal in a store that is open."""
+        journal = cls.__new__(cls)
+        journal._begin(store, clock=clock, claim=claim, lease=lease)
+        return journal
+
+    def _begin(
         self, store: JournalStore, *, clock: Clock, claim: Claim | None = None, lease: Lease | None = None
     ) -> None:
         self._store = store
@@ -138,43 +190,6 @@ class Journal:
         self._lease = lease
         self.notes: tuple[str, ...] = ()
         self._left: set[str] = set()  # turns of this process that have ended, whatever the file says
-
-    @classmethod
-    def open(
-        cls, path: Path | str | None, *, clock: Clock, durability: Durability = "normal", **unknown: object
-    ) -> Self:
-        """Open or make the file (mode 0600, its folder 0700); None keeps it in memory. An address of a database
-        (`postgresql://USER@HOST/DATABASE`) opens or makes the journal there; it needs `turnwise[postgres]`.
-
-        `durability="full"`: what `append` wrote survives a power failure, too. In a database that holds at "normal" as well,
-        unless its server is set not to wait for its disk (`synchronous_commit = off`).
-        Raises CallerError where it is no journal, is damaged, is from a newer turnwise, or cannot be written.
-        """
-        check_durability(durability, others=unknown)
-        if isinstance(path, str) and path.startswith(DATABASES):
-            journal = cls(_database_at(path), clock=clock)
-            if durability == "full":
-                journal.keep("full")
-            return journal
-        if path is not None and _ADDRESS.match(str(path)):
-            raise CallerError(  # without quoting it: it may hold a password
-                "the journal's address is neither a path nor one of PostgreSQL: give `postgresql://USER@HOST/DATABASE` as a text"
-            )
-        path = None if path is None else Path(path)
-        try:
-            if path is not None:
-                make_private(path)
-            connection = sqlite3.connect(
-                ":memory:" if path is None else path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
-            )
-            try:
-                prepare(connection, path, durability=durability)
-            except BaseException:
-                connection.close()
-                raise
-        except sqlite3.Error as error:
-            raise_explained(error, path)
-        return cls(JournalFile(connection, path=path), clock=clock)
 
     @classmethod
     def open_to_read(cls, path: Path | str, *, clock: Clock) -> Self:
@@ -186,7 +201,7 @@ class Journal:
             opened = open_to_read(Path(path))
         except sqlite3.Error as error:
             raise_explained(error, Path(path))
-        journal = cls(JournalFile(opened.connection, path=Path(path)), clock=clock)
+        journal = cls.over(JournalFile(opened.connection, path=Path(path)), clock=clock)
         journal.notes = opened.notes
         return journal
 
@@ -200,7 +215,7 @@ class Journal:
             connection, rescued = open_rescued(Path(path))
         except sqlite3.Error as error:
             raise_explained(error, Path(path))
-        journal = cls(JournalFile(connection), clock=clock)
+        journal = cls.over(JournalFile(connection), clock=clock)
         journal.notes = (f"the journal `{path}` is {rescued.said()}",)
         return journal
 
@@ -224,7 +239,7 @@ class Journal:
     def under(self, claim: Claim, *, lease: Lease) -> "Journal":
         """The same journal for whoever works on a claimed turn: that turn begins or continues under its lease, and its
         session ends with it. Turns of its sub-agents are taken over whoever had them."""
-        return Journal(self._store, clock=self._clock, claim=claim, lease=lease)
+        return Journal.over(self._store, clock=self._clock, claim=claim, lease=lease)
 
     def begin_turn(
         self,

@@ -60,7 +60,7 @@ class LedgerThread:
 
     def __init__(self, path: Path | None, *, clock: Clock, durability: Durability = "normal") -> None:
         """Raises CallerError for a file that is no journal, or cannot be written."""
-        self._journal = Journal.open(path, clock=clock, durability=durability)
+        self._journal = Journal(path, clock=clock, durability=durability)
         self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         self._kept: list[LedgerChange] = []  # what could not be written yet
         self._failed = False

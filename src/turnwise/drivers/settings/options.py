@@ -191,7 +191,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             page="tokens of prompt and answer that the model takes. Set this if turnwise's value is missing or wrong; "
             "[more of limits](limits.md)",
             sources=TERMINAL,
-            python="`model_limits=ModelLimits(context_window_tokens=...)`",
+            python='`endpoint={"model_limits": ModelLimits(context_window_tokens=...)}`',
             metavar="N",
             kept_only="with its model, if nothing else says it",
         ),
@@ -241,7 +241,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             help="Further attempts at a request that failed.",
             page="further attempts at a request that failed for a moment; [when, and after what wait](deadlines.md)",
             sources=TERMINAL,
-            python="`retry=RetryPolicy(attempts=...)`",
+            python='`recovery={"retry": RetryPolicy(attempts=...)}`',
             metavar="N",
             default=f"{RetryPolicy().attempts - 1}",
             kept=lambda last: last.retry.attempts - 1,
@@ -254,7 +254,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             page="another model of the same endpoint, asked for the rest of the run once the one before it has failed. "
             "Repeatable, in order",
             sources=TERMINAL,
-            python="`fallbacks=[...]`",
+            python='`recovery={"fallbacks": [...]}`',
             metavar="NAME",
             kept=lambda last: tuple([one.model for one in last.fallbacks]) or None,
             is_of_model=True,
@@ -267,7 +267,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             page="let the model write small programs that call its tools, many calls in one request ([programs](scripts.md)), "
             "or not. For this run only",
             sources=TERMINAL,
-            python="`script=True`, `script=False`",
+            python='`safety={"script": True}`, `safety={"script": False}`',
             flags=("--script/--no-script",),
             default="where the plan bills by the request",
         ),
@@ -350,7 +350,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             project="never",
             why_never="a project's file cannot say how safely your journal is kept: give --durability, or write it in your own "
             "turnwise.toml",
-            python="`Journal.open(durability=...)`",
+            python="`Journal(durability=...)`",
             default="normal",
         ),
     ] = None
@@ -368,7 +368,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Option(
             page="a table: [what models take](limits.md#what-models-take)",
             sources=("file",),
-            python="`model_limits=ModelLimits(...)`",
+            python='`endpoint={"model_limits": ModelLimits(...)}`',
         ),
     ] = {}
 

@@ -234,7 +234,7 @@ def _program(program: str, *, name: str, without: str, folder: Path) -> Check:
 
 def _how_left_ones_go_on(path: Path) -> str:
     """Empty where no turn was left, and where the sessions cannot be listed: the check of the journal says why."""
-    with Journal.open(path, clock=SystemClock()) as journal, contextlib.suppress(JournalFailed):
+    with Journal(path, clock=SystemClock()) as journal, contextlib.suppress(JournalFailed):
         left = interrupted_rows(journal)
         return how_they_go_on(left) if left else ""
     return ""

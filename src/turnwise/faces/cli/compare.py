@@ -165,7 +165,7 @@ def command(
         rows = read_plans(plans)
         asked = read_prompt(words, goes_on=False, tell=note, wanted="none" if no_stdin else "auto")
         clock = SystemClock()
-        with Journal.open(journal_path(os.environ), clock=clock) as journal:
+        with Journal(journal_path(os.environ), clock=clock) as journal:
             # all of them before the first: a name or a key that is missing costs nothing
             places = [
                 furnish(

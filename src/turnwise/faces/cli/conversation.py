@@ -66,7 +66,7 @@ def converse(given: Given) -> None:
         raise CallerError("a session needs a terminal for its answers too: give the prompt to `turnwise run` instead")
     clock = SystemClock()
     path = journal_path(os.environ)
-    with Journal.open(path, clock=clock) as journal:
+    with Journal(path, clock=clock) as journal:
         try:
             chat = Chat(given, journal=journal, clock=clock, history=path.parent / "prompts")
         except NoModel:

@@ -207,7 +207,7 @@ def write_unable(unable: Unable) -> None:
         stop_reason=StopReason.CANCELLED,  # below stands the reason itself
         complete=False,
         why_incomplete=unable.why,
-        output=None,
+        output_or_none=None,
         steps=0,
         requests=0,
         requests_by_purpose={},

@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from turnwise.errors import CallerError
 from turnwise.faces.agent import Agent
@@ -14,13 +14,13 @@ from turnwise.faces.agent import Agent
 LOOKS = "`--agent` is `NAME=PACKAGE.MODULE:AGENT`"
 
 
-def load_agents(given: Sequence[str]) -> dict[str, Agent]:
+def load_agents(given: Sequence[str]) -> dict[str, Agent[Any, Any]]:
     """By name. What stands behind `:` is an Agent, or a function that makes one. Modules are also looked for in this folder.
 
     Raises CallerError where there is none, or where its module raises: with the place, but not with what was said, which may
     hold a secret.
     """
-    agents: dict[str, Agent] = {}
+    agents: dict[str, Agent[Any, Any]] = {}
     for text in given:
         name, _, place = text.partition("=")
         if not name or not place.partition(":")[2]:
@@ -31,7 +31,7 @@ def load_agents(given: Sequence[str]) -> dict[str, Agent]:
     return agents
 
 
-def _load_or_say(place: str, *, option: str) -> Agent:
+def _load_or_say(place: str, *, option: str) -> Agent[Any, Any]:
     try:
         return _load(place, option=option)
     except CallerError:
@@ -53,7 +53,7 @@ def _place_of(error: BaseException) -> str:
     return f"{last.filename}:{last.lineno}"
 
 
-def _load(place: str, *, option: str) -> Agent:
+def _load(place: str, *, option: str) -> Agent[Any, Any]:
     module_name, _, path = place.partition(":")
     if (here := os.getcwd()) not in sys.path:  # noqa: PTH109 (as `python -m` does)
         sys.path.insert(0, here)
@@ -67,9 +67,14 @@ def _load(place: str, *, option: str) -> Agent:
         if not hasattr(found, part):
             raise CallerError(f"`--agent {option}`: `{module_name}` has no `{path}`")
         found = getattr(found, part)
-    made = found if isinstance(found, Agent) or not callable(found) else found()
+    made = _made_of(found)
     if not isinstance(made, Agent):
         raise CallerError(
             f"`--agent {option}`: `{path}` is a {type(made).__name__}, and neither an Agent nor makes one"
         )
-    return made
+    return cast("Agent[Any, Any]", made)
+
+
+def _made_of(found: Any) -> object:
+    """An agent as it is; else what the function gives."""
+    return cast("object", found) if isinstance(found, Agent) or not callable(found) else found()

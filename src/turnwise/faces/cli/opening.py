@@ -8,7 +8,7 @@ from turnwise.drivers.clock import Clock
 from turnwise.drivers.running.surroundings import Surroundings
 from turnwise.drivers.tools.workspace.instructions import begin_telling
 from turnwise.drivers.tools.workspace.shell import Shell
-from turnwise.faces.given import OpeningSource
+from turnwise.faces.agent_groups import OpeningSource
 from turnwise.vocab import Message, Text
 
 

@@ -62,7 +62,7 @@ def prune(*, older_than: str | None, keep: int | None, unfinished: bool, yes: bo
     if rule == KeepRule():
         raise CallerError(NO_RULE)
     clock = SystemClock()
-    with Journal.open(journal_path(os.environ), clock=clock) as journal:
+    with Journal(journal_path(os.environ), clock=clock) as journal:
         open_ends = unfinished_sessions(journal)
         old = choose_old(
             journal.retention.sessions(), rule=rule, now_s=clock.now(), kept={} if unfinished else open_ends

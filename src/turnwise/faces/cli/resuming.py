@@ -81,7 +81,7 @@ def resume(session: str | None, *, takes_all: bool, given: ResumeGiven) -> int:
     if takes_all and (given.base_url or given.api_key_env):
         raise CallerError("--base-url and --api-key-env are for one SESSION: leave them out, or --all")
     clock = SystemClock()
-    with Journal.open(journal_path(os.environ), clock=clock) as journal:
+    with Journal(journal_path(os.environ), clock=clock) as journal:
         if takes_all:
             return _All(journal, given=given, clock=clock).resume()
         found = _the_last(journal) if session is None else journal.find_session(session)
@@ -131,7 +131,7 @@ class _One:
             ran = run_to_end(turn, new_loop=quickest_loop)
         finally:
             face.close()
-        misfit = found.left.config.output is not None and ran.result.output is None and not ran.result.pending
+        misfit = found.left.config.output is not None and ran.result.output_or_none is None and not ran.result.pending
         self._show(ran, face=face, place=place, seconds=self._clock.monotonic() - began, misfit=misfit)
         result = ran.result
         return SessionOutcome(

@@ -132,7 +132,7 @@ async def run_turn(
     left for it. Raises what the face raised."""
     shown = _Shown(place, face=face, terminal=terminal, policy=policy, later=later)
     if shown.approver is not None:
-        options = {**options, "approver": shown.approver}
+        options = {**options, "safety": {"approver": shown.approver}}
     if asks:
         answers = await _ask_again(asks, approver=shown.approver, within_s=place.ask_s)
         options = {**options, "approvals": [*options.get("approvals", ()), *answers]}

@@ -16,7 +16,7 @@ from turnwise.faces.cli.text import clean
 def fork_session(session: str, *, turn: int | None, step: int | None, as_json: bool) -> None:
     """Begin it, and say how to go on. Raises CallerError."""
     clock = SystemClock()
-    with Journal.open(journal_path(os.environ), clock=clock) as journal:
+    with Journal(journal_path(os.environ), clock=clock) as journal:
         found = journal.find_session(session)
         new = fork(journal, found, new_id=TimeOrderedIds(clock).new, turn=turn, step=step)
     if as_json:

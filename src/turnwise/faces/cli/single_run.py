@@ -72,7 +72,7 @@ def run_prompt(
     output_type = read_schema(output_schema)
     attended = not unattended and is_attended()
     clock = SystemClock()
-    with Journal.open(journal_path(os.environ), clock=clock) as journal:
+    with Journal(journal_path(os.environ), clock=clock) as journal:
         run = SingleRun(journal, given=given, clock=clock, attended=attended, output_type=output_type, as_json=as_json)
         code = run.to_end(asked, has_words=bool(words), answers=answers)
         if not attended:
@@ -224,7 +224,7 @@ class SingleRun:
                 self._face.finish(result, denied=ran.denied, event="result" if is_last else "resumed")
                 return
             seconds = self._clock.monotonic() - began
-            misfit = expects_output and result.output is None and not result.pending
+            misfit = expects_output and result.output_or_none is None and not result.pending
             show_end(result, seconds=seconds, misfit=misfit, asked=FailedModel(choice=place.choice))
 
 

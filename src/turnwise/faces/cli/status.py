@@ -143,7 +143,7 @@ def _line(turn: TurnStatus) -> str:
 
 
 def _answer(dsn: str, session: str) -> str:
-    with Journal.open(dsn, clock=SystemClock()) as journal:
+    with Journal(dsn, clock=SystemClock()) as journal:
         messages = read_session(journal, journal.find_session(session)).messages
     if not messages or messages[-1].role != "assistant":
         return ""

@@ -33,7 +33,7 @@ NEEDS_YES = "nothing was taken back, as nobody can be asked here: add --yes"
 def undo(session: str | None, *, folder: Path, yes: bool, as_json: bool) -> int:
     """The exit code. Raises CallerError, and ToolFault where the disk refuses; nothing is changed then."""
     clock = SystemClock()
-    with Journal.open(journal_path(os.environ), clock=clock) as journal:
+    with Journal(journal_path(os.environ), clock=clock) as journal:
         found = find_session(journal, folder=folder, go_on=session is None, session=session)
         assert found is not None, "one of both was wanted"
         back = find_turn_back(journal, found, folder=folder, env=os.environ, now_s=clock.now())

@@ -5,6 +5,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -26,7 +27,8 @@ from turnwise.drivers.tools.workspace.shell import Shell
 from turnwise.drivers.unasked_files import LeftOut
 from turnwise.errors import CallerError
 from turnwise.faces.agent import Agent
-from turnwise.faces.children import MAX_DEPTH
+from turnwise.faces.agent_groups import OpeningSource
+from turnwise.faces.children import MAX_DEPTH, Subagents
 from turnwise.faces.cli.attendance import allow_hint
 from turnwise.faces.cli.choice import Choice, choose, key_variables
 from turnwise.faces.cli.folder import read_agents_md, settings_of_run
@@ -35,12 +37,11 @@ from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.permissions import allowed_rules, policy_of_run, remembered_rules
 from turnwise.faces.cli.spending import is_same_model, limits_of, model_limits_of, request_settings, retry_of
 from turnwise.faces.cli.waiting import WaitBounds
-from turnwise.faces.given import OpeningSource
 from turnwise.faces.models import read_model
 from turnwise.faces.policies import ASK_USER, check_tools_of_rules
-from turnwise.faces.run_options import TurnOptions, turn_options
+from turnwise.faces.run_options import groups_of
 from turnwise.faces.tools import BATCH_HINT
-from turnwise.rules.limits import Limit
+from turnwise.rules.limits import Limit, MaxSteps
 from turnwise.rules.permissions import Policy
 from turnwise.turn.config import MAX_STEPS, Deadlines, ToolOffer, TurnConfig
 from turnwise.turn.events import TurnStarted
@@ -259,35 +260,43 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
             child = self._agent(own, inspect=inspect, child=child, is_root=False)
         return self._agent(tools, inspect=inspect, child=child, is_root=True)
 
-    def _agent(self, tools: Sequence[Tool], *, inspect: Inspector, child: Agent | None, is_root: bool) -> Agent:
+    def _agent(
+        self, tools: Sequence[Tool], *, inspect: Inspector, child: Agent | None, is_root: bool
+    ) -> Agent[None, Any]:
         given, settings, last = self.given, self.settings, self.last
-        own: TurnOptions = {**turn_options(settings), "limits": self.limits if is_root else None}
+        below = [] if child is None else [Subagents({CHILD: child}, {CHILD: CHILD_DESCRIPTION})]
+        steps, own = MaxSteps(settings.max_steps or MAX_STEPS), groups_of(settings)
+        limits = steps if self.limits is None or not is_root else steps | self.limits
         return Agent(
             self.choice.model,
-            tools=tools,
+            tools=[*tools, *below],
             instructions=self.system,
             output_type=self.output_type if is_root else None,
-            settings=request_settings(settings, last=last, model=given["model"]),
-            model_limits=model_limits_of(self.choice.model, settings=settings, last=last),
-            retry=retry_of(settings.retries, last=last),
-            fallbacks=settings.fallback or (),
-            allow_hint=allow_hint(),
-            stream=self.streams,
-            deadlines=self.deadlines,
-            policy=self.policy,
-            inspect=inspect,
-            hooks=self.hooks,
-            agents=None if child is None else {CHILD: child},
-            script="auto" if settings.script is None else settings.script,
-            description="" if is_root else CHILD_DESCRIPTION,
-            base_url=self.choice.base_url,
-            api_key_env=self.choice.api_key_env,
-            journal=self.journal,
-            folder=self.folder,
-            prices=self.prices,
-            opening=self.opening,
-            clock=self.clock,
-            **own,
+            limits=limits,
+            endpoint={
+                **own.get("endpoint", {}),
+                "base_url": self.choice.base_url,
+                "api_key_env": self.choice.api_key_env,
+                "settings": request_settings(settings, last=last, model=given["model"]),
+                "model_limits": model_limits_of(self.choice.model, settings=settings, last=last),
+                "stream": self.streams,
+                "opening": self.opening,
+            },
+            recovery={
+                **own.get("recovery", {}),
+                "retry": retry_of(settings.retries, last=last),
+                "fallbacks": settings.fallback or (),
+                "deadlines": self.deadlines,
+            },
+            safety={
+                **own.get("safety", {}),
+                "allow_hint": allow_hint(),
+                "policy": self.policy,
+                "inspect": inspect,
+                "hooks": self.hooks,
+                "script": "auto" if settings.script is None else settings.script,
+            },
+            observation={"journal": self.journal, "folder": self.folder, "prices": self.prices, "clock": self.clock},
         )
 
 

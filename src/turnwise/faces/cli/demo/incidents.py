@@ -14,6 +14,7 @@ from turnwise.faces.cli.demo import naive
 from turnwise.faces.results import RunResult
 from turnwise.faces.saying import many
 from turnwise.lab import Lab, load_scripts
+from turnwise.rules.limits import MaxSteps
 from turnwise.vocab import StopReason, Usage, calls_of
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -194,7 +195,7 @@ def agent_for(
 ) -> Agent:
     offered = [tool for tool in workspace_tools(folder) if tool.name in tools]
     base_url = lab.url if model.startswith("anthropic_messages:") else f"{lab.url}/v1"  # its own paths begin with /v1
-    return Agent(model, tools=offered, base_url=base_url, max_steps=max_steps)
+    return Agent(model, tools=offered, limits=MaxSteps(max_steps), endpoint={"base_url": base_url})
 
 
 @contextlib.contextmanager

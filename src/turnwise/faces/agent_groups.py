@@ -1,0 +1,143 @@
+"""What an agent is set up with, beside model, tools, instructions, output type and limits: four groups of options.
+
+A group is a plain dict that a type checker knows: `Agent("openai:gpt-5", recovery={"recover": "split"})`. A run may give the same
+groups; what it says stands over the agent's, option by option.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.endpoints.transport import Transport
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.journal.prices import Prices
+from turnwise.drivers.running.approvals import Approver
+from turnwise.drivers.running.hooks import Hook
+from turnwise.drivers.running.means import StepPreparer
+from turnwise.drivers.tools.fact_finding import Inspector
+from turnwise.rules.budget import ModelLimits
+from turnwise.rules.permissions import Policy
+from turnwise.rules.recovery import Recover
+from turnwise.rules.retries import RetryPolicy
+from turnwise.turn.config import CallsInText, Deadlines, Effect, RoomPolicy, ScriptLimits
+from turnwise.vocab import Cache, Message, Settings, Text, ToolChoice
+
+OpeningSource = Callable[[Sequence[Message]], Awaitable[Sequence[Text]]]
+"""Gives what stands in front of a turn's user message. It sees the messages that the session carries on."""
+
+
+class EndpointOptions(TypedDict, total=False):
+    """Where the model is, and how it is asked.
+
+    - `base_url`: the endpoint's URL, if it is not the provider's default.
+    - `api_key`, `api_key_env`: the key, or the name of the variable that holds it. Default: the provider's usual variable.
+    - `settings`: temperature, output limit and the like. A run's settings stand over the agent's, field by field.
+    - `extra`: further fields of the request body, for the provider.
+    - `stream`: False asks for each response as one body. Default: True.
+    - `cache`: `auto` asks the provider to keep the prompt in its cache for as long as it usually does, `1h` for an hour (OpenAI:
+      up to a day), `off` not at all. Default: `auto`.
+    - `tool_choice`, `parallel_tool_calls`: what the model is told about calling tools.
+    - `batch_hint`: adds a sentence to the instructions: ask for independent calls together. Default: False.
+    - `prepare_step`: a function that may change one step (StepView -> StepChanges or None).
+    - `opening`: an async function that gives texts to put in front of each turn's user message.
+    - `model_limits`: context window and output limit, where turnwise's values are missing or wrong.
+    - `transport`: what sends requests, in place of HTTP: `ScriptedModel` in tests.
+    """
+
+    base_url: str | None
+    api_key: str | None
+    api_key_env: str | None
+    settings: Settings
+    extra: Mapping[str, object] | None
+    stream: bool
+    cache: Cache
+    tool_choice: ToolChoice
+    parallel_tool_calls: bool | None
+    batch_hint: bool
+    prepare_step: StepPreparer | None
+    opening: OpeningSource | None
+    model_limits: ModelLimits | None
+    transport: Transport | None
+
+
+class RecoveryOptions(TypedDict, total=False):
+    """What happens when a request fails, a response is cut, or a prompt gets too long.
+
+    - `recover`: for a response that the output limit cut. `continue`: the model continues from the cut; `split`: the model writes
+      smaller pieces in place of a cut call; `off`: no request is made for it. Default: `continue`.
+    - `calls_in_text`: whether a call that the model wrote into its text counts. `auto`: where the endpoint's server may leave it
+      there; `on`: always, also an answer that is only a fence or a JSON object; `off`: never. Default: `auto`.
+    - `retry`: how often a failed request is sent again, and how long that may take.
+    - `fallbacks`: other models of the same endpoint, asked in order once one has failed.
+    - `room`: `compact` bounds tool results (the tool `read_result` gives the model the rest), shortens old ones and summarises
+      older messages when room runs out; `budget` only asks for as much output as there is room for; `off` does neither.
+      Default: `compact`.
+    - `deadlines`: seconds for each wait.
+    """
+
+    recover: Recover
+    calls_in_text: CallsInText
+    retry: RetryPolicy
+    fallbacks: Sequence[str]
+    room: RoomPolicy
+    deadlines: Deadlines
+
+
+class SafetyOptions(TypedDict, total=False):
+    """What may run, who is asked first, and how far it may go.
+
+    - `allowed`: effects of tools that may run. A call of another effect gets a result that says so. Default: all.
+    - `allow_hint`: how a person allows such a call, in words for the model.
+    - `policy`: permission rules. They allow a call, deny it, or ask `approver` about it.
+    - `approver`: answers asks. Calls that nobody answers in time are denied. It needs a policy that is `attended`, here or in a
+      sub-agent.
+    - `inspect`: finds the paths and commands of a call, for rules about them.
+    - `hooks`: functions that see calls, results and requests, and may change or deny them.
+    - `script`: a tool in which the model writes a small program that calls the other tools. `auto` offers it where the plan bills
+      by the request. Default: `auto`.
+    - `script_limits`: what one such program may use.
+    - `max_subagents`, `max_subagent_requests`: how many sub-agents a run may start, theirs included, and how many requests they
+      may make together. None lifts the bound.
+    """
+
+    allowed: Sequence[Effect]
+    allow_hint: str | None
+    policy: Policy | None
+    approver: Approver | None
+    inspect: Inspector | None
+    hooks: Sequence[Hook]
+    script: Literal["auto"] | bool
+    script_limits: ScriptLimits
+    max_subagents: int | None
+    max_subagent_requests: int | None
+
+
+class ObservationOptions(TypedDict, total=False):
+    """Who keeps and counts what happens.
+
+    - `journal`: where turns are kept, so that a session can be continued and a crashed turn resumed: `Journal("turns.db")`.
+    - `folder`: the folder that the journal lists a session under. Default: the current folder.
+    - `prices`: prices that stand over those that turnwise knows.
+    - `clock`: for tests.
+    """
+
+    journal: Journal | None
+    folder: Path | str | None
+    prices: Prices
+    clock: Clock | None
+
+
+GROUPS: dict[str, type] = {
+    "endpoint": EndpointOptions,
+    "recovery": RecoveryOptions,
+    "safety": SafetyOptions,
+    "observation": ObservationOptions,
+}
+# option -> the group that has it
+GROUP_OF: dict[str, str] = {name: group for group, kind in GROUPS.items() for name in kind.__annotations__}
+
+
+def written_in_group(name: str, value: str = "...") -> str:
+    """How Python says an option of a group: `endpoint={"base_url": ...}`."""
+    return f'{GROUP_OF[name]}={{"{name}": {value}}}'

@@ -1,0 +1,238 @@
+"""From what the user gives to all that an agent's turns begin with. Everything is checked here, before anything is sent."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypedDict, cast, get_args
+
+import msgspec
+
+from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.endpoints.transport import Transport
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.journal.prices import NO_PRICES
+from turnwise.drivers.running.hooks import Hooks
+from turnwise.drivers.running.means import Safety, StepPreparer
+from turnwise.drivers.settings.catalogue import find_limits, limits_over
+from turnwise.drivers.tools.tools import Tool
+from turnwise.faces.agent_groups import (
+    GROUPS,
+    EndpointOptions,
+    ObservationOptions,
+    OpeningSource,
+    RecoveryOptions,
+    SafetyOptions,
+)
+from turnwise.faces.children import AgentTool, Delegation, Subagents
+from turnwise.faces.given import json_of, system_of
+from turnwise.faces.model_facts import at_endpoint, fallback_of, with_model, within
+from turnwise.faces.model_prices import ModelPrices
+from turnwise.faces.models import ModelName, open_endpoint, read_model
+from turnwise.faces.policies import check_approver, check_tools_of_hooks, check_tools_of_rules, known_tools, read_policy
+from turnwise.faces.run_settings import read_settings, settings_over
+from turnwise.faces.run_steps import steps_and_limits
+from turnwise.faces.schemas import OutputType, read_output_type
+from turnwise.faces.scripts import check_script_limits, with_script
+from turnwise.faces.tools import ToolLike, read_tools
+from turnwise.rules.limits import Limit
+from turnwise.rules.permissions import Policy
+from turnwise.rules.retries import RetryPolicy
+from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
+from turnwise.turn.config import Deadlines, Effect, ScriptLimits, TurnConfig
+from turnwise.vocab import Settings
+
+ALL_EFFECTS: tuple[Effect, ...] = get_args(Effect)
+# What of an agent's endpoint is for its own provider alone: a run with another provider's model leaves it behind, the key first.
+OF_ITS_PROVIDER = ("base_url", "api_key", "api_key_env", "extra", "model_limits")
+
+
+class AgentOptions(TypedDict, total=False):
+    """What an agent is made of, and what a run may choose anew."""
+
+    model: str
+    tools: Sequence[ToolLike]
+    instructions: str | Sequence[str]
+    output_type: object
+    limits: Limit | None
+    endpoint: EndpointOptions
+    recovery: RecoveryOptions
+    safety: SafetyOptions
+    observation: ObservationOptions
+
+
+class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """All that an agent's turns begin with. `delegations` are the tools behind which other agents stand, by name."""
+
+    model: ModelName
+    endpoint: Endpoint
+    given_transport: Transport | None
+    tools: tuple[Tool, ...]
+    delegations: dict[str, Delegation]
+    output: OutputType | None
+    hooks: Hooks
+    safety: Safety
+    prices: ModelPrices
+    prepare_step: StepPreparer | None
+    opening: OpeningSource | None
+    batch_hint: bool
+    script: Literal["auto"] | bool
+    journal: Journal | None
+    folder: Path | str
+    clock: Clock
+    config: TurnConfig
+
+    @property
+    def offered(self) -> tuple[Tool, ...]:
+        """Its tools, and the one for programs over them, where that is wanted."""
+        wanted = self.prices.bills_requests if self.script == "auto" else self.script
+        return with_script(self.tools, scripted=wanted)
+
+    def policies(self) -> list[Policy | None]:
+        """Its own, and those of the agents that it may hand tasks to."""
+        return [self.config.policy, *[one for agent in self._agents() for one in agent.policies()]]
+
+    def known_below(self) -> tuple[Tool, ...]:
+        """Its tools, and those of the agents that it may hand tasks to."""
+        return (*[tool for agent in self._agents() for tool in agent.known_below()], *self.tools)
+
+    def check_rules(self) -> None:
+        """Raise CallerError for a rule or a hook about no tool that there is, here or below."""
+        known = known_tools((*self.known_below(), *self.offered))
+        check_tools_of_rules(self.config.policy, tools=known)
+        check_tools_of_hooks(self.hooks.all, tools=known)
+        for agent in self._agents():
+            agent.check_rules()
+
+    def keeping(self, journal: Journal | None, *, config: TurnConfig, effects: Collection[Effect]) -> "AgentSetup":
+        """The same with that journal and that configuration. Nothing of other effects runs, nor do its sub-agents run any."""
+        model, prices = self.model, self.prices
+        if config.model != model.name:
+            model, config = with_model(config, model=model, endpoint=self.endpoint)
+            prices = prices.of_model(model)
+        delegations = self.delegations
+        if set(effects) < set(ALL_EFFECTS):
+            delegations = {name: _within(one, effects=effects) for name, one in delegations.items()}
+        tools = [delegations[tool.name].tool() if tool.name in delegations else tool for tool in self.tools]
+        return msgspec.structs.replace(
+            self,
+            model=model,
+            prices=prices,
+            journal=journal,
+            delegations=delegations,
+            tools=tuple(tools),
+            config=within(config, effects=effects),
+        )
+
+    def _agents(self) -> list[Any]:
+        return [agent for one in self.delegations.values() for agent in one.agents.values()]
+
+
+def set_up(options: AgentOptions) -> AgentSetup:
+    """Raises UnknownModel, MissingKey, BadTool or another CallerError for what cannot work."""
+    model = read_model(options.get("model", ""))
+    at, safely = options.get("endpoint", {}), options.get("safety", {})
+    seen, tools_given = options.get("observation", {}), options.get("tools", ())
+    endpoint = open_endpoint(
+        model, base_url=at.get("base_url"), api_key=at.get("api_key"), api_key_env=at.get("api_key_env")
+    )
+    clock = seen.get("clock") or SystemClock()
+    hooks = Hooks(safely.get("hooks", ()), clock=clock, scrub=endpoint.scrub)
+    output_type = options.get("output_type")
+    made = AgentSetup(
+        model=model,
+        endpoint=endpoint,
+        given_transport=at.get("transport"),
+        tools=read_tools(tools_given),
+        delegations={one.tool().name: one for one in tools_given if isinstance(one, Subagents | AgentTool)},
+        output=None if output_type is None or output_type is str else read_output_type(output_type),
+        hooks=hooks,
+        safety=Safety(inspect=safely.get("inspect"), approver=safely.get("approver"), run_hooks=hooks.run),
+        prices=ModelPrices(seen.get("prices", NO_PRICES), model=model, clock=clock),
+        prepare_step=at.get("prepare_step"),
+        opening=at.get("opening"),
+        batch_hint=at.get("batch_hint", False),
+        script=safely.get("script", "auto"),
+        journal=seen.get("journal"),
+        folder=seen.get("folder") or Path.cwd(),
+        clock=clock,
+        config=at_endpoint(_config_of(options, model=model, hooks=hooks), endpoint=endpoint),
+    )
+    check_approver(made.safety.approver, policies=made.policies())
+    return made
+
+
+def _config_of(options: AgentOptions, *, model: ModelName, hooks: Hooks) -> TurnConfig:
+    at, recovery, safely = options.get("endpoint", {}), options.get("recovery", {}), options.get("safety", {})
+    max_steps, limits = steps_and_limits(options.get("limits"))
+    script_limits = safely.get("script_limits", ScriptLimits())
+    check_script_limits(script_limits)
+    profile, extra, hint = model.profile.name, at.get("extra"), safely.get("allow_hint")
+    config = TurnConfig(
+        session_id="",
+        turn_id="",
+        model=model.name,
+        system=system_of(options.get("instructions", ())),
+        tool_choice=at.get("tool_choice", "auto"),
+        parallel_tool_calls=at.get("parallel_tool_calls"),
+        settings=read_settings(at.get("settings", Settings())),
+        extra=json_of(extra) if extra else "",
+        stream=at.get("stream", True),
+        max_steps=max_steps,
+        limits=limits,
+        max_subagents=safely.get("max_subagents", MAX_SUBAGENTS),
+        max_subagent_requests=safely.get("max_subagent_requests", MAX_SUBAGENT_REQUESTS),
+        recover=recovery.get("recover", "continue"),
+        calls_in_text=recovery.get("calls_in_text", "auto"),
+        retry=recovery.get("retry", RetryPolicy()),
+        fallbacks=tuple([fallback_of(name, profile=profile) for name in recovery.get("fallbacks", ())]),
+        room=recovery.get("room", "compact"),
+        cache=at.get("cache", "auto"),
+        model_limits=limits_over(find_limits(model.name, profile=profile), at.get("model_limits")),
+        allowed=tuple(safely.get("allowed", ALL_EFFECTS)),
+        deadlines=recovery.get("deadlines", Deadlines()),
+        script_limits=script_limits,
+        policy=read_policy(safely.get("policy")),
+        hooks=hooks.points,
+        base_url="".join((at.get("base_url") or "").partition("?")[:2]),
+        api_key_env=at.get("api_key_env") or "",
+    )
+    return config if hint is None else msgspec.structs.replace(config, allow_hint=hint)
+
+
+def over(options: AgentOptions, said: AgentOptions) -> AgentOptions:
+    """The agent's options with what a run says in their place, those of groups one by one.
+
+    With a model of another provider the agent's URL, key and what else is for its own provider alone are left behind; with any
+    other model what was said of the first one's limits is.
+    """
+    merged = cast("dict[str, Any]", {**options, **said})
+    for group in GROUPS:
+        own, given = _group(options, group), _group(said, group)
+        if group == "endpoint" and "model" in said:
+            own = _of_model(own, said["model"], before=options.get("model", ""))
+        if group == "recovery" and "model" in said and _provider(said["model"]) != _provider(options.get("model", "")):
+            own = {name: value for name, value in own.items() if name != "fallbacks"}
+        merged[group] = {**own, **given}
+        if "settings" in own and "settings" in given:
+            settings = read_settings(given["settings"], what="`settings` of the run")
+            merged[group]["settings"] = settings_over(cast("Settings", own["settings"]), settings)
+    return cast("AgentOptions", merged)
+
+
+def _of_model(own: Mapping[str, object], model: str, *, before: str) -> dict[str, object]:
+    if model == before:
+        return dict(own)
+    left_behind = OF_ITS_PROVIDER if _provider(model) != _provider(before) else ("model_limits",)
+    return {name: value for name, value in own.items() if name not in left_behind}
+
+
+def _provider(model: str) -> str:
+    return model.partition(":")[0]
+
+
+def _group(options: AgentOptions, name: str) -> dict[str, object]:
+    return cast("dict[str, dict[str, object]]", options).get(name, {})
+
+
+def _within(one: Delegation, *, effects: Collection[Effect]) -> Delegation:
+    return one.over({name: agent.within_effects(effects) for name, agent in one.agents.items()})
