@@ -177,7 +177,7 @@ class Agent:
     ) -> None:
         self._model: ModelName = read_model(model)
         self._endpoint: Endpoint = open_endpoint(
-            self._model, base_url=base_url, api_key=api_key, api_key_env=api_key_env
+            self._model, base_url=base_url, api_key=api_key, api_key_env=api_key_env, transport=transport
         )
         check_script_limits(script_limits)
         self._tools = (*read_tools(tools), *([task_tool(_children(agents), max_depth=max_depth)] if agents else ()))
