@@ -10,7 +10,7 @@ from turnwise import Agent, CallerError, RetryPolicy, RunResult, Settings, tool
 from turnwise.drivers.endpoints.transport import HttpRequest, Transport
 from turnwise.errors import NotARecording, NotRecorded, ProviderFault
 from turnwise.lab import Lab, parse_script
-from turnwise.testing import Recording, Reply, ScriptedTransport, Stall
+from turnwise.testing import Recording, Reply, ScriptedModel, ScriptedTransport, Stall, call
 from turnwise.vocab import Fault, FaultKind
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
@@ -170,6 +170,29 @@ async def test_another_request_fails_with_the_difference(tmp_path: Path) -> None
     assert await pieces_of(Recording(tmp_path / "a"), request({"n": 1, "model": "m"})) == [b"{}"]
 
 
+async def test_a_run_that_asks_something_else_raises(tmp_path: Path) -> None:
+    """The error reaches who runs the agent, and is no provider's failure that is tried again; what a sub-agent asks in vain is a
+    result for its parent's model, and the block's end raises it."""
+    async with Lab() as lab:
+        url = lab.url
+        with Recording(tmp_path / "a", "record") as recording:
+            await agent(recording, model="openai_chat:plain-answer", url=url, stream=True).run("One.")
+    with pytest.raises(NotRecorded, match=r'(?s)- +"content": "One.",\n\+ +"content": "Two."'):
+        await agent(Recording(tmp_path / "a"), model="openai_chat:plain-answer", url=url, stream=True).run("Two.")
+    lead = ScriptedModel([call("task", agent="reader", prompt="Three."), "Bees."])
+    with pytest.raises(NotRecorded, match="Three"), Recording(tmp_path / "a") as recording:
+        reader = agent(recording, model="openai_chat:plain-answer", url=url, stream=True)
+        whole = Agent("openai_chat:lead", base_url=lead.endpoint.base_url, transport=lead, agents={"reader": reader})
+        assert (await whole.run("Read.")).text == "Bees."
+
+
+def test_nothing_is_written_where_nothing_was_sent(tmp_path: Path) -> None:
+    """Else a block without a request would leave a file that `once` replays from then on."""
+    with Recording(tmp_path / "a", "once"):
+        pass
+    assert names_in(tmp_path) == []
+
+
 async def test_numbers_and_truth_are_not_mixed_up(tmp_path: Path) -> None:
     """JSON's 1, 1.0 and true are three values, though Python calls them equal."""
     await record(tmp_path / "a", Reply(), asked=request({"n": 1}))
@@ -267,8 +290,8 @@ def test_a_missing_file_says_how_to_record(tmp_path: Path) -> None:
         Recording(tmp_path / "b")
 
 
-async def test_sub_agents_at_once_may_ask_in_any_order(tmp_path: Path) -> None:
-    """Two sub-agents share the recording: their requests are found whichever comes first."""
+async def test_requests_at_once_may_come_in_any_order(tmp_path: Path) -> None:
+    """As those of two sub-agents do: each is found whichever comes first."""
     await record(tmp_path / "a", Reply(pieces=(b"1",)), asked=request({"n": 1}))
     first = json.loads((tmp_path / "a.json").read_text())
     await record(tmp_path / "b", Reply(pieces=(b"2",)), asked=request({"n": 2}))
@@ -286,13 +309,15 @@ async def test_a_silence_that_the_client_left_is_silent_again(tmp_path: Path) ->
     assert json.loads((tmp_path / "a.json").read_text())["exchanges"][0]["response"]["ending"] == "silence"
 
 
-async def test_the_lab_plays_a_recording(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stream", [True, False])
+async def test_the_lab_plays_a_recording(stream: bool, tmp_path: Path) -> None:
     """The file has the form of the recorded conversations: `turnwise lab --conversation FILE`."""
     async with Lab() as lab:
         with Recording(tmp_path / "a", "record") as recording:
-            live = await agent(recording, model="openai_chat:parallel-calls", url=lab.url, stream=True).run("Please.")
+            live = await agent(recording, model="openai_chat:parallel-calls", url=lab.url, stream=stream).run("Please.")
     async with Lab(conversation=tmp_path / "a.json") as lab:
-        again = await Agent("openai_chat:parallel-calls", base_url=f"{lab.url}/v1", tools=[write]).run("Please.")
+        options = {"base_url": f"{lab.url}/v1", "tools": [write], "stream": stream}
+        again = await Agent("openai_chat:parallel-calls", **options).run("Please.")
     assert said(again) == said(live)
 
 

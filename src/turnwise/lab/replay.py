@@ -35,8 +35,8 @@ FAMILIES = {"anthropic": "anthropic_messages"}
 
 class ConversationFile(msgspec.Struct, frozen=True):
     family: str
-    streamed: bool
     exchanges: tuple[RecordedExchange, ...]
+    streamed: bool = False
 
 
 class RecordedConversation(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ class NetworkWatch:
 
     def refuse(self, address: str) -> None:
         """Raise RequestForbidden, unless the test that runs is exempt."""
+        __tracebackhide__ = True
         if self._is_exempt:
             return
         error = RequestForbidden(
@@ -46,6 +47,7 @@ class NetworkWatch:
 
     def refuse_request(self, url: str) -> None:
         """For `request_guard`: the URL without its query, which may hold a key."""
+        __tracebackhide__ = True
         self.refuse(url.partition("?")[0])
 
     @pytest.hookimpl(wrapper=True)

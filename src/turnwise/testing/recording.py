@@ -81,7 +81,7 @@ class Recording:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._recorder is not None:
             self._recorder.is_open = False
-            if kind is None:
+            if kind is None and self._recorder.has_sent:
                 self._recorder.write()
         elif self._player is not None and kind is None:
             self._player.raise_failure()
@@ -177,7 +177,13 @@ class _Recorder:
             chunks = await stack.enter_async_context(aclosing(taken.chunks(reply.chunks)))
             yield HttpReply(status=reply.status, headers=reply.headers, chunks=chunks, is_delimited=reply.is_delimited)
 
+    @property
+    def has_sent(self) -> bool:
+        """Whether there is something to write: an empty file would be replayed from then on."""
+        return bool(self._taken)
+
     def write(self) -> None:
+        """Write the file whole, without the keys of any request. Raises CallerError where it cannot be written."""
         keys = [key for taken in self._taken for key in keys_of(taken.request)]
         exchanges = tuple([taken.exchange(keys=keys, hide=self._hide) for taken in self._taken])
         kinds = {_kind_of(taken.request) for taken in self._taken}
