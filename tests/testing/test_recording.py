@@ -23,6 +23,7 @@ requests = 2
 text = "Thank you for waiting."
 faults = [{ kind = "status", status = 429, message = "Slow down.", headers = { retry-after-ms = "5" } }]
 """
+ESCAPED = KEY.replace("-", "%2D")
 URL = "https://api.example.com/v1/chat/completions"
 
 
@@ -115,11 +116,12 @@ async def read_into(found: list[bytes], transport: Recording) -> None:
 
 
 async def test_no_key_is_written_in_any_form(tmp_path: Path) -> None:
-    """Neither from a header nor from the address; quoted whole, cut short, escaped, in base64, or word by word in the deltas of
-    a stream. What stands for it is as long, so the pieces stay, and the replay asks with another key."""
+    """Neither from a header nor from the address; quoted whole, cut short, escaped, in base64 or hex, or word by word in the
+    deltas of a stream. What stands for it is as long, so the pieces stay, and the replay asks with another key."""
     query = "azQ7wLm2Np9xVb4T"
     url = f"{URL}?alt=sse&subscription={query}"
-    quoted = f"Incorrect key {KEY}, {KEY[:18]}..., {base64.b64encode(KEY.encode()).decode()}, {query}"
+    encoded = base64.b64encode(KEY.encode()).decode()
+    quoted = f"Incorrect key {KEY}, {KEY[:18]}..., {encoded}, {KEY.encode().hex()}, {ESCAPED}, {query}"
     deltas = [b'data: {"delta":{"content":"%s"}}\n\n' % KEY[at : at + 3].encode() for at in range(0, len(KEY), 3)]
     await record(
         tmp_path / "a",
@@ -132,7 +134,16 @@ async def test_no_key_is_written_in_any_form(tmp_path: Path) -> None:
     )
     await record(tmp_path / "b", Reply(pieces=tuple(deltas)))
     written = (tmp_path / "a.json").read_text()
-    for form in (KEY, KEY[:18], base64.b64encode(KEY.encode()).decode()[:30], query, "Bearer", "set-cookie"):
+    for form in (
+        KEY,
+        KEY[:18],
+        encoded[:30],
+        KEY.encode().hex(),
+        ESCAPED,
+        query,
+        "Bearer",
+        "set-cookie",
+    ):
         assert form not in written
     assert "subscription=***" in written and "alt=sse" in written and '"x-request-id": "r"' in written
     got = await pieces_of(Recording(tmp_path / "b"), request(key="another-key-of-mine-1234"))
