@@ -6,7 +6,9 @@ TurnwiseError
 │   ├── UnknownOption      a run was given an option that does not exist
 │   ├── MissingKey         the provider wants a key and none was found
 │   ├── BadTool            a tool's signature or schema cannot be used
-│   ├── NotARecording      a file given to `decode` is no stream of that family
+│   ├── NotARecording      a file given to `decode` is no stream of that family, or one given to `Recording` no recording
+│   ├── NotRecorded        a test's request is not the one that its recording has
+│   ├── RequestForbidden   a test asked for another machine while `turnwise.testing.plugin` is on
 │   ├── TurnRefused        this agent or worker does not take the turn; another one may
 │   ├── UnreadableTurn     the records of a turn are damaged, or from a newer turnwise
 │   ├── JournalRefused     the journal's database does not give its user the rights that are needed
@@ -55,6 +57,14 @@ class BadTool(CallerError):
 
 class NotARecording(CallerError):
     pass
+
+
+class NotRecorded(CallerError):
+    """Replaying stops: the recorded answers belong to other requests."""
+
+
+class RequestForbidden(CallerError):
+    """Raised before a name is looked up or a connection is opened."""
 
 
 class TurnRefused(CallerError):

@@ -11,7 +11,7 @@ import pytest
 from flat_agents import flat_agent
 from turnwise import Text, Tool, ToolFault
 from turnwise.lab import Lab
-from turnwise.lab.replay import NOT_COMPARED, UNREPLAYABLE, Recording, load_recording
+from turnwise.lab.replay import NOT_COMPARED, UNREPLAYABLE, RecordedConversation, load_recording
 from turnwise.relay.response_reading import read_body
 from turnwise.turn.config import ToolOffer
 from turnwise.vocab import Request, ToolResult, text_of
@@ -30,7 +30,7 @@ def recordings(corpus: Path) -> list[Path]:
     return [path for path in paths if json.loads(path.read_text(encoding="utf-8"))["family"] in FAMILIES]
 
 
-def recorded_requests(recording: Recording) -> list[Request]:
+def recorded_requests(recording: RecordedConversation) -> list[Request]:
     family = registry.family(recording.family)
     return [
         family.decode_request(bytes(exchange.request.body), exchange.request.path) for exchange in recording.exchanges
@@ -48,7 +48,7 @@ def recorded_results(requests: list[Request]) -> dict[str, deque[ToolResult]]:
     return found
 
 
-def recorded_answer(recording: Recording) -> str:
+def recorded_answer(recording: RecordedConversation) -> str:
     family, profile = registry.family(recording.family), builtin_profiles()[recording.family]
     body = recording.exchanges[-1].response.body.encode()
     if recording.streamed:

@@ -299,10 +299,13 @@ def test_a_missing_key_speaks_of_pythons_parameters(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(MissingKey) as caught:
         Agent("openai:gpt-5")
-    assert str(caught.value) == ("`openai` wants a key: set `OPENAI_API_KEY`, or give `api_key=` or `api_key_env=`")
+    assert str(caught.value) == (
+        '`openai` wants a key: set `OPENAI_API_KEY`, or give `endpoint={"api_key": ...}`, or the name of a variable, '
+        '`endpoint={"api_key_env": ...}`'
+    )
     with pytest.raises(CallerError) as caught:
         Agent("openai_chat:m")
-    assert str(caught.value) == "`openai_chat` has no address of its own: give `base_url=`"
+    assert str(caught.value) == '`openai_chat` has no address of its own: give `endpoint={"base_url": ...}`'
 
 
 def test_a_result_shows_itself_in_a_notebook(lab: Lab) -> None:

@@ -133,7 +133,11 @@ def set_up(options: AgentOptions) -> AgentSetup:
     at, safely = options.get("endpoint", {}), options.get("safety", {})
     seen, tools_given = options.get("observation", {}), options.get("tools", ())
     endpoint = open_endpoint(
-        model, base_url=at.get("base_url"), api_key=at.get("api_key"), api_key_env=at.get("api_key_env")
+        model,
+        base_url=at.get("base_url"),
+        api_key=at.get("api_key"),
+        api_key_env=at.get("api_key_env"),
+        transport=at.get("transport"),
     )
     clock = seen.get("clock") or SystemClock()
     hooks = Hooks(safely.get("hooks", ()), clock=clock, scrub=endpoint.scrub)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from turnwise.drivers.endpoints.endpoints import Endpoint, find_key
-from turnwise.errors import CallerError, UnknownModel
+from turnwise.drivers.endpoints.endpoints import Endpoint, Secret, find_key
+from turnwise.errors import CallerError, MissingKey, UnknownModel
 from turnwise.wire.profiles import Profile, builtin_profiles
 
 # How people call a provider by its models: the beginning of a model's name, and the profile that serves it.
@@ -98,7 +98,10 @@ class Ways(msgspec.Struct, frozen=True):
     key: str
 
 
-IN_PYTHON = Ways(base_url="give `base_url=`", key="give `api_key=` or `api_key_env=`")
+IN_PYTHON = Ways(
+    base_url='give `endpoint={"base_url": ...}`',
+    key='give `endpoint={"api_key": ...}`, or the name of a variable, `endpoint={"api_key_env": ...}`',
+)
 ON_THE_COMMAND_LINE = Ways(
     base_url="give --base-url", key="give the name of the variable that holds it with --api-key-env"
 )
@@ -112,8 +115,11 @@ def open_endpoint(
     api_key_env: str | None = None,
     env: Mapping[str, str] | None = None,
     ways: Ways = IN_PYTHON,
+    transport: object = None,
 ) -> Endpoint:
     """Address and key for the model. The key is `api_key`, else the variable `api_key_env`, else the profile's own.
+
+    There may be none if the transport has a property `needs_key` that is False.
 
     Raises CallerError where an address is missing or no http(s) URL, MissingKey where the provider wants a key.
     """
@@ -128,7 +134,29 @@ def open_endpoint(
     return Endpoint(
         profile=profile,
         base_url=address.rstrip("/"),
-        key=find_key(
-            profile, env=os.environ if env is None else env, api_key=api_key, api_key_env=api_key_env, way=ways.key
+        key=_key_for(
+            profile,
+            env=os.environ if env is None else env,
+            api_key=api_key,
+            api_key_env=api_key_env,
+            way=ways.key,
+            is_needed=getattr(transport, "needs_key", True),
         ),
     )
+
+
+def _key_for(
+    profile: Profile,
+    *,
+    env: Mapping[str, str],
+    api_key: str | None,
+    api_key_env: str | None,
+    way: str,
+    is_needed: bool,
+) -> Secret | None:
+    try:
+        return find_key(profile, env=env, api_key=api_key, api_key_env=api_key_env, way=way)
+    except MissingKey:
+        if is_needed:
+            raise
+        return None

@@ -13,7 +13,7 @@ from turnwise.lab.faults import EVENT_STREAM, JSON, Outgoing, bend, refusal, sen
 from turnwise.lab.raw import Raw, dump, parse, table, text
 from turnwise.lab.reading import Conversation, read
 from turnwise.lab.received import Received
-from turnwise.lab.replay import Recording, Unexpected, find
+from turnwise.lab.replay import RecordedConversation, Unexpected, find
 from turnwise.lab.replies import LabReply, next_reply, tokens, turns_in, with_cache_use
 from turnwise.lab.routes import Route
 from turnwise.lab.script import Script
@@ -39,7 +39,7 @@ class Provider:
     its usage."""
 
     def __init__(
-        self, *, scripts: Mapping[str, Script], recording: Recording | None = None, caches: bool = True
+        self, *, scripts: Mapping[str, Script], recording: RecordedConversation | None = None, caches: bool = True
     ) -> None:
         self.scripts = scripts
         self.recording = recording
@@ -159,7 +159,9 @@ class Provider:
             raise unknown_model(kept.family, model=kept.model)
         return script
 
-    def _replay(self, recording: Recording, *, conversation: Conversation, kept: Received) -> tuple[Outgoing, Received]:
+    def _replay(
+        self, recording: RecordedConversation, *, conversation: Conversation, kept: Received
+    ) -> tuple[Outgoing, Received]:
         if recording.family != kept.family:
             raise Rejected(f"the conversation `{recording.name}` was recorded from {recording.family}")
         try:

@@ -11,6 +11,7 @@ import msgspec
 from turnwise.errors import CallerError
 from turnwise.lab.raw import Raw, parse, table
 from turnwise.lab.reading import Conversation, SentMessage, read
+from turnwise.testing.recording_file import RecordedExchange
 
 NOT_COMPARED = {
     "call ids": "each is replaced by its number in the conversation; results have to name the right one",
@@ -32,29 +33,13 @@ UNREPLAYABLE = {
 FAMILIES = {"anthropic": "anthropic_messages"}
 
 
-class RecordedRequest(msgspec.Struct, frozen=True):
-    path: str
-    body: msgspec.Raw
-
-
-class RecordedResponse(msgspec.Struct, frozen=True):
-    status: int
-    body: str
-    headers: dict[str, str] = {}
-
-
-class RecordedExchange(msgspec.Struct, frozen=True):
-    request: RecordedRequest
-    response: RecordedResponse
-
-
 class ConversationFile(msgspec.Struct, frozen=True):
     family: str
-    streamed: bool
     exchanges: tuple[RecordedExchange, ...]
+    streamed: bool = False
 
 
-class Recording(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedConversation(msgspec.Struct, frozen=True, kw_only=True):
     """`asked[i]` is what request i said, in comparable form."""
 
     name: str
@@ -68,7 +53,7 @@ class Unexpected(Exception):
     """A request that is none of the recorded ones; the text is the difference to the nearest."""
 
 
-def load_recording(path: Path) -> Recording:
+def load_recording(path: Path) -> RecordedConversation:
     """Raises CallerError for a file that is no recorded conversation."""
     try:
         file = msgspec.json.decode(path.read_bytes(), type=ConversationFile)
@@ -76,7 +61,7 @@ def load_recording(path: Path) -> Recording:
         raise CallerError(f"`{path}` is no recorded conversation: {error}") from None
     family = FAMILIES.get(file.family, file.family)
     bodies: list[Raw] = [parse(bytes(exchange.request.body)) for exchange in file.exchanges]
-    return Recording(
+    return RecordedConversation(
         name=path.stem,
         family=family,
         streamed=file.streamed,
@@ -85,7 +70,9 @@ def load_recording(path: Path) -> Recording:
     )
 
 
-def find(recording: Recording, *, conversation: Conversation, streamed: bool) -> tuple[int, RecordedExchange]:
+def find(
+    recording: RecordedConversation, *, conversation: Conversation, streamed: bool
+) -> tuple[int, RecordedExchange]:
     """The exchange whose request said the same. Raises Unexpected."""
     asked = comparable(conversation)
     for number, recorded in enumerate(recording.asked):

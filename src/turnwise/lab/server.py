@@ -64,7 +64,10 @@ class Lab:
         return f"http://{LOOPBACK}:{self._site.port}"
 
     def transport(self) -> Transport:
-        """The lab without a network, for `Agent(..., endpoint={"transport": lab.transport()})`: no key is asked for, nothing is delayed."""
+        """The lab without a network, for `Agent(..., endpoint={"transport": lab.transport()})`.
+
+        No key is asked for, nothing is delayed.
+        """
         return MemoryTransport(self.provider, requests=self._requests)
 
     @property

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from turnwise.testing.fake_clock import FakeClock as FakeClock
+    from turnwise.testing.recording import Recording as Recording
     from turnwise.testing.scripted_model import ScriptedModel as ScriptedModel
     from turnwise.testing.scripted_model import call as call
     from turnwise.testing.scripted_transport import Reply as Reply
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 # Imported with their first use: the lab takes a part of this room and must not pay for all of it.
 _PLACES = {
     "FakeClock": "fake_clock",
+    "Recording": "recording",
     "Reply": "scripted_transport",
     "ScriptedModel": "scripted_model",
     "ScriptedTransport": "scripted_transport",
@@ -29,6 +31,7 @@ _PLACES = {
 
 __all__ = [
     "FakeClock",
+    "Recording",
     "Reply",
     "ScriptedModel",
     "ScriptedTransport",

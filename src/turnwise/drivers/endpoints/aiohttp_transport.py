@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from turnwise.drivers.endpoints.content_coding import MOST_GROWTH, UnknownCoding, Unpacker, unpacker_for
+from turnwise.drivers.endpoints.request_guard import check_may_leave
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.vocab import Fault, FaultKind
@@ -71,7 +72,8 @@ class AiohttpTransport:
         self._way = self._find_way(request)
 
     async def open(self, request: HttpRequest, *, body: WholeBody | LongBody) -> aiohttp.ClientResponse:
-        """The response, once its head has come. Raises what aiohttp raises; for `send`."""
+        """The response, once its head has come. Raises what aiohttp raises, and what a guard raises; for `send`."""
+        check_may_leave(request.url)
         session = self._open_session()
         way = self._way
         if way is None or way.url != request.url or way.connect_s != request.connect_s:

@@ -57,6 +57,8 @@ class Transport(Protocol):
 
     A transport may have `prepare(request)`: it is called before a turn's first request is written down, and does what takes its
     time and needs no connection. If the process dies behind that, the request counts as sent.
+
+    A transport may have a property `needs_key`. If that is False, an agent is made without its provider's key.
     """
 
     def send(self, request: HttpRequest, /) -> AbstractAsyncContextManager[HttpReply]: ...

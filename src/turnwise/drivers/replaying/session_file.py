@@ -4,11 +4,9 @@ A line for each session, each of its turns and each record, in order; a sub-agen
 The file is a stranger's: its size is bounded, each line is decoded into the types of the journal, and nothing of it is executed.
 """
 
-import contextlib
 import hashlib
 import os
-import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -19,13 +17,13 @@ from turnwise.drivers.journal.journal import JournalEntry, SessionRow, TurnRow
 from turnwise.drivers.journal.records import JournalRecord
 from turnwise.drivers.replaying.recorded import MOST_LEVELS, RecordedSession, RecordedTurn
 from turnwise.drivers.unasked_files import LeftOut, read_of_user
+from turnwise.drivers.whole_files import in_place_of
 from turnwise.errors import CallerError
 
 VERSION = 1
 FORMAT = "turnwise session"
 MOST_FILE_BYTES = 256 * 1024 * 1024  # a session of 2,000 steps has 20
 MOST_LINE_BYTES = 128 * 1024 * 1024  # a response may have 64 MiB, and JSON writes some characters in six
-PRIVATE = 0o600
 
 
 class FileHead(msgspec.Struct, frozen=True, kw_only=True, tag="head", tag_field="line"):
@@ -77,7 +75,7 @@ def write_session(path: Path, session: RecordedSession, *, replaced: int) -> Non
         raise CallerError(f"`{path}` exists already: choose another name, or remove it")
     head = FileHead(format=FORMAT, version=VERSION, made_by=__version__, replaced=replaced)
     digest, size = hashlib.sha256(), 0
-    with _in_place_of(path) as descriptor, os.fdopen(descriptor, "wb") as file:
+    with in_place_of(path) as descriptor, os.fdopen(descriptor, "wb") as file:
         for line in (head, *_lines_of(session, level=0, call="")):
             text = _encode(line) + b"\n"
             size += len(text)
@@ -88,23 +86,6 @@ def write_session(path: Path, session: RecordedSession, *, replaced: int) -> Non
         file.write(_encode(FileEnd(sha256=digest.hexdigest())) + b"\n")
         file.flush()
         os.fsync(file.fileno())
-
-
-@contextlib.contextmanager
-def _in_place_of(path: Path) -> Generator[int]:
-    """A file beside it, which takes its name once it is whole."""
-    name = ""
-    try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".turnwise-")  # for its owner alone, as it is made
-        yield descriptor
-        Path(name).chmod(PRIVATE)
-        Path(name).rename(path)
-    except OSError as error:
-        raise CallerError(f"`{path}` cannot be written: {error.strerror or error}") from None
-    finally:
-        if name:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
 
 
 def _lines_of(session: RecordedSession, *, level: int, call: str) -> Iterator[FileLine]:

@@ -10,14 +10,11 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
+from turnwise.drivers.endpoints.visible_fields import HEADERS_UP, QUERY_UP
 from turnwise.faces.gateway.refusals import DoorRefusal
 
 HeaderFields = Sequence[tuple[str, str]]  # names in lower case
 
-HEADERS_UP = frozenset({"anthropic-beta", "anthropic-version", "openai-beta"})
-"""What goes upstream. What names an account (`openai-organization`, `openai-project`) does not: the key is the gateway's."""
-QUERY_UP = frozenset({"alt", "api-version", "beta"})
-"""`alt=sse` asks Gemini for a stream, `api-version` is Azure's, `beta=true` comes from Claude Code."""
 KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")  # and `authorization: Bearer ...`
 KEY_QUERY = "key"
 

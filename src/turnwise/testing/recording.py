@@ -1,0 +1,312 @@
+"""A transport that keeps the requests of one live run in a file, and gives the same answers to the same requests in tests."""
+
+import asyncio
+import base64
+import difflib
+import json
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Literal, Self, get_args
+from urllib.parse import urlsplit
+
+import msgspec
+
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
+from turnwise.errors import CallerError, NotRecorded, ProviderFault
+from turnwise.relay.paths import asked_path
+from turnwise.testing.recording_file import (
+    FORMAT,
+    MOST_BYTES,
+    VERSION,
+    RecordedExchange,
+    RecordedRequest,
+    RecordedResponse,
+    RecordingFile,
+    file_at,
+    read_recording,
+    write_recording,
+)
+from turnwise.testing.recording_secrets import RecordingSecrets, kept_headers, keys_of, shown_path
+from turnwise.vocab import Fault
+
+RecordingMode = Literal["replay", "record", "once"]
+MOST_LINES = 60  # of a difference that is shown ...
+MOST_CHARACTERS = 300  # ... and of each of its lines
+
+
+class Recording:
+    """The requests of one live run, kept in a file and replayed in tests.
+
+    A transport (`turnwise.drivers.endpoints.transport`): `Agent(..., endpoint={"transport": Recording("recordings/fruit")})`.
+
+    `mode` "replay" answers from the file and sends nothing, so the agent needs no key. "record" sends each request and writes
+    the file anew; "once" does that if the file is not there, and replays otherwise. Both record in a `with` statement only, and
+    write the file at its end, whole: an exception in it leaves the file as it was. `hide` are texts that are kept out of the
+    file like keys. `upstream` sends what is recorded; without one, each request has a connection of its own.
+
+    A replayed request has the method, path and JSON body of a recorded one that is not used yet; several at once may come in
+    any order. Any other raises NotRecorded with the difference. Raises NotARecording for a file that is missing or damaged.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        mode: RecordingMode = "replay",
+        *,
+        hide: Sequence[str] = (),
+        upstream: Transport | None = None,
+    ) -> None:
+        if mode not in get_args(RecordingMode):
+            raise CallerError(f"there is no mode `{mode}` of a recording: {', '.join(get_args(RecordingMode))}")
+        self.path = file_at(path)
+        records = mode == "record" or (mode == "once" and not self.path.exists())
+        self._recorder = _Recorder(self.path, hide=tuple(hide), upstream=upstream) if records else None
+        self._player = None if records else _Player(self.path, read_recording(self.path), hide=tuple(hide))
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether requests are sent."""
+        return self._recorder is not None
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether an agent needs its provider's key."""
+        return self.is_recording
+
+    def __enter__(self) -> Self:
+        if self._recorder is not None:
+            self._recorder.is_open = True
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._recorder is not None:
+            self._recorder.is_open = False
+            if kind is None and self._recorder.has_sent:
+                self._recorder.write()
+        elif self._player is not None and kind is None:
+            self._player.raise_failure()
+
+    @asynccontextmanager
+    async def send(self, request: HttpRequest, /) -> AsyncGenerator[HttpReply]:
+        way = self._recorder.send(request) if self._recorder is not None else None
+        if self._player is not None:
+            way = _replied(self._player.next_for(request).response)
+        assert way is not None
+        async with way as reply:
+            yield reply
+
+    def assert_all_used(self) -> None:
+        """Raise AssertionError if a recorded request was not made, and NotRecorded if another one was, whoever caught that."""
+        if self._player is not None:
+            self._player.raise_failure()
+            unused = [f"request {number} ({one.method} {one.path})" for number, one in self._player.unused()]
+            assert not unused, f"`{self.path}` has requests that were not made: {', '.join(unused)}"
+
+
+class _Player:
+    """The recorded exchanges, and which of them are used."""
+
+    def __init__(self, path: Path, exchanges: tuple[RecordedExchange, ...], *, hide: tuple[str, ...]) -> None:
+        self._path = path
+        self._hide = hide
+        self._exchanges = exchanges
+        self._lines = [_lines_of(exchange.request) for exchange in exchanges]
+        self._left = list(range(len(exchanges)))
+        self._failure: NotRecorded | None = None
+
+    def next_for(self, request: HttpRequest) -> RecordedExchange:
+        """The first one that is not used and was asked the same. Raises NotRecorded."""
+        asked = _lines_of(_recorded(request, RecordingSecrets(request, keys=(), texts=self._hide)))
+        for number in self._left:
+            if self._lines[number] == asked:
+                self._left.remove(number)
+                return self._exchanges[number]
+        failure = NotRecorded(self._why_not(asked))
+        self._failure = self._failure or failure
+        raise failure
+
+    def raise_failure(self) -> None:
+        """Raise the first NotRecorded again: a program may have caught it."""
+        if self._failure is not None:
+            raise self._failure
+
+    def unused(self) -> list[tuple[int, RecordedRequest]]:
+        return [(number + 1, self._exchanges[number].request) for number in self._left]
+
+    def _why_not(self, asked: list[str]) -> str:
+        anew = f'If the change is meant, record anew: `with Recording("{self._path}", mode="record")`.'
+        if not self._left:
+            used = len(self._exchanges)
+            return f"`{self._path}` has {used} requests, all of them used, and one more was made: {asked[0]}\n{anew}"
+        number = self._left[0]
+        lines = list(difflib.unified_diff(self._lines[number], asked, "recorded", "asked", lineterm="", n=2))
+        shown = [
+            line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]} ..." for line in lines[:MOST_LINES]
+        ]
+        if len(lines) > MOST_LINES:
+            shown.append(f"... and {len(lines) - MOST_LINES} lines more")
+        return "\n".join([f"`{self._path}` has another request {number + 1}:", *shown, anew])
+
+
+class _Recorder:
+    """Sends requests, and holds what came until it is written."""
+
+    def __init__(self, path: Path, *, hide: tuple[str, ...], upstream: Transport | None) -> None:
+        self.is_open = False
+        self._path = path
+        self._hide = hide
+        self._upstream = upstream
+        self._taken: list[_Taken] = []
+
+    @asynccontextmanager
+    async def send(self, request: HttpRequest) -> AsyncGenerator[HttpReply]:
+        if not self.is_open:
+            raise CallerError(
+                f'to record, open it: `with Recording("{self._path}", ...) as recording:`, and run the agent in that block'
+            )
+        taken = _Taken(request, most_bytes=MOST_BYTES - sum([one.size for one in self._taken]))
+        self._taken.append(taken)
+        async with AsyncExitStack() as stack:
+            try:
+                upstream = self._upstream or await stack.enter_async_context(_own_transport())
+                reply = await stack.enter_async_context(upstream.send(request))
+            except ProviderFault as error:
+                taken.fault = error.fault
+                raise
+            taken.reply = reply
+            chunks = await stack.enter_async_context(aclosing(taken.chunks(reply.chunks)))
+            yield HttpReply(status=reply.status, headers=reply.headers, chunks=chunks, is_delimited=reply.is_delimited)
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether there is something to write: an empty file would be replayed from then on."""
+        return bool(self._taken)
+
+    def write(self) -> None:
+        """Write the file whole, without the keys of any request. Raises CallerError where it cannot be written."""
+        keys = [key for taken in self._taken for key in keys_of(taken.request)]
+        exchanges = tuple([taken.exchange(keys=keys, hide=self._hide) for taken in self._taken])
+        kinds = {_kind_of(taken.request) for taken in self._taken}
+        family, streamed = kinds.pop() if len(kinds) == 1 else ("", False)
+        file = RecordingFile(format=FORMAT, version=VERSION, family=family, streamed=streamed, exchanges=exchanges)
+        write_recording(self._path, file)
+
+
+class _Taken:
+    """One request that was sent, and what came of its answer."""
+
+    def __init__(self, request: HttpRequest, *, most_bytes: int) -> None:
+        self.request = request
+        self.reply: HttpReply | None = None
+        self.fault: Fault | None = None
+        self._most_bytes = most_bytes
+        self._pieces: list[bytes] = []
+        self._has_ended = False
+        self.size = len(request.body)
+
+    async def chunks(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+        """The same ones, and they are kept. Raises CallerError where a recording cannot hold them."""
+        try:
+            async for chunk in chunks:
+                self.size += len(chunk)
+                if self.size > self._most_bytes:
+                    raise CallerError(f"a recording holds {MOST_BYTES:,} bytes, and this answer goes beyond that")
+                self._pieces.append(chunk)
+                yield chunk
+        except ProviderFault as error:
+            self.fault = error.fault
+            raise
+        self._has_ended = True
+
+    def exchange(self, *, keys: Sequence[str], hide: Sequence[str]) -> RecordedExchange:
+        """As it is written: without keys."""
+        secrets = RecordingSecrets(self.request, keys=keys, texts=hide)
+        content = secrets.hidden(b"".join(self._pieces))
+        fault = self.fault
+        if fault is not None:
+            fault = msgspec.structs.replace(fault, message=secrets.hidden(fault.message.encode()).decode())
+        text, encoded = _as_text(content)
+        return RecordedExchange(
+            request=_recorded(self.request, secrets),
+            response=RecordedResponse(
+                status=0 if self.reply is None else self.reply.status,
+                headers={} if self.reply is None else kept_headers(self.reply.headers, secrets=secrets),
+                body=text,
+                body_base64=encoded,
+                pieces=" ".join([str(len(piece)) for piece in self._pieces]),
+                ending="broken" if fault is not None else "end" if self._has_ended else "silence",
+                fault=fault,
+                is_delimited=self.reply is None or self.reply.is_delimited,
+            ),
+        )
+
+
+@asynccontextmanager
+async def _own_transport() -> AsyncGenerator[Transport]:
+    """One for a single request: the runs of one recording may have event loops of their own."""
+    from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+
+    async with AiohttpTransport() as transport:
+        yield transport
+
+
+@asynccontextmanager
+async def _replied(response: RecordedResponse) -> AsyncGenerator[HttpReply]:
+    if not response.status:
+        await _end(response)
+    async with aclosing(_chunks(response)) as chunks:
+        yield HttpReply(
+            status=response.status, headers=response.headers, chunks=chunks, is_delimited=response.is_delimited
+        )
+
+
+async def _chunks(response: RecordedResponse) -> AsyncGenerator[bytes]:
+    for chunk in response.chunks():
+        yield chunk
+    await _end(response)
+
+
+async def _end(response: RecordedResponse) -> None:
+    if response.fault is not None:
+        raise ProviderFault(response.fault)
+    if response.ending == "silence":
+        await asyncio.Event().wait()
+
+
+def _recorded(request: HttpRequest, secrets: RecordingSecrets) -> RecordedRequest:
+    path = secrets.hidden(shown_path(request.url).encode()).decode()
+    content = secrets.hidden(request.body)
+    try:
+        json.loads(content)
+    except (ValueError, RecursionError):
+        encoded = base64.b64encode(content).decode()
+        return RecordedRequest(method=request.method, path=path, body_base64=encoded)
+    return RecordedRequest(method=request.method, path=path, body=msgspec.Raw(content))
+
+
+def _lines_of(request: RecordedRequest) -> list[str]:
+    """What is compared, and shown where it differs: the same text for the same JSON, however it is spaced and sorted."""
+    head = f"{request.method} {request.path}"
+    if request.body_base64:
+        return [head, request.body_base64]
+    body = json.dumps(json.loads(bytes(request.body)), indent=1, sort_keys=True, ensure_ascii=False)
+    return [head, *body.encode(errors="backslashreplace").decode().split("\n")]
+
+
+def _as_text(content: bytes) -> tuple[str, str]:
+    """The body as text, or in base64 where it is no UTF-8."""
+    try:
+        return content.decode(), ""
+    except UnicodeDecodeError:
+        return "", base64.b64encode(content).decode()
+
+
+def _kind_of(request: HttpRequest) -> tuple[str, bool]:
+    """The API family, empty where its path is not known, and whether a stream was asked for."""
+    path = urlsplit(request.url).path
+    asked = asked_path(request.method, path[max(0, path.rfind("/v1")) :])
+    return ("" if asked is None else asked.family), (
+        b'"stream":true' in request.body.replace(b" ", b"") or (asked is not None and asked.streams)
+    )
