@@ -37,9 +37,9 @@ MAX_FILE_LINES = 700
 MAX_FUNCTION_LINES = 100
 # The library's face; the other faces may use it, and nothing else of each other, but for the command that starts one.
 LIBRARY = set(
-    """agent agent_options children elsewhere following given interrupted model_facts model_prices models notebook plain policies
-    results run_options saying schemas scripts taking_up tools wishes workers
-    written_lines""".split()
+    """agent agent_options bill bill_drawing children elsewhere following given histories history_families history_losses
+    interrupted model_facts model_prices models notebook plain policies results run_options saying schemas scripts taking_up
+    tools wishes workers written_lines""".split()
 )
 
 

@@ -6,12 +6,13 @@ import sys
 import turnwise
 
 PUBLIC = """
-Agent Approval Asking AttemptDiscarded BadTool CallAnswered CallerError ChangeArguments ChangeResult ChildSeen
-Deadlines Deny Fault File FinishReason FrameSeen FunctionTool Hook Journal MaxCost MaxRequests MaxSteps MaxTokens
-MaxToolCalls MaxWallTime Message MissingKey ModelFault ModelLimits NamedTool PermissionRule Policy Prices ProviderFault Repair
-RequestFinished RequestStarted RetryPolicy RunFinished RunInterrupted RunResult ScriptLimits Settings StepChanges StepStarted
-StepView StopReason Text Tool ToolCall ToolFault ToolFinished ToolProgress ToolResult ToolSpec ToolStarted TurnwiseBug
-TurnwiseError UnknownModel UnknownOption Usage __version__ read_prices tool
+Agent Approval Asking AttemptDiscarded BadTool CallAnswered CallerError ChangeArguments ChangeResult ChildSeen Deadlines
+Deny ExportedHistory Fault File FinishReason FrameSeen FunctionTool Hook ImportedHistory Journal MaxCost MaxRequests
+MaxSteps MaxTokens MaxToolCalls MaxWallTime Message MissingKey ModelFault ModelLimits NamedTool PermissionRule Policy
+Prices ProviderFault Repair RequestFinished RequestStarted RetryPolicy RunFinished RunInterrupted RunResult ScriptLimits
+Settings StepChanges StepStarted StepView StopReason Text Tool ToolCall ToolFault ToolFinished ToolProgress ToolResult
+ToolSpec ToolStarted TurnwiseBug TurnwiseError UnknownModel UnknownOption Usage __version__ messages_from messages_to
+read_prices tool
 """
 
 

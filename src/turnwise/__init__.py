@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         UnknownOption,
     )
     from turnwise.faces.agent import Agent
+    from turnwise.faces.histories import ExportedHistory, ImportedHistory, messages_from, messages_to
     from turnwise.faces.results import RunFinished, RunInterrupted, RunResult
     from turnwise.faces.tools import FunctionTool, tool
     from turnwise.rules.budget import ModelLimits
@@ -97,6 +98,7 @@ _ROOMS = {
         "UnknownOption",
     ),
     "turnwise.faces.agent": ("Agent",),
+    "turnwise.faces.histories": ("ExportedHistory", "ImportedHistory", "messages_from", "messages_to"),
     "turnwise.faces.results": ("RunFinished", "RunInterrupted", "RunResult"),
     "turnwise.faces.tools": ("FunctionTool", "tool"),
     "turnwise.rules.budget": ("ModelLimits",),
@@ -143,12 +145,14 @@ __all__ = [
     "ChildSeen",
     "Deadlines",
     "Deny",
+    "ExportedHistory",
     "Fault",
     "File",
     "FinishReason",
     "FrameSeen",
     "FunctionTool",
     "Hook",
+    "ImportedHistory",
     "Journal",
     "MaxCost",
     "MaxRequests",
@@ -193,6 +197,8 @@ __all__ = [
     "UnknownOption",
     "Usage",
     "__version__",
+    "messages_from",
+    "messages_to",
     "read_prices",
     "tool",
 ]

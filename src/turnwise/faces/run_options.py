@@ -12,6 +12,7 @@ from turnwise.drivers.settings.options import RunSettings, rows
 from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError
 from turnwise.faces.agent_options import check_names, check_values
+from turnwise.faces.given import check_history
 from turnwise.faces.plain import check_plain
 from turnwise.faces.tools import ToolLike
 from turnwise.rules.limits import Limit
@@ -91,6 +92,7 @@ def check_options(options: Mapping[str, object]) -> None:
     """Raise UnknownOption for a name that is no option of a run, and CallerError for values that cannot be."""
     check_names(options, known=RunOptions.__annotations__, what="a run")
     check_values(options, of=" of the run")
+    check_history(options.get("history", ()), what="`history`")
     if "settings" in options:
         read_settings(options["settings"], what="`settings` of the run")
 
