@@ -392,6 +392,12 @@ def test_a_family_that_does_not_exist_or_does_not_fit_is_an_error() -> None:
             call([], family="openai")  # pyright: ignore[reportArgumentType]
     with pytest.raises(CallerError, match=r"`messages\[0\]` cannot be read as the Gemini API: .* in place of `parts`"):
         messages_from([{"role": "user", "content": "a"}], family="gemini")
+    used: Any = [{"role": "assistant", "content": [{"type": "tool_use", "id": "call_1", "name": "add", "input": {}}]}]
+    for family in ("openai_chat", "openai_responses"):
+        with pytest.raises(
+            CallerError, match=r"`messages\[0\]` cannot be read as .*`tool_use`, which is `anthropic_messages`"
+        ):
+            messages_from(used, family=family)
 
 
 def test_dicts_in_place_of_a_history_name_the_function_that_reads_them() -> None:

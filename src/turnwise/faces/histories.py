@@ -152,8 +152,7 @@ def _dumped(value: object) -> object:
 
 def _read(messages: list[object], *, family: FamilyName, instructions: object) -> Request:
     """Raises BadRequest."""
-    if family == "gemini":
-        _check_parts(messages)
+    _check_words(messages, family=family)
     body: dict[str, object] = {HISTORY[family]: messages}
     if family != "gemini":  # has them in the path, or not at all
         body |= {"model": _MODEL, "max_tokens": 1}
@@ -167,11 +166,19 @@ def _read(messages: list[object], *, family: FamilyName, instructions: object) -
     return family_named(family).decode_request(msgspec.json.encode(body), GEMINI_PATHS[False])
 
 
-def _check_parts(contents: list[object]) -> None:
-    """Raise BadRequest for a message that has something else in place of `parts`: nothing would be read of it."""
-    for place, content in enumerate(contents):
-        if isinstance(content, dict) and "parts" not in content and "content" in content:
+def _check_words(messages: list[object], *, family: FamilyName) -> None:
+    """Raise BadRequest for another API's message that the reader would take, and then make no calls or no texts of it."""
+    for place, message in enumerate(messages):
+        if not isinstance(message, dict):
+            continue
+        fields = cast("dict[str, object]", message)
+        if family == "gemini" and "content" in fields and "parts" not in fields:
             raise BadRequest(f"`contents[{place}]` has `content` in place of `parts`")
+        content = fields.get("content")
+        for block in cast("list[object]", content) if isinstance(content, list) else []:
+            word = cast("dict[str, object]", block).get("type") if isinstance(block, dict) else None
+            if family != "anthropic_messages" and word in ("tool_use", "tool_result"):
+                raise BadRequest(f"it has a block `{word}`, which is `anthropic_messages`")
 
 
 def _as_content(instructions: object) -> object:
