@@ -7,13 +7,13 @@ import turnwise
 
 PUBLIC = """
 Agent AgentTool Approval Asking AttemptDiscarded BadTool CallAnswered CallerError ChangeArguments ChangeResult
-ChildSeen Deadlines Deny EndpointOptions Fault File FinishReason FrameSeen FunctionTool Hook Journal MaxCost
-MaxRequests MaxSteps MaxTokens MaxToolCalls MaxWallTime Message MissingKey ModelFault ModelLimits NamedTool
-ObservationOptions OutputMismatch PermissionRule Policy Prices ProviderFault ReasoningDelta RecoveryOptions Repair
-RequestFinished RequestStarted RetryPolicy RunFinished RunInterrupted RunResult RunStream SafetyOptions ScriptLimits
-Settings StepChanges StepStarted StepView StopReason Subagents Text TextDelta Tool ToolCall ToolFault ToolFinished
-ToolProgress ToolResult ToolSpec ToolStarted TurnwiseBug TurnwiseError UnknownModel UnknownOption Usage __version__
-read_prices tool
+ChildSeen Deadlines Deny EndpointOptions ExportedHistory Fault File FinishReason FrameSeen FunctionTool Hook
+ImportedHistory Journal MaxCost MaxRequests MaxSteps MaxTokens MaxToolCalls MaxWallTime Message MissingKey ModelFault
+ModelLimits NamedTool ObservationOptions OutputMismatch PermissionRule Policy Prices ProviderFault ReasoningDelta
+RecoveryOptions Repair RequestFinished RequestStarted RetryPolicy RunFinished RunInterrupted RunResult RunStream
+SafetyOptions ScriptLimits Settings StepChanges StepStarted StepView StopReason Subagents Text TextDelta Tool ToolCall
+ToolFault ToolFinished ToolProgress ToolResult ToolSpec ToolStarted TurnwiseBug TurnwiseError UnknownModel
+UnknownOption Usage __version__ messages_from messages_to read_prices tool
 """
 
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from turnwise.faces.agent import Agent
     from turnwise.faces.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
     from turnwise.faces.children import AgentTool, Subagents
+    from turnwise.faces.histories import ExportedHistory, ImportedHistory, messages_from, messages_to
     from turnwise.faces.results import RunFinished, RunInterrupted, RunResult
     from turnwise.faces.streaming import RunStream
     from turnwise.faces.tools import FunctionTool, tool
@@ -106,6 +107,7 @@ _ROOMS = {
     "turnwise.faces.agent": ("Agent",),
     "turnwise.faces.agent_groups": ("EndpointOptions", "ObservationOptions", "RecoveryOptions", "SafetyOptions"),
     "turnwise.faces.children": ("AgentTool", "Subagents"),
+    "turnwise.faces.histories": ("ExportedHistory", "ImportedHistory", "messages_from", "messages_to"),
     "turnwise.faces.results": ("RunFinished", "RunInterrupted", "RunResult"),
     "turnwise.faces.streaming": ("RunStream",),
     "turnwise.faces.tools": ("FunctionTool", "tool"),
@@ -157,12 +159,14 @@ __all__ = [
     "Deadlines",
     "Deny",
     "EndpointOptions",
+    "ExportedHistory",
     "Fault",
     "File",
     "FinishReason",
     "FrameSeen",
     "FunctionTool",
     "Hook",
+    "ImportedHistory",
     "Journal",
     "MaxCost",
     "MaxRequests",
@@ -215,6 +219,8 @@ __all__ = [
     "UnknownOption",
     "Usage",
     "__version__",
+    "messages_from",
+    "messages_to",
     "read_prices",
     "tool",
 ]

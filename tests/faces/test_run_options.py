@@ -280,7 +280,7 @@ def test_python_has_the_ranges_of_the_table(lab: Lab, row: OptionRow) -> None:
 
 def test_a_prompt_of_dicts_raises_and_names_the_history(lab: Lab) -> None:
     """Issue 15: `Object missing required field` for messages as providers write them."""
-    with pytest.raises(CallerError, match=r"the prompt must be a text.*`history=`, each a `Message`"):
+    with pytest.raises(CallerError, match=r"the prompt must be a text.*`history=`, and `messages_from"):
         agent_at(lab).run_sync([{"role": "user", "content": "go"}])  # pyright: ignore[reportArgumentType]
 
 

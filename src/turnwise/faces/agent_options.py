@@ -112,7 +112,11 @@ def check_parts(parts: Iterable[object], *, what: str) -> None:
     """Raise CallerError for what is no part of a user's message."""
     for part in parts:
         if not isinstance(part, str | Text | File):
-            hint = ": earlier messages go in `history=`, each a `Message`" if isinstance(part, Mapping) else ""
+            hint = (
+                ": earlier messages go in `history=`, and `messages_from(...)` reads a vendor's dicts"
+                if isinstance(part, Mapping)
+                else ""
+            )
             kind = type(cast("object", part)).__name__
             raise CallerError(f"{what} must be a text, or a list of texts, `Text` and `File`; it holds a {kind}{hint}")
 

@@ -1,6 +1,7 @@
 """What a run is given: the prompt, results for calls that wait, instructions. Checked, and as the messages that they mean."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 from turnwise.drivers.exact_json import NotExact, exact_json
 from turnwise.errors import CallerError
@@ -61,6 +62,20 @@ def json_of(extra: Mapping[str, object]) -> str:
         return exact_json(extra)
     except NotExact as error:
         raise CallerError(f"`extra` holds what JSON cannot carry: {error}") from error
+
+
+def check_history(history: object, *, what: str) -> None:
+    """Raise CallerError for the first item that is no `Message`."""
+    if isinstance(history, str | bytes | Mapping) or not isinstance(history, Iterable):
+        raise CallerError(f"{what} must be a list of `Message`, not {type(cast('object', history)).__name__}")
+    messages = tuple(cast("Iterable[object]", history))
+    if set(map(type, messages)) <= {Message}:
+        return
+    place, strange = next((at, one) for at, one in enumerate(messages) if type(one) is not Message)
+    raise CallerError(
+        f"{what} must hold `Message`, and number {place} (counted from 0) is a {type(strange).__name__}: "
+        "`messages_from(...).messages` is the history that a vendor's messages mean"
+    )
 
 
 def check_text(text: str, *, what: str) -> None:

@@ -1,15 +1,16 @@
 """What a run gives back."""
 
 from decimal import Decimal
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 from typing_extensions import TypeVar
 
 from turnwise.drivers.journal.cache_watch import CacheMissed, CacheSums
-from turnwise.drivers.journal.ledger import Ledger, LedgerEntry, caches_of
+from turnwise.drivers.journal.ledger import Ledger, caches_of
 from turnwise.drivers.running.watching import WatcherEvent
 from turnwise.errors import OutputMismatch
+from turnwise.faces.bill import Bill
 from turnwise.faces.saying import cost_said, many
 from turnwise.faces.schemas import OutputType, problems_of
 from turnwise.rules.pricing import Cost
@@ -19,6 +20,9 @@ from turnwise.turn.endings import NO_OUTPUT
 from turnwise.turn.resuming import asks_of, with_asks
 from turnwise.turn.snapshot import SessionSoFar
 from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Usage
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REPR_CHARACTERS = 80  # of a result's text
 
@@ -44,8 +48,9 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     `caches` is what all of them read, wrote and saved. `requests` counts HTTP requests, `requests_by_purpose` of each purpose
     ("compact": for a summary);
     `recovery_usage` is the part of `usage` that went into going on with what the output limit had cut, or asking for it once
-    more. `ledger` has an entry for each request, those of sub-agents (with a `path`) among them; `cost` is their sum in US
-    dollars, with the number of requests whose price nobody knows.
+    more. `ledger` has an entry for each request, those of sub-agents (with a `path`) among them: `ledger.to_rows()` gives plain
+    dicts for a data frame, `plot()` draws them; `cost` is their sum in US dollars, with the number of requests whose price nobody
+    knows.
     """
 
     text: str
@@ -71,7 +76,7 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     new_messages: tuple[Message, ...]
     session: str
     prefix_changes: tuple[str, ...]
-    ledger: tuple[LedgerEntry, ...] = ()
+    ledger: Bill = Bill()
     cost: Cost = Cost()
     cache_missed: tuple[CacheMissed, ...] = ()
 
@@ -100,6 +105,13 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     def cost_usd(self) -> Decimal | None:
         """The whole cost; None where the price of a part of it is not known."""
         return self.cost.exact_usd
+
+    def plot(self) -> "Figure":
+        """The bill drawn: requests over time, tokens by kind, what recovery cost. Raises CallerError where matplotlib is not
+        installed."""
+        from turnwise.faces.bill_drawing import drawn
+
+        return drawn(self.ledger)
 
     def __repr__(self) -> str:
         """One short line: a whole history is no answer to `print(result)`. The fields have it all."""
@@ -182,7 +194,7 @@ def run_result(
         new_messages=result.messages,
         session=session,
         prefix_changes=result.prefix_changes,
-        ledger=() if ledger is None else ledger.entries,
+        ledger=Bill() if ledger is None else Bill(ledger.entries),
         cost=Cost() if ledger is None else ledger.cost(),
         cache_missed=() if ledger is None else tuple(ledger.cache_missed),
     )

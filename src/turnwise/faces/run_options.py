@@ -12,6 +12,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.agent_groups import GROUP_OF, EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
 from turnwise.faces.agent_options import check_groups, check_names, check_values
 from turnwise.faces.agent_setup import AgentOptions
+from turnwise.faces.given import check_history
 from turnwise.faces.plain import check_plain
 from turnwise.faces.run_settings import read_settings
 from turnwise.faces.tools import ToolLike
@@ -91,6 +92,7 @@ def check_options(options: Mapping[str, object]) -> None:
     at = cast("EndpointOptions", options.get("endpoint", {}))
     if "settings" in at:
         read_settings(at["settings"], what="`settings` of the run")
+    check_history(options.get("history", ()), what="`history`")
 
 
 def said_of_agent(options: TypedRunOptions) -> AgentOptions:
