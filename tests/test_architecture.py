@@ -37,8 +37,8 @@ MAX_FILE_LINES = 700
 MAX_FUNCTION_LINES = 100
 # The library's face; the other faces may use it, and nothing else of each other, but for the command that starts one.
 LIBRARY = set(
-    """agent agent_options children elsewhere following given interrupted model_facts model_prices models notebook plain policies
-    results run_options saying schemas scripts taking_up tools wishes workers
+    """agent agent_options children deps elsewhere following given instructions interrupted model_facts model_prices models
+    notebook output_checks plain policies results run_options saying schemas scripts taking_up tools wishes workers
     written_lines""".split()
 )
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from turnwise.drivers.journal.prices import Prices, read_prices
     from turnwise.drivers.running.approvals import Asking
     from turnwise.drivers.running.hooks import ChangeArguments, ChangeResult, Deny, Hook
+    from turnwise.drivers.running.run_context import RunContext
     from turnwise.drivers.running.watching import (
         AttemptDiscarded,
         CallAnswered,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         UnknownOption,
     )
     from turnwise.faces.agent import Agent
+    from turnwise.faces.deps import DepsFactory, SessionKey
     from turnwise.faces.results import RunFinished, RunInterrupted, RunResult
     from turnwise.faces.tools import FunctionTool, tool
     from turnwise.rules.budget import ModelLimits
@@ -72,6 +74,7 @@ _ROOMS = {
     "turnwise.drivers.journal.journal": ("Journal",),
     "turnwise.drivers.journal.prices": ("Prices", "read_prices"),
     "turnwise.drivers.tools.tools": ("Tool",),
+    "turnwise.drivers.running.run_context": ("RunContext",),
     "turnwise.drivers.running.watching": (
         "AttemptDiscarded",
         "CallAnswered",
@@ -97,6 +100,7 @@ _ROOMS = {
         "UnknownOption",
     ),
     "turnwise.faces.agent": ("Agent",),
+    "turnwise.faces.deps": ("DepsFactory", "SessionKey"),
     "turnwise.faces.results": ("RunFinished", "RunInterrupted", "RunResult"),
     "turnwise.faces.tools": ("FunctionTool", "tool"),
     "turnwise.rules.budget": ("ModelLimits",),
@@ -143,6 +147,7 @@ __all__ = [
     "ChildSeen",
     "Deadlines",
     "Deny",
+    "DepsFactory",
     "Fault",
     "File",
     "FinishReason",
@@ -169,10 +174,12 @@ __all__ = [
     "RequestFinished",
     "RequestStarted",
     "RetryPolicy",
+    "RunContext",
     "RunFinished",
     "RunInterrupted",
     "RunResult",
     "ScriptLimits",
+    "SessionKey",
     "Settings",
     "StepChanges",
     "StepStarted",

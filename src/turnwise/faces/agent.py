@@ -13,7 +13,6 @@ import msgspec
 
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.endpoints.circuits import Circuits
-from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.endpoints.first_reply import WithFirstReply
 from turnwise.drivers.endpoints.transport import Transport
 from turnwise.drivers.ids import TimeOrderedIds
@@ -31,6 +30,7 @@ from turnwise.drivers.running.means import (
     Safety,
     StepPreparer,
 )
+from turnwise.drivers.running.run_context import RunAtHand
 from turnwise.drivers.running.runner import InterruptKind, Runner
 from turnwise.drivers.running.watching import Backlog, Feed, TurnFinished
 from turnwise.drivers.settings.catalogue import find_limits, limits_over
@@ -40,11 +40,14 @@ from turnwise.drivers.tools.tools import ChildOrder, Tool
 from turnwise.errors import CallerError
 from turnwise.faces.agent_options import check_names, checking_options
 from turnwise.faces.children import MAX_DEPTH, Child, task_tool
-from turnwise.faces.given import OpeningSource, Prompt, check_text, input_of, json_of, message_of, system_of, title_of
+from turnwise.faces.deps import DepsWanted
+from turnwise.faces.given import OpeningSource, Prompt, check_text, input_of, json_of, message_of, opened, title_of
+from turnwise.faces.instructions import Instruction, Instructions
 from turnwise.faces.interrupted import interrupted
 from turnwise.faces.model_facts import at_endpoint, fallback_of, with_model, within
 from turnwise.faces.model_prices import ModelPrices, with_prices
 from turnwise.faces.models import ModelName, open_endpoint, read_model
+from turnwise.faces.output_checks import checker_of, output_over, read_output
 from turnwise.faces.plain import check_plain
 from turnwise.faces.policies import check_approver, check_tools_of_hooks, check_tools_of_rules, known_tools, read_policy
 from turnwise.faces.results import RunEvent, RunFinished, RunResult, run_result
@@ -58,7 +61,7 @@ from turnwise.faces.run_options import (
     terms_of,
     turn_over,
 )
-from turnwise.faces.schemas import OutputType, read_output_type
+from turnwise.faces.schemas import OutputCheck, OutputType
 from turnwise.faces.scripts import check_script_limits, with_script
 from turnwise.faces.taking_up import check_endpoint, folded, left_child, left_run
 from turnwise.faces.tools import BATCH_HINT, ToolLike, read_tools
@@ -95,9 +98,12 @@ class Agent:
 
     `model` is `PROVIDER:NAME` (`openai:gpt-5`, `ollama:qwen3:8b`) or `FAMILY:NAME` with `base_url` (`openai_chat:...`,
     `openai_responses:...`, `anthropic_messages:...`, `gemini:...`). The key comes from `api_key`, the variable
-    `api_key_env`, or the provider's usual variable. `instructions` is the system prompt. `output_type` is a pydantic model,
-    another type, or a JSON Schema that the answer must fit. `max_steps` caps the model steps of a turn; the last allowed one
-    forbids tools and asks for an answer. `limits` are further ones, `MaxRequests(5) | MaxTokens(20_000)` (either stops) or with
+    `api_key_env`, or the provider's usual variable. `instructions` is the system prompt: texts, and functions of the
+    `RunContext` that write one for each run. `output_type` is a pydantic model,
+    another type, or a JSON Schema that the answer must fit; `output_checks` are functions that may refuse a value of it.
+    `deps_type` is the type of what a run is given as `deps=` for its tools, or a `DepsFactory` that makes it.
+    `max_steps` caps the model steps of a turn; the last allowed one forbids tools and asks for an answer. `limits` are
+    further ones, `MaxRequests(5) | MaxTokens(20_000)` (either stops) or with
     `&` (only both together): the last request that they allow is kept for the answer; for `MaxCost(Decimal("0.50"))` the price
     of every model has to be known. `allowed` are the effects of tools that
     may run; a call of another effect gets a result that says so. `recover` says what is done about a response that the output
@@ -133,8 +139,10 @@ class Agent:
         model: str,
         *,
         tools: Sequence[ToolLike] = (),
-        instructions: str | Sequence[str] = (),
+        instructions: Instruction | Sequence[Instruction] = (),
         output_type: object = None,
+        output_checks: Sequence[OutputCheck] = (),
+        deps_type: object = None,
         settings: Settings = Settings(),  # noqa: B008 (frozen)
         max_steps: int = MAX_STEPS,
         limits: Limit | None = None,
@@ -176,17 +184,15 @@ class Agent:
         clock: Clock | None = None,
     ) -> None:
         self._model: ModelName = read_model(model)
-        self._endpoint: Endpoint = open_endpoint(
-            self._model, base_url=base_url, api_key=api_key, api_key_env=api_key_env
-        )
+        self._endpoint = open_endpoint(self._model, base_url=base_url, api_key=api_key, api_key_env=api_key_env)
         check_script_limits(script_limits)
         self._tools = (*read_tools(tools), *([task_tool(_children(agents), max_depth=max_depth)] if agents else ()))
         self._agents, self._max_depth = dict(agents or {}), max_depth
-        self.description, self._output = description, None if output_type is None else read_output_type(output_type)
+        self.description, self._output = description, read_output(output_type, checks=output_checks)
+        self._deps_type, self._instructions = deps_type, Instructions(instructions)
         self._script: Literal["auto"] | bool = script
         self._prepare_step, self._opening, self._batch_hint = prepare_step, opening, batch_hint
-        self._journal, self._folder = journal, folder or Path.cwd()
-        self._clock = clock or SystemClock()
+        self._journal, self._folder, self._clock = journal, folder or Path.cwd(), clock or SystemClock()
         self._prices = ModelPrices(prices, model=self._model, clock=self._clock)
         self._hooks = Hooks(hooks, clock=self._clock, scrub=self._endpoint.scrub)
         self._safety = Safety(inspect=inspect, approver=approver, run_hooks=self._hooks.run)
@@ -200,7 +206,7 @@ class Agent:
             session_id="",
             turn_id="",
             model=self._model.name,
-            system=system_of(instructions),
+            system=self._instructions.texts,
             tool_choice=tool_choice,
             parallel_tool_calls=parallel_tool_calls,
             settings=read_settings(settings),
@@ -348,13 +354,14 @@ class Agent:
         check_options(options)
         async with contextlib.AsyncExitStack() as stack:
             transport = self._transport or await self._open_transport(stack)
-            return await self._run_over(transport, prompt, options=options, feed=feed, cancelled=cancelled)
+            return await self._run_over(transport, prompt, stack=stack, options=options, feed=feed, cancelled=cancelled)
 
     async def _run_over(
         self,
         transport: Transport,
         prompt: Prompt | None,
         *,
+        stack: contextlib.AsyncExitStack,
         options: RunOptions,
         feed: Feed | None,
         cancelled: Callable[[RunResult], None] | None,
@@ -362,16 +369,17 @@ class Agent:
         tools = self._with_script(read_tools(options["tools"]) if "tools" in options else self._tools)
         self._check_rules(tools)
         check_approver(options.get("approver"), policies=self._policies())
-        output = read_output_type(options["output_type"]) if "output_type" in options else self._output
+        output = output_over(self._output, options)
         prepare_step = options.get("prepare_step", self._prepare_step)
         before, session_id = self._before(options)
         earlier = tuple(before.carried.messages)
+        run = await stack.enter_async_context(self.deps_wanted(tools).opened(options, session=session_id))
         config = self._config_of_run(
             options, tools=tools, output=output, prepares=prepare_step is not None, session_id=session_id
         )
         only_decides = prompt is None and options.get("approvals") and not options.get("results")
         given = () if only_decides else input_of(prompt, results=options.get("results") or None, earlier=earlier)
-        config, given, ends = await self._begun(config, given=given, earlier=earlier)
+        config, given, ends = await self._begun(config, given=given, earlier=earlier, run=run)
         started = TurnStarted(
             config=config,
             input=given,
@@ -394,6 +402,7 @@ class Agent:
         runner = self._runner(
             WithFirstReply(transport, then=self._prices.warm),
             config=started.config,
+            run=run,
             tools=tools,
             output=output,
             prepare_step=prepare_step,
@@ -413,7 +422,7 @@ class Agent:
         carried = () if started.history else before.carried
         turn = runner.run(started, earlier=carried, journal=pen, ends=ends)
         ended = partial(run_result, output=output, before=before, session=kept)
-        return await self._to_end(runner, turn, config=started.config, ended=ended, cancelled=cancelled)
+        return await self._to_end(runner, turn, config=started.config, run=run, ended=ended, cancelled=cancelled)
 
     async def resume(self, session: str, **options: Unpack[ResumeOptions]) -> RunResult:
         """Go on with the last turn of a session that a dead process has left, to its end.
@@ -434,11 +443,14 @@ class Agent:
         check_endpoint(config, own=self._config)
         tools = self._with_script(read_tools(options["tools"]) if "tools" in options else self._tools)
         prepare_step = options.get("prepare_step", self._prepare_step)
-        output = read_output_type(options["output_type"]) if "output_type" in options else self._output
+        output = output_over(self._output, options)
         async with contextlib.AsyncExitStack() as stack:
+            opened = self.deps_wanted(tools).opened(options, session=found.session.row.id)
+            run = await stack.enter_async_context(opened)
             runner = self._runner(
                 self._transport or await self._open_transport(stack),
                 config=config,
+                run=run,
                 tools=tools,
                 output=output,
                 prepare_step=prepare_step if config.prepares_steps else None,
@@ -448,7 +460,7 @@ class Agent:
             pen = self._journal.resume_turn(found.turn_id)
             turn = runner.resume(found.left, journal=pen)
             ended = partial(run_result, output=output, before=found.before, session=found.session.row.id)
-            return await self._to_end(runner, turn, config=config, ended=ended)
+            return await self._to_end(runner, turn, config=config, run=run, ended=ended)
 
     async def _to_end(
         self,
@@ -456,6 +468,7 @@ class Agent:
         turn: Coroutine[None, None, TurnResult],
         *,
         config: TurnConfig,
+        run: RunAtHand,
         ended: Callable[..., RunResult],
         cancelled: Callable[[RunResult], None] | None = None,
     ) -> RunResult:
@@ -471,7 +484,7 @@ class Agent:
             self._running.discard(runner)
             if runner.result is not None:
                 was_cancelled = runner.result.stop_reason is StopReason.CANCELLED
-                await self._hooks.ended(runner.result, cancelled=was_cancelled, deadlines=config.deadlines)
+                await self._hooks.ended(runner.result, cancelled=was_cancelled, deadlines=config.deadlines, run=run)
         return ended(result, ledger=runner.ledger)
 
     async def run_child(self, order: ChildOrder, prompt: str, *, name: str) -> str:
@@ -493,13 +506,16 @@ class Agent:
             return minder.ended(found.left.turn.result)
         tools = self._with_script(self._tools)
         started, config = None, None if found is None else found.left.config
-        if config is None:
-            started = await self._child_started(prompt, order=order, tools=tools, session_id=session_id)
-            config = started.config
         async with contextlib.AsyncExitStack() as stack:
+            opened = self.deps_wanted(tools).opened({}, session=session_id, path=minder.path, above=order.above)
+            run = await stack.enter_async_context(opened)
+            if config is None:
+                started = await self._child_started(prompt, order=order, tools=tools, run=run)
+                config = started.config
             runner = self._runner(
                 self._transport or await self._open_transport(stack),
                 config=config,
+                run=run,
                 tools=tools,
                 output=self._output,
                 prepare_step=self._prepare_step,
@@ -526,13 +542,14 @@ class Agent:
             return await minder.run(runner, runner.run(started, journal=pen))
 
     async def _child_started(
-        self, prompt: str, *, order: ChildOrder, tools: tuple[Tool, ...], session_id: str
+        self, prompt: str, *, order: ChildOrder, tools: tuple[Tool, ...], run: RunAtHand
     ) -> TurnStarted:
         config = self._config_of_run(
-            {}, tools=tools, output=self._output, prepares=self._prepare_step is not None, session_id=session_id
+            {}, tools=tools, output=self._output, prepares=self._prepare_step is not None, session_id=run.session
         )
         config = await self._priced(as_child(config, order=order))
-        given = await self._opened((Message("user", (Text(prompt),)),), earlier=())
+        config = await self._instructions.written(config, run=run, clock=self._clock)
+        given = await opened((Message("user", (Text(prompt),)),), opening=self._opening, earlier=())
         return TurnStarted(config=config, input=given, keeps_waiting=True)
 
     def _runner(
@@ -540,6 +557,7 @@ class Agent:
         transport: Transport,
         *,
         config: TurnConfig,
+        run: RunAtHand,
         tools: Sequence[Tool],
         output: OutputType | None,
         prepare_step: StepPreparer | None,
@@ -555,34 +573,41 @@ class Agent:
                 transport=transport,
                 tools=tools,
                 clock=self._clock,
-                safety=msgspec.structs.replace(self._safety, approver=approver),
+                safety=msgspec.structs.replace(
+                    self._safety, approver=approver, run_hooks=partial(self._hooks.run, run=run)
+                ),
                 recovery=self._recovery,
                 observation=msgspec.structs.replace(observation, find_price=self._prices.find),
                 prepare_step=None if prepare_step is None else self._prices.prepares(prepare_step, config=config),
-                check_output=None if output is None else output.problems,
+                check_output=checker_of(output, run=run, clock=self._clock, timeout_s=config.deadlines.hook_s),
                 path=path,
                 settle_s=settle_s,
+                run=run,
             )
         )
 
+    def deps_wanted(self, tools: Sequence[Tool] | None = None) -> DepsWanted:
+        """What its runs need as deps, and whether they fit; with `tools` in place of its own."""
+        return DepsWanted(
+            wanted=self._deps_type,
+            tools=self._tools if tools is None else tools,
+            below={name: agent.deps_wanted() for name, agent in self._agents.items()},
+            clock=self._clock,
+            timeout_s=self._config.deadlines.hook_s,
+        )
+
     async def _begun(
-        self, config: TurnConfig, *, given: tuple[Message, ...], earlier: Sequence[Message]
+        self, config: TurnConfig, *, given: tuple[Message, ...], earlier: Sequence[Message], run: RunAtHand
     ) -> tuple[TurnConfig, tuple[Message, ...], InterruptKind | None]:
         """The configuration with its prices, the input with its opening, and the interrupt that came meanwhile."""
         beginning = _Beginning()
         self._beginning.add(beginning)
         try:
-            config, given = await self._priced(config), await self._opened(given, earlier=earlier)
+            config, given = await self._priced(config), await opened(given, opening=self._opening, earlier=earlier)
+            config = await self._instructions.written(config, run=run, clock=self._clock)
         finally:
             self._beginning.discard(beginning)
         return config, given, beginning.ends
-
-    async def _opened(self, given: tuple[Message, ...], *, earlier: Sequence[Message]) -> tuple[Message, ...]:
-        """A turn's input with what stands in front of its user message."""
-        texts = () if self._opening is None else tuple(await self._opening(earlier))
-        if not texts or not given or given[-1].role != "user":
-            return given
-        return (*given[:-1], Message("user", (*texts, *given[-1].parts)))
 
     def _config_of_run(
         self,

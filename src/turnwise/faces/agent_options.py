@@ -38,6 +38,8 @@ ELSEWHERE = {
     "retries": "Give `Agent(retry=RetryPolicy(attempts=...))`",
     "max_retries": "Give `Agent(retry=RetryPolicy(attempts=...))`",
     "messages": "Give `history=` to the run",
+    "context": "Did you mean `deps`?",
+    "output_validators": "Did you mean `output_checks`?",
 }
 
 _OF_THE_TABLE = rows_from("agent", "run")
@@ -58,7 +60,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "agents": ((Mapping,), 'a dict, `{"name": Agent(...)}`'),
 }
 _OPTIONAL = frozenset({"limits", "model_limits", "policy", "journal", "agents"})
-_LISTS = frozenset({"tools", "fallbacks", "hooks", "allowed"})
+_LISTS = frozenset({"tools", "fallbacks", "hooks", "allowed", "output_checks"})
 _NAMES = {row.option.limit: row.name for row in rows() if row.option.limit is not None}
 _COUNTS = frozenset({"max_depth", *[row.name for row in _OF_THE_TABLE if row.kind is int]})
 

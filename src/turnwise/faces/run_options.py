@@ -13,6 +13,7 @@ from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError
 from turnwise.faces.agent_options import check_names, check_values
 from turnwise.faces.plain import check_plain
+from turnwise.faces.schemas import OutputCheck
 from turnwise.faces.tools import ToolLike
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import PermissionRule
@@ -43,7 +44,7 @@ class RunOptions(TurnOptions, total=False):
     `history` are earlier messages (`RunResult.history`); with a journal, `session` names the session to continue instead.
     `results` are values by call id, for pending calls of client-side tools; `approvals` answer those that an earlier
     run was asked about and left for later (`RunResult.asks`). Both may leave some out: these wait on. `settings` stand over
-    the agent's, field by field. `watch` sees every event.
+    the agent's, field by field. `watch` sees every event. `deps` are what the run's functions find in their `RunContext`.
     """
 
     history: Sequence[Message]
@@ -51,7 +52,9 @@ class RunOptions(TurnOptions, total=False):
     results: Mapping[str, object]
     tools: Sequence[ToolLike]
     settings: Settings
+    deps: object
     output_type: object
+    output_checks: Sequence[OutputCheck]
     prepare_step: StepPreparer
     watch: Watch
     approver: Approver
@@ -63,7 +66,9 @@ class ResumeOptions(TypedDict, total=False):
     rules that hold behind the turn's own."""
 
     tools: Sequence[ToolLike]
+    deps: object
     output_type: object
+    output_checks: Sequence[OutputCheck]
     prepare_step: StepPreparer
     watch: Watch
     approver: Approver

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
+from turnwise.drivers.running.run_context import context_at_hand, deps_class_of
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.errors import BadTool, CallerError, ToolFault
 from turnwise.faces.schemas import Signature, read_signature
@@ -82,6 +83,7 @@ def tool(
     `probe` is asked after a crash what became of a call that may have run. It takes the same arguments, changes nothing, and
     returns the call's result, or None if the call has not happened (then it runs). If it raises, nobody knows, and the model is
     told so.
+    A first parameter `context: RunContext[Deps]` is given the run's context; the model does not see it.
     What it returns (text, or anything that JSON can carry) is the result; an exception becomes a result that says so;
     raise `ToolFault` to choose the words.
 
@@ -108,7 +110,14 @@ def tool(
             timeout_s=timeout_s,
         )
         asked = None if probe is None else _adapted(probe, signature)
-        return FunctionTool(plain, Tool(offer=offer, function=_adapted(plain, signature), probe=asked))
+        made = Tool(
+            offer=offer,
+            function=_adapted(plain, signature),
+            probe=asked,
+            takes_context=signature.context is not None,
+            deps=None if signature.context is None else deps_class_of(signature.context),
+        )
+        return FunctionTool(plain, made)
 
     return make if function is None else make(function)
 
@@ -145,6 +154,8 @@ def _adapted(function: Callable[..., object], signature: Signature) -> Callable[
 
     fields = tuple(signature.model.model_fields)
 
+    takes_context = signature.context is not None
+
     def prepare(arguments: Arguments) -> tuple[list[object], dict[str, object]]:
         try:
             values = signature.model.model_validate(arguments)
@@ -155,7 +166,8 @@ def _adapted(function: Callable[..., object], signature: Signature) -> Callable[
             field: getattr(values, field) for field in fields if field in given or field in signature.positional
         }
         named.update(values.model_extra or {})
-        return [named.pop(field) for field in signature.positional], named
+        positional = [named.pop(field) for field in signature.positional]
+        return [context_at_hand(), *positional] if takes_context else positional, named
 
     if inspect.iscoroutinefunction(function):
 

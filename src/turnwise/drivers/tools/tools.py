@@ -17,6 +17,7 @@ from turnwise.drivers.clock import Clock, Timer, wait_for_task
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.running.approvals import Approver
+from turnwise.drivers.running.run_context import RunAtHand, context_of, giving
 from turnwise.drivers.running.watching import Watch, WatcherEvent
 from turnwise.drivers.threads import in_thread, is_async
 from turnwise.drivers.tools.grants import CallTerms, judged_paths, judged_programs
@@ -52,7 +53,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     to the one that calls; `approver`, `watch`, `ledger` and `journal` are its parent's. `report` is told what was spent,
     always. No ask below it waits longer than `ask_s`; `over` is set where its parent finds first that its time is up.
     `resumes`: a process that has died may have started it; it goes on from where that one left it. `terms` are those of whoever
-    took the turn up."""
+    took the turn up; `above` is its parent's run."""
 
     call: ToolCall
     arguments: Arguments
@@ -71,10 +72,11 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     over: "asyncio.Future[None] | None" = None
     resumes: bool = False
     terms: ResumeTerms = ResumeTerms()
+    above: RunAtHand | None = None
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
-    """What the calls of a step have around them. All but `enter` and `activity` is for those that are sub-agents.
+    """What the calls of a step have around them. All but `enter`, `activity` and `run` is for those that are sub-agents.
 
     `enter` is called in the last moment before a call is entered, in its own thread: a process that was frozen may end there.
     """
@@ -90,6 +92,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     terms: ResumeTerms = ResumeTerms()
     enter: Callable[[], None] | None = None
     activity: Activity | None = None
+    run: RunAtHand | None = None  # what tools that take a context see, and whose deps sub-agents may have
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +103,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     of its own, so it may block. None for client-side tools. `start` is what a sub-agent has in its place. One that ends by a
     deadline of its own, with what it has, is given `grace_s` for that once its time is up. `keeps` gives the folder in which
     it has put what was too long to show, for the model to read; None where there is nothing. `probe` tells after a crash what
-    became of a call.
+    became of a call. One that `takes_context` finds it by `context_at_hand`; the run's deps have to be of the class `deps`, where
+    that is one.
     """
 
     offer: ToolOffer
@@ -109,6 +113,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float = 0.0
     keeps: Callable[[], Path | None] | None = None
     probe: CallProbe | None = None
+    takes_context: bool = False
+    deps: type | None = None
 
     @property
     def name(self) -> str:
@@ -264,6 +270,8 @@ class ToolRun:
         else:
             time = CallTime.of(planned.timeout_s, left_s=left_s, grace_s=tool.grace_s)
             run = self._within_deadline if self._tell is None else self._run_telling
+            if tool.takes_context:
+                run = functools.partial(self._run_with_context, run)
             if planned.paths or planned.programs is not None:
                 # the hand that opens a path looks again whether it still leads where it was judged to lead
                 with judged_paths(planned.paths or None), judged_programs(planned.programs):
@@ -274,6 +282,18 @@ class ToolRun:
         self._on_finish(result)
         if calls is not None:
             calls.ended()
+
+    async def _run_with_context(
+        self,
+        run: Callable[..., Awaitable[ToolResult]],
+        function: Callable[[Arguments], object],
+        planned: PlannedCall,
+        *,
+        time: CallTime,
+    ) -> ToolResult:
+        """As `run`, and the tool finds the context of its call."""
+        with giving(functools.partial(context_of, self._around.run, call=planned.call)):
+            return await run(function, planned, time=time)
 
     async def _run_telling(
         self, function: Callable[[Arguments], object], planned: PlannedCall, *, time: CallTime | None = None
@@ -309,6 +329,7 @@ class ToolRun:
                     over=over,
                     resumes=planned.call.id in around.begun,
                     terms=around.terms,
+                    above=around.run,
                 )
             )
 
