@@ -36,8 +36,9 @@ class Signature(msgspec.Struct, frozen=True):
     context: object = None
 
 
-def read_signature(function: Callable[..., object], *, name: str) -> Signature:
-    """Raises BadTool where a parameter has no type that JSON can carry; the text says which."""
+def read_signature(function: Callable[..., object], *, name: str, is_method: bool = False) -> Signature:
+    """What a tool's function says; of a method without its object. Raises BadTool where a parameter has no type that JSON can
+    carry; the text says which."""
     import pydantic
 
     try:
@@ -48,7 +49,8 @@ def read_signature(function: Callable[..., object], *, name: str) -> Signature:
     fields: dict[str, Any] = {}
     positional: list[str] = []
     extra: Literal["forbid", "allow"] = "forbid"
-    context, parameters = _context_apart(list(inspect.signature(function).parameters.values()), hints, name=name)
+    given = list(inspect.signature(function).parameters.values())[1 if is_method else 0 :]
+    context, parameters = _context_apart(given, hints, name=name)
     for parameter in parameters:
         if parameter.kind is parameter.VAR_POSITIONAL:
             raise BadTool(f"tool `{name}`: `*{parameter.name}` cannot be described to a model; take a list instead")
