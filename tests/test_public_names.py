@@ -6,12 +6,12 @@ import sys
 import turnwise
 
 PUBLIC = """
-Agent Approval Asking AttemptDiscarded BadTool CallAnswered CallerError ChangeArguments ChangeResult ChildSeen Deadlines Deny
-DepsFactory Fault File FinishReason FrameSeen FunctionTool Hook Journal MaxCost MaxRequests MaxSteps MaxTokens MaxToolCalls
-MaxWallTime Message MissingKey ModelFault ModelLimits NamedTool PermissionRule Policy Prices ProviderFault Repair
-RequestFinished RequestStarted RetryPolicy RunContext RunFinished RunInterrupted RunResult ScriptLimits SessionKey Settings
-StepChanges StepStarted StepView StopReason Text Tool ToolCall ToolFault ToolFinished ToolProgress ToolResult ToolSpec
-ToolStarted TurnwiseBug TurnwiseError UnknownModel UnknownOption Usage __version__ read_prices tool
+Agent Approval AskClosed AskOpened Asking AttemptDiscarded BadTool CallAnswered CallerError ChangeArguments ChangeResult
+ChildSeen Deadlines Deny DepsFactory Fault File FinishReason FrameSeen FunctionTool Hook Journal MaxCost MaxRequests MaxSteps
+MaxTokens MaxToolCalls MaxWallTime Message MissingKey ModelFault ModelLimits NamedTool PermissionRule Policy Prices
+ProviderFault Repair RequestFinished RequestStarted RetryPolicy RunContext RunFinished RunInterrupted RunResult ScriptLimits
+SessionKey Settings StepChanges StepStarted StepView StopReason Text Tool ToolCall ToolFault ToolFinished ToolProgress
+ToolResult ToolSpec ToolStarted TurnwiseBug TurnwiseError UnknownModel UnknownOption Usage __version__ read_prices tool
 """
 
 

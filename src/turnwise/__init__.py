@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from turnwise.drivers.running.hooks import ChangeArguments, ChangeResult, Deny, Hook
     from turnwise.drivers.running.run_context import RunContext
     from turnwise.drivers.running.watching import (
+        AskClosed,
+        AskOpened,
         AttemptDiscarded,
         CallAnswered,
         ChildSeen,
@@ -76,6 +78,8 @@ _ROOMS = {
     "turnwise.drivers.tools.tools": ("Tool",),
     "turnwise.drivers.running.run_context": ("RunContext",),
     "turnwise.drivers.running.watching": (
+        "AskClosed",
+        "AskOpened",
         "AttemptDiscarded",
         "CallAnswered",
         "ChildSeen",
@@ -137,6 +141,8 @@ _PLACES = {
 __all__ = [
     "Agent",
     "Approval",
+    "AskClosed",
+    "AskOpened",
     "Asking",
     "AttemptDiscarded",
     "BadTool",

@@ -233,7 +233,7 @@ class Agent:
         )
         config = at_endpoint(config, endpoint=self._endpoint)
         self._config = config if allow_hint is None else msgspec.structs.replace(config, allow_hint=allow_hint)
-        check_approver(approver, policies=self._policies())
+        check_approver(approver, policies=self._policies(), tools=self._tools)
 
     def _policies(self) -> list[Policy | None]:
         """Its own, and those of the agents that it may hand tasks to."""
@@ -368,7 +368,7 @@ class Agent:
     ) -> RunResult:
         tools = self._with_script(read_tools(options["tools"]) if "tools" in options else self._tools)
         self._check_rules(tools)
-        check_approver(options.get("approver"), policies=self._policies())
+        check_approver(options.get("approver"), policies=self._policies(), tools=tools)
         output = output_over(self._output, options)
         prepare_step = options.get("prepare_step", self._prepare_step)
         before, session_id = self._before(options)

@@ -5,6 +5,7 @@ from turnwise.drivers.journal.pen import TurnJournal
 from turnwise.drivers.running.asking_elsewhere import approver_below
 from turnwise.drivers.running.means import RunnerMeans
 from turnwise.drivers.running.resumption import LeftTurn
+from turnwise.drivers.running.tool_asks import ToolAsks
 from turnwise.drivers.running.watching import Watch
 from turnwise.drivers.tools.tools import Around
 from turnwise.turn.config import TurnConfig
@@ -34,4 +35,14 @@ def around_of(
         enter=None if journal is None or journal.lease is None else journal.lease.check,
         activity=None if journal is None or journal.lease is None else journal.lease.activity,
         run=means.run,
+        put_ask=ToolAsks(
+            approver=means.safety.approver,
+            policy=config.policy,
+            ask_s=config.deadlines.ask_s,
+            clock=means.clock,
+            path=means.path,
+            scrub=means.endpoint.scrub,
+            turn_id=config.turn_id,
+            tell=tell,
+        ).put,
     )

@@ -2,14 +2,15 @@
 
 import inspect
 import typing
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Generic
+from typing import Any, Generic, Protocol
 
 from typing_extensions import TypeVar
 
 from turnwise.errors import CallerError
+from turnwise.turn.approvals import Approval
 from turnwise.vocab import NO_USAGE, ToolCall, Usage
 
 Deps_co = TypeVar("Deps_co", covariant=True, default=Any)
@@ -30,6 +31,16 @@ class RunAtHand:
         self.so_far: Callable[[], tuple[int, Usage]] = _nothing_yet
 
 
+class WorkingCall(Protocol):
+    """The call that a tool's context belongs to."""
+
+    def report(self, text: str) -> None: ...
+
+    async def ask(self, question: str, *, options: Sequence[str], why: str) -> Approval: ...
+
+    def ask_sync(self, question: str, *, options: Sequence[str], why: str) -> Approval: ...
+
+
 class RunContext(Generic[Deps_co]):
     """What a tool, a hook, an instruction or an output check knows of its run, as its first argument. The model sees none of it.
 
@@ -41,7 +52,7 @@ class RunContext(Generic[Deps_co]):
     Make one yourself to call a tool in a test: `find(RunContext(deps=fake), "pear")`.
     """
 
-    __slots__ = ("call", "deps", "path", "session", "step", "usage")
+    __slots__ = ("_work", "call", "deps", "path", "session", "step", "usage")
 
     def __init__(
         self,
@@ -52,7 +63,9 @@ class RunContext(Generic[Deps_co]):
         usage: Usage = NO_USAGE,
         session: str = "",
         path: tuple[str, ...] = (),
+        work: WorkingCall | None = None,
     ) -> None:
+        self._work = work
         self.deps = deps
         self.call = call
         self.step = step
@@ -64,16 +77,41 @@ class RunContext(Generic[Deps_co]):
         called = "" if self.call is None else f" call={self.call.name!r}"
         return f"<RunContext session={self.session!r} step={self.step}{called}>"
 
+    def report(self, text: str) -> None:
+        """Watchers see the last line of it as `ToolProgress`: 200 characters at most, a few times a second at most. From any
+        thread;
+        nobody hears it outside of a tool."""
+        if self._work is not None:
+            self._work.report(text)
 
-ContextFunction = Callable[[RunContext[Any]], object]
+    async def ask(self, question: str, *, options: Sequence[str] = (), why: str = "") -> Approval:
+        """Ask a person while the tool runs: its own time stands still, the turn's goes on.
+
+        The run's approver is given an ask of `kind="question"` and `by="tool"`, and has `Deadlines.ask_s` seconds. `options` are
+        answers to offer, `why` says why it is asked. The answer has a `verdict` (`allow` or `deny`) and the `text`. Without an
+        approver, or with a policy that is not attended, it is the policy's `unattended` with `by="default"`; what nobody
+        answers in time is a `deny`. Raises CallerError outside of a tool.
+        """
+        return await self._asker().ask(question, options=options, why=why)
+
+    def ask_sync(self, question: str, *, options: Sequence[str] = (), why: str = "") -> Approval:
+        """`ask`, for a tool that is no `async def` and so runs in a thread of its own."""
+        return self._asker().ask_sync(question, options=options, why=why)
+
+    def _asker(self) -> WorkingCall:
+        if self._work is None:
+            raise CallerError("only a tool at work can ask: this `RunContext` belongs to no call")
+        return self._work
 
 
-def context_of(run: RunAtHand | None, *, call: ToolCall | None = None) -> RunContext[Any]:
+def context_of(
+    run: RunAtHand | None, *, call: ToolCall | None = None, work: WorkingCall | None = None
+) -> RunContext[Any]:
     """A context of the run as it is now. Without a run it knows nothing of one."""
     if run is None:
-        return RunContext(None, call=call)
+        return RunContext(None, call=call, work=work)
     step, usage = run.so_far()
-    return RunContext(run.deps, call=call, step=step, usage=usage, session=run.session, path=run.path)
+    return RunContext(run.deps, call=call, step=step, usage=usage, session=run.session, path=run.path, work=work)
 
 
 _given: ContextVar["Callable[[], RunContext[Any]] | None"] = ContextVar("turnwise_context_given", default=None)
