@@ -7,7 +7,7 @@ from typing import cast
 
 import msgspec
 
-from turnwise.drivers.clock import Clock, Overdue, wait_for_task
+from turnwise.drivers.clock import Clock, Overdue, ends_in_time
 from turnwise.drivers.threads import in_thread, is_async
 
 SETTLE_S = 0.5
@@ -44,15 +44,7 @@ async def said_by(
             return FunctionAnswer(error=error)
 
     task = asyncio.create_task(work(), name=name)
-    try:
-        ended = await wait_for_task(task, clock=clock, timeout_s=timeout_s)
-    except asyncio.CancelledError:
-        task.cancel()
-        await wait_for_task(task, clock=clock, timeout_s=SETTLE_S)
-        raise
-    if not ended:
-        task.cancel()
-        await wait_for_task(task, clock=clock, timeout_s=SETTLE_S)
+    if not await ends_in_time(task, clock=clock, timeout_s=timeout_s, settle_s=SETTLE_S):
         raise Overdue("answer", timeout_s)
     if task.cancelled():
         return FunctionAnswer(error=asyncio.CancelledError())
