@@ -169,6 +169,19 @@ def test_deps_of_another_type_are_refused_before_anything_is_sent() -> None:
     assert model.asked == []
 
 
+def test_a_deps_type_is_a_type_or_a_factory() -> None:
+    """Deps in its place, or a bare function, are told; so are deps that are given to the agent."""
+    model = ScriptedModel([])
+    for wrong in (Db(), lambda _: Db()):
+        with pytest.raises(CallerError, match="`deps_type` must be a type, or `DepsFactory") as told:
+            agent_of(model, deps_type=wrong)
+        assert SECRET not in str(told.value)
+    for right in (Db, Db | None, dict[str, int], Any, None, DepsFactory(lambda _: Db())):
+        agent_of(model, deps_type=right)
+    with pytest.raises(CallerError, match="Give `deps=` to the run"):
+        agent_of(model, deps=Db())
+
+
 def test_functions_among_the_instructions_write_theirs_for_each_run() -> None:
     """Plain and async ones, in the places where they stood; one that writes nothing leaves nothing."""
 

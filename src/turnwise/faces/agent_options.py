@@ -11,6 +11,7 @@ from turnwise.drivers.journal.prices import Prices
 from turnwise.drivers.settings.options import rows, rows_from
 from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError, UnknownOption
+from turnwise.faces.deps import is_deps_type
 from turnwise.faces.tools import FunctionTool
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import Limit, leaves_of
@@ -39,6 +40,7 @@ ELSEWHERE = {
     "max_retries": "Give `Agent(retry=RetryPolicy(attempts=...))`",
     "messages": "Give `history=` to the run",
     "context": "Did you mean `deps`?",
+    "deps": "Give `deps=` to the run, and the agent their type: `deps_type=`",
     "output_validators": "Did you mean `output_checks`?",
 }
 
@@ -121,6 +123,10 @@ def _problem(name: str, value: object) -> str:
         return _problem_of_choice(value, choices=_CHOICES[name])
     if name in _LISTS:
         return _problem_of_list(name, value)
+    if name == "deps_type" and not is_deps_type(value):
+        return (
+            f"must be a type, or `DepsFactory(...)` around a function that makes the deps, not a {type(value).__name__}"
+        )
     if name in _KINDS:
         kinds, example = _KINDS[name]
         if isinstance(value, kinds) or (value is None and name in _OPTIONAL):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import typing
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeVar, cast
@@ -185,6 +186,12 @@ class _Held:
             if not self._entered.done():
                 self._entered.set_result(None)
             await self._released
+
+
+def is_deps_type(wanted: object) -> bool:
+    """Whether an agent may have it as its `deps_type`: a factory, None, a class, or what `typing` makes (`Db | None`, `Any`)."""
+    is_typing = typing.get_origin(wanted) is not None or type(wanted).__module__ == "typing"
+    return wanted is None or isinstance(wanted, DepsFactory | type) or is_typing
 
 
 def check_deps(deps: object, *, wanted: object, of: str = "this agent") -> None:
