@@ -9,11 +9,12 @@ PUBLIC = """
 Agent AgentTool Approval AskClosed AskOpened Asking AttemptDiscarded BadTool CallAnswered CallerError ChangeArguments
 ChangeResult ChildSeen Deadlines Deny DepsFactory EndpointOptions ExportedHistory Fault File FinishReason FrameSeen
 FunctionTool Hook ImportedHistory Journal MaxCost MaxRequests MaxSteps MaxTokens MaxToolCalls MaxWallTime Message
-MissingKey ModelFault ModelLimits NamedTool ObservationOptions OutputMismatch PermissionRule Policy Prices
-ProviderFault ReasoningDelta RecoveryOptions Repair RequestFinished RequestStarted RetryPolicy RunContext RunFinished
-RunInterrupted RunResult RunStream SafetyOptions ScriptLimits SessionKey Settings StepChanges StepStarted StepView
-StopReason Subagents Text TextDelta Tool ToolCall ToolFault ToolFinished ToolProgress ToolResult ToolSpec ToolStarted
-TurnwiseBug TurnwiseError UnknownModel UnknownOption Usage __version__ messages_from messages_to read_prices tool
+MissingKey ModelFault ModelLimits NamedTool ObservationOptions OneAsk OutputMismatch PermissionRule Policy Prices
+ProviderFault ReasoningDelta RecoveryOptions Repair RequestAboutToLeave RequestFinished RequestStarted RetryPolicy
+RunContext RunFinished RunInterrupted RunResult RunStream SafetyOptions ScriptLimits SessionKey Settings StepChanges
+StepStarted StepView StopReason Subagents Text TextDelta Tool ToolAboutToRun ToolCall ToolFault ToolFinished
+ToolProgress ToolRan ToolResult ToolSpec ToolStarted TurnEnded TurnwiseBug TurnwiseError UnknownModel UnknownOption
+Usage __version__ messages_from messages_to read_prices tool
 """
 
 

@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from turnwise.drivers.journal.journal import Journal
     from turnwise.drivers.journal.prices import Prices, read_prices
     from turnwise.drivers.running.approvals import Asking
-    from turnwise.drivers.running.hooks import ChangeArguments, ChangeResult, Deny, Hook
+    from turnwise.drivers.running.hooks import (
+        ChangeArguments,
+        ChangeResult,
+        Deny,
+        Hook,
+        RequestAboutToLeave,
+        ToolAboutToRun,
+        ToolRan,
+        TurnEnded,
+    )
     from turnwise.drivers.running.run_context import RunContext
     from turnwise.drivers.running.watching import (
         AskClosed,
@@ -55,7 +64,7 @@ if TYPE_CHECKING:
     from turnwise.rules.limits import MaxCost, MaxRequests, MaxSteps, MaxTokens, MaxToolCalls, MaxWallTime
     from turnwise.rules.permissions import PermissionRule, Policy
     from turnwise.rules.retries import RetryPolicy
-    from turnwise.turn.approvals import Approval
+    from turnwise.turn.approvals import Approval, OneAsk
     from turnwise.turn.commands import PrepareStep as StepView
     from turnwise.turn.config import Deadlines, ScriptLimits
     from turnwise.turn.events import StepPrepared as StepChanges
@@ -79,7 +88,16 @@ if TYPE_CHECKING:
 
 _ROOMS = {
     "turnwise.drivers.running.approvals": ("Asking",),
-    "turnwise.drivers.running.hooks": ("ChangeArguments", "ChangeResult", "Deny", "Hook"),
+    "turnwise.drivers.running.hooks": (
+        "ChangeArguments",
+        "ChangeResult",
+        "Deny",
+        "Hook",
+        "RequestAboutToLeave",
+        "ToolAboutToRun",
+        "ToolRan",
+        "TurnEnded",
+    ),
     "turnwise.drivers.journal.journal": ("Journal",),
     "turnwise.drivers.journal.prices": ("Prices", "read_prices"),
     "turnwise.drivers.tools.tools": ("Tool",),
@@ -123,7 +141,7 @@ _ROOMS = {
     "turnwise.rules.limits": ("MaxCost", "MaxRequests", "MaxSteps", "MaxTokens", "MaxToolCalls", "MaxWallTime"),
     "turnwise.rules.permissions": ("PermissionRule", "Policy"),
     "turnwise.rules.retries": ("RetryPolicy",),
-    "turnwise.turn.approvals": ("Approval",),
+    "turnwise.turn.approvals": ("Approval", "OneAsk"),
     "turnwise.turn.commands": ("StepView=PrepareStep",),
     "turnwise.turn.config": ("Deadlines", "ScriptLimits"),
     "turnwise.turn.events": ("StepChanges=StepPrepared",),
@@ -191,6 +209,7 @@ __all__ = [
     "ModelLimits",
     "NamedTool",
     "ObservationOptions",
+    "OneAsk",
     "OutputMismatch",
     "PermissionRule",
     "Policy",
@@ -199,6 +218,7 @@ __all__ = [
     "ReasoningDelta",
     "RecoveryOptions",
     "Repair",
+    "RequestAboutToLeave",
     "RequestFinished",
     "RequestStarted",
     "RetryPolicy",
@@ -219,13 +239,16 @@ __all__ = [
     "Text",
     "TextDelta",
     "Tool",
+    "ToolAboutToRun",
     "ToolCall",
     "ToolFault",
     "ToolFinished",
     "ToolProgress",
+    "ToolRan",
     "ToolResult",
     "ToolSpec",
     "ToolStarted",
+    "TurnEnded",
     "TurnwiseBug",
     "TurnwiseError",
     "UnknownModel",

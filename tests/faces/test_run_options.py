@@ -216,7 +216,7 @@ def test_an_option_that_an_agent_does_not_have_names_where_it_goes(lab: Lab, nam
         ({"recover": "yes"}, 'must be "continue", "split" or "off", not \'yes\''),
         ({"room": "small"}, '"compact", "budget" or "off"'),
         ({"script": "on"}, '"auto", True or False'),
-        ({"limits": 3}, "`MaxRequests(3)`"),
+        ({"limits": 3}, "`MaxRequests(3) | MaxTokens(20_000)`"),
         ({"tools": balance}, "`tools=[balance]`"),
         ({"tools": "balance"}, "`tools=['balance']`"),
         ({"fallbacks": "gpt-5"}, "`fallbacks=['gpt-5']`"),

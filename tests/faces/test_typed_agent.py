@@ -17,8 +17,10 @@ from turnwise import (
     MaxSteps,
     MaxTokens,
     OutputMismatch,
+    PermissionRule,
     Policy,
     Prices,
+    RunContext,
     RunFinished,
     Settings,
     StopReason,
@@ -247,3 +249,60 @@ def test_an_agent_that_was_narrowed_for_a_turn_cannot_be_widened_by_a_run() -> N
     with pytest.raises(CallerError, match="narrowed for one turn: its runs cannot replace `safety`"):
         narrow.run_sync("Go.", safety={"allowed": ["write"]})
     assert narrow.run_sync("Go.").text == "Done." and len(model.asked) == 1
+
+
+@pytest.mark.parametrize("effect", ["write", "execute"])
+def test_an_approver_without_a_policy_is_refused_where_a_tool_acts(effect: str) -> None:
+    """A newcomer bought unasked: their tools took a context, so the approver might have been for those that ask by themselves."""
+
+    @tool(effect=effect)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    def buy(context: RunContext, item: str) -> str:
+        return item
+
+    with pytest.raises(CallerError, match="never asked about the tool `buy`: without a `policy`"):
+        scripted(tools=[buy], safety={"approver": lambda asking: []})
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (PermissionRule(verdict="ask", effect="wirte"), "`effect` is `wirte`; it must be one of: none, read, write"),
+        (PermissionRule(verdict="aks"), "`verdict` is `aks`; it must be one of: allow, ask, deny"),  # pyright: ignore
+    ],
+)
+def test_a_rule_with_a_slip_is_refused_where_the_agent_is_made(rule: PermissionRule, words: str) -> None:
+    """Proves: a misspelt effect does not leave writing unasked."""
+    with pytest.raises(CallerError, match=f"`policy.rules.0.`: {words}"):
+        scripted(safety={"policy": Policy(rules=(rule,), attended=True)})
+
+
+def test_a_tool_of_an_unknown_effect_is_refused() -> None:
+    with pytest.raises(BadTool, match="`effect` is `wriet`; it must be one of: none, read, write, execute"):
+        tool(effect="wriet")  # pyright: ignore
+
+
+def test_a_limit_joined_with_what_is_none_is_a_type_error() -> None:
+    for join in (lambda: MaxRequests(6) | 5, lambda: MaxSteps(6) & None):  # pyright: ignore
+        with pytest.raises(TypeError, match="unsupported operand"):
+            join()
+    with pytest.raises(CallerError, match=r"joined with `\|`"):
+        scripted(limits=[MaxRequests(6), MaxSteps(3)])
+
+
+def test_an_option_that_stands_beside_the_groups_says_so() -> None:
+    with pytest.raises(
+        CallerError, match=r"`limits` is no option of `safety`. It stands beside the groups: `Agent\(limits"
+    ):
+        scripted(safety={"limits": MaxRequests(3)})
+
+
+def test_what_waits_says_how_to_go_on() -> None:
+    ask = ToolSpec(name="ask", description="Ask.", parameters='{"type":"object"}')
+    agent, _ = scripted(call("ask"), tools=[ask])
+    result = agent.run_sync("Go.")
+    with pytest.raises(
+        OutputMismatch, match=r"`result.asks` with `approvals=`, other calls of `result.pending` with `results=`"
+    ):
+        assert result.output
+    with pytest.raises(CallerError, match="or `approvals` for asks that wait"):
+        agent.run_sync(history=result.history)

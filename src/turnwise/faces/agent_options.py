@@ -52,6 +52,7 @@ ELSEWHERE = {
     "output_validators": "Did you mean `output_checks`?",
 }
 
+BESIDE_GROUPS = frozenset({"model", "tools", "instructions", "output_type", "deps_type", "limits"})
 _OF_THE_TABLE = rows_from("agent", "run")
 _CHOICES: dict[str, tuple[object, ...]] = {
     **{row.name: row.choices for row in _OF_THE_TABLE if row.choices},
@@ -59,7 +60,7 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "script": ("auto", True, False),
 }
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "limits": (get_args(Limit), "a limit: `MaxRequests(3)`, `MaxTokens(20_000)`"),
+    "limits": (get_args(Limit), "a limit, or several joined with `|`: `MaxRequests(3) | MaxTokens(20_000)`"),
     "retry": ((RetryPolicy,), "`RetryPolicy(attempts=...)`"),
     "deadlines": ((Deadlines,), "`Deadlines(total_s=...)`"),
     "model_limits": ((ModelLimits,), "`ModelLimits(context_window_tokens=...)`"),
@@ -130,6 +131,8 @@ def _hint(name: str, *, known: list[str]) -> str:
         return ELSEWHERE[name]
     if name in GROUP_OF:
         return f"Give `{written_in_group(name)}`"
+    if name in BESIDE_GROUPS:
+        return f"It stands beside the groups: `Agent({name}=...)`"
     for row in rows():
         if row.name == name and row.option.limit is not None:
             return f"Give `limits={row.option.limit.__name__}(...)`"

@@ -6,7 +6,7 @@ import logging
 import typing
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast, overload
 
 import msgspec
 
@@ -39,9 +39,13 @@ class DepsFactory(Generic[Deps]):
     each. The run raises what making raises; a closing that fails or is late is logged.
     """
 
-    def __init__(
-        self, function: Callable[[SessionKey], AbstractAsyncContextManager[Deps] | Awaitable[Deps] | Deps]
-    ) -> None:
+    @overload
+    def __init__(self, function: Callable[[SessionKey], AbstractAsyncContextManager[Deps, bool | None]], /) -> None: ...
+    @overload
+    def __init__(self, function: Callable[[SessionKey], Awaitable[Deps]], /) -> None: ...
+    @overload
+    def __init__(self, function: Callable[[SessionKey], Deps], /) -> None: ...
+    def __init__(self, function: Callable[[SessionKey], Any], /) -> None:
         self.function = function
 
     def __repr__(self) -> str:

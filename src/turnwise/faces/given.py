@@ -30,7 +30,9 @@ def input_of(
         case _:
             messages.append(message_of(prompt, what="the prompt"))
     if not messages:
-        raise CallerError("there is nothing to send: give a prompt, or `results` for pending calls")
+        raise CallerError(
+            "there is nothing to send: give a prompt, `results` for pending calls, or `approvals` for asks that wait"
+        )
     if not any(not isinstance(part, Text) or part.text.strip() for message in messages for part in message.parts):
         raise CallerError("the prompt is empty: give the model something to answer")
     return tuple(messages)

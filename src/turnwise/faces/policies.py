@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import get_args
 
 import msgspec
 
@@ -13,8 +14,9 @@ from turnwise.faces.children import TASK
 from turnwise.faces.scripts import NAME as SCRIPT
 from turnwise.rules.permission_names import KnownTool, check_rules
 from turnwise.rules.permission_patterns import plain_rule
-from turnwise.rules.permissions import Policy
+from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy
 from turnwise.rules.result_size import READ_RESULT
+from turnwise.turn.config import Effect
 
 ASK_USER = "ask_user"
 ELSEWHERE = "its calls run elsewhere"
@@ -25,6 +27,8 @@ def read_policy(policy: Policy | None) -> Policy | None:
     """The policy with the patterns of its rules in their plain form. Raises CallerError for a pattern that could never match."""
     if policy is None:
         return None
+    for number, rule in enumerate(policy.rules):
+        _check_words(rule, where=rule.where or f"`policy.rules[{number}]`")
     rules = [
         plain_rule(rule, where=rule.where or f"`policy.rules[{number}]`") for number, rule in enumerate(policy.rules)
     ]
@@ -38,11 +42,13 @@ def check_approver(approver: Approver | None, *, policies: Iterable[Policy | Non
     if approver is None or any(policy is not None and policy.attended for policy in (own, *below)):
         return
     if own is None:
-        if any(tool.takes_context for tool in tools):
-            return
+        acting = [tool.name for tool in tools if tool.offer.effect in ("write", "execute")]
+        if not acting and any(tool.takes_context for tool in tools):
+            return  # one of them may ask by itself
+        about = f" about the tool `{acting[0]}`" if acting else ""
         raise CallerError(
-            "`approver` is never asked: without a `policy` every tool that is `allowed` runs unasked. Give the agent "
-            "`policy=Policy(attended=True)`, or leave the approver out"
+            f"`approver` is never asked{about}: without a `policy` every tool that is `allowed` runs unasked. Give the agent "
+            '`safety={"policy": Policy(attended=True)}`, or leave the approver out'
         )
     outcome = "allowed" if own.unattended == "allow" else "denied"
     raise CallerError(
@@ -83,3 +89,13 @@ def own_tools() -> dict[str, KnownTool]:
     others = dict.fromkeys((TASK, SCRIPT, READ_RESULT.name), KnownTool(effect="none", inspected=False))
     asks = KnownTool(effect="none", inspected=False, unjudged=QUESTION)
     return {**known_tools(workspace_tools("/")), **others, ASK_USER: asks}
+
+
+def _check_words(rule: PermissionRule, *, where: str) -> None:
+    """Raise CallerError for a verdict or an effect that does not exist: the rule would hold for nothing."""
+    for name, value, words in (
+        ("verdict", rule.verdict, get_args(PermissionKind)),
+        ("effect", rule.effect, get_args(Effect)),
+    ):
+        if value is not None and value not in words:
+            raise CallerError(f"{where}: `{name}` is `{value}`; it must be one of: {', '.join(words)}")

@@ -28,6 +28,10 @@ REPR_CHARACTERS = 80  # of a result's text
 
 
 Output = TypeVar("Output", default=str, covariant=True)
+WAITS = (
+    "calls wait: answer `result.asks` with `approvals=`, other calls of `result.pending` with `results=`, in another run with "
+    "`history=result.history`"
+)
 
 
 class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
@@ -85,7 +89,7 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
         """The answer as a value of the run's output type; the text where none was asked for. Raises OutputMismatch where the
         answer does not fit, and where the run waits."""
         if self.output_or_none is None:
-            why = self.why_incomplete or ("calls wait for an answer" if self.pending else "there is no answer")
+            why = WAITS if self.pending else self.why_incomplete or "there is no answer"
             raise OutputMismatch(
                 f"the run has no output ({self.stop_reason.value}): {why}. Its text is {_shortened(self.text)!r}",
                 text=self.text,

@@ -4,7 +4,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, overload
 
 import msgspec
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
+S = TypeVar("S")
+EFFECTS: tuple[Effect, ...] = get_args(Effect)
 
 # For models without scripted steps; `docs/billing.md` says what was measured. The same in each request of a turn, so that the
 # provider's prompt cache holds.
@@ -76,6 +78,12 @@ class FunctionTool(Generic[P, R]):
         return f"<tool {self._made.name}>"
 
 
+class ToolDecorator(Protocol):
+    """What `@tool(...)` with options is: it makes a tool of the function below it, whose parameters stay known."""
+
+    def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+
+
 ToolLike = Tool | ToolSpec | FunctionTool[..., Any] | Subagents | AgentTool | Callable[..., Any]
 """What `Agent(tools=[...])` takes. A bare `ToolSpec` is a client-side tool: its calls end the run as `waiting`."""
 
@@ -92,8 +100,8 @@ def tool(
     idempotent: bool = False,
     repeatable: bool = False,
     timeout_s: float | None = None,
-    probe: Callable[P, object] | None = None,
-) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+    probe: Callable[..., object] | None = None,
+) -> ToolDecorator: ...
 def tool(
     function: Callable[P, R] | None = None,
     /,
@@ -105,8 +113,8 @@ def tool(
     idempotent: bool = False,
     repeatable: bool = False,
     timeout_s: float | None = None,
-    probe: Callable[P, object] | None = None,
-) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
+    probe: Callable[..., object] | None = None,
+) -> FunctionTool[P, R] | ToolDecorator:
     """Make a tool of a typed function, sync or async.
 
     `effect` says what it does to the world (`none`, `read`, `write`, `execute`), `exclusive` that it never runs beside
@@ -121,10 +129,12 @@ def tool(
 
     On a method, each object of the class has the tool: `Agent(tools=[shop.find])`.
 
-    Raises BadTool where the function cannot be described to a model.
+    Raises BadTool where the function cannot be described to a model, and for an effect that does not exist.
     """
+    if effect not in EFFECTS:
+        raise BadTool(f"`effect` is `{effect}`; it must be one of: {', '.join(EFFECTS)}")
 
-    def make(plain: Callable[P, R]) -> FunctionTool[P, R]:
+    def make(plain: Callable[Q, S]) -> FunctionTool[Q, S]:
         if isinstance(plain, classmethod | staticmethod):
             kind = type(cast("object", plain)).__name__
             raise BadTool(f"`@tool` stands above `@{kind}`: put `@tool` below it, next to the function")
@@ -151,7 +161,7 @@ def tool(
             deps=None if signature.context is None else deps_class_of(signature.context),
         )
 
-        def of_object(instance: object) -> FunctionTool[..., R]:
+        def of_object(instance: object) -> FunctionTool[..., S]:
             bound = _bound(plain, instance)
             asked = None if probe is None else _adapted(_bound(probe, instance), signature)
             return FunctionTool(bound, msgspec.structs.replace(made, function=_adapted(bound, signature), probe=asked))

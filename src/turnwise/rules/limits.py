@@ -7,7 +7,7 @@ as data, and so is the time; a limit is as exact as they are.
 
 from collections.abc import Callable
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
-from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 
 import msgspec
 
@@ -111,11 +111,15 @@ class Among(msgspec.Struct, frozen=True, kw_only=True):
 
 def _either(self: "Limit", other: "Limit") -> "AnyOf":
     """Stops as soon as one of them does."""
+    if not isinstance(other, _LIMITS):  # pyright: ignore[reportUnnecessaryIsInstance] (a caller may give anything)
+        return NotImplemented
     return AnyOf((*_members(self, of=AnyOf), *_members(other, of=AnyOf)))
 
 
 def _both(self: "Limit", other: "Limit") -> "AllOf":
     """Stops once both of them do."""
+    if not isinstance(other, _LIMITS):  # pyright: ignore[reportUnnecessaryIsInstance] (a caller may give anything)
+        return NotImplemented
     return AllOf((*_members(self, of=AllOf), *_members(other, of=AllOf)))
 
 
@@ -373,6 +377,7 @@ class AllOf(msgspec.Struct, frozen=True, tag="all_of"):
 
 Leaf = MaxSteps | MaxRequests | MaxTokens | MaxWallTime | MaxCost | MaxToolCalls
 Limit = Leaf | AnyOf | AllOf
+_LIMITS = get_args(Limit)
 
 
 # What a limit says that is made of several: the one place that tells `|` from `&`.
