@@ -7,7 +7,7 @@ import turnwise
 
 PUBLIC = """
 Agent AgentTool Approval Asking AttemptDiscarded BadTool CallAnswered CallerError ChangeArguments ChangeResult
-ChildSeen Deadlines Deny EndpointOptions ExportedHistory Fault File FinishReason FrameSeen FunctionTool Hook
+ChildSeen Deadlines Deny EndpointOptions ExportedHistory Fault FaultKind File FinishReason FrameSeen FunctionTool Hook
 ImportedHistory Journal MaxCost MaxRequests MaxSteps MaxTokens MaxToolCalls MaxWallTime Message MissingKey ModelFault
 ModelLimits NamedTool ObservationOptions OutputMismatch PermissionRule Policy Prices ProviderFault ReasoningDelta
 RecoveryOptions Repair RequestFinished RequestStarted RetryPolicy RunFinished RunInterrupted RunResult RunStream

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from turnwise.turn.events import StepPrepared as StepChanges
     from turnwise.vocab import (
         Fault,
+        FaultKind,
         File,
         FinishReason,
         Message,
@@ -121,6 +122,7 @@ _ROOMS = {
     "turnwise.turn.events": ("StepChanges=StepPrepared",),
     "turnwise.vocab": (
         "Fault",
+        "FaultKind",
         "File",
         "FinishReason",
         "Message",
@@ -161,6 +163,7 @@ __all__ = [
     "EndpointOptions",
     "ExportedHistory",
     "Fault",
+    "FaultKind",
     "File",
     "FinishReason",
     "FrameSeen",

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.errors import BadTool, CallerError, ToolFault
@@ -46,6 +46,12 @@ ToolLike = Tool | ToolSpec | FunctionTool[..., Any] | Subagents | AgentTool | Ca
 """What `Agent(tools=[...])` takes. A bare `ToolSpec` is a client-side tool: its calls end the run as `waiting`."""
 
 
+class ToolMaker(Protocol):
+    """What `@tool(...)` is before it sees its function. Without a `probe` nothing says yet what the function takes."""
+
+    def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+
+
 @overload
 def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 @overload
@@ -58,7 +64,19 @@ def tool(
     idempotent: bool = False,
     repeatable: bool = False,
     timeout_s: float | None = None,
-    probe: Callable[P, object] | None = None,
+    probe: None = None,
+) -> ToolMaker: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: Effect = "none",
+    exclusive: bool = False,
+    idempotent: bool = False,
+    repeatable: bool = False,
+    timeout_s: float | None = None,
+    probe: Callable[P, object],
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
     function: Callable[P, R] | None = None,
