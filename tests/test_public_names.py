@@ -6,14 +6,14 @@ import sys
 import turnwise
 
 PUBLIC = """
-Agent AgentTool Approval Asking AttemptDiscarded BadTool CallAnswered CallerError ChangeArguments ChangeResult
-ChildSeen Deadlines Deny EndpointOptions ExportedHistory Fault FaultKind File FinishReason FrameSeen FunctionTool Hook
-ImportedHistory Journal MaxCost MaxRequests MaxSteps MaxTokens MaxToolCalls MaxWallTime Message MissingKey ModelFault
-ModelLimits NamedTool ObservationOptions OutputMismatch PermissionRule Policy Prices ProviderFault ReasoningDelta
-RecoveryOptions Repair RequestFinished RequestStarted RetryPolicy RunFinished RunInterrupted RunResult RunStream
-SafetyOptions ScriptLimits Settings StepChanges StepStarted StepView StopReason Subagents Text TextDelta Tool ToolCall
-ToolFault ToolFinished ToolProgress ToolResult ToolSpec ToolStarted TurnwiseBug TurnwiseError UnknownModel
-UnknownOption Usage __version__ messages_from messages_to read_prices tool
+Agent AgentTool Approval AskClosed AskOpened Asking AttemptDiscarded BadTool CallAnswered CallerError ChangeArguments
+ChangeResult ChildSeen Deadlines Deny DepsFactory EndpointOptions ExportedHistory Fault FaultKind File FinishReason
+FrameSeen FunctionTool Hook ImportedHistory Journal MaxCost MaxRequests MaxSteps MaxTokens MaxToolCalls MaxWallTime Message
+MissingKey ModelFault ModelLimits NamedTool ObservationOptions OutputMismatch PermissionRule Policy Prices
+ProviderFault ReasoningDelta RecoveryOptions Repair RequestFinished RequestStarted RetryPolicy RunContext RunFinished
+RunInterrupted RunResult RunStream SafetyOptions ScriptLimits SessionKey Settings StepChanges StepStarted StepView
+StopReason Subagents Text TextDelta Tool ToolCall ToolFault ToolFinished ToolProgress ToolResult ToolSpec ToolStarted
+TurnwiseBug TurnwiseError UnknownModel UnknownOption Usage __version__ messages_from messages_to read_prices tool
 """
 
 

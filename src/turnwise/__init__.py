@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from turnwise.drivers.journal.prices import Prices, read_prices
     from turnwise.drivers.running.approvals import Asking
     from turnwise.drivers.running.hooks import ChangeArguments, ChangeResult, Deny, Hook
+    from turnwise.drivers.running.run_context import RunContext
     from turnwise.drivers.running.watching import (
+        AskClosed,
+        AskOpened,
         AttemptDiscarded,
         CallAnswered,
         ChildSeen,
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from turnwise.faces.agent import Agent
     from turnwise.faces.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
     from turnwise.faces.children import AgentTool, Subagents
+    from turnwise.faces.deps import DepsFactory, SessionKey
     from turnwise.faces.histories import ExportedHistory, ImportedHistory, messages_from, messages_to
     from turnwise.faces.results import RunFinished, RunInterrupted, RunResult
     from turnwise.faces.streaming import RunStream
@@ -80,7 +84,10 @@ _ROOMS = {
     "turnwise.drivers.journal.journal": ("Journal",),
     "turnwise.drivers.journal.prices": ("Prices", "read_prices"),
     "turnwise.drivers.tools.tools": ("Tool",),
+    "turnwise.drivers.running.run_context": ("RunContext",),
     "turnwise.drivers.running.watching": (
+        "AskClosed",
+        "AskOpened",
         "AttemptDiscarded",
         "CallAnswered",
         "ChildSeen",
@@ -109,6 +116,7 @@ _ROOMS = {
     "turnwise.faces.agent_groups": ("EndpointOptions", "ObservationOptions", "RecoveryOptions", "SafetyOptions"),
     "turnwise.faces.children": ("AgentTool", "Subagents"),
     "turnwise.faces.histories": ("ExportedHistory", "ImportedHistory", "messages_from", "messages_to"),
+    "turnwise.faces.deps": ("DepsFactory", "SessionKey"),
     "turnwise.faces.results": ("RunFinished", "RunInterrupted", "RunResult"),
     "turnwise.faces.streaming": ("RunStream",),
     "turnwise.faces.tools": ("FunctionTool", "tool"),
@@ -150,6 +158,8 @@ __all__ = [
     "Agent",
     "AgentTool",
     "Approval",
+    "AskClosed",
+    "AskOpened",
     "Asking",
     "AttemptDiscarded",
     "BadTool",
@@ -160,6 +170,7 @@ __all__ = [
     "ChildSeen",
     "Deadlines",
     "Deny",
+    "DepsFactory",
     "EndpointOptions",
     "ExportedHistory",
     "Fault",
@@ -194,12 +205,14 @@ __all__ = [
     "RequestFinished",
     "RequestStarted",
     "RetryPolicy",
+    "RunContext",
     "RunFinished",
     "RunInterrupted",
     "RunResult",
     "RunStream",
     "SafetyOptions",
     "ScriptLimits",
+    "SessionKey",
     "Settings",
     "StepChanges",
     "StepStarted",

@@ -101,7 +101,7 @@ def open_file(path: Path, order: Order) -> DyingFile:
 def run(order: Order) -> Ended:
     folder = Path(order.folder)
     file = open_file(folder / "journal.db", order)
-    with Journal(file, clock=SystemClock()) as journal:
+    with Journal.over(file, clock=SystemClock()) as journal:
         agent = agent_of(order.kind, url=order.url, journal=journal, world=World(folder))
         turn = agent.resume(order.session) if order.session else agent.run(PROMPTS.get(order.kind, "Go."))
         result = asyncio.run(turn)

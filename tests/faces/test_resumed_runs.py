@@ -18,12 +18,15 @@ from turnwise import (
     Approval,
     Asking,
     CallerError,
+    DepsFactory,
     Journal,
     MaxWallTime,
     PermissionRule,
     Policy,
     RetryPolicy,
+    RunContext,
     RunResult,
+    SessionKey,
     tool,
 )
 from turnwise.drivers.clock import Clock, SystemClock
@@ -446,3 +449,67 @@ async def test_time_in_which_nobody_worked_does_not_count(tmp_path: Path) -> Non
         model = ScriptedModel(["Still here."])
         result = await agent_of(model, left, clock=clock, tools=[wait], limits=limits).resume(left.sessions()[0].id)
     assert (result.text, result.stop_reason) == ("Still here.", "answered")
+
+
+@tool
+async def paint(context: RunContext[str]) -> str:
+    """Paint the fence."""
+    answer = await context.ask(f"Which colour for {context.deps}?")
+    return answer.text
+
+
+@pytest.mark.promise("keep:crash", "wait:ask")
+async def test_what_a_tool_asked_is_gone_after_a_crash(tmp_path: Path) -> None:
+    """Proves: the call's outcome is unknown, nobody is asked again, and the deps are made anew for the same session."""
+    clock = FakeClock()
+    crash = Crash(tmp_path)
+    keys: list[SessionKey] = []
+
+    def make(key: SessionKey) -> str:
+        keys.append(key)
+        return "Ada"
+
+    async def dies(asking: Asking) -> list[Approval]:
+        crash.now()
+        return []
+
+    async def never(asking: Asking) -> list[Approval]:
+        raise AssertionError
+
+    of = {"clock": clock, "tools": [paint], "deps_type": DepsFactory(make)}
+    with Journal(crash.path, clock=clock) as journal:
+        await agent_of(ScriptedModel([call("paint"), "Done."]), journal, approver=dies, **of).run("Paint.")
+    with crash.journal(clock) as again:
+        session = again.sessions()[0].id
+        result = await agent_of(ScriptedModel(["I do not know."]), again, approver=never, **of).resume(session)
+    assert results_of(result) == [UNKNOWN_OUTCOME]
+    assert keys == [SessionKey(id=session), SessionKey(id=session)]
+
+
+@pytest.mark.promise("keep:crash")
+async def test_a_run_with_deps_goes_on_with_deps_only(tmp_path: Path) -> None:
+    """Proves: without a factory `resume` needs `deps=`, as no journal has them; a probe is given them as well."""
+    clock = FakeClock()
+    crash = Crash(tmp_path)
+    probed: list[object] = []
+
+    def look(context: RunContext[str]) -> str:
+        probed.append((context.deps, context.call and context.call.name))
+        return "it is blue"
+
+    @tool(probe=look)
+    async def paint_blue(context: RunContext[str]) -> str:
+        """Paint the fence blue."""
+        crash.now()
+        return context.deps
+
+    of = {"clock": clock, "tools": [paint_blue], "deps_type": str}
+    with Journal(crash.path, clock=clock) as journal:
+        await agent_of(ScriptedModel([call("paint_blue"), "Done."]), journal, **of).run("Paint.", deps="Ada")
+    with crash.journal(clock) as again:
+        session = again.sessions()[0].id
+        agent = agent_of(ScriptedModel(["Blue."]), again, **of)
+        with pytest.raises(CallerError, match="give the run `deps=`"):
+            await agent.resume(session)
+        result = await agent.resume(session, deps="Ada")
+    assert (results_of(result), probed) == (["it is blue"], [("Ada", "paint_blue")])

@@ -13,7 +13,7 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
 from turnwise.errors import JournalFailed
-from turnwise.faces.agent import ALL_EFFECTS
+from turnwise.faces.agent_setup import ALL_EFFECTS
 from turnwise.testing import ScriptedModel, call
 
 TERMS = WorkerTerms(name="worker@one:1:1", agents=("helper",))

@@ -195,3 +195,19 @@ async def wait_for_task(
         timer.cancel()
         task.remove_done_callback(end)
     return task.done()
+
+
+async def ends_in_time(task: "asyncio.Task[object]", *, clock: Clock, timeout_s: float, settle_s: float) -> bool:
+    """Whether the task ended within `timeout_s`. One that has not, or whose waiter is cancelled, is cancelled, and has
+    `settle_s` to
+    tidy up."""
+    try:
+        if await wait_for_task(task, clock=clock, timeout_s=timeout_s):
+            return True
+    except asyncio.CancelledError:
+        task.cancel()
+        await wait_for_task(task, clock=clock, timeout_s=settle_s)
+        raise
+    task.cancel()
+    await wait_for_task(task, clock=clock, timeout_s=settle_s)
+    return False

@@ -20,6 +20,7 @@ from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.running.approvals import Approver
 from turnwise.drivers.running.children import Minder, as_child, idle_s_of
 from turnwise.drivers.running.means import SETTLE_S, EndpointRecovery, Observation, RunnerMeans, StepPreparer
+from turnwise.drivers.running.run_context import RunAtHand
 from turnwise.drivers.running.runner import InterruptKind, Runner
 from turnwise.drivers.running.watching import Feed
 from turnwise.drivers.tools.grants import working_for
@@ -29,9 +30,12 @@ from turnwise.faces.agent_groups import EndpointOptions, ObservationOptions, Rec
 from turnwise.faces.agent_options import check_names, checking_options
 from turnwise.faces.agent_setup import AgentOptions, AgentSetup, over, set_up
 from turnwise.faces.children import MAX_DEPTH, AgentTool, Delegate
-from turnwise.faces.given import Prompt, check_text, input_of, message_of, title_of
+from turnwise.faces.deps import DepsFactory, DepsWanted
+from turnwise.faces.given import Prompt, check_text, input_of, message_of, opened, title_of
+from turnwise.faces.instructions import Instruction
 from turnwise.faces.interrupted import interrupted
 from turnwise.faces.model_prices import with_prices
+from turnwise.faces.output_checks import checker_of, output_over
 from turnwise.faces.plain import check_plain
 from turnwise.faces.results import Output, RunResult, run_result
 from turnwise.faces.run_options import (
@@ -43,7 +47,7 @@ from turnwise.faces.run_options import (
     said_of_agent,
     terms_of,
 )
-from turnwise.faces.schemas import OutputType, read_output_type
+from turnwise.faces.schemas import OutputType
 from turnwise.faces.streaming import RunStream
 from turnwise.faces.taking_up import check_endpoint, folded, left_child, left_run
 from turnwise.faces.tools import BATCH_HINT, ToolLike, read_tools
@@ -68,7 +72,9 @@ class Agent(Generic[Deps, Output]):
 
     `model` is `PROVIDER:NAME` (`openai:gpt-5`, `ollama:qwen3:8b`), or `FAMILY:NAME` with a URL of your own
     (`Agent("openai_chat:NAME", endpoint={"base_url": ...})`). `tools` are typed functions, what `@tool` makes of them, other
-    agents (`agent.as_tool(...)`, `Subagents`), or `ToolSpec`s of tools that run elsewhere. `instructions` is the system prompt.
+    agents (`agent.as_tool(...)`, `Subagents`), or `ToolSpec`s of tools that run elsewhere. `instructions` is the system prompt:
+    texts, and functions of the `RunContext` that write one for each run. `deps_type` is the type of the `deps=` that a run is
+    given for its tools, or a `DepsFactory` that makes them.
 
     `output_type` is a pydantic model, another type, or a JSON Schema that the answer must fit; `RunResult.output` has that type.
     Without one the output is the text.
@@ -89,9 +95,9 @@ class Agent(Generic[Deps, Output]):
         model: str,
         *,
         tools: Sequence[ToolLike] = (),
-        instructions: str | Sequence[str] = (),
+        instructions: Instruction | Sequence[Instruction] = (),
         output_type: type[Output] | None = None,
-        deps_type: type[Deps] | None = None,
+        deps_type: type[Deps] | DepsFactory[Deps] | None = None,
         limits: Limit | None = None,
         endpoint: EndpointOptions = ...,
         recovery: RecoveryOptions = ...,
@@ -104,7 +110,7 @@ class Agent(Generic[Deps, Output]):
         model: str,
         *,
         tools: Sequence[ToolLike] = (),
-        instructions: str | Sequence[str] = (),
+        instructions: Instruction | Sequence[Instruction] = (),
         output_type: object,
         deps_type: Any = None,
         limits: Limit | None = None,
@@ -119,9 +125,9 @@ class Agent(Generic[Deps, Output]):
         model: str,
         *,
         tools: Sequence[ToolLike] = (),
-        instructions: str | Sequence[str] = (),
+        instructions: Instruction | Sequence[Instruction] = (),
         output_type: object = None,
-        deps_type: type[Deps] | None = None,
+        deps_type: type[Deps] | DepsFactory[Deps] | None = None,
         limits: Limit | None = None,
         endpoint: EndpointOptions = {},  # noqa: B006 (never changed)
         recovery: RecoveryOptions = {},  # noqa: B006 (never changed)
@@ -139,8 +145,7 @@ class Agent(Generic[Deps, Output]):
             "safety": safety,
             "observation": observation,
         }
-        self._deps_type = deps_type
-        self._setup = set_up(self._options)
+        self._setup = set_up(self._options, deps_type=deps_type)
         self._recovery = EndpointRecovery(circuits=Circuits(clock=self._setup.clock))
         self._ids = TimeOrderedIds(self._setup.clock)
         self._transport: Transport | None = None
@@ -179,14 +184,16 @@ class Agent(Generic[Deps, Output]):
         return AgentTool(name, description, cast("Delegate", self), max_depth)
 
     @overload
-    async def run(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
+    async def run(
+        self, prompt: Prompt | None = None, *, deps: Deps = ..., **options: Unpack[RunOptions]
+    ) -> RunResult[Output]: ...
     @overload
     async def run(
-        self, prompt: Prompt | None = None, *, output_type: type[Given], **options: Unpack[RunOptions]
+        self, prompt: Prompt | None = None, *, deps: Deps = ..., output_type: type[Given], **options: Unpack[RunOptions]
     ) -> RunResult[Given]: ...
     @overload
     async def run(
-        self, prompt: Prompt | None = None, *, output_type: object, **options: Unpack[RunOptions]
+        self, prompt: Prompt | None = None, *, deps: Deps = ..., output_type: object, **options: Unpack[RunOptions]
     ) -> RunResult[Any]: ...
     async def run(self, prompt: Prompt | None = None, **options: Unpack[TypedRunOptions]) -> RunResult[Any]:
         """Run one turn to its end.
@@ -197,14 +204,16 @@ class Agent(Generic[Deps, Output]):
         return await self._run(prompt, options=options)
 
     @overload
-    def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult[Output]: ...
+    def run_sync(
+        self, prompt: Prompt | None = None, *, deps: Deps = ..., **options: Unpack[RunOptions]
+    ) -> RunResult[Output]: ...
     @overload
     def run_sync(
-        self, prompt: Prompt | None = None, *, output_type: type[Given], **options: Unpack[RunOptions]
+        self, prompt: Prompt | None = None, *, deps: Deps = ..., output_type: type[Given], **options: Unpack[RunOptions]
     ) -> RunResult[Given]: ...
     @overload
     def run_sync(
-        self, prompt: Prompt | None = None, *, output_type: object, **options: Unpack[RunOptions]
+        self, prompt: Prompt | None = None, *, deps: Deps = ..., output_type: object, **options: Unpack[RunOptions]
     ) -> RunResult[Any]: ...
     def run_sync(self, prompt: Prompt | None = None, **options: Unpack[TypedRunOptions]) -> RunResult[Any]:
         """`run`, for programs without an event loop. Raises CallerError inside one, and RunInterrupted after Ctrl-C: a
@@ -227,14 +236,16 @@ class Agent(Generic[Deps, Output]):
             raise interrupted(cancelled[0]) from None
 
     @overload
-    def stream(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunStream[Output]: ...
+    def stream(
+        self, prompt: Prompt | None = None, *, deps: Deps = ..., **options: Unpack[RunOptions]
+    ) -> RunStream[Output]: ...
     @overload
     def stream(
-        self, prompt: Prompt | None = None, *, output_type: type[Given], **options: Unpack[RunOptions]
+        self, prompt: Prompt | None = None, *, deps: Deps = ..., output_type: type[Given], **options: Unpack[RunOptions]
     ) -> RunStream[Given]: ...
     @overload
     def stream(
-        self, prompt: Prompt | None = None, *, output_type: object, **options: Unpack[RunOptions]
+        self, prompt: Prompt | None = None, *, deps: Deps = ..., output_type: object, **options: Unpack[RunOptions]
     ) -> RunStream[Any]: ...
     def stream(self, prompt: Prompt | None = None, **options: Unpack[TypedRunOptions]) -> RunStream[Any]:
         """Run one turn and see it as it comes.
@@ -275,10 +286,12 @@ class Agent(Generic[Deps, Output]):
         """`cancelled` is told what there is where the run's task is cancelled."""
         check_options(options)
         said = said_of_agent(options)
-        setup = set_up(over(self._options, said)) if said else self._setup
+        setup = set_up(over(self._options, said), deps_type=self._setup.deps_type) if said else self._setup
         async with contextlib.AsyncExitStack() as stack:
             transport = await self._transport_of(setup, stack=stack)
-            return await self._run_over(transport, prompt, setup, options=options, feed=feed, cancelled=cancelled)
+            return await self._run_over(
+                transport, prompt, setup, stack=stack, options=options, feed=feed, cancelled=cancelled
+            )
 
     async def _transport_of(self, setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> Transport:
         """The one that is kept open, unless the run brings its own."""
@@ -292,6 +305,7 @@ class Agent(Generic[Deps, Output]):
         prompt: Prompt | None,
         setup: AgentSetup,
         *,
+        stack: contextlib.AsyncExitStack,
         options: TypedRunOptions,
         feed: Feed | None,
         cancelled: Callable[[RunResult[Any]], None] | None,
@@ -300,10 +314,11 @@ class Agent(Generic[Deps, Output]):
         setup.check_rules()
         before, session_id = self._before(options, journal=setup.journal)
         earlier = tuple(before.carried.messages)
+        run = await stack.enter_async_context(setup.deps_wanted().opened(options, session=session_id))
         config = self._config_of_run(setup, tools=tools, session_id=session_id)
         only_decides = prompt is None and options.get("approvals") and not options.get("results")
         given = () if only_decides else input_of(prompt, results=options.get("results") or None, earlier=earlier)
-        config, given, ends = await self._begun(setup, config, given=given, earlier=earlier)
+        config, given, ends = await self._begun(setup, config, given=given, earlier=earlier, run=run)
         started = TurnStarted(
             config=config,
             input=given,
@@ -327,6 +342,7 @@ class Agent(Generic[Deps, Output]):
             setup,
             WithFirstReply(transport, then=setup.prices.warm),
             config=started.config,
+            run=run,
             tools=tools,
             output=setup.output,
             prepare_step=setup.prepare_step,
@@ -346,7 +362,7 @@ class Agent(Generic[Deps, Output]):
         carried = () if started.history else before.carried
         turn = runner.run(started, earlier=carried, journal=pen, ends=ends)
         ended = partial(run_result, output=setup.output, before=before, session=kept)
-        return await self._to_end(setup, runner, turn, config=started.config, ended=ended, cancelled=cancelled)
+        return await self._to_end(setup, runner, turn, config=started.config, run=run, ended=ended, cancelled=cancelled)
 
     async def resume(self, session: str, **options: Unpack[ResumeOptions]) -> RunResult[Output]:
         """Go on with the last turn of a session that a dead process has left, to its end.
@@ -370,12 +386,15 @@ class Agent(Generic[Deps, Output]):
         if "tools" in options:
             tools = msgspec.structs.replace(setup, tools=read_tools(options["tools"])).offered
         prepare_step = options.get("prepare_step", setup.prepare_step)
-        output = read_output_type(options["output_type"]) if "output_type" in options else setup.output
+        output = output_over(setup.output, options)
         async with contextlib.AsyncExitStack() as stack:
+            opened_deps = setup.deps_wanted().opened(options, session=found.session.row.id)
+            run = await stack.enter_async_context(opened_deps)
             runner = self._runner(
                 setup,
                 await self._transport_of(setup, stack=stack),
                 config=config,
+                run=run,
                 tools=tools,
                 output=output,
                 prepare_step=prepare_step if config.prepares_steps else None,
@@ -385,7 +404,7 @@ class Agent(Generic[Deps, Output]):
             pen = setup.journal.resume_turn(found.turn_id)
             turn = runner.resume(found.left, journal=pen)
             ended = partial(run_result, output=output, before=found.before, session=found.session.row.id)
-            return await self._to_end(setup, runner, turn, config=config, ended=ended)
+            return await self._to_end(setup, runner, turn, config=config, run=run, ended=ended)
 
     async def _to_end(
         self,
@@ -394,6 +413,7 @@ class Agent(Generic[Deps, Output]):
         turn: Coroutine[None, None, TurnResult],
         *,
         config: TurnConfig,
+        run: RunAtHand,
         ended: Callable[..., RunResult[Any]],
         cancelled: Callable[[RunResult[Any]], None] | None = None,
     ) -> RunResult[Any]:
@@ -409,7 +429,7 @@ class Agent(Generic[Deps, Output]):
             self._running.discard(runner)
             if runner.result is not None:
                 was_cancelled = runner.result.stop_reason is StopReason.CANCELLED
-                await setup.hooks.ended(runner.result, cancelled=was_cancelled, deadlines=config.deadlines)
+                await setup.hooks.ended(runner.result, cancelled=was_cancelled, deadlines=config.deadlines, run=run)
         return ended(result, ledger=runner.ledger)
 
     # What a parent asks of an agent behind one of its tools (`Delegate`).
@@ -429,6 +449,10 @@ class Agent(Generic[Deps, Output]):
     def within_effects(self, effects: Collection[Effect]) -> "Agent[Deps, Output]":
         """The same agent, which runs nothing of other effects."""
         return self.keeping(self._setup.journal, config=self._setup.config, effects=effects)
+
+    def deps_wanted(self) -> DepsWanted:
+        """What its runs need as deps, and whether they fit."""
+        return self._setup.deps_wanted()
 
     async def least_usd(self, limits: Limit | None) -> Decimal:
         """What a request of it costs at the least. Raises CallerError where no price is known."""
@@ -456,14 +480,19 @@ class Agent(Generic[Deps, Output]):
             return minder.ended(found.left.turn.result)
         tools = setup.offered
         started, config = None, None if found is None else found.left.config
-        if config is None:
-            started = await self._child_started(setup, prompt, order=order, tools=tools, session_id=session_id)
-            config = started.config
         async with contextlib.AsyncExitStack() as stack:
+            wanted = setup.deps_wanted()
+            run = await stack.enter_async_context(
+                wanted.opened({}, session=session_id, path=minder.path, above=order.above)
+            )
+            if config is None:
+                started = await self._child_started(setup, prompt, order=order, tools=tools, run=run)
+                config = started.config
             runner = self._runner(
                 setup,
                 await self._transport_of(setup, stack=stack),
                 config=config,
+                run=run,
                 tools=tools,
                 output=setup.output,
                 prepare_step=setup.prepare_step,
@@ -490,11 +519,12 @@ class Agent(Generic[Deps, Output]):
             return await minder.run(runner, runner.run(started, journal=pen))
 
     async def _child_started(
-        self, setup: AgentSetup, prompt: str, *, order: ChildOrder, tools: tuple[Tool, ...], session_id: str
+        self, setup: AgentSetup, prompt: str, *, order: ChildOrder, tools: tuple[Tool, ...], run: RunAtHand
     ) -> TurnStarted:
-        config = self._config_of_run(setup, tools=tools, session_id=session_id)
+        config = self._config_of_run(setup, tools=tools, session_id=run.session)
         config = await _priced(setup, as_child(config, order=order))
-        given = await _opened(setup, (Message("user", (Text(prompt),)),), earlier=())
+        config = await setup.instructions.written(config, run=run, clock=setup.clock)
+        given = await opened((Message("user", (Text(prompt),)),), opening=setup.opening, earlier=())
         return TurnStarted(config=config, input=given, keeps_waiting=True)
 
     def _runner(
@@ -503,6 +533,7 @@ class Agent(Generic[Deps, Output]):
         transport: Transport,
         *,
         config: TurnConfig,
+        run: RunAtHand,
         tools: Sequence[Tool],
         output: OutputType | None,
         prepare_step: StepPreparer | None,
@@ -518,24 +549,34 @@ class Agent(Generic[Deps, Output]):
                 transport=transport,
                 tools=tools,
                 clock=setup.clock,
-                safety=msgspec.structs.replace(setup.safety, approver=approver),
+                safety=msgspec.structs.replace(
+                    setup.safety, approver=approver, run_hooks=partial(setup.hooks.run, run=run)
+                ),
                 recovery=self._recovery,
                 observation=msgspec.structs.replace(observation, find_price=setup.prices.find),
                 prepare_step=None if prepare_step is None else setup.prices.prepares(prepare_step, config=config),
-                check_output=None if output is None else output.problems,
+                check_output=checker_of(output, run=run, clock=setup.clock, timeout_s=config.deadlines.hook_s),
                 path=path,
                 settle_s=settle_s,
+                run=run,
             )
         )
 
     async def _begun(
-        self, setup: AgentSetup, config: TurnConfig, *, given: tuple[Message, ...], earlier: Sequence[Message]
+        self,
+        setup: AgentSetup,
+        config: TurnConfig,
+        *,
+        given: tuple[Message, ...],
+        earlier: Sequence[Message],
+        run: RunAtHand,
     ) -> tuple[TurnConfig, tuple[Message, ...], InterruptKind | None]:
         """The configuration with its prices, the input with its opening, and the interrupt that came meanwhile."""
         beginning = _Beginning()
         self._beginning.add(beginning)
         try:
-            config, given = await _priced(setup, config), await _opened(setup, given, earlier=earlier)
+            config, given = await _priced(setup, config), await opened(given, opening=setup.opening, earlier=earlier)
+            config = await setup.instructions.written(config, run=run, clock=setup.clock)
         finally:
             self._beginning.discard(beginning)
         return config, given, beginning.ends
@@ -575,14 +616,6 @@ class _Beginning:
     """A run whose turn has not begun: its prices are read, its opening is written. An interrupt meanwhile is kept for it."""
 
     ends: InterruptKind | None = None
-
-
-async def _opened(setup: AgentSetup, given: tuple[Message, ...], *, earlier: Sequence[Message]) -> tuple[Message, ...]:
-    """A turn's input with what stands in front of its user message."""
-    texts = () if setup.opening is None else tuple(await setup.opening(earlier))
-    if not texts or not given or given[-1].role != "user":
-        return given
-    return (*given[:-1], Message("user", (*texts, *given[-1].parts)))
 
 
 async def _priced(setup: AgentSetup, config: TurnConfig) -> TurnConfig:

@@ -16,6 +16,7 @@ from turnwise.drivers.running.approvals import Approver
 from turnwise.drivers.running.hooks import Hook
 from turnwise.drivers.running.means import StepPreparer
 from turnwise.drivers.tools.fact_finding import Inspector
+from turnwise.faces.schemas import OutputCheck
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.permissions import Policy
 from turnwise.rules.recovery import Recover
@@ -73,6 +74,7 @@ class RecoveryOptions(TypedDict, total=False):
     - `room`: `compact` bounds tool results (the tool `read_result` gives the model the rest), shortens old ones and summarises
       older messages when room runs out; `budget` only asks for as much output as there is room for; `off` does neither.
       Default: `compact`.
+    - `output_checks`: functions that may refuse a value of the output type, by raising; the model is told, and answers anew.
     - `deadlines`: seconds for each wait.
     """
 
@@ -81,6 +83,7 @@ class RecoveryOptions(TypedDict, total=False):
     retry: RetryPolicy
     fallbacks: Sequence[str]
     room: RoomPolicy
+    output_checks: Sequence[OutputCheck]
     deadlines: Deadlines
 
 

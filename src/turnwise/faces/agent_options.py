@@ -13,6 +13,7 @@ from turnwise.drivers.settings.options import OptionRow, rows, rows_from
 from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError, UnknownOption
 from turnwise.faces.agent_groups import GROUP_OF, GROUPS, written_in_group
+from turnwise.faces.deps import is_deps_type
 from turnwise.faces.tools import FunctionTool
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import Limit, MaxSteps, leaves_of
@@ -46,6 +47,9 @@ ELSEWHERE = {
     "max_depth": "Give `Subagents({...}, max_depth=...)`",
     "description": 'Give `agent.as_tool("name", "what it is for")`, or `Subagents({...}, descriptions={...})`',
     "messages": "Give `history=` to the run",
+    "context": "Did you mean `deps`?",
+    "deps": "Give `deps=` to the run, and the agent their type: `deps_type=`",
+    "output_validators": "Did you mean `output_checks`?",
 }
 
 _OF_THE_TABLE = rows_from("agent", "run")
@@ -67,7 +71,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     **dict.fromkeys(GROUPS, ((Mapping,), "a dict of its options")),
 }
 _OPTIONAL = frozenset({"limits", "model_limits", "policy", "journal"})
-_LISTS = frozenset({"tools", "fallbacks", "hooks", "allowed"})
+_LISTS = frozenset({"tools", "fallbacks", "hooks", "allowed", "output_checks"})
 _NAMES = {MaxSteps: "max_steps", **{row.option.limit: row.name for row in rows() if row.option.limit is not None}}
 _COUNTS = frozenset([row.name for row in _OF_THE_TABLE if row.kind is int])
 
@@ -145,6 +149,10 @@ def _problem(name: str, value: object) -> str:
         return _problem_of_choice(value, choices=_CHOICES[name])
     if name in _LISTS:
         return _problem_of_list(name, value)
+    if name == "deps_type" and not is_deps_type(value):
+        return (
+            f"must be a type, or `DepsFactory(...)` around a function that makes the deps, not a {type(value).__name__}"
+        )
     if name in _KINDS:
         kinds, example = _KINDS[name]
         if isinstance(value, kinds) or (value is None and name in _OPTIONAL):

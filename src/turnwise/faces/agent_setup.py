@@ -24,14 +24,17 @@ from turnwise.faces.agent_groups import (
     SafetyOptions,
 )
 from turnwise.faces.children import AgentTool, Delegation, Subagents
-from turnwise.faces.given import json_of, system_of
+from turnwise.faces.deps import DepsWanted
+from turnwise.faces.given import json_of
+from turnwise.faces.instructions import Instruction, Instructions
 from turnwise.faces.model_facts import at_endpoint, fallback_of, with_model, within
 from turnwise.faces.model_prices import ModelPrices
 from turnwise.faces.models import ModelName, open_endpoint, read_model
+from turnwise.faces.output_checks import read_output
 from turnwise.faces.policies import check_approver, check_tools_of_hooks, check_tools_of_rules, known_tools, read_policy
 from turnwise.faces.run_settings import read_settings, settings_over
 from turnwise.faces.run_steps import steps_and_limits
-from turnwise.faces.schemas import OutputType, read_output_type
+from turnwise.faces.schemas import OutputType
 from turnwise.faces.scripts import check_script_limits, with_script
 from turnwise.faces.tools import ToolLike, read_tools
 from turnwise.rules.limits import Limit
@@ -43,7 +46,7 @@ from turnwise.vocab import Settings
 
 ALL_EFFECTS: tuple[Effect, ...] = get_args(Effect)
 # What of an agent's endpoint is for its own provider alone: a run with another provider's model leaves it behind, the key first.
-OF_ITS_PROVIDER = ("base_url", "api_key", "api_key_env", "extra", "model_limits")
+OF_ITS_PROVIDER = ("base_url", "api_key", "api_key_env", "extra", "fallbacks")
 
 
 class AgentOptions(TypedDict, total=False):
@@ -51,7 +54,7 @@ class AgentOptions(TypedDict, total=False):
 
     model: str
     tools: Sequence[ToolLike]
-    instructions: str | Sequence[str]
+    instructions: Instruction | Sequence[Instruction]
     output_type: object
     limits: Limit | None
     endpoint: EndpointOptions
@@ -69,6 +72,8 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...]
     delegations: dict[str, Delegation]
     output: OutputType | None
+    instructions: Instructions
+    deps_type: object
     hooks: Hooks
     safety: Safety
     prices: ModelPrices
@@ -86,6 +91,18 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
         """Its tools, and the one for programs over them, where that is wanted."""
         wanted = self.prices.bills_requests if self.script == "auto" else self.script
         return with_script(self.tools, scripted=wanted)
+
+    def deps_wanted(self) -> DepsWanted:
+        """What its runs need as deps, and whether they fit."""
+        return DepsWanted(
+            wanted=self.deps_type,
+            tools=self.tools,
+            below={
+                name: agent.deps_wanted() for one in self.delegations.values() for name, agent in one.agents.items()
+            },
+            clock=self.clock,
+            timeout_s=self.config.deadlines.hook_s,
+        )
 
     def policies(self) -> list[Policy | None]:
         """Its own, and those of the agents that it may hand tasks to."""
@@ -127,7 +144,7 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
         return [agent for one in self.delegations.values() for agent in one.agents.values()]
 
 
-def set_up(options: AgentOptions) -> AgentSetup:
+def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
     """Raises UnknownModel, MissingKey, BadTool or another CallerError for what cannot work."""
     model = read_model(options.get("model", ""))
     at, safely = options.get("endpoint", {}), options.get("safety", {})
@@ -141,14 +158,18 @@ def set_up(options: AgentOptions) -> AgentSetup:
     )
     clock = seen.get("clock") or SystemClock()
     hooks = Hooks(safely.get("hooks", ()), clock=clock, scrub=endpoint.scrub)
-    output_type = options.get("output_type")
+    output_type, instructions = options.get("output_type"), Instructions(options.get("instructions", ()))
     made = AgentSetup(
         model=model,
         endpoint=endpoint,
         given_transport=at.get("transport"),
         tools=read_tools(tools_given),
         delegations={one.tool().name: one for one in tools_given if isinstance(one, Subagents | AgentTool)},
-        output=None if output_type is None or output_type is str else read_output_type(output_type),
+        output=read_output(
+            None if output_type is str else output_type, checks=options.get("recovery", {}).get("output_checks", ())
+        ),
+        instructions=instructions,
+        deps_type=deps_type,
         hooks=hooks,
         safety=Safety(inspect=safely.get("inspect"), approver=safely.get("approver"), run_hooks=hooks.run),
         prices=ModelPrices(seen.get("prices", NO_PRICES), model=model, clock=clock),
@@ -159,13 +180,13 @@ def set_up(options: AgentOptions) -> AgentSetup:
         journal=seen.get("journal"),
         folder=seen.get("folder") or Path.cwd(),
         clock=clock,
-        config=at_endpoint(_config_of(options, model=model, hooks=hooks), endpoint=endpoint),
+        config=at_endpoint(_config_of(options, model=model, hooks=hooks, instructions=instructions), endpoint=endpoint),
     )
-    check_approver(made.safety.approver, policies=made.policies())
+    check_approver(made.safety.approver, policies=made.policies(), tools=made.tools)
     return made
 
 
-def _config_of(options: AgentOptions, *, model: ModelName, hooks: Hooks) -> TurnConfig:
+def _config_of(options: AgentOptions, *, model: ModelName, hooks: Hooks, instructions: Instructions) -> TurnConfig:
     at, recovery, safely = options.get("endpoint", {}), options.get("recovery", {}), options.get("safety", {})
     max_steps, limits = steps_and_limits(options.get("limits"))
     script_limits = safely.get("script_limits", ScriptLimits())
@@ -175,7 +196,7 @@ def _config_of(options: AgentOptions, *, model: ModelName, hooks: Hooks) -> Turn
         session_id="",
         turn_id="",
         model=model.name,
-        system=system_of(options.get("instructions", ())),
+        system=instructions.texts,
         tool_choice=at.get("tool_choice", "auto"),
         parallel_tool_calls=at.get("parallel_tool_calls"),
         settings=read_settings(at.get("settings", Settings())),
@@ -211,11 +232,7 @@ def over(options: AgentOptions, said: AgentOptions) -> AgentOptions:
     """
     merged = cast("dict[str, Any]", {**options, **said})
     for group in GROUPS:
-        own, given = _group(options, group), _group(said, group)
-        if group == "endpoint" and "model" in said:
-            own = _of_model(own, said["model"], before=options.get("model", ""))
-        if group == "recovery" and "model" in said and _provider(said["model"]) != _provider(options.get("model", "")):
-            own = {name: value for name, value in own.items() if name != "fallbacks"}
+        own, given = _left_of(_group(options, group), options=options, said=said), _group(said, group)
         merged[group] = {**own, **given}
         if "settings" in own and "settings" in given:
             settings = read_settings(given["settings"], what="`settings` of the run")
@@ -223,10 +240,16 @@ def over(options: AgentOptions, said: AgentOptions) -> AgentOptions:
     return cast("AgentOptions", merged)
 
 
-def _of_model(own: Mapping[str, object], model: str, *, before: str) -> dict[str, object]:
-    if model == before:
-        return dict(own)
-    left_behind = OF_ITS_PROVIDER if _provider(model) != _provider(before) else ("model_limits",)
+def _left_of(own: Mapping[str, object], *, options: AgentOptions, said: AgentOptions) -> dict[str, object]:
+    """What of an agent's group holds for a run that says something else of the model or the output type."""
+    left_behind: set[str] = set()
+    model, before = said.get("model", ""), options.get("model", "")
+    if model and model != before:
+        left_behind.add("model_limits")
+        if _provider(model) != _provider(before):
+            left_behind.update(OF_ITS_PROVIDER)
+    if "output_type" in said:  # they look at values of the agent's own type
+        left_behind.add("output_checks")
     return {name: value for name, value in own.items() if name not in left_behind}
 
 

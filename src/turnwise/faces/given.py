@@ -5,6 +5,7 @@ from typing import cast
 
 from turnwise.drivers.exact_json import NotExact, exact_json
 from turnwise.errors import CallerError
+from turnwise.faces.agent_groups import OpeningSource
 from turnwise.faces.agent_options import check_parts
 from turnwise.rules.history import open_calls
 from turnwise.vocab import File, Message, Text, ToolResult, own_text_of
@@ -50,11 +51,14 @@ def _checked_message(message: Message, *, what: str) -> Message:
     return message
 
 
-def system_of(instructions: str | Sequence[str]) -> tuple[Text, ...]:
-    texts = (instructions,) if isinstance(instructions, str) else tuple(instructions)
-    for text in texts:
-        check_text(text, what="`instructions`")
-    return tuple([Text(text) for text in texts if text.strip()])
+async def opened(
+    given: tuple[Message, ...], *, opening: OpeningSource | None, earlier: Sequence[Message]
+) -> tuple[Message, ...]:
+    """A turn's input with what stands in front of its user message."""
+    texts = () if opening is None else tuple(await opening(earlier))
+    if not texts or not given or given[-1].role != "user":
+        return given
+    return (*given[:-1], Message("user", (*texts, *given[-1].parts)))
 
 
 def json_of(extra: Mapping[str, object]) -> str:

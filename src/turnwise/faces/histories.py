@@ -7,9 +7,10 @@ import msgspec
 
 from turnwise.drivers.exact_json import NotExact, exact_json
 from turnwise.errors import CallerError
-from turnwise.faces.given import check_history, system_of
+from turnwise.faces.given import check_history
 from turnwise.faces.history_families import family_of
 from turnwise.faces.history_losses import field_losses, losses_between, not_kept
+from turnwise.faces.instructions import Instructions
 from turnwise.relay.fitting import TITLES
 from turnwise.relay.foreign_parts import HISTORY
 from turnwise.relay.incoming import GEMINI_PATHS
@@ -99,7 +100,7 @@ def messages_to(
     """
     name = _checked_family(family)
     check_history(messages, what="`messages`")
-    system = system_of(instructions)
+    system = Instructions(instructions).texts
     healed = heal(messages, family=name)
     request = Request(model=_MODEL, messages=healed.messages, system=system, stream=False)
     call = family_named(name).encode_request(request, builtin_profiles()[name])

@@ -31,13 +31,15 @@ def read_policy(policy: Policy | None) -> Policy | None:
     return msgspec.structs.replace(policy, rules=tuple(rules))
 
 
-def check_approver(approver: Approver | None, *, policies: Iterable[Policy | None]) -> None:
+def check_approver(approver: Approver | None, *, policies: Iterable[Policy | None], tools: Iterable[Tool] = ()) -> None:
     """Raise CallerError for an approver that nothing is ever put to: neither the agent's own policy, which comes first, nor any
-    of its sub-agents' asks."""
+    of its sub-agents' asks, nor what one of `tools` may ask while it runs."""
     own, *below = policies
     if approver is None or any(policy is not None and policy.attended for policy in (own, *below)):
         return
     if own is None:
+        if any(tool.takes_context for tool in tools):
+            return
         raise CallerError(
             "`approver` is never asked: without a `policy` every tool that is `allowed` runs unasked. Give the agent "
             "`policy=Policy(attended=True)`, or leave the approver out"

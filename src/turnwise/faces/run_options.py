@@ -13,8 +13,10 @@ from turnwise.faces.agent_groups import GROUP_OF, EndpointOptions, ObservationOp
 from turnwise.faces.agent_options import check_groups, check_names, check_values
 from turnwise.faces.agent_setup import AgentOptions
 from turnwise.faces.given import check_history
+from turnwise.faces.instructions import Instruction
 from turnwise.faces.plain import check_plain
 from turnwise.faces.run_settings import read_settings
+from turnwise.faces.schemas import OutputCheck
 from turnwise.faces.tools import ToolLike
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import PermissionRule
@@ -29,6 +31,7 @@ class RunOptions(TypedDict, total=False):
     `history` are earlier messages (`RunResult.history`); with a journal, `session` names the session to continue instead.
     `results` are values by call id, for pending calls of client-side tools; `approvals` answer those that an earlier
     run was asked about and left for later (`RunResult.asks`). Both may leave some out: these wait on. `watch` sees every event.
+    `deps`, of the agent's `deps_type`, are what the run's functions find in their `RunContext`.
 
     The others replace what the agent has, for this run: `limits` as a whole, groups option by option. A model of another
     provider does not get the agent's URL and key.
@@ -41,7 +44,7 @@ class RunOptions(TypedDict, total=False):
     watch: Watch
     model: str
     tools: Sequence[ToolLike]
-    instructions: str | Sequence[str]
+    instructions: Instruction | Sequence[Instruction]
     limits: Limit | None
     endpoint: EndpointOptions
     recovery: RecoveryOptions
@@ -50,8 +53,9 @@ class RunOptions(TypedDict, total=False):
 
 
 class TypedRunOptions(RunOptions, total=False):
-    """With `output_type`, which decides the type of `RunResult.output`."""
+    """With what the types of the agent and the result depend on."""
 
+    deps: object
     output_type: object
 
 
@@ -60,7 +64,9 @@ class ResumeOptions(TypedDict, total=False):
     rules that hold behind the turn's own."""
 
     tools: Sequence[ToolLike]
+    deps: object
     output_type: object
+    output_checks: Sequence[OutputCheck]
     prepare_step: StepPreparer
     watch: Watch
     approver: Approver

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import msgspec
 
 from turnwise.drivers.exact_json import NotExact, exact_json, place_without_word
+from turnwise.drivers.running.run_context import holds_context, is_context
 from turnwise.errors import BadTool, CallerError
 from turnwise.rules.schema import fault_of_schema
 from turnwise.vocab import OutputSchema
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 MAX_PROBLEMS = 20  # of one answer: more are not read
 PROBLEM_CHARACTERS = 400
@@ -23,16 +26,19 @@ VALUE_KEY = "value"  # providers want an object at the root; other types are wra
 
 class Signature(msgspec.Struct, frozen=True):
     """What a plain function says of itself. `model` validates and converts the arguments; `positional` are names that the
-    function takes by position only."""
+    function takes by position only. `context` is the hint of a first parameter that takes the run's context, None where there
+    is none."""
 
     description: str
     parameters: str  # JSON Schema as JSON text
     model: type["BaseModel"]
     positional: tuple[str, ...]
+    context: object = None
 
 
-def read_signature(function: Callable[..., object], *, name: str) -> Signature:
-    """Raises BadTool where a parameter has no type that JSON can carry; the text says which."""
+def read_signature(function: Callable[..., object], *, name: str, is_method: bool = False) -> Signature:
+    """What a tool's function says; of a method without its object. Raises BadTool where a parameter has no type that JSON can
+    carry; the text says which."""
     import pydantic
 
     try:
@@ -43,7 +49,9 @@ def read_signature(function: Callable[..., object], *, name: str) -> Signature:
     fields: dict[str, Any] = {}
     positional: list[str] = []
     extra: Literal["forbid", "allow"] = "forbid"
-    for parameter in inspect.signature(function).parameters.values():
+    given = list(inspect.signature(function).parameters.values())[1 if is_method else 0 :]
+    context, parameters = _context_apart(given, hints, name=name)
+    for parameter in parameters:
         if parameter.kind is parameter.VAR_POSITIONAL:
             raise BadTool(f"tool `{name}`: `*{parameter.name}` cannot be described to a model; take a list instead")
         if parameter.kind is parameter.VAR_KEYWORD:
@@ -66,9 +74,26 @@ def read_signature(function: Callable[..., object], *, name: str) -> Signature:
         raise BadTool(f"tool `{name}`: {str(error).splitlines()[0]}") from error
     schema.setdefault("properties", {})
     try:
-        return Signature(summary, exact_json(schema), model, tuple(positional))
+        return Signature(summary, exact_json(schema), model, tuple(positional), context)
     except NotExact as error:
         raise BadTool(f"tool `{name}`: its schema holds what JSON cannot carry: {error}") from error
+
+
+def _context_apart(
+    parameters: list[inspect.Parameter], hints: Mapping[str, object], *, name: str
+) -> tuple[object, list[inspect.Parameter]]:
+    """The hint of a first parameter that takes the context, and the parameters that the model sees. Raises BadTool for a context
+    elsewhere."""
+    context: object = None
+    if parameters and is_context(hint := hints.get(parameters[0].name)) and parameters[0].kind in _BY_POSITION:
+        context, parameters = hint, parameters[1:]
+    for parameter in parameters:
+        if holds_context(hints.get(parameter.name)):
+            raise BadTool(
+                f"tool `{name}`: `{parameter.name}` takes a `RunContext`, and only the first parameter may: make it "
+                f"`def {name}({parameter.name}: RunContext[...], ...)`"
+            )
+    return context, parameters
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
@@ -103,13 +128,19 @@ def docstring_style(text: str) -> Literal["google", "numpy", "sphinx"] | None:
     return None
 
 
+OutputCheck = Callable[..., object]
+"""Takes the answer as a value of the output type, or the `RunContext` and the answer; async or not. The model is told what it
+raises (`ValueError("...")`), and answers anew. What it returns does not matter."""
+
+
 class OutputType(msgspec.Struct, frozen=True):
     """A wanted answer type: the schema for the provider, and how its JSON becomes a value. `checks`: the type may refuse
-    what fits its schema (validators, formats, checks between fields)."""
+    what fits its schema (validators, formats, checks between fields), or `further` checks of the user's may."""
 
     schema: OutputSchema
     parse: Callable[[str], object]
     checks: bool = True
+    further: "tuple[OutputCheck, ...]" = ()
 
     def problems(self, text: str) -> tuple[str, ...]:
         """Why this JSON is no value of the type, in words for the model; nothing where it is one."""
@@ -170,7 +201,7 @@ def _from_schema(schema: Mapping[str, object]) -> OutputType:
     )
 
 
-def problems_of(error: Exception) -> tuple[str, ...]:
+def problems_of(error: BaseException) -> tuple[str, ...]:
     """What a refused value's error says, a place and a sentence each; never the value, which the model has."""
     import pydantic
 

@@ -3,8 +3,12 @@
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
+import msgspec
+
+from turnwise.drivers.running.run_context import context_at_hand, deps_class_of
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.errors import BadTool, CallerError, ToolFault
 from turnwise.faces.children import AgentTool, Subagents
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 
 # For models without scripted steps; `docs/billing.md` says what was measured. The same in each request of a turn, so that the
@@ -28,18 +33,47 @@ BATCH_HINT = (
 
 
 class FunctionTool(Generic[P, R]):
-    """A function that models may call. It can still be called as before; `.tool` is what an agent runs."""
+    """A function that models may call. It can still be called as before; `.tool` is what an agent runs.
 
-    def __init__(self, function: Callable[P, R], made: Tool) -> None:
-        self.tool = made
+    In a class it is a method: `shop.find` is a tool of the object `shop`. `Shop.find` has no object, so it is a BadTool.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        made: Tool,
+        *,
+        of_object: "Callable[[object], FunctionTool[..., R]] | None" = None,
+    ) -> None:
+        self._made = made
         self._function = function
+        self._of_object = of_object  # of a method that has no object yet
         functools.update_wrapper(self, function)
+
+    @property
+    def tool(self) -> Tool:
+        if self._of_object is not None:
+            name = self._function.__qualname__
+            method = name.rpartition(".")[2]
+            raise BadTool(f"`{name}` is a method, and a tool needs its object: give `tools=[the_object.{method}]`")
+        return self._made
+
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> "FunctionTool[P, R]": ...
+    @overload
+    def __get__(
+        self: "FunctionTool[Concatenate[Any, Q], R]", instance: object, owner: type | None = None, /
+    ) -> "FunctionTool[Q, R]": ...
+    def __get__(self, instance: object, owner: type | None = None, /) -> "FunctionTool[..., R]":
+        if instance is None or self._of_object is None:
+            return self
+        return self._of_object(instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"<tool {self.tool.name}>"
+        return f"<tool {self._made.name}>"
 
 
 ToolLike = Tool | ToolSpec | FunctionTool[..., Any] | Subagents | AgentTool | Callable[..., Any]
@@ -99,16 +133,22 @@ def tool(
     `probe` is asked after a crash what became of a call that may have run. It takes the same arguments, changes nothing, and
     returns the call's result, or None if the call has not happened (then it runs). If it raises, nobody knows, and the model is
     told so.
+    A first parameter `context: RunContext[Deps]` is given the run's context; the model does not see it.
     What it returns (text, or anything that JSON can carry) is the result; an exception becomes a result that says so;
     raise `ToolFault` to choose the words.
+
+    On a method, each object of the class has the tool: `Agent(tools=[shop.find])`.
 
     Raises BadTool where the function cannot be described to a model.
     """
 
     def make(plain: Callable[P, R]) -> FunctionTool[P, R]:
+        if isinstance(plain, classmethod | staticmethod):
+            kind = type(cast("object", plain)).__name__
+            raise BadTool(f"`@tool` stands above `@{kind}`: put `@tool` below it, next to the function")
         tool_name = name or getattr(plain, "__name__", "")
         check_tool_name(tool_name)
-        signature = read_signature(plain, name=tool_name)
+        signature = read_signature(plain, name=tool_name, is_method=_is_method(plain))
         spec = ToolSpec(
             name=tool_name, description=description or signature.description, parameters=signature.parameters
         )
@@ -121,9 +161,36 @@ def tool(
             timeout_s=timeout_s,
         )
         asked = None if probe is None else _adapted(probe, signature)
-        return FunctionTool(plain, Tool(offer=offer, function=_adapted(plain, signature), probe=asked))
+        made = Tool(
+            offer=offer,
+            function=_adapted(plain, signature),
+            probe=asked,
+            takes_context=signature.context is not None,
+            deps=None if signature.context is None else deps_class_of(signature.context),
+        )
+
+        def of_object(instance: object) -> FunctionTool[..., R]:
+            bound = _bound(plain, instance)
+            asked = None if probe is None else _adapted(_bound(probe, instance), signature)
+            return FunctionTool(bound, msgspec.structs.replace(made, function=_adapted(bound, signature), probe=asked))
+
+        return FunctionTool(plain, made, of_object=of_object if _is_method(plain) else None)
 
     return make if function is None else make(function)
+
+
+def _is_method(function: Callable[..., object]) -> bool:
+    """Whether it stands in the body of a class, and its first parameter is the object: no hint says what that is."""
+    if type(function) is not FunctionType:
+        return False
+    place, dot, _ = function.__qualname__.rpartition(".")
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    in_class = bool(dot) and not place.endswith("<locals>")
+    return in_class and first is not None and (first.name == "self" or first.annotation is first.empty)
+
+
+def _bound(function: Callable[..., R], instance: object) -> Callable[..., R]:
+    return function.__get__(instance) if isinstance(function, FunctionType) else functools.partial(function, instance)
 
 
 def read_tools(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
@@ -148,6 +215,9 @@ def _read_tool(given: ToolLike) -> Tool:
         case Subagents() | AgentTool():
             return given.tool()
         case _ if callable(given):
+            function: object = getattr(given, "__func__", None)
+            if isinstance(function, FunctionTool):  # a classmethod's, from Python 3.13 on
+                return cast("FunctionTool[..., Any]", function.__get__(getattr(given, "__self__", None))).tool
             return tool(given).tool
         case _:
             raise BadTool(f"{given!r} is no tool: give a typed function, a @tool, or a ToolSpec")
@@ -160,6 +230,8 @@ def _adapted(function: Callable[..., object], signature: Signature) -> Callable[
 
     fields = tuple(signature.model.model_fields)
 
+    takes_context = signature.context is not None
+
     def prepare(arguments: Arguments) -> tuple[list[object], dict[str, object]]:
         try:
             values = signature.model.model_validate(arguments)
@@ -170,7 +242,8 @@ def _adapted(function: Callable[..., object], signature: Signature) -> Callable[
             field: getattr(values, field) for field in fields if field in given or field in signature.positional
         }
         named.update(values.model_extra or {})
-        return [named.pop(field) for field in signature.positional], named
+        positional = [named.pop(field) for field in signature.positional]
+        return [context_at_hand(), *positional] if takes_context else positional, named
 
     if inspect.iscoroutinefunction(function):
 

@@ -85,6 +85,12 @@ class Worker:
             raise CallerError("a worker needs PostgreSQL: give `postgresql://USER@HOST/DATABASE`")
         if not agents:
             raise CallerError("a worker needs at least one agent")
+        for name, agent in agents.items():
+            if agent.deps_wanted().lacks_factory:
+                raise CallerError(
+                    f"the agent `{name}` needs `deps`, and nobody gives them to a worker's runs: give it a function that makes "
+                    "them, `deps_type=DepsFactory(...)`"
+                )
         if lease_s < SHORTEST_LEASE_S or concurrency < 1 or grace_s < 0:
             raise CallerError(
                 f"`lease_s` must be at least {SHORTEST_LEASE_S:g}, `concurrency` at least 1, and `grace_s` not negative"

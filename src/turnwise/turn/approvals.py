@@ -13,8 +13,9 @@ from turnwise.vocab import ToolCall
 class OneAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing to decide. For an `approval`, `subject` is the path, command or tool that decided that it is asked, and
     `why` says so in a sentence; for a `question` of the model's, `subject` is its text and `options` are answers that it
-    offers. `arguments` are complete JSON text (or free-form text). One that cannot wait is denied if it is left for later.
-    `digest` stands for all that was shown: `digest_of` the call."""
+    offers. `by`: a question is the model's, or one of a `tool` at work, whose call `call` is. `arguments` are complete JSON
+    text (or free-form text). One that cannot wait is denied if it is left for later. `digest` stands for all that was shown:
+    `digest_of` the call."""
 
     call: ToolCall
     arguments: str
@@ -24,6 +25,7 @@ class OneAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     options: tuple[str, ...] = ()
     can_wait: bool = True
     digest: str = ""
+    by: Literal["model", "tool"] = "model"
 
 
 class AskOrigin(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,8 @@ def approver_below(journal: TurnJournal | None) -> Approver | None:
 
 def _of_lease(lease: Lease) -> Approver:
     async def approve(asking: Asking) -> Sequence[Approval]:
+        if any(ask.by == "tool" for ask in asking.asks):
+            return ()  # a crash would leave it in the turn's row, and its call does not go on
         return await lease.below.put(
             asking.asks, path=asking.path, origin=asking.origin, deadline_s=asking.deadline_s, keep=asking.keep
         )

@@ -7,17 +7,17 @@ that only looks at a result leaves it as it is.
 
 import asyncio
 import difflib
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal, assert_never, cast, get_args
+from typing import Any, Literal, assert_never, cast, get_args
 
 import msgspec
 
-from turnwise.drivers.clock import Clock, wait_for_task
+from turnwise.drivers.clock import Clock, Overdue
 from turnwise.drivers.exact_json import NotExact, exact_json
-from turnwise.drivers.threads import in_thread, is_async
+from turnwise.drivers.running.own_functions import said_by
+from turnwise.drivers.running.run_context import RunAtHand, RunContext, context_of, wants_context
 from turnwise.drivers.tools.tool_output import journalable, result_of, words_of
 from turnwise.errors import CallerError
 from turnwise.turn.commands import PlannedCall, Purpose, RunHooks
@@ -25,7 +25,6 @@ from turnwise.turn.config import Deadlines, HookPoint, TurnResult
 from turnwise.turn.events import HookOutcome
 from turnwise.vocab import Message, ToolResult, text_of
 
-SETTLE_S = 0.5
 THREAD = "turnwise-hook"
 
 _log = logging.getLogger("turnwise")
@@ -100,14 +99,18 @@ ANSWERS: dict[HookStage, tuple[type[Deny] | type[ChangeArguments] | type[ChangeR
 }
 
 
+HookFunction = Callable[[Looks], Says | Awaitable[Says]] | Callable[[RunContext[Any], Looks], Says | Awaitable[Says]]
+
+
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
-    """A hook at a point. `function` takes what the point looks at and returns what to do about it, or an awaitable of it; one
-    that is not `async def` runs in a thread of its own, so it may block. `tools` is a glob of tool names that it is for;
+    """A hook at a point. `function` takes what the point looks at and returns what to do about it, or an awaitable of it. One
+    with two parameters gets the run's `RunContext` in front; one that is not `async def` runs in a thread of its own, so it may
+    block. `tools` is a glob of tool names that it is for;
     `timeout_s` are its seconds, None: those of `Deadlines.hook_s`. Raises CallerError for a point that does not exist: the
     hook would never run, and guard nothing."""
 
     point: HookStage
-    function: Callable[[Looks], Says | Awaitable[Says]]
+    function: HookFunction
     name: str
     tools: str = "*"
     timeout_s: float | None = None
@@ -123,15 +126,12 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-class _Raised(msgspec.Struct, frozen=True):
-    words: str
-
-
 class Hooks:
     """All hooks of an agent, in the order in which they run. What one raised goes through `scrub` before anybody sees it."""
 
     def __init__(self, hooks: Sequence[Hook], *, clock: Clock, scrub: Callable[[str], str] = str) -> None:
         self._hooks = tuple(hooks)
+        self._with_context = [hook for hook in self._hooks if wants_context(hook.function, beside=1)]
         self._clock = clock
         self._scrub = scrub
 
@@ -146,38 +146,42 @@ class Hooks:
         waited: tuple[HookPoint, ...] = ("before_tool", "after_tool", "before_request")
         return tuple([point for point in waited if point in given])
 
-    async def run(self, order: RunHooks) -> tuple[HookOutcome, ...]:
-        """What the hooks of a point say. Calls are looked at together, the hooks of one call one after the other."""
+    async def run(self, order: RunHooks, *, run: RunAtHand | None = None) -> tuple[HookOutcome, ...]:
+        """What the hooks of a point say of `run`. Calls are looked at together, the hooks of one call one after the other."""
         match order.point:
             case "before_tool":
-                found = await asyncio.gather(*[self._before(plan, order=order) for plan in order.calls])
+                found = await asyncio.gather(*[self._before(plan, order=order, run=run) for plan in order.calls])
                 return tuple([outcome for outcomes in found for outcome in outcomes])
             case "after_tool":
                 plans = {plan.call.id: plan for plan in order.calls}
                 ran = [(plans[one.call_id], one) for one in order.results if one.call_id in plans]
-                found = await asyncio.gather(*[self._after(plan, result=one, order=order) for plan, one in ran])
+                found = await asyncio.gather(
+                    *[self._after(plan, result=one, order=order, run=run) for plan, one in ran]
+                )
                 return tuple([outcome for outcomes in found for outcome in outcomes])
             case "before_request":
-                return await self._request(order)
+                return await self._request(order, run=run)
             case _:
                 assert_never(order.point)
 
-    async def ended(self, result: TurnResult, *, cancelled: bool, deadlines: Deadlines) -> None:
+    async def ended(
+        self, result: TurnResult, *, cancelled: bool, deadlines: Deadlines, run: RunAtHand | None = None
+    ) -> None:
         """Tell those that want to know that the turn is over. Nothing that they do changes it."""
         points: tuple[HookStage, ...] = ("turn_cancelled", "turn_ended") if cancelled else ("turn_ended",)
         for point in points:
             for hook in self._at(point):
-                await self._call(hook, TurnEnded(result=result), deadlines=deadlines)
+                await self._call(hook, TurnEnded(result=result), deadlines=deadlines, run=run)
 
     def _at(self, point: HookStage, *, tool: str | None = None) -> list[Hook]:
         return [hook for hook in self._hooks if hook.point == point and (tool is None or fnmatchcase(tool, hook.tools))]
 
-    async def _before(self, plan: PlannedCall, *, order: RunHooks) -> list[HookOutcome]:
+    async def _before(self, plan: PlannedCall, *, order: RunHooks, run: RunAtHand | None) -> list[HookOutcome]:
         outcomes: list[HookOutcome] = []
         arguments = plan.arguments
         for hook in self._at("before_tool", tool=plan.call.name):
             looks = ToolAboutToRun(call_id=plan.call.id, tool=plan.call.name, arguments=arguments, step=order.step)
-            said, fault = await self._call(hook, looks, deadlines=order.deadlines)
+            said, fault = await self._call(hook, looks, deadlines=order.deadlines, run=run)
             outcome = HookOutcome(by=hook.name, call_id=plan.call.id)
             match said:
                 case _ if fault:
@@ -205,7 +209,9 @@ class Hooks:
                     continue
         return outcomes
 
-    async def _after(self, plan: PlannedCall, *, result: ToolResult, order: RunHooks) -> list[HookOutcome]:
+    async def _after(
+        self, plan: PlannedCall, *, result: ToolResult, order: RunHooks, run: RunAtHand | None
+    ) -> list[HookOutcome]:
         outcomes: list[HookOutcome] = []
         for hook in self._at("after_tool", tool=plan.call.name):
             looks = ToolRan(
@@ -216,7 +222,7 @@ class Hooks:
                 is_error=result.is_error,
                 step=order.step,
             )
-            said, _ = await self._call(hook, looks, deadlines=order.deadlines)
+            said, _ = await self._call(hook, looks, deadlines=order.deadlines, run=run)
             outcome = HookOutcome(by=hook.name, call_id=plan.call.id)
             match said:
                 case Deny(reason=reason):
@@ -229,7 +235,7 @@ class Hooks:
                     continue
         return outcomes
 
-    async def _request(self, order: RunHooks) -> tuple[HookOutcome, ...]:
+    async def _request(self, order: RunHooks, *, run: RunAtHand | None) -> tuple[HookOutcome, ...]:
         assert order.request is not None
         send = order.request
         looks = RequestAboutToLeave(
@@ -240,48 +246,28 @@ class Hooks:
             messages=send.request.messages,
         )
         for hook in self._at("before_request"):
-            said, fault = await self._call(hook, looks, deadlines=order.deadlines)
+            said, fault = await self._call(hook, looks, deadlines=order.deadlines, run=run)
             if fault or isinstance(said, Deny):
                 reason = journalable(said.reason) if isinstance(said, Deny) else fault
                 return (HookOutcome(by=hook.name, denied=reason),)
         return ()
 
-    async def _call(self, hook: Hook, looks: Looks, *, deadlines: Deadlines) -> tuple[Says, str]:
+    async def _call(self, hook: Hook, looks: Looks, *, deadlines: Deadlines, run: RunAtHand | None) -> tuple[Says, str]:
         """What the hook says, and what went wrong with it (then it has said nothing)."""
 
         timeout_s = deadlines.hook_s if hook.timeout_s is None else hook.timeout_s
-
-        def call() -> object:
-            try:
-                return hook.function(looks)
-            except BaseException as error:  # noqa: BLE001 (a stranger's: `sys.exit()` in it must not end the program)
-                return _Raised(words_of(error))
-
-        async def work() -> object:
-            try:
-                said = hook.function(looks) if is_async(hook.function) else await in_thread(call, name=THREAD)
-                return await said if inspect.isawaitable(said) else said
-            except asyncio.CancelledError:
-                raise
-            except BaseException as error:  # noqa: BLE001 (a stranger's: `sys.exit()` in it must not end the program)
-                return _Raised(words_of(error))
-
-        task = asyncio.create_task(work(), name=f"hook {hook.name}")
+        given = (context_of(run), looks) if hook in self._with_context else (looks,)
         try:
-            ended = await wait_for_task(task, clock=self._clock, timeout_s=timeout_s)
-        except asyncio.CancelledError:
-            task.cancel()
-            await wait_for_task(task, clock=self._clock, timeout_s=SETTLE_S)
-            raise
-        if not ended:
-            task.cancel()
-            await wait_for_task(task, clock=self._clock, timeout_s=SETTLE_S)
+            answer = await said_by(
+                hook.function, *given, clock=self._clock, timeout_s=timeout_s, name=f"hook {hook.name}", thread=THREAD
+            )
+        except Overdue:
             return None, self._told(hook, f"it did not answer within {timeout_s:g} s")
-        if task.cancelled():
+        if isinstance(answer.error, asyncio.CancelledError):
             return None, self._told(hook, "it cancelled itself")
-        said = task.result()
-        if isinstance(said, _Raised):
-            return None, self._told(hook, f"it raised {said.words}")
+        if answer.error is not None:
+            return None, self._told(hook, f"it raised {words_of(answer.error)}")
+        said = answer.value
         if said is None or isinstance(said, ANSWERS[hook.point]):
             return said, ""
         # A stranger's function may return anything, whatever its type says.

@@ -13,6 +13,7 @@ from turnwise.drivers.endpoints.transport import Transport
 from turnwise.drivers.journal.bookkeeping import PriceFinder
 from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.running.approvals import Approver
+from turnwise.drivers.running.run_context import RunAtHand
 from turnwise.drivers.running.watching import Feed, Watch
 from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.tools import Tool
@@ -20,8 +21,9 @@ from turnwise.turn.commands import PrepareStep, RunHooks
 from turnwise.turn.events import HookOutcome, StepPrepared
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 
-OutputChecker = Callable[[str], Sequence[str]]
-"""What is wrong with an answer's JSON that fits the schema, in words for the model. Runs in the event loop: be quick."""
+OutputChecker = Callable[[str], Sequence[str] | Awaitable[Sequence[str]]]
+"""What is wrong with an answer's JSON that fits the schema, in words for the model. Runs in the event loop: be quick, or give
+something to be awaited."""
 StepPreparer = Callable[[PrepareStep], StepPrepared | Awaitable[StepPrepared | None] | None]
 HookRunner = Callable[[RunHooks], Awaitable[Sequence[HookOutcome]]]
 """Runs the user's hooks of one point, within their deadlines."""
@@ -68,7 +70,7 @@ class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):
 
     `limits` bound what one response may take. Without `recovery` the runner begins with an endpoint that has not failed yet.
     `prepare_step` is the user's: what it raises is raised by `Runner.run`. `path` names the sub-agents that lead to this turn;
-    what is cancelled has `settle_s` to end in.
+    what is cancelled has `settle_s` to end in. `run` is what the contexts of the user's functions show.
     """
 
     endpoint: Endpoint
@@ -83,3 +85,4 @@ class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = DEFAULT_LIMITS
     path: tuple[str, ...] = ()
     settle_s: float = SETTLE_S
+    run: RunAtHand | None = None

@@ -1,12 +1,14 @@
 """What a turn that was left had under way, read from its journal: what has happened counts, what had begun may have."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.journal.pen import TurnJournal
 from turnwise.drivers.journal.records import AskAnswered, JournalEntry, RequestSent, ScriptBegan, ToolsStarted
+from turnwise.drivers.running.run_context import RunAtHand, context_of, giving
 from turnwise.drivers.tools.probes import OutcomeUnknown, ask_probe
 from turnwise.drivers.tools.tool_output import cut_middle
 from turnwise.drivers.tools.tools import Tool
@@ -219,7 +221,12 @@ def begun_below(
 
 
 async def results_of_left(
-    calls: Sequence[PlannedCall], *, left: LeftTurn, tools: Mapping[str, Tool], clock: Clock
+    calls: Sequence[PlannedCall],
+    *,
+    left: LeftTurn,
+    tools: Mapping[str, Tool],
+    clock: Clock,
+    run: RunAtHand | None = None,
 ) -> list[tuple[PlannedCall, ToolResult]]:
     """The calls that may have run, each with what its tool's probe tells of it, or with the result that nobody knows. Those that
     have not happened, and those that may happen twice, are not among them: they run."""
@@ -228,7 +235,8 @@ async def results_of_left(
         tool = tools.get(planned.call.name)
         if planned.call.id not in left.begun - left.ended or (tool is not None and tool.goes_again):
             continue
-        result = await _result_of_left(planned, tool=tool, turn_id=left.config.turn_id, clock=clock)
+        with giving(partial(context_of, run, call=planned.call)):
+            result = await _result_of_left(planned, tool=tool, turn_id=left.config.turn_id, clock=clock)
         if result is not None:
             found.append((planned, result))
     return found

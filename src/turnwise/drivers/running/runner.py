@@ -16,7 +16,8 @@ from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.journal.pen import TurnJournal
 from turnwise.drivers.journal.records import AskAnswered, JournalRecord, ScriptBegan, ToolsStarted
 from turnwise.drivers.running.approvals import ask
-from turnwise.drivers.running.asking_elsewhere import approver_below, given_in_time
+from turnwise.drivers.running.around import around_of
+from turnwise.drivers.running.asking_elsewhere import given_in_time
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
 from turnwise.drivers.running.resumption import LOST_REQUEST, STUCK, LeftTurn, begun_below, results_of_left
 from turnwise.drivers.running.scripts import Scripts
@@ -31,7 +32,7 @@ from turnwise.drivers.running.watching import (
     Watchers,
 )
 from turnwise.drivers.tools.fact_finding import find_changed, find_facts
-from turnwise.drivers.tools.tools import Around, ToolRun
+from turnwise.drivers.tools.tools import ToolRun
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.rules.history import open_calls
 from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
@@ -71,7 +72,6 @@ from turnwise.turn.events import (
     WaitOver,
 )
 from turnwise.turn.machine import Turn
-from turnwise.turn.resume_terms import ResumeTerms
 from turnwise.vocab import Message, StopReason, ToolCall, ToolResult
 
 Doable = PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask | RunTools | RunScript | Wait
@@ -224,19 +224,7 @@ class _Running:
             keeps_hash=journal is not None,
             plain_choice=config.tool_choice,
         )
-        self._around = Around(
-            turn_id=config.turn_id,
-            path=means.path,
-            approver=means.safety.approver or approver_below(journal),
-            watch=self._tell,
-            ledger=self.books.ledger,
-            journal=None if journal is None else journal.journal,
-            ask_s=config.deadlines.ask_s,
-            begun=frozenset() if left is None else left.begun,
-            terms=ResumeTerms() if left is None else left.terms_below,
-            enter=None if journal is None or journal.lease is None else journal.lease.check,
-            activity=None if journal is None or journal.lease is None else journal.lease.activity,
-        )
+        self._around = around_of(config, means=means, journal=journal, left=left, tell=self._tell, books=self.books)
         self._time = TurnTime(
             means.clock,
             limits=config.limits,
@@ -302,6 +290,8 @@ class _Running:
 
     async def _live(self, turn: Turn, command: Command) -> TurnResult:
         self._turn = turn
+        if self._means.run is not None:
+            self._means.run.so_far = lambda: (turn.known.step, turn.known.spending.usage)
         self._teller.begin(turn)
         self._time.start()
         try:
@@ -445,7 +435,9 @@ class _Running:
                 self._ended = set(left.ended)
                 below = begun_below(command.calls, left=left, tools=self._tools, journal=self._journal)
                 self._begun_before = left.begun - below
-                found = await results_of_left(command.calls, left=left, tools=self._tools, clock=self._clock)
+                found = await results_of_left(
+                    command.calls, left=left, tools=self._tools, clock=self._clock, run=self._means.run
+                )
                 for planned, result in found:
                     left.unknown += [planned.call] if is_unknown(result) else []
                     self._record_end(result)
@@ -481,7 +473,8 @@ class _Running:
                 return WaitOver()
             case CheckOutput(json=json):
                 checker = self._means.check_output
-                return OutputChecked(problems=() if checker is None else tuple(checker(json)))
+                problems = () if checker is None else checker(json)
+                return OutputChecked(problems=tuple(await problems if inspect.isawaitable(problems) else problems))
             case InspectCalls():
                 return await find_facts(
                     command, inspector=self._safety.inspect, clock=self._clock, scrub=self._means.endpoint.scrub

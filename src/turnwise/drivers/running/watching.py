@@ -8,6 +8,7 @@ from decimal import Decimal
 import msgspec
 
 from turnwise.drivers.journal.cache_watch import CacheMissed
+from turnwise.turn.approvals import Approval
 from turnwise.turn.commands import Purpose
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import Fault, Frame, Response, ToolCall, ToolResult
@@ -61,11 +62,29 @@ class ToolStarted(msgspec.Struct, frozen=True, tag="tool_started"):
 
 
 class ToolProgress(msgspec.Struct, frozen=True, tag="tool_progress"):
-    """A tool at work says how it gets on: `line` is the last line of a command's output by then, 200 characters of it at most.
-    Comes a few times a second at the most, never before a quarter of a second, and is in no result."""
+    """A tool at work says how it gets on: `line` is the last line by then of a command's output, or of what the tool reports
+    (`RunContext.report`), 200 characters of it at most. Comes a few times a second at the most, never before a quarter of a
+    second, and is in no result."""
 
     call: ToolCall
     line: str
+
+
+class AskOpened(msgspec.Struct, frozen=True, tag="ask_opened"):
+    """A tool at work asks a person (`RunContext.ask`), who has `deadline_s` seconds. `options` are answers that it offers."""
+
+    call: ToolCall
+    question: str
+    options: tuple[str, ...]
+    deadline_s: float
+
+
+class AskClosed(msgspec.Struct, frozen=True, tag="ask_closed"):
+    """That ask is over. `answer.by` says how: `person`, `default` (nobody was there, or nobody answered in time), or `failed`
+    (the approver failed, or the call ended before the answer)."""
+
+    call: ToolCall
+    answer: Approval
 
 
 class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
@@ -101,6 +120,8 @@ WatcherEvent = (
     | AttemptDiscarded
     | ToolStarted
     | ToolProgress
+    | AskOpened
+    | AskClosed
     | ToolFinished
     | CallAnswered
     | ChildSeen

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import cast
 
-from turnwise.drivers.clock import Clock, wait_for_task
+from turnwise.drivers.clock import Clock, ends_in_time
 from turnwise.drivers.tools.tool_output import words_of
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.turn.commands import InspectCalls, PlannedCall, RunTools
@@ -32,15 +32,7 @@ async def find_facts(
     if inspector is None:
         return CallsInspected(facts=())
     task = asyncio.create_task(_found(inspector, order.calls, scrub=scrub))
-    try:
-        ended = await wait_for_task(task, clock=clock, timeout_s=INSPECT_S)
-    except asyncio.CancelledError:
-        task.cancel()
-        await wait_for_task(task, clock=clock, timeout_s=SETTLE_S)
-        raise
-    if not ended:
-        task.cancel()
-        await wait_for_task(task, clock=clock, timeout_s=SETTLE_S)
+    if not await ends_in_time(task, clock=clock, timeout_s=INSPECT_S, settle_s=SETTLE_S):
         _log.warning("the inspector of calls found nothing within %g s; they are asked about", INSPECT_S)
         return CallsInspected(facts=())
     return CallsInspected(facts=() if task.cancelled() else task.result())

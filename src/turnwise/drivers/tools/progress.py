@@ -39,6 +39,8 @@ class CallTelling:
         self._thread = threading.get_ident()
         self._progress = LastLine(self._tell_line, clock=clock)
         self._is_over = False
+        self._reported = ""
+        self._is_due = False  # the event loop has been asked to take it
 
     def tell(self, seen: WatcherEvent) -> None:
         """In order, from any thread; a tool that was given up, and goes on, is not heard any more."""
@@ -52,10 +54,25 @@ class CallTelling:
         """A further piece of what a command says, in the event loop's thread."""
         self._progress.take(output)
 
+    def report(self, text: str) -> None:
+        """The last line of it is told as that of an output would be. From any thread, and however often: what comes together is
+        looked at once."""
+        self._reported = text[-LOOKED_AT:]
+        if threading.get_ident() == self._thread:
+            self._take_report()
+        elif not self._is_due:
+            self._is_due = True
+            with contextlib.suppress(RuntimeError):  # as above
+                self._loop.call_soon_threadsafe(self._take_report)
+
     def leave(self) -> None:
         """The call has ended: its result says the rest."""
         self._is_over = True
         self._progress.leave()
+
+    def _take_report(self) -> None:
+        self._is_due = False
+        self._progress.take(f"\n{self._reported}\n".encode("utf-8", "replace"))
 
     def _say(self, seen: WatcherEvent) -> None:
         if not self._is_over:

@@ -17,12 +17,14 @@ from turnwise.drivers.clock import Clock, Timer, wait_for_task
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.running.approvals import Approver
+from turnwise.drivers.running.run_context import RunAtHand, context_of, giving
 from turnwise.drivers.running.watching import Watch, WatcherEvent
 from turnwise.drivers.threads import in_thread, is_async
 from turnwise.drivers.tools.grants import CallTerms, judged_paths, judged_programs
 from turnwise.drivers.tools.probes import CallProbe
-from turnwise.drivers.tools.progress import tells_of
+from turnwise.drivers.tools.progress import telling, tells_of
 from turnwise.drivers.tools.tool_output import error_result, failure_of, result_of
+from turnwise.drivers.tools.working_call import AskPutter, CallAtWork, CallTimer
 from turnwise.rules.limits import Limit
 from turnwise.rules.subagents import Place
 from turnwise.turn.commands import PlannedCall
@@ -52,7 +54,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     to the one that calls; `approver`, `watch`, `ledger` and `journal` are its parent's. `report` is told what was spent,
     always. No ask below it waits longer than `ask_s`; `over` is set where its parent finds first that its time is up.
     `resumes`: a process that has died may have started it; it goes on from where that one left it. `terms` are those of whoever
-    took the turn up."""
+    took the turn up; `above` is its parent's run."""
 
     call: ToolCall
     arguments: Arguments
@@ -71,10 +73,12 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     over: "asyncio.Future[None] | None" = None
     resumes: bool = False
     terms: ResumeTerms = ResumeTerms()
+    above: RunAtHand | None = None
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
-    """What the calls of a step have around them. All but `enter` and `activity` is for those that are sub-agents.
+    """What the calls of a step have around them. All but `enter`, `activity`, `run` and `put_ask` is for those that are
+    sub-agents.
 
     `enter` is called in the last moment before a call is entered, in its own thread: a process that was frozen may end there.
     """
@@ -90,6 +94,8 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     terms: ResumeTerms = ResumeTerms()
     enter: Callable[[], None] | None = None
     activity: Activity | None = None
+    put_ask: AskPutter | None = None  # asks a person what a tool asks
+    run: RunAtHand | None = None  # what tools that take a context see, and whose deps sub-agents may have
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +106,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     of its own, so it may block. None for client-side tools. `start` is what a sub-agent has in its place. One that ends by a
     deadline of its own, with what it has, is given `grace_s` for that once its time is up. `keeps` gives the folder in which
     it has put what was too long to show, for the model to read; None where there is nothing. `probe` tells after a crash what
-    became of a call.
+    became of a call. One that `takes_context` finds it by `context_at_hand`; the run's deps have to be of the class `deps`, where
+    that is one.
     """
 
     offer: ToolOffer
@@ -109,6 +116,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float = 0.0
     keeps: Callable[[], Path | None] | None = None
     probe: CallProbe | None = None
+    takes_context: bool = False
+    deps: type | None = None
 
     @property
     def name(self) -> str:
@@ -264,6 +273,8 @@ class ToolRun:
         else:
             time = CallTime.of(planned.timeout_s, left_s=left_s, grace_s=tool.grace_s)
             run = self._within_deadline if self._tell is None else self._run_telling
+            if tool.takes_context:
+                run = self._run_with_context
             if planned.paths or planned.programs is not None:
                 # the hand that opens a path looks again whether it still leads where it was judged to lead
                 with judged_paths(planned.paths or None), judged_programs(planned.programs):
@@ -274,6 +285,20 @@ class ToolRun:
         self._on_finish(result)
         if calls is not None:
             calls.ended()
+
+    async def _run_with_context(
+        self, function: Callable[[Arguments], object], planned: PlannedCall, *, time: CallTime
+    ) -> ToolResult:
+        """As `_run_telling`, and the tool finds the context of its call (`context_at_hand`)."""
+        tell, around = self._tell, self._around
+        with nullcontext() if tell is None else tells_of(planned.call, tell, clock=self._clock):
+            heard = None if tell is None else telling()
+            work = CallAtWork(planned.call, arguments=planned.arguments, put=around.put_ask, telling=heard)
+            try:
+                with giving(functools.partial(context_of, around.run, call=planned.call, work=work)):
+                    return await self._within_deadline(function, planned, time=time, at_work=work)
+            finally:
+                work.leave()
 
     async def _run_telling(
         self, function: Callable[[Arguments], object], planned: PlannedCall, *, time: CallTime | None = None
@@ -309,15 +334,22 @@ class ToolRun:
                     over=over,
                     resumes=planned.call.id in around.begun,
                     terms=around.terms,
+                    above=around.run,
                 )
             )
 
         return run
 
     async def _within_deadline(
-        self, function: Callable[[Arguments], object], planned: PlannedCall, *, time: CallTime | None = None
+        self,
+        function: Callable[[Arguments], object],
+        planned: PlannedCall,
+        *,
+        time: CallTime | None = None,
+        at_work: CallAtWork | None = None,
     ) -> ToolResult:
-        """Without a `time` it keeps its deadline itself, as a sub-agent does: two clocks would have no order. The grace begins
+        """The time of a call that is `at_work` stands still while it asks a person. Without a `time` it keeps its deadline
+        itself, as a sub-agent does: two clocks would have no order. The grace begins
         when the deadline was seen to have passed, however late that is."""
         over: asyncio.Future[ToolResult | None] = asyncio.get_running_loop().create_future()
         key = f"{self._around.turn_id}/{planned.call.id}"
@@ -333,7 +365,12 @@ class ToolRun:
             nonlocal timer
             timer = self._clock.call_later(grace_s, end)
 
-        if time is not None:
+        end_first = end
+        if at_work is not None and time is not None:
+            timer = at_work.timer = CallTimer(self._clock, seconds=planned.timeout_s, end_s=self._end_s, over=end)
+            end_first = timer.end_by_turn
+            self._at_hand.append(end_first)
+        elif time is not None:
             ends = functools.partial(begin_grace, time.grace_s) if time.grace_s else end
             timer = self._clock.call_later(time.seconds, ends)
             if time.is_turns:
@@ -346,11 +383,13 @@ class ToolRun:
         finally:
             if timer is not None:
                 timer.cancel()
-            if end in self._at_hand:
-                self._at_hand.remove(end)
+            if end_first in self._at_hand:
+                self._at_hand.remove(end_first)
         if time is None or result is not None:
             assert result is not None, "what keeps its deadline itself has a result"
             return result
+        if isinstance(timer, CallTimer):
+            time = CallTime(seconds=timer.passed_s if timer.is_turns else planned.timeout_s, is_turns=timer.is_turns)
         stopped = await self._stop(task) and is_async(function)  # a thread cannot be stopped
         return error_result(planned.call, time.said(stopped=stopped))
 

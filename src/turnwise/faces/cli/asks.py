@@ -202,10 +202,9 @@ class TerminalApprover:
         for number, option in enumerate(ask.options, 1):
             self._terminal.say(f"  {number}. {visible_line(option)}")
         hint = "a number, or your own words; empty: no answer" if ask.options else "empty: no answer"
+        then = "the model decides" if ask.by == "model" else "denied"
         while True:
-            said = await self._terminal.line(
-                lambda: f"{hint} ({self._left(until)}, then the model decides): ", ticks=True
-            )
+            said = await self._terminal.line(lambda: f"{hint} ({self._left(until)}, then {then}): ", ticks=True)
             text = said.strip()
             if not text:
                 return _answer(ask, verdict="deny")
@@ -280,7 +279,9 @@ def heading(ask: OneAsk, *, path: tuple[str, ...], what: Sequence[str] = ()) -> 
     """Who wants what, and why that is asked. Nothing of the call is hidden: control characters are spelled out."""
     who = f" (asked by {_path(path)})" if path else ""
     if ask.kind == "question":
-        return [_style(f"? the model asks{who}:", "bold"), *_block(visible(ask.subject).split("\n"))]
+        asks = "the model asks" if ask.by == "model" else f"{visible_line(ask.call.name)} asks"
+        why = _own(f"  asked because: {visible_line(ask.why)}") if ask.why else []
+        return [_style(f"? {asks}{who}:", "bold"), *_block(visible(ask.subject).split("\n")), *why]
     lines = [*_own(_style(f"? {visible_line(ask.call.name)} wants to run{who}:", "bold")), *_block(what or _what(ask))]
     why = f"{ask.subject}: {ask.why}" if ask.subject and ask.subject not in ask.why else ask.why
     return [*lines, *_own(f"  asked because: {visible_line(why)}")] if why else lines
@@ -349,7 +350,7 @@ def _coloured(line: str) -> str:
 
 def _not_answered(ask: OneAsk, *, path: tuple[str, ...]) -> str:
     who = f"{_path(path)} › " if path else ""
-    default = "the model decides itself" if ask.kind == "question" else "denied"
+    default = "the model decides itself" if ask.kind == "question" and ask.by == "model" else "denied"
     return f"no answer in time to {who}{visible_line(ask.call.name)}: {default}"
 
 

@@ -8,6 +8,8 @@ import msgspec
 from turnwise.drivers.replaying.following import SessionEvent
 from turnwise.drivers.replaying.watching_again import PersonSpoke
 from turnwise.drivers.running.watching import (
+    AskClosed,
+    AskOpened,
     AttemptDiscarded,
     CallAnswered,
     ChildSeen,
@@ -82,6 +84,10 @@ def _seen(seen: WatcherEvent) -> str:
             return f"request {seen.number} failed: {_short(fault.message)}"
         case AttemptDiscarded(retry_in_s=retry_in_s):
             return f"request {seen.number} is sent again in {retry_in_s:g} s"
+        case AskOpened(call=call, question=question):
+            return f"{visible_line(call.name)} asks: {_short(question)}"
+        case AskClosed(answer=answer):
+            return f"answered by {answer.by}: {answer.verdict} {_short(answer.text)}".rstrip()
         case FrameSeen() | RequestStarted() | RequestFinished() | ToolProgress() | TurnFinished() | ChildSeen():
             return ""
         case _:

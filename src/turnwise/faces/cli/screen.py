@@ -11,6 +11,8 @@ import msgspec
 
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.running.watching import (
+    AskClosed,
+    AskOpened,
     AttemptDiscarded,
     CallAnswered,
     ChildSeen,
@@ -369,6 +371,14 @@ class Screen:
 
 def describe_event(seen: WatcherEvent, *, stream: TextIO | None = None) -> str:
     """`· tool_noted read: 3 files`: the line of an event that has no other, with the name of its call and its plain values."""
+    match seen:
+        case AskOpened(call=call, question=question):
+            return style(f"· {clean(call.name)} asks: {shortened(question, limit=LINE)}", "dim", stream=stream)
+        case AskClosed(call=call, answer=answer):
+            said = " ".join([answer.verdict, f"({answer.by})", answer.text]).rstrip()
+            return style(f"· {clean(call.name)} was answered: {shortened(said, limit=LINE)}", "dim", stream=stream)
+        case _:
+            pass
     values = [getattr(seen, name) for name in seen.__struct_fields__]
     of = "".join([f" {clean(value.name)}" for value in values if isinstance(value, ToolCall)])
     said = " ".join([str(value) for value in values if isinstance(value, str | int | float)])
