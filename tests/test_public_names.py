@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import turnwise
+from waits import HANG_S
 
 PUBLIC = """
 Agent AgentTool Approval AskClosed AskOpened Asking AttemptDiscarded BadTool CallAnswered CallerError ChangeArguments
@@ -43,3 +45,12 @@ def test_an_unknown_name_says_so() -> None:
         assert "`agnet`" in str(error)
     else:
         raise AssertionError("no error")
+
+
+def test_a_type_checker_sees_a_name_that_does_not_exist(tmp_path: Path) -> None:
+    """The function that loads names on use is hidden from it: with one, any name would be an `object`."""
+    program = tmp_path / "program.py"
+    program.write_text("from turnwise import Agnet\n")
+    argv = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), "--follow-imports=silent", str(program)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=HANG_S)
+    assert 'has no attribute "Agnet"' in done.stdout, done.stdout + done.stderr
