@@ -237,3 +237,13 @@ def test_tools_of_a_run_replace_those_of_the_agent(ran: list[str]) -> None:
     agent, model = scripted(call("two"), "Done.", tools=[one])
     assert agent.run_sync("Go.", tools=[two]).text == "Done." and ran == ["two"]
     assert "one" not in [spec.name for spec in model.asked[0].tools]
+
+
+def test_an_agent_that_was_narrowed_for_a_turn_cannot_be_widened_by_a_run() -> None:
+    """Proves: what a worker took away (effects, limits) does not come back with an option of the run."""
+    agent, model = scripted("Done.", "Done.")
+    narrow = agent.keeping(None, config=agent.config, effects=["read"])
+    assert narrow.config.allowed == ("read",)
+    with pytest.raises(CallerError, match="narrowed for one turn: its runs cannot replace `safety`"):
+        narrow.run_sync("Go.", safety={"allowed": ["write"]})
+    assert narrow.run_sync("Go.").text == "Done." and len(model.asked) == 1

@@ -148,6 +148,7 @@ class Agent(Generic[Deps, Output]):
         self._setup = set_up(self._options, deps_type=deps_type)
         self._recovery = EndpointRecovery(circuits=Circuits(clock=self._setup.clock))
         self._ids = TimeOrderedIds(self._setup.clock)
+        self._is_narrowed = False
         self._transport: Transport | None = None
         self._open = contextlib.AsyncExitStack()
         self._running, self._beginning = set[Runner](), set[_Beginning]()
@@ -172,6 +173,7 @@ class Agent(Generic[Deps, Output]):
         sub-agents run any."""
         other = copy.copy(self)
         other._running, other._beginning = set[Runner](), set[_Beginning]()
+        other._is_narrowed = True  # what a run replaces would be set up from the options, which are wider
         other._setup = self._setup.keeping(journal, config=config, effects=effects)
         return other
 
@@ -286,6 +288,8 @@ class Agent(Generic[Deps, Output]):
         """`cancelled` is told what there is where the run's task is cancelled."""
         check_options(options)
         said = said_of_agent(options)
+        if said and self._is_narrowed:
+            raise CallerError(f"this agent is narrowed for one turn: its runs cannot replace `{next(iter(said))}`")
         setup = set_up(over(self._options, said), deps_type=self._setup.deps_type) if said else self._setup
         async with contextlib.AsyncExitStack() as stack:
             transport = await self._transport_of(setup, stack=stack)
