@@ -217,7 +217,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", type=Path, default=PEERS, metavar="PYTHON", help="a Python that has the other two")
     parser.add_argument(
-        "--only", action="append", default=[], choices=[one.name for one in LIBRARIES], help="with --check"
+        "--only",
+        action="append",
+        default=[],
+        choices=[one.name for one in LIBRARIES],
+        help="leave what is kept of the others",
     )
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--check", action="store_true", help="write nothing; exit with 1 if something is otherwise")
