@@ -23,6 +23,7 @@ PAGES = [
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").glob("*.md")),
     ROOT / "benchmarks" / "README.md",
+    ROOT / "examples" / "README.md",
 ]
 CODE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # The script that stands in for the model of an example, by a word of the example.

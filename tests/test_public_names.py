@@ -1,5 +1,7 @@
 """The public surface is a short list, pinned here; importing has no side effect and stays light."""
 
+import ast
+import inspect
 import subprocess
 import sys
 
@@ -7,14 +9,14 @@ import turnwise
 
 PUBLIC = """
 Agent AgentTool Approval AskClosed AskOpened Asking AttemptDiscarded BadTool CallAnswered CallerError ChangeArguments
-ChangeResult ChildSeen Deadlines Deny DepsFactory EndpointOptions ExportedHistory Fault File FinishReason FrameSeen
-FunctionTool Hook ImportedHistory Journal MaxCost MaxRequests MaxSteps MaxTokens MaxToolCalls MaxWallTime Message
-MissingKey ModelFault ModelLimits NamedTool ObservationOptions OneAsk OutputMismatch PermissionRule Policy Prices
-ProviderFault ReasoningDelta RecoveryOptions Repair RequestAboutToLeave RequestFinished RequestStarted RetryPolicy
-RunContext RunFinished RunInterrupted RunResult RunStream SafetyOptions ScriptLimits SessionKey Settings StepChanges
-StepStarted StepView StopReason Subagents Text TextDelta Tool ToolAboutToRun ToolCall ToolFault ToolFinished
-ToolProgress ToolRan ToolResult ToolSpec ToolStarted TurnEnded TurnwiseBug TurnwiseError UnknownModel UnknownOption
-Usage __version__ messages_from messages_to read_prices tool
+ChangeResult ChildSeen Deadlines Deny DepsFactory EndpointOptions ExportedHistory Fault FaultKind File FinishReason
+FrameSeen FunctionTool Hook ImportedHistory Journal MaxCost MaxRequests MaxSteps MaxTokens MaxToolCalls MaxWallTime
+Message MissingKey ModelFault ModelLimits NamedTool ObservationOptions OneAsk OutputMismatch PermissionRule Policy
+Prices ProviderFault ReasoningDelta RecoveryOptions Repair RequestAboutToLeave RequestFinished RequestStarted
+RetryPolicy RunContext RunFinished RunInterrupted RunResult RunStream SafetyOptions ScriptLimits SessionKey Settings
+StepChanges StepStarted StepView StopReason Subagents Text TextDelta Tool ToolAboutToRun ToolCall ToolFault
+ToolFinished ToolProgress ToolRan ToolResult ToolSpec ToolStarted TurnEnded TurnwiseBug TurnwiseError UnknownModel
+UnknownOption Usage __version__ messages_from messages_to read_prices tool
 """
 
 
@@ -44,3 +46,15 @@ def test_an_unknown_name_says_so() -> None:
         assert "`agnet`" in str(error)
     else:
         raise AssertionError("no error")
+
+
+def test_no_type_checker_sees_the_function_that_loads_names() -> None:
+    """With a `__getattr__` in sight, any import from turnwise would be an `object` to it, and a misspelt one no error."""
+    at_the_top = [
+        node for node in ast.parse(inspect.getsource(turnwise)).body if isinstance(node, ast.FunctionDef | ast.If)
+    ]
+    assert "__getattr__" not in [node.name for node in at_the_top if isinstance(node, ast.FunctionDef)]
+    hidden = [
+        ast.unparse(node.test) for node in at_the_top if isinstance(node, ast.If) and "__getattr__" in ast.unparse(node)
+    ]
+    assert hidden == ["not TYPE_CHECKING"]

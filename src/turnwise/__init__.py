@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from turnwise.turn.events import StepPrepared as StepChanges
     from turnwise.vocab import (
         Fault,
+        FaultKind,
         File,
         FinishReason,
         Message,
@@ -147,6 +148,7 @@ _ROOMS = {
     "turnwise.turn.events": ("StepChanges=StepPrepared",),
     "turnwise.vocab": (
         "Fault",
+        "FaultKind",
         "File",
         "FinishReason",
         "Message",
@@ -190,6 +192,7 @@ __all__ = [
     "EndpointOptions",
     "ExportedHistory",
     "Fault",
+    "FaultKind",
     "File",
     "FinishReason",
     "FrameSeen",
@@ -262,15 +265,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    import importlib
+# Type checkers see the imports above alone, so that a name that does not exist is an error to them.
+if not TYPE_CHECKING:
 
-    if name not in _PLACES:
-        raise AttributeError(f"module `turnwise` has no attribute `{name}`")
-    module, inner = _PLACES[name]
-    found: object = getattr(importlib.import_module(module), inner)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> object:
+        import importlib
+
+        if name not in _PLACES:
+            raise AttributeError(f"module `turnwise` has no attribute `{name}`")
+        module, inner = _PLACES[name]
+        found: object = getattr(importlib.import_module(module), inner)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

@@ -78,14 +78,14 @@ class FunctionTool(Generic[P, R]):
         return f"<tool {self._made.name}>"
 
 
-class ToolDecorator(Protocol):
-    """What `@tool(...)` with options is: it makes a tool of the function below it, whose parameters stay known."""
-
-    def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R]: ...
-
-
 ToolLike = Tool | ToolSpec | FunctionTool[..., Any] | Subagents | AgentTool | Callable[..., Any]
 """What `Agent(tools=[...])` takes. A bare `ToolSpec` is a client-side tool: its calls end the run as `waiting`."""
+
+
+class ToolMaker(Protocol):
+    """What `@tool(...)` is before it sees its function. Without a `probe` nothing says yet what the function takes."""
+
+    def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 
 
 @overload
@@ -100,8 +100,20 @@ def tool(
     idempotent: bool = False,
     repeatable: bool = False,
     timeout_s: float | None = None,
-    probe: Callable[..., object] | None = None,
-) -> ToolDecorator: ...
+    probe: None = None,
+) -> ToolMaker: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: Effect = "none",
+    exclusive: bool = False,
+    idempotent: bool = False,
+    repeatable: bool = False,
+    timeout_s: float | None = None,
+    probe: Callable[P, object],
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
     function: Callable[P, R] | None = None,
     /,
@@ -114,7 +126,7 @@ def tool(
     repeatable: bool = False,
     timeout_s: float | None = None,
     probe: Callable[..., object] | None = None,
-) -> FunctionTool[P, R] | ToolDecorator:
+) -> FunctionTool[P, R] | ToolMaker | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a tool of a typed function, sync or async.
 
     `effect` says what it does to the world (`none`, `read`, `write`, `execute`), `exclusive` that it never runs beside

@@ -1,0 +1,28 @@
+"""A policy asks; `verdict="later"` ends the run as `waiting`, and `approvals=` goes on."""
+
+import os
+from collections.abc import Sequence
+
+from turnwise import Agent, Approval, Asking, Policy, tool
+
+
+@tool(effect="write")
+def publish(page: str) -> str:
+    """Put a page on the web site."""
+    return f"{page} is out"
+
+
+def later(asking: Asking) -> Sequence[Approval]:
+    return [Approval(call_id=ask.call.id, verdict="later") for ask in asking.asks]
+
+
+agent = Agent(
+    "openai_responses:publisher",
+    tools=[publish],
+    safety={"policy": Policy(attended=True), "approver": later},
+    endpoint={"base_url": os.environ["OPENAI_BASE_URL"]},
+)
+first = agent.run_sync("Publish the news.")
+answers = [Approval(call_id=ask.call.id, verdict="allow", digest=ask.digest) for ask in first.asks]
+second = agent.run_sync(approvals=answers, history=first.history)
+print(second.output)

@@ -1,0 +1,24 @@
+"""`deps_type` and `RunContext`."""
+
+import os
+from dataclasses import dataclass
+
+from turnwise import Agent, RunContext, tool
+
+
+@dataclass
+class Db:
+    prices: dict[str, str]
+
+
+@tool
+def price(context: RunContext[Db], name: str) -> str:
+    """Tell the price of a fruit."""
+    return context.deps.prices[name]
+
+
+agent = Agent(
+    "openai_responses:price", deps_type=Db, tools=[price], endpoint={"base_url": os.environ["OPENAI_BASE_URL"]}
+)
+result = agent.run_sync("What is a pear?", deps=Db({"pear": "2.50 EUR"}))
+print(result.output)

@@ -1,0 +1,7 @@
+"""`agent.clone(...)`: another agent, as `RunConfig` has the model alone."""
+
+from agents import Agent, Runner
+
+agent = Agent(name="talker", model="large", instructions="Be kind.")
+result = Runner.run_sync(agent.clone(model="small", instructions="Be brief."), "Hello.")
+print(result.final_output_as(str))

@@ -1,0 +1,24 @@
+"""Bound methods are tools; name those that you want."""
+
+import os
+from dataclasses import dataclass
+
+from turnwise import Agent
+
+
+@dataclass
+class Shop:
+    prices: dict[str, str]
+
+    def price(self, name: str) -> str:
+        """Tell the price of a fruit."""
+        return self.prices[name]
+
+    def burn_down(self) -> None:
+        """Burn the shop down."""
+
+
+shop = Shop({"pear": "2.50 EUR"})
+agent = Agent("openai_responses:price", tools=[shop.price], endpoint={"base_url": os.environ["OPENAI_BASE_URL"]})
+result = agent.run_sync("What is a pear?")
+print(result.output)

@@ -1,0 +1,21 @@
+"""`MaxSteps`: the last step must answer, and the result says that it is not complete."""
+
+import os
+
+from turnwise import Agent, MaxSteps, tool
+
+
+@tool
+def search(pattern: str) -> str:
+    """Search the archive."""
+    return f"a page about {pattern}"
+
+
+agent = Agent(
+    "openai_responses:research",
+    tools=[search],
+    limits=MaxSteps(4),
+    endpoint={"base_url": os.environ["OPENAI_BASE_URL"]},
+)
+result = agent.run_sync("Who wrote this?")
+print(result.output)

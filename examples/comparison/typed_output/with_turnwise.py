@@ -1,0 +1,17 @@
+"""`output_type`: the provider's own JSON output, checked; `OutputMismatch` if nothing fits."""
+
+import os
+
+from pydantic import BaseModel
+
+from turnwise import Agent
+
+
+class Fruit(BaseModel):
+    name: str
+    count: int
+
+
+agent = Agent("openai_responses:basket", output_type=Fruit, endpoint={"base_url": os.environ["OPENAI_BASE_URL"]})
+result = agent.run_sync("Which fruit is in the basket?")
+print(result.output.count)

@@ -1,0 +1,128 @@
+"""What scripts/compare_libraries.py has seen, as docs/comparison.md."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from comparison_tasks import LIBRARIES, TASKS, Comparison, Library, ProgramFacts, RunFacts, Task, TypoFacts
+
+FOLDER = "../examples/comparison"
+BAR = "\\|"  # a bar inside a cell
+INTRODUCTION = """# turnwise beside pydantic-ai and openai-agents
+<!-- drawn by scripts/compare_libraries.py; change the programs or the script, not this file -->
+The same ten tasks, written with three libraries. Each program uses the best way that its library offers, and its first line says
+which. `No:` means that the library has no way of its own; the program is then the shortest workaround.
+
+The programs ran against the [lab](lab.md) over HTTP, with the Responses API. Everything in these tables was seen in a run. Other
+versions and other APIs may differ."""
+LINES = """## The programs
+Lines of code: no blank lines, comments or docstrings, and one line for each import. Those of turnwise name the lab's URL; the
+other two read it from the environment."""
+TYPES = """## What a type checker knows
+The type that pyright (strict) gives to the outcome, and its errors in the program."""
+TYPOS = """## A typo in an option
+One option of each program is misspelt. The cell says what the run does. `silent` means that the program does what it did before,
+without that option. `types` says whether pyright finds the typo."""
+CUT = """## A call that the output limit cuts
+The model writes a file, and the output limit cuts its call. In the next two columns the smaller pieces that it tries then are cut
+as well; `retries=3` is an option of pydantic-ai, and the others ran without one. The last column is the first one over another
+API. There the lab refuses broken JSON in the history. vLLM, llama.cpp, Mistral and Groq parse it, too; api.openai.com does not
+look at it."""
+CAP = """## A cap of steps
+The model searches until it is made to answer. In the second column the program catches no exception and asks no second time."""
+END = """## Run it yourself
+```sh
+bash benchmarks/setup
+python scripts/compare_libraries.py --check
+```
+
+The check says what is different from this page. Without `--check` the results and the page are written anew."""
+
+WORD = re.compile(r"\w+")
+Cell = Callable[[Task, Library, ProgramFacts], str]
+
+
+def draw_page(seen: Comparison) -> str:
+    versions = [(library.title, seen.versions[library.name]) for library in LIBRARIES]
+    parts = [
+        INTRODUCTION,
+        "\n".join(_table(("library", "version"), versions)),
+        LINES,
+        _by_task(seen, _program),
+        *[f"### {task.title}\n{_ways(seen, task)}" for task in TASKS],
+        TYPES,
+        _by_task(seen, _type),
+        TYPOS,
+        _by_task(seen, _typo),
+        CUT,
+        _by_library(seen, task="cut_call", first="cut once"),
+        CAP,
+        _by_library(seen, task="step_cap", first="the program"),
+        END,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join([cell.replace('|', BAR) for cell in row])} |"
+
+
+def _by_task(seen: Comparison, cell: Cell) -> str:
+    rows = [
+        [task.title, *[cell(task, library, seen.facts[library.name][task.name]) for library in LIBRARIES]]
+        for task in TASKS
+    ]
+    return "\n".join(_table(("task", *[library.title for library in LIBRARIES]), rows))
+
+
+def _program(task: Task, library: Library, facts: ProgramFacts) -> str:
+    by_hand = ", by hand" if facts.way.startswith("No:") else ""
+    return f"[{facts.lines}]({FOLDER}/{task.name}/with_{library.name}.py){by_hand}"
+
+
+def _ways(seen: Comparison, task: Task) -> str:
+    return "\n".join([f"- **{library.title}**: {seen.facts[library.name][task.name].way}" for library in LIBRARIES])
+
+
+def _type(_task: Task, _library: Library, facts: ProgramFacts) -> str:
+    errors = f", {facts.type_errors} errors" if facts.type_errors else ""
+    return f"`{facts.type}`{errors}"
+
+
+def _typo(_task: Task, _library: Library, facts: ProgramFacts) -> str:
+    typo = facts.typo
+    found = "found" if typo.type_errors else "not found"
+    return f"`{_word(typo)}`: run {_happened(facts.ran, typo.ran)}; types {found}"
+
+
+def _word(typo: TypoFacts) -> str:
+    """The misspelt word alone."""
+    (word,) = set(WORD.findall(typo.wrong)) - set(WORD.findall(typo.right))
+    return word
+
+
+def _happened(before: RunFacts, after: RunFacts) -> str:
+    if after == before or (after.raised, after.printed) == (before.raised, before.printed):
+        return "**silent**"
+    named = ", names the right one" if "Did you mean" in after.message else ""
+    return f"`{after.raised}`{named}" if after.raised else "another outcome"
+
+
+def _by_library(seen: Comparison, *, task: str, first: str) -> str:
+    """The program as it stands, and its variants."""
+    variants = next(one.variants for one in TASKS if one.name == task)
+    rows: list[list[str]] = []
+    for library in LIBRARIES:
+        facts = seen.facts[library.name][task]
+        rows.append(
+            [library.title, *[_outcome(ran) for ran in (facts.ran, *[facts.variants[one] for one in variants])]]
+        )
+    return "\n".join(_table(("library", first, *variants), rows))
+
+
+def _outcome(ran: RunFacts) -> str:
+    printed = "; ".join(ran.printed.splitlines())
+    said = f"`{ran.raised}`: {ran.message}" if ran.raised else printed
+    return f"{said} ({ran.requests} request{'' if ran.requests == 1 else 's'})"
