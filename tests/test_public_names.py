@@ -8,12 +8,12 @@ import turnwise
 PUBLIC = """
 Agent AgentTool Approval Asking AttemptDiscarded BadTool CallAnswered CallerError ChangeArguments ChangeResult
 ChildSeen Deadlines Deny EndpointOptions ExportedHistory Fault File FinishReason FrameSeen FunctionTool Hook
-ImportedHistory Journal MaxCost MaxRequests MaxSteps MaxTokens MaxToolCalls MaxWallTime Message MissingKey ModelFault
+ImportedHistory Journal MaxCost MaxRequests MaxSteps MaxTokens MaxToolCalls MaxWallTime Message MethodsOf MissingKey ModelFault
 ModelLimits NamedTool ObservationOptions OutputMismatch PermissionRule Policy Prices ProviderFault ReasoningDelta
 RecoveryOptions Repair RequestFinished RequestStarted RetryPolicy RunFinished RunInterrupted RunResult RunStream
 SafetyOptions ScriptLimits Settings StepChanges StepStarted StepView StopReason Subagents Text TextDelta Tool ToolCall
-ToolFault ToolFinished ToolProgress ToolResult ToolSpec ToolStarted TurnwiseBug TurnwiseError UnknownModel
-UnknownOption Usage __version__ messages_from messages_to read_prices tool
+ToolFault ToolFinished ToolProgress ToolResult ToolSpec ToolStarted Toolset TurnwiseBug TurnwiseError UnknownModel
+UnknownOption Usage Workspace __version__ approved filtered messages_from messages_to prefixed read_prices tool
 """
 
 

@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from turnwise.faces.histories import ExportedHistory, ImportedHistory, messages_from, messages_to
     from turnwise.faces.results import RunFinished, RunInterrupted, RunResult
     from turnwise.faces.streaming import RunStream
-    from turnwise.faces.tools import FunctionTool, tool
+    from turnwise.faces.tools import FunctionTool, Toolset, tool
+    from turnwise.faces.toolsets import MethodsOf, approved, filtered, prefixed
+    from turnwise.faces.workspace import Workspace
     from turnwise.rules.budget import ModelLimits
     from turnwise.rules.limits import MaxCost, MaxRequests, MaxSteps, MaxTokens, MaxToolCalls, MaxWallTime
     from turnwise.rules.permissions import PermissionRule, Policy
@@ -110,7 +112,9 @@ _ROOMS = {
     "turnwise.faces.histories": ("ExportedHistory", "ImportedHistory", "messages_from", "messages_to"),
     "turnwise.faces.results": ("RunFinished", "RunInterrupted", "RunResult"),
     "turnwise.faces.streaming": ("RunStream",),
-    "turnwise.faces.tools": ("FunctionTool", "tool"),
+    "turnwise.faces.tools": ("FunctionTool", "Toolset", "tool"),
+    "turnwise.faces.toolsets": ("MethodsOf", "approved", "filtered", "prefixed"),
+    "turnwise.faces.workspace": ("Workspace",),
     "turnwise.rules.budget": ("ModelLimits",),
     "turnwise.rules.limits": ("MaxCost", "MaxRequests", "MaxSteps", "MaxTokens", "MaxToolCalls", "MaxWallTime"),
     "turnwise.rules.permissions": ("PermissionRule", "Policy"),
@@ -175,6 +179,7 @@ __all__ = [
     "MaxToolCalls",
     "MaxWallTime",
     "Message",
+    "MethodsOf",
     "MissingKey",
     "ModelFault",
     "ModelLimits",
@@ -213,14 +218,19 @@ __all__ = [
     "ToolResult",
     "ToolSpec",
     "ToolStarted",
+    "Toolset",
     "TurnwiseBug",
     "TurnwiseError",
     "UnknownModel",
     "UnknownOption",
     "Usage",
+    "Workspace",
     "__version__",
+    "approved",
+    "filtered",
     "messages_from",
     "messages_to",
+    "prefixed",
     "read_prices",
     "tool",
 ]

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import copy
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Any, Generic, Unpack, cast, overload
@@ -46,7 +46,7 @@ from turnwise.faces.run_options import (
 from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.streaming import RunStream
 from turnwise.faces.taking_up import check_endpoint, folded, left_child, left_run
-from turnwise.faces.tools import BATCH_HINT, ToolLike, read_tools
+from turnwise.faces.tools import BATCH_HINT, ToolLike
 from turnwise.rules.history import check_input
 from turnwise.rules.limits import Limit, counts_cost
 from turnwise.rules.permissions import Policy
@@ -68,7 +68,8 @@ class Agent(Generic[Deps, Output]):
 
     `model` is `PROVIDER:NAME` (`openai:gpt-5`, `ollama:qwen3:8b`), or `FAMILY:NAME` with a URL of your own
     (`Agent("openai_chat:NAME", endpoint={"base_url": ...})`). `tools` are typed functions, what `@tool` makes of them, other
-    agents (`agent.as_tool(...)`, `Subagents`), or `ToolSpec`s of tools that run elsewhere. `instructions` is the system prompt.
+    agents (`agent.as_tool(...)`, `Subagents`), toolsets (`Workspace(".")`), or `ToolSpec`s of tools that run elsewhere.
+    `instructions` is the system prompt.
 
     `output_type` is a pydantic model, another type, or a JSON Schema that the answer must fit; `RunResult.output` has that type.
     Without one the output is the text.
@@ -79,7 +80,7 @@ class Agent(Generic[Deps, Output]):
     `endpoint`, `recovery`, `safety` and `observation` are dicts of further options: see `EndpointOptions`, `RecoveryOptions`,
     `SafetyOptions` and `ObservationOptions`.
 
-    `async with Agent(...)` keeps connections open between runs. Raises UnknownModel, MissingKey, BadTool or another
+    `async with Agent(...)` keeps connections and toolsets open between runs. Raises UnknownModel, MissingKey, BadTool or another
     CallerError where it is set up wrongly.
     """
 
@@ -148,7 +149,14 @@ class Agent(Generic[Deps, Output]):
         self._running, self._beginning = set[Runner](), set[_Beginning]()
 
     async def __aenter__(self) -> "Agent[Deps, Output]":
-        self._transport = await _open_transport(self._open, given=self._setup.given_transport)
+        async with contextlib.AsyncExitStack() as opening:
+            transport = await _open_transport(opening, given=self._setup.given_transport)
+            if self._setup.toolsets:
+                from turnwise.faces.furnishing import opened
+
+                await opening.enter_async_context(opened(self._setup))
+            self._open = opening.pop_all()
+        self._transport = transport
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -277,8 +285,13 @@ class Agent(Generic[Deps, Output]):
         said = said_of_agent(options)
         setup = set_up(over(self._options, said)) if said else self._setup
         async with contextlib.AsyncExitStack() as stack:
+            beginning = stack.enter_context(self._begins())
             transport = await self._transport_of(setup, stack=stack)
-            return await self._run_over(transport, prompt, setup, options=options, feed=feed, cancelled=cancelled)
+            if setup.is_unfurnished:
+                setup = await _furnished(setup, stack=stack)
+            return await self._run_over(
+                transport, prompt, setup, options=options, beginning=beginning, feed=feed, cancelled=cancelled
+            )
 
     async def _transport_of(self, setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> Transport:
         """The one that is kept open, unless the run brings its own."""
@@ -293,6 +306,7 @@ class Agent(Generic[Deps, Output]):
         setup: AgentSetup,
         *,
         options: TypedRunOptions,
+        beginning: "_Beginning",
         feed: Feed | None,
         cancelled: Callable[[RunResult[Any]], None] | None,
     ) -> RunResult[Any]:
@@ -303,7 +317,7 @@ class Agent(Generic[Deps, Output]):
         config = self._config_of_run(setup, tools=tools, session_id=session_id)
         only_decides = prompt is None and options.get("approvals") and not options.get("results")
         given = () if only_decides else input_of(prompt, results=options.get("results") or None, earlier=earlier)
-        config, given, ends = await self._begun(setup, config, given=given, earlier=earlier)
+        config, given = await _priced(setup, config), await _opened(setup, given, earlier=earlier)
         started = TurnStarted(
             config=config,
             input=given,
@@ -344,7 +358,8 @@ class Agent(Generic[Deps, Output]):
             )
         kept = session_id if setup.journal is not None else ""
         carried = () if started.history else before.carried
-        turn = runner.run(started, earlier=carried, journal=pen, ends=ends)
+        turn = runner.run(started, earlier=carried, journal=pen, ends=beginning.ends)
+        self._beginning.discard(beginning)  # from here on an interrupt is told to the runner
         ended = partial(run_result, output=setup.output, before=before, session=kept)
         return await self._to_end(setup, runner, turn, config=started.config, ended=ended, cancelled=cancelled)
 
@@ -360,29 +375,30 @@ class Agent(Generic[Deps, Output]):
         """
         check_names(options, known=ResumeOptions.__annotations__, what="`resume`")
         setup = self._setup
-        if setup.journal is None:
+        if (journal := setup.journal) is None:
             raise CallerError('`resume` needs a journal: Agent(..., observation={"journal": Journal(PATH)})')
-        found = left_run(setup.journal, setup.journal.find_session(session))
+        found = left_run(journal, journal.find_session(session))
         found.left.terms = terms_of(options)
         config = found.left.config
         check_endpoint(config, own=setup.config)
-        tools = setup.offered
         if "tools" in options:
-            tools = msgspec.structs.replace(setup, tools=read_tools(options["tools"])).offered
+            setup = setup.with_tools(options["tools"])
         prepare_step = options.get("prepare_step", setup.prepare_step)
         output = read_output_type(options["output_type"]) if "output_type" in options else setup.output
         async with contextlib.AsyncExitStack() as stack:
+            if setup.is_unfurnished:
+                setup = await _furnished(setup, stack=stack)
             runner = self._runner(
                 setup,
                 await self._transport_of(setup, stack=stack),
                 config=config,
-                tools=tools,
+                tools=setup.offered,
                 output=output,
                 prepare_step=prepare_step if config.prepares_steps else None,
                 approver=options.get("approver", setup.safety.approver),
                 observation=Observation(watch=options.get("watch"), ledger=found.ledger),
             )
-            pen = setup.journal.resume_turn(found.turn_id)
+            pen = journal.resume_turn(found.turn_id)
             turn = runner.resume(found.left, journal=pen)
             ended = partial(run_result, output=output, before=found.before, session=found.session.row.id)
             return await self._to_end(setup, runner, turn, config=config, ended=ended)
@@ -422,6 +438,10 @@ class Agent(Generic[Deps, Output]):
         """Its tools, and those of the agents that it may hand tasks to."""
         return self._setup.known_below()
 
+    def knows_tools(self) -> bool:
+        """Whether all its tools are known, and those below: no toolset is still to be asked."""
+        return self._setup.knows_tools()
+
     def check_rules(self) -> None:
         """Raise CallerError for a rule or a hook about no tool that there is, here or below."""
         self._setup.check_rules()
@@ -454,12 +474,15 @@ class Agent(Generic[Deps, Output]):
         )
         if found is not None and found.left.turn.result is not None:
             return minder.ended(found.left.turn.result)
-        tools = setup.offered
         started, config = None, None if found is None else found.left.config
-        if config is None:
-            started = await self._child_started(setup, prompt, order=order, tools=tools, session_id=session_id)
-            config = started.config
         async with contextlib.AsyncExitStack() as stack:
+            if setup.is_unfurnished:
+                setup = await _furnished(setup, stack=stack)
+                setup.check_rules()  # its parent could not
+            tools = setup.offered
+            if config is None:
+                started = await self._child_started(setup, prompt, order=order, tools=tools, session_id=session_id)
+                config = started.config
             runner = self._runner(
                 setup,
                 await self._transport_of(setup, stack=stack),
@@ -528,17 +551,15 @@ class Agent(Generic[Deps, Output]):
             )
         )
 
-    async def _begun(
-        self, setup: AgentSetup, config: TurnConfig, *, given: tuple[Message, ...], earlier: Sequence[Message]
-    ) -> tuple[TurnConfig, tuple[Message, ...], InterruptKind | None]:
-        """The configuration with its prices, the input with its opening, and the interrupt that came meanwhile."""
+    @contextlib.contextmanager
+    def _begins(self) -> Generator["_Beginning"]:
+        """A run that begins: it keeps the interrupt that comes before its turn does."""
         beginning = _Beginning()
         self._beginning.add(beginning)
         try:
-            config, given = await _priced(setup, config), await _opened(setup, given, earlier=earlier)
+            yield beginning
         finally:
             self._beginning.discard(beginning)
-        return config, given, beginning.ends
 
     def _config_of_run(self, setup: AgentSetup, *, tools: Sequence[Tool], session_id: str) -> TurnConfig:
         config, output = setup.config, setup.output
@@ -572,9 +593,16 @@ class Agent(Generic[Deps, Output]):
 
 
 class _Beginning:
-    """A run whose turn has not begun: its prices are read, its opening is written. An interrupt meanwhile is kept for it."""
+    """A run whose turn has not begun: its toolsets open, its prices are read, its opening is written. It keeps the interrupt
+    that comes meanwhile."""
 
     ends: InterruptKind | None = None
+
+
+async def _furnished(setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> AgentSetup:
+    from turnwise.faces.furnishing import furnished  # most agents have no toolsets
+
+    return await furnished(setup, stack=stack)
 
 
 async def _opened(setup: AgentSetup, given: tuple[Message, ...], *, earlier: Sequence[Message]) -> tuple[Message, ...]:

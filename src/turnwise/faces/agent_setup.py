@@ -33,7 +33,7 @@ from turnwise.faces.run_settings import read_settings, settings_over
 from turnwise.faces.run_steps import steps_and_limits
 from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.scripts import check_script_limits, with_script
-from turnwise.faces.tools import ToolLike, read_tools
+from turnwise.faces.tools import ToolLike, Toolset, is_toolset, read_tools
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
 from turnwise.rules.retries import RetryPolicy
@@ -61,12 +61,15 @@ class AgentOptions(TypedDict, total=False):
 
 
 class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """All that an agent's turns begin with. `delegations` are the tools behind which other agents stand, by name."""
+    """All that an agent's turns begin with. `delegations` are the tools behind which other agents stand, by name. Of `toolsets`
+    each turn asks for their tools; `tools` are the others until then, and all of them afterwards."""
 
     model: ModelName
     endpoint: Endpoint
     given_transport: Transport | None
     tools: tuple[Tool, ...]
+    toolsets: tuple[Toolset, ...]
+    is_unfurnished: bool  # there are toolsets, or tools that bring something for the verdict on their calls
     delegations: dict[str, Delegation]
     output: OutputType | None
     hooks: Hooks
@@ -87,6 +90,10 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
         wanted = self.prices.bills_requests if self.script == "auto" else self.script
         return with_script(self.tools, scripted=wanted)
 
+    def with_tools(self, tools: Sequence[ToolLike]) -> "AgentSetup":
+        """The same with these tools in place of its own. Raises BadTool, CallerError."""
+        return msgspec.structs.replace(self, **_tools_of(tools))
+
     def policies(self) -> list[Policy | None]:
         """Its own, and those of the agents that it may hand tasks to."""
         return [self.config.policy, *[one for agent in self._agents() for one in agent.policies()]]
@@ -95,11 +102,17 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
         """Its tools, and those of the agents that it may hand tasks to."""
         return (*[tool for agent in self._agents() for tool in agent.known_below()], *self.tools)
 
+    def knows_tools(self) -> bool:
+        """Whether all its tools are known, and those of the agents that it may hand tasks to: toolsets are asked by a turn."""
+        return not self.toolsets and all(agent.knows_tools() for agent in self._agents())
+
     def check_rules(self) -> None:
-        """Raise CallerError for a rule or a hook about no tool that there is, here or below."""
-        known = known_tools((*self.known_below(), *self.offered))
-        check_tools_of_rules(self.config.policy, tools=known)
-        check_tools_of_hooks(self.hooks.all, tools=known)
+        """Raise CallerError for a rule or a hook about no tool that there is, here or below. Where a toolset is still to be
+        asked, nobody knows that: then it is not looked at."""
+        if self.knows_tools():
+            known = known_tools((*self.known_below(), *self.offered))
+            check_tools_of_rules(self.config.policy, tools=known)
+            check_tools_of_hooks(self.hooks.all, tools=known)
         for agent in self._agents():
             agent.check_rules()
 
@@ -146,7 +159,7 @@ def set_up(options: AgentOptions) -> AgentSetup:
         model=model,
         endpoint=endpoint,
         given_transport=at.get("transport"),
-        tools=read_tools(tools_given),
+        **_tools_of(tools_given),
         delegations={one.tool().name: one for one in tools_given if isinstance(one, Subagents | AgentTool)},
         output=None if output_type is None or output_type is str else read_output_type(output_type),
         hooks=hooks,
@@ -163,6 +176,18 @@ def set_up(options: AgentOptions) -> AgentSetup:
     )
     check_approver(made.safety.approver, policies=made.policies())
     return made
+
+
+class _ToolFields(TypedDict):
+    tools: tuple[Tool, ...]
+    toolsets: tuple[Toolset, ...]
+    is_unfurnished: bool
+
+
+def _tools_of(given: Sequence[ToolLike]) -> _ToolFields:
+    tools, toolsets = read_tools(given), tuple([one for one in given if is_toolset(one)])
+    bring = bool(toolsets) or any(one.judging is not None for one in tools)
+    return _ToolFields(tools=tools, toolsets=toolsets, is_unfurnished=bring)
 
 
 def _config_of(options: AgentOptions, *, model: ModelName, hooks: Hooks) -> TurnConfig:

@@ -19,11 +19,13 @@ from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.running.approvals import Approver
 from turnwise.drivers.running.watching import Watch, WatcherEvent
 from turnwise.drivers.threads import in_thread, is_async
+from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.grants import CallTerms, judged_paths, judged_programs
 from turnwise.drivers.tools.probes import CallProbe
 from turnwise.drivers.tools.progress import tells_of
 from turnwise.drivers.tools.tool_output import error_result, failure_of, result_of
 from turnwise.rules.limits import Limit
+from turnwise.rules.permissions import PermissionRule
 from turnwise.rules.subagents import Place
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ChildReport, ToolOffer
@@ -92,6 +94,19 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     activity: Activity | None = None
 
 
+class CallJudging(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool brings for the verdict on its calls, beside its agent's policy.
+
+    `inspect` finds the facts of its calls; `workspace` is the real path of the folder that it works in; `rules` stand before
+    the policy's own. `asked`: each call is asked about, whatever the policy's rules allow.
+    """
+
+    inspect: Inspector | None = None
+    workspace: str = ""
+    rules: tuple[PermissionRule, ...] = ()
+    asked: bool = False
+
+
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool with its implementation.
 
@@ -100,7 +115,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     of its own, so it may block. None for client-side tools. `start` is what a sub-agent has in its place. One that ends by a
     deadline of its own, with what it has, is given `grace_s` for that once its time is up. `keeps` gives the folder in which
     it has put what was too long to show, for the model to read; None where there is nothing. `probe` tells after a crash what
-    became of a call.
+    became of a call. `judging` is what the verdict on a call needs beside the policy.
     """
 
     offer: ToolOffer
@@ -109,6 +124,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float = 0.0
     keeps: Callable[[], Path | None] | None = None
     probe: CallProbe | None = None
+    judging: CallJudging | None = None
 
     @property
     def name(self) -> str:
