@@ -6,7 +6,7 @@ import sys
 import turnwise
 
 PUBLIC = """
-Agent AgentTool Approval Asking AttemptDiscarded BadTool CallAnswered CallerError ChangeArguments ChangeResult
+Agent AgentTool Approval Asking AttemptDiscarded BadTool Budget BudgetSpent CallAnswered CallerError ChangeArguments ChangeResult
 ChildSeen Deadlines Deny EndpointOptions ExportedHistory Fault File FinishReason FrameSeen FunctionTool Hook
 ImportedHistory Journal MaxCost MaxRequests MaxSteps MaxTokens MaxToolCalls MaxWallTime Message MethodsOf MissingKey ModelFault
 ModelLimits NamedTool ObservationOptions OutputMismatch PermissionRule Policy Prices ProviderFault ReasoningDelta

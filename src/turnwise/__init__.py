@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from turnwise.drivers.tools.tools import Tool
     from turnwise.errors import (
         BadTool,
+        BudgetSpent,
         CallerError,
         MissingKey,
         ModelFault,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     )
     from turnwise.faces.agent import Agent
     from turnwise.faces.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
+    from turnwise.faces.budgets import Budget
     from turnwise.faces.children import AgentTool, Subagents
     from turnwise.faces.histories import ExportedHistory, ImportedHistory, messages_from, messages_to
     from turnwise.faces.results import RunFinished, RunInterrupted, RunResult
@@ -95,6 +97,7 @@ _ROOMS = {
     ),
     "turnwise.errors": (
         "BadTool",
+        "BudgetSpent",
         "CallerError",
         "MissingKey",
         "ModelFault",
@@ -108,6 +111,7 @@ _ROOMS = {
     ),
     "turnwise.faces.agent": ("Agent",),
     "turnwise.faces.agent_groups": ("EndpointOptions", "ObservationOptions", "RecoveryOptions", "SafetyOptions"),
+    "turnwise.faces.budgets": ("Budget",),
     "turnwise.faces.children": ("AgentTool", "Subagents"),
     "turnwise.faces.histories": ("ExportedHistory", "ImportedHistory", "messages_from", "messages_to"),
     "turnwise.faces.results": ("RunFinished", "RunInterrupted", "RunResult"),
@@ -155,6 +159,8 @@ __all__ = [
     "Asking",
     "AttemptDiscarded",
     "BadTool",
+    "Budget",
+    "BudgetSpent",
     "CallAnswered",
     "CallerError",
     "ChangeArguments",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from left_journals import copy_of_a_crash
 from turnwise import (
     Agent,
     Approval,
@@ -175,7 +176,7 @@ async def test_a_turn_that_is_resumed_has_the_tools_of_its_folder(folder: Path, 
         running = asyncio.create_task(first.run("Write."))
         await asyncio.wait_for(began.wait(), 60)
         left = tmp_path / "left.db"
-        _copy_of_a_crash(path, left)
+        copy_of_a_crash(path, left)
         running.cancel()
         await asyncio.wait({running}, timeout=60)
     ask = Approver()
@@ -190,19 +191,6 @@ async def test_a_turn_that_is_resumed_has_the_tools_of_its_folder(folder: Path, 
         assert last is not None
         result = await second.resume(last.row.id)
     assert (ask.asked, result.text, (folder / "b.txt").read_text()) == ([("write", "b.txt")], "Done.", "x")
-
-
-def _copy_of_a_crash(path: Path, left: Path) -> None:
-    import sqlite3
-    from contextlib import closing
-
-    from turnwise.drivers.journal.owners import our_name
-
-    host = our_name().rpartition(":")[0].rpartition(":")[0]
-    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(left)) as target:
-        source.backup(target)
-        target.execute("update turn set owner = ? where status = 'running'", (f"{host}:999999999:1",))
-        target.commit()
 
 
 async def test_tools_that_were_taken_out_of_a_folder_s_toolset_are_judged_too(folder: Path) -> None:

@@ -28,6 +28,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
 from turnwise.faces.agent_options import check_names, checking_options
 from turnwise.faces.agent_setup import AgentOptions, AgentSetup, over, set_up
+from turnwise.faces.budgets import Budget, Reservation
 from turnwise.faces.children import MAX_DEPTH, AgentTool, Delegate
 from turnwise.faces.given import Prompt, check_text, input_of, message_of, title_of
 from turnwise.faces.interrupted import interrupted
@@ -76,6 +77,7 @@ class Agent(Generic[Deps, Output]):
 
     `limits` bound a run: `MaxSteps(8) | MaxTokens(20_000)` (either stops it) or `&` (only both together). Every limit reserves
     one request for the answer. Without a `MaxSteps` a run has 20 steps at most. `MaxCost("0.50")` needs the price of every model.
+    A `Budget` bounds many runs together.
 
     `endpoint`, `recovery`, `safety` and `observation` are dicts of further options: see `EndpointOptions`, `RecoveryOptions`,
     `SafetyOptions` and `ObservationOptions`.
@@ -93,7 +95,7 @@ class Agent(Generic[Deps, Output]):
         instructions: str | Sequence[str] = (),
         output_type: type[Output] | None = None,
         deps_type: type[Deps] | None = None,
-        limits: Limit | None = None,
+        limits: Limit | Budget | None = None,
         endpoint: EndpointOptions = ...,
         recovery: RecoveryOptions = ...,
         safety: SafetyOptions = ...,
@@ -108,7 +110,7 @@ class Agent(Generic[Deps, Output]):
         instructions: str | Sequence[str] = (),
         output_type: object,
         deps_type: Any = None,
-        limits: Limit | None = None,
+        limits: Limit | Budget | None = None,
         endpoint: EndpointOptions = ...,
         recovery: RecoveryOptions = ...,
         safety: SafetyOptions = ...,
@@ -123,7 +125,7 @@ class Agent(Generic[Deps, Output]):
         instructions: str | Sequence[str] = (),
         output_type: object = None,
         deps_type: type[Deps] | None = None,
-        limits: Limit | None = None,
+        limits: Limit | Budget | None = None,
         endpoint: EndpointOptions = {},  # noqa: B006 (never changed)
         recovery: RecoveryOptions = {},  # noqa: B006 (never changed)
         safety: SafetyOptions = {},  # noqa: B006 (never changed)
@@ -290,7 +292,14 @@ class Agent(Generic[Deps, Output]):
             if setup.is_unfurnished:
                 setup = await _furnished(setup, stack=stack)
             return await self._run_over(
-                transport, prompt, setup, options=options, beginning=beginning, feed=feed, cancelled=cancelled
+                transport,
+                prompt,
+                setup,
+                options=options,
+                stack=stack,
+                beginning=beginning,
+                feed=feed,
+                cancelled=cancelled,
             )
 
     async def _transport_of(self, setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> Transport:
@@ -306,6 +315,7 @@ class Agent(Generic[Deps, Output]):
         setup: AgentSetup,
         *,
         options: TypedRunOptions,
+        stack: contextlib.AsyncExitStack,
         beginning: "_Beginning",
         feed: Feed | None,
         cancelled: Callable[[RunResult[Any]], None] | None,
@@ -318,6 +328,7 @@ class Agent(Generic[Deps, Output]):
         only_decides = prompt is None and options.get("approvals") and not options.get("results")
         given = () if only_decides else input_of(prompt, results=options.get("results") or None, earlier=earlier)
         config, given = await _priced(setup, config), await _opened(setup, given, earlier=earlier)
+        config, reservation = _reserved(setup, config, stack=stack)
         started = TurnStarted(
             config=config,
             input=given,
@@ -347,6 +358,8 @@ class Agent(Generic[Deps, Output]):
             approver=setup.safety.approver,
             observation=Observation(watch=options.get("watch"), feed=feed),
         )
+        if reservation is not None:
+            reservation.runner = runner
         pen = None
         if setup.journal is not None:
             pen = setup.journal.begin_turn(
@@ -398,6 +411,9 @@ class Agent(Generic[Deps, Output]):
                 approver=options.get("approver", setup.safety.approver),
                 observation=Observation(watch=options.get("watch"), ledger=found.ledger),
             )
+            _, reservation = _reserved(setup, config, stack=stack, whole=True)
+            if reservation is not None:
+                reservation.runner = runner
             pen = journal.resume_turn(found.turn_id)
             turn = runner.resume(found.left, journal=pen)
             ended = partial(run_result, output=output, before=found.before, session=found.session.row.id)
@@ -483,6 +499,13 @@ class Agent(Generic[Deps, Output]):
             if config is None:
                 started = await self._child_started(setup, prompt, order=order, tools=tools, session_id=session_id)
                 config = started.config
+            # what a run above has reserved in the same budget is this one's, too
+            is_held = setup.budget is not None and setup.budget.is_held_above()
+            config, reservation = (
+                (config, None) if is_held else _reserved(setup, config, stack=stack, whole=started is None)
+            )
+            if started is not None:
+                started = msgspec.structs.replace(started, config=config)
             runner = self._runner(
                 setup,
                 await self._transport_of(setup, stack=stack),
@@ -495,6 +518,8 @@ class Agent(Generic[Deps, Output]):
                 path=minder.path,
                 settle_s=minder.settle_s,
             )
+            if reservation is not None:
+                reservation.runner, reservation.path = runner, minder.path
             if found is not None and journal is not None:
                 found.left.terms = order.terms
                 return await minder.run(runner, runner.resume(found.left, journal=journal.resume_turn(found.turn_id)))
@@ -597,6 +622,19 @@ class _Beginning:
     that comes meanwhile."""
 
     ends: InterruptKind | None = None
+
+
+def _reserved(
+    setup: AgentSetup, config: TurnConfig, *, stack: contextlib.AsyncExitStack, whole: bool = False
+) -> tuple[TurnConfig, Reservation | None]:
+    """The configuration with the run's part of its budget, and that part, until `stack` is left. `whole`: of a turn that goes on,
+    with what it began with. Raises BudgetSpent."""
+    if setup.budget is None:
+        return config, None
+    row = config.prices.get(config.model)
+    least_usd = Decimal(0) if row is None else least_of(row)
+    part = stack.enter_context(setup.budget.reserving(config.limits, least_usd=least_usd, whole=whole))
+    return config if whole else msgspec.structs.replace(config, limits=part.limit), part
 
 
 async def _furnished(setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> AgentSetup:

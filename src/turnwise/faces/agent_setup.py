@@ -23,6 +23,7 @@ from turnwise.faces.agent_groups import (
     RecoveryOptions,
     SafetyOptions,
 )
+from turnwise.faces.budgets import Budget
 from turnwise.faces.children import AgentTool, Delegation, Subagents
 from turnwise.faces.given import json_of, system_of
 from turnwise.faces.model_facts import at_endpoint, fallback_of, with_model, within
@@ -53,7 +54,7 @@ class AgentOptions(TypedDict, total=False):
     tools: Sequence[ToolLike]
     instructions: str | Sequence[str]
     output_type: object
-    limits: Limit | None
+    limits: Limit | Budget | None
     endpoint: EndpointOptions
     recovery: RecoveryOptions
     safety: SafetyOptions
@@ -83,6 +84,7 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path | str
     clock: Clock
     config: TurnConfig
+    budget: Budget | None
 
     @property
     def offered(self) -> tuple[Tool, ...]:
@@ -173,9 +175,15 @@ def set_up(options: AgentOptions) -> AgentSetup:
         folder=seen.get("folder") or Path.cwd(),
         clock=clock,
         config=at_endpoint(_config_of(options, model=model, hooks=hooks), endpoint=endpoint),
+        budget=_budget_of(options),
     )
     check_approver(made.safety.approver, policies=made.policies())
     return made
+
+
+def _budget_of(options: AgentOptions) -> Budget | None:
+    given = options.get("limits")
+    return given if isinstance(given, Budget) else None
 
 
 class _ToolFields(TypedDict):
@@ -192,7 +200,9 @@ def _tools_of(given: Sequence[ToolLike]) -> _ToolFields:
 
 def _config_of(options: AgentOptions, *, model: ModelName, hooks: Hooks) -> TurnConfig:
     at, recovery, safely = options.get("endpoint", {}), options.get("recovery", {}), options.get("safety", {})
-    max_steps, limits = steps_and_limits(options.get("limits"))
+    given = options.get("limits")
+    # a budget's part for one run is reserved when it begins; until then its limits say what is counted
+    max_steps, limits = steps_and_limits(given if not isinstance(given, Budget) else given.most_of_a_run)
     script_limits = safely.get("script_limits", ScriptLimits())
     check_script_limits(script_limits)
     profile, extra, hint = model.profile.name, at.get("extra"), safely.get("allow_hint")
