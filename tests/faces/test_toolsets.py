@@ -450,6 +450,8 @@ async def test_what_is_no_tool_is_refused_by_name() -> None:
         prefixed([knock], "1 ")
     with pytest.raises(CallerError, match="`filtered` needs names"):
         filtered([knock])
+    with pytest.raises(BadTool, match=r"`Door` is a class of toolsets: give one of them, `Door\(\.\.\.\)`"):
+        agent_of(["Never."], [Door])
     with pytest.raises(CallerError, match="must be a list"):
         agent_of(["Never."], Door(knock))  # pyright: ignore[reportArgumentType]
 

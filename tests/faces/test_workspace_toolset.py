@@ -193,6 +193,18 @@ async def test_a_turn_that_is_resumed_has_the_tools_of_its_folder(folder: Path, 
     assert (ask.asked, result.text, (folder / "b.txt").read_text()) == ([("write", "b.txt")], "Done.", "x")
 
 
+async def test_two_folders_of_one_agent_are_apart(folder: Path, tmp_path: Path) -> None:
+    """Proves: each toolset's calls are judged in its own folder; the other one's paths are outside."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "q.txt").write_text("second\n")
+    calls = [call("b_read", path="q.txt"), call("read", path="a.txt"), call("read", path=str(other / "q.txt"))]
+    agent = agent_of([calls, "x"], [Workspace(folder), prefixed(Workspace(other), "b_")])
+    second, first, outside = told(await agent.run("Go."))
+    assert "second" in second and "hello" in first
+    assert "outside the workspace" in outside
+
+
 async def test_tools_that_were_taken_out_of_a_folder_s_toolset_are_judged_too(folder: Path) -> None:
     """Proves: what a `Workspace` offers is not written unasked if its tools are given one by one."""
     tools = list(await Workspace(folder).tools())

@@ -152,6 +152,9 @@ def read_tool(given: ToolLike) -> Tool:
             return given.tool
         case Subagents() | AgentTool():
             return given.tool()
+        case _ if isinstance(given, type) and callable(getattr(given, "tools", None)):
+            kind: str = given.__name__
+            raise BadTool(f"`{kind}` is a class of toolsets: give one of them, `{kind}(...)`")
         case _ if callable(given):
             return tool(given).tool
         case _:
