@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from models import MODEL, says
-from turnwise import Agent, Approval, Asking, RunContext, ToolProgress, tool
+from turnwise import Agent, Approval, Asking, PermissionRule, Policy, RunContext, ToolProgress, tool
 from turnwise.testing import call
 
 
@@ -32,5 +32,6 @@ bin = Bin(["a.tmp", "b.tmp"])
 agent = Agent(MODEL, tools=[bin.empty], endpoint=says(call("empty"), "I may not.", call("empty"), "It is empty."))
 agent.run_sync("Empty the bin.", watch=lambda seen: isinstance(seen, ToolProgress) and print(seen.line))
 print("nobody was there, left:", bin.files)
-agent.run_sync("Empty the bin.", safety={"approver": person})
+asks_itself = Policy(rules=(PermissionRule(verdict="allow", tool="empty"),), attended=True)
+agent.run_sync("Empty the bin.", safety={"approver": person, "policy": asks_itself})
 print("left:", bin.files)

@@ -13,7 +13,7 @@ from turnwise.drivers.journal.prices import Prices
 from turnwise.drivers.running.scripts import KERNEL_SLACK_S
 from turnwise.drivers.tools.fact_finding import INSPECT_S
 from turnwise.drivers.tools.workspace import changes, listing, output, paths, reading, searching, shell
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.searching import SearchArguments, search
 from turnwise.faces.children import MAX_DEPTH
 from turnwise.faces.cli.folder import MAX_AGENTS_BYTES
@@ -120,7 +120,7 @@ async def test_a_large_file_is_searched_where_it_is_named_and_passed_over_in_a_f
     """As the page about tools says of files of more than 8 MiB; past 32 MiB the file is refused by name too."""
     large = tmp_path / "large.txt"
     large.write_bytes(b"hay\n" * (searching.MAX_FILE_BYTES // 4) + b"needle\n")
-    workspace = Workspace(tmp_path)
+    workspace = WorkspacePaths(tmp_path)
     assert await search(workspace, SearchArguments(pattern="needle")) == "no match"
     assert "needle" in await search(workspace, SearchArguments(pattern="needle", path="large.txt"))
     with large.open("r+b") as file:

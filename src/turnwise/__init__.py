@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from turnwise.drivers.tools.tools import Tool
     from turnwise.errors import (
         BadTool,
+        BudgetSpent,
         CallerError,
         MissingKey,
         ModelFault,
@@ -54,12 +55,15 @@ if TYPE_CHECKING:
     )
     from turnwise.faces.agent import Agent
     from turnwise.faces.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
+    from turnwise.faces.budgets import Budget
     from turnwise.faces.children import AgentTool, Subagents
     from turnwise.faces.deps import DepsFactory, SessionKey
     from turnwise.faces.histories import ExportedHistory, ImportedHistory, messages_from, messages_to
     from turnwise.faces.results import RunFinished, RunInterrupted, RunResult
     from turnwise.faces.streaming import RunStream
-    from turnwise.faces.tools import FunctionTool, tool
+    from turnwise.faces.tools import FunctionTool, Toolset, tool
+    from turnwise.faces.toolsets import MethodsOf, approved, filtered, prefixed
+    from turnwise.faces.workspace import Workspace
     from turnwise.rules.budget import ModelLimits
     from turnwise.rules.limits import MaxCost, MaxRequests, MaxSteps, MaxTokens, MaxToolCalls, MaxWallTime
     from turnwise.rules.permissions import PermissionRule, Policy
@@ -119,6 +123,7 @@ _ROOMS = {
     ),
     "turnwise.errors": (
         "BadTool",
+        "BudgetSpent",
         "CallerError",
         "MissingKey",
         "ModelFault",
@@ -132,12 +137,15 @@ _ROOMS = {
     ),
     "turnwise.faces.agent": ("Agent",),
     "turnwise.faces.agent_groups": ("EndpointOptions", "ObservationOptions", "RecoveryOptions", "SafetyOptions"),
+    "turnwise.faces.budgets": ("Budget",),
     "turnwise.faces.children": ("AgentTool", "Subagents"),
     "turnwise.faces.histories": ("ExportedHistory", "ImportedHistory", "messages_from", "messages_to"),
     "turnwise.faces.deps": ("DepsFactory", "SessionKey"),
     "turnwise.faces.results": ("RunFinished", "RunInterrupted", "RunResult"),
     "turnwise.faces.streaming": ("RunStream",),
-    "turnwise.faces.tools": ("FunctionTool", "tool"),
+    "turnwise.faces.tools": ("FunctionTool", "Toolset", "tool"),
+    "turnwise.faces.toolsets": ("MethodsOf", "approved", "filtered", "prefixed"),
+    "turnwise.faces.workspace": ("Workspace",),
     "turnwise.rules.budget": ("ModelLimits",),
     "turnwise.rules.limits": ("MaxCost", "MaxRequests", "MaxSteps", "MaxTokens", "MaxToolCalls", "MaxWallTime"),
     "turnwise.rules.permissions": ("PermissionRule", "Policy"),
@@ -181,6 +189,8 @@ __all__ = [
     "Asking",
     "AttemptDiscarded",
     "BadTool",
+    "Budget",
+    "BudgetSpent",
     "CallAnswered",
     "CallerError",
     "ChangeArguments",
@@ -207,6 +217,7 @@ __all__ = [
     "MaxToolCalls",
     "MaxWallTime",
     "Message",
+    "MethodsOf",
     "MissingKey",
     "ModelFault",
     "ModelLimits",
@@ -251,15 +262,20 @@ __all__ = [
     "ToolResult",
     "ToolSpec",
     "ToolStarted",
+    "Toolset",
     "TurnEnded",
     "TurnwiseBug",
     "TurnwiseError",
     "UnknownModel",
     "UnknownOption",
     "Usage",
+    "Workspace",
     "__version__",
+    "approved",
+    "filtered",
     "messages_from",
     "messages_to",
+    "prefixed",
     "read_prices",
     "tool",
 ]

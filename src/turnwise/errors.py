@@ -5,6 +5,7 @@ TurnwiseError
 │   ├── UnknownModel       no such provider or family in `--model`
 │   ├── UnknownOption      a run was given an option that does not exist
 │   ├── MissingKey         the provider wants a key and none was found
+│   ├── BudgetSpent        a run's `Budget` has too little left, or other runs have reserved it
 │   ├── BadTool            a tool's signature or schema cannot be used
 │   ├── NotARecording      a file given to `decode` is no stream of that family, or one given to `Recording` no recording
 │   ├── NotRecorded        a test's request is not the one that its recording has
@@ -53,6 +54,10 @@ class MissingKey(CallerError):
 
 class BadTool(CallerError):
     pass
+
+
+class BudgetSpent(CallerError):
+    """Nothing was sent: raise the budget's limit, or wait for the runs that have reserved it."""
 
 
 class NotARecording(CallerError):

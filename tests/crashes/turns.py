@@ -25,7 +25,7 @@ from turnwise import (
 )
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.drivers.tools.workspace.changes import FileChanges
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.lab import Script, parse_script
 from turnwise.lab.script import load_scripts
 
@@ -246,7 +246,7 @@ def agent_of(kind: str, *, url: str, journal: Journal, world: World) -> Agent:
     tools = tools_of(world)
     if kind == "written":
         changes = FileChanges(world.folder / "changes")
-        tools = [*workspace_tools(Workspace(world.folder / "files", changes=changes))]
+        tools = [*workspace_tools(WorkspacePaths(world.folder / "files", changes=changes))]
     if kind == "client":
         tools.append(ToolSpec(name="person", description="Asks a person.", parameters='{"type":"object"}'))
     return flat_agent(f"openai_chat:{name}", tools=tools, journal=journal, folder=world.folder, **common, **more)

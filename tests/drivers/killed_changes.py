@@ -16,7 +16,7 @@ from typing import cast
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.drivers.tools.workspace.changes import FileChanges
 from turnwise.drivers.tools.workspace.disk import Disk
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.recovery import recover_changes
 
 
@@ -41,7 +41,7 @@ def killed_at(step: int) -> Callable[[str], None]:
 
 
 def use(root: Path, *, store: Path, disk: Disk, tool: str, arguments: Mapping[str, object]) -> None:
-    tools = workspace_tools(Workspace(root, changes=FileChanges(store), disk=disk))
+    tools = workspace_tools(WorkspacePaths(root, changes=FileChanges(store), disk=disk))
     function = next(each.function for each in tools if each.name == tool)
     assert function is not None
     function(dict(arguments))

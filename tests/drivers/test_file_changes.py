@@ -20,7 +20,7 @@ from turnwise.drivers.tools.grants import judged_paths
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.drivers.tools.workspace.changes import FileChanges, Undone
 from turnwise.drivers.tools.workspace.disk import Disk
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.recovery import recover_changes
 from turnwise.errors import ToolFault
 from waits import HANG_S
@@ -107,7 +107,7 @@ def after(case: Case) -> dict[str, bytes]:
     return {name: content for name, content in (FILES | case.makes).items() if content is not None}
 
 
-def use(workspace: Workspace, case: Case) -> str:
+def use(workspace: WorkspacePaths, case: Case) -> str:
     function = next(tool.function for tool in workspace_tools(workspace) if tool.name == case.tool)
     assert function is not None
     return str(function(dict(case.arguments)))
@@ -118,7 +118,7 @@ def steps_of(case: Case, folder: Path) -> list[str]:
     steps: list[str] = []
     root = folder / "counted"
     lay_out(root)
-    use(Workspace(root, changes=FileChanges(folder / "counted-store"), disk=Disk(steps.append)), case)
+    use(WorkspacePaths(root, changes=FileChanges(folder / "counted-store"), disk=Disk(steps.append)), case)
     assert contents(root) == after(case)
     return steps
 
@@ -149,7 +149,7 @@ def test_one_failure_at_any_step_leaves_all_or_nothing(name: str, tmp_path: Path
         lay_out(root)
         before = tree(root)
         try:
-            use(Workspace(root, changes=FileChanges(store), disk=Disk(failing(step, times=1))), case)
+            use(WorkspacePaths(root, changes=FileChanges(store), disk=Disk(failing(step, times=1))), case)
         except ToolFault as fault:
             assert tree(root) == before, (step, steps[step - 1])
             assert "No space left" in str(fault)
@@ -169,7 +169,7 @@ def test_a_disk_that_stays_broken_leaves_whole_files(name: str, tmp_path: Path) 
     for step in range(1, len(steps_of(case, tmp_path)) + 1):
         root = tmp_path / "root"
         lay_out(root)
-        workspace = Workspace(
+        workspace = WorkspacePaths(
             root, changes=FileChanges(tmp_path / f"store-{step}"), disk=Disk(failing(step, times=999))
         )
         try:
@@ -224,13 +224,13 @@ def test_a_change_that_somebody_overtook_is_not_finished(tmp_path: Path) -> None
         from turnwise.drivers.tools.workspace.changes import FileChanges
         from turnwise.drivers.tools.workspace.disk import Disk
         from turnwise.drivers.tools.workspace.patching import PatchArguments, apply_patch
-        from turnwise.drivers.tools.workspace.paths import Workspace
+        from turnwise.drivers.tools.workspace.paths import WorkspacePaths
         renames = []
         def before(step):
             renames.extend([step] * (step == "rename"))
             if len(renames) == 4:  # two notes and the first file are in place
                 os.kill(os.getpid(), signal.SIGKILL)
-        workspace = Workspace({str(root)!r}, changes=FileChanges(Path({str(store)!r})), disk=Disk(before))
+        workspace = WorkspacePaths({str(root)!r}, changes=FileChanges(Path({str(store)!r})), disk=Disk(before))
         apply_patch(workspace, PatchArguments(patch={PATCH!r}))
     """
     killed = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], timeout=HANG_S, check=False)
@@ -248,13 +248,13 @@ def test_a_real_limit_on_file_size_leaves_the_file_as_it_was(tmp_path: Path) -> 
     lay_out(root)
     program = f"""
         import resource
-        from turnwise.drivers.tools.workspace.paths import Workspace
+        from turnwise.drivers.tools.workspace.paths import WorkspacePaths
         from turnwise.drivers.tools.workspace.writing import WriteArguments, write
         from turnwise.errors import ToolFault
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         for path in ("a.txt", "new/n.txt"):
             try:
-                write(Workspace({str(root)!r}), WriteArguments(path=path, content="x" * 10_000, overwrite=True))
+                write(WorkspacePaths({str(root)!r}), WriteArguments(path=path, content="x" * 10_000, overwrite=True))
             except ToolFault as fault:
                 print(fault)
     """
@@ -278,7 +278,7 @@ def test_a_patch_cut_anywhere_changes_nothing(cut: int, tmp_path: Path) -> None:
     before = tree(root)
     case = msgspec.structs.replace(CASES["apply_patch"], arguments={"patch": PATCH[:cut]})
     with pytest.raises(ToolFault):
-        use(Workspace(root, changes=FileChanges(tmp_path / "store")), case)
+        use(WorkspacePaths(root, changes=FileChanges(tmp_path / "store")), case)
     assert tree(root) == before
 
 
@@ -310,7 +310,7 @@ def test_edits_are_all_made_or_none(
             break
         expected = expected.replace(old, new)
     call = [{"old": old, "new": new, "replace_all": everywhere} for old, new, everywhere in edits]
-    workspace = Workspace(tmp_path)
+    workspace = WorkspacePaths(tmp_path)
     case = Case(tool="multi_edit", arguments={"path": "f", "edits": call}, makes={})
     # a file with one line has no line ends to keep
     told = end if "\n" in plain else "\n"
@@ -327,7 +327,7 @@ def test_reader_never_sees_half_a_file(tmp_path: Path) -> None:
     """Proves: while one thread replaces the file again and again, every read finds one whole version."""
     versions = [letter * 200_000 for letter in "ABC"]
     (tmp_path / "f").write_text(versions[0])
-    workspace = Workspace(tmp_path)
+    workspace = WorkspacePaths(tmp_path)
     stop = threading.Event()
 
     def replace() -> None:
@@ -353,7 +353,7 @@ def test_a_turns_changes_are_taken_back_together(tmp_path: Path) -> None:
     lay_out(root)
     before = tree(root)
     changes = FileChanges(store)
-    workspace = Workspace(root, changes=changes)
+    workspace = WorkspacePaths(root, changes=changes)
     changes.begin("turn 1")
     use(workspace, CASES["edit"])
     between = tree(root)
@@ -383,7 +383,7 @@ def test_undo_leaves_what_was_changed_since(tmp_path: Path) -> None:
     lay_out(tmp_path / "root")
     changes = FileChanges()
     assert changes.undo_last() == ()
-    use(Workspace(tmp_path / "root", changes=changes), CASES["apply_patch"])
+    use(WorkspacePaths(tmp_path / "root", changes=changes), CASES["apply_patch"])
     (tmp_path / "root" / "a.txt").write_text("mine\n")
     (kept,) = [undone for undone in changes.undo_last() if undone.outcome == "kept"]
     assert (kept.path, kept.why) == (tmp_path / "root" / "a.txt", "it was changed since")
@@ -397,7 +397,7 @@ def test_undo_that_fails_or_is_killed_can_be_done_again(tmp_path: Path) -> None:
     for step in range(1, 60):
         shutil.rmtree(store, ignore_errors=True)
         lay_out(root)
-        use(Workspace(root, changes=FileChanges(store)), CASES["apply_patch"])
+        use(WorkspacePaths(root, changes=FileChanges(store)), CASES["apply_patch"])
         changed = contents(root)
         try:
             FileChanges(store).undo_last(disk=Disk(failing(step, times=1)))
@@ -416,7 +416,7 @@ def test_old_contents_are_bounded(tmp_path: Path) -> None:
     """Proves: the oldest give way; what is too large to be kept is changed all the same, and undo says so."""
     (tmp_path / "f").write_text("0" * 100)
     changes = FileChanges(tmp_path / "store", kept_bytes=250)
-    workspace = Workspace(tmp_path, changes=changes)
+    workspace = WorkspacePaths(tmp_path, changes=changes)
     for number in range(1, 6):
         use(
             workspace,
@@ -445,7 +445,7 @@ def test_what_somebody_changes_meanwhile_is_never_lost(overtaken: str, at: str, 
             (root / overtaken).parent.mkdir(parents=True, exist_ok=True)
             (root / overtaken).write_bytes(b"of somebody else\n")
 
-    workspace = Workspace(root, changes=FileChanges(tmp_path / "store"), disk=Disk(overtake))
+    workspace = WorkspacePaths(root, changes=FileChanges(tmp_path / "store"), disk=Disk(overtake))
     with pytest.raises(ToolFault, match="by somebody else at this moment"):
         use(workspace, CASES["apply_patch"])
     assert contents(root) == FILES | {overtaken: b"of somebody else\n"}
@@ -460,7 +460,7 @@ def test_a_link_swapped_in_after_the_verdict_is_not_followed(tmp_path: Path) -> 
     root = tmp_path / "root"
     (root / "d").mkdir(parents=True)
     (root / "d" / "f").write_text("mine")
-    workspace = Workspace(root)
+    workspace = WorkspacePaths(root)
     path = workspace.resolve("d/f")
     (root / "d").rename(root / "kept")
     (root / "d").symlink_to(outside)
@@ -474,7 +474,7 @@ def test_a_link_swapped_in_after_the_verdict_is_not_followed(tmp_path: Path) -> 
             (root / "d").rename(root / "kept")
             (root / "d").symlink_to(outside)
 
-    swapped = Workspace(root, changes=FileChanges(tmp_path / "store"), disk=Disk(swap))
+    swapped = WorkspacePaths(root, changes=FileChanges(tmp_path / "store"), disk=Disk(swap))
     with pytest.raises(ToolFault):
         use(swapped, Case(tool="edit", arguments={"path": "d/f", "old": "mine", "new": "x"}, makes={}))
     assert contents(outside) == {"f": b"secret"}
@@ -490,7 +490,7 @@ def test_a_call_touches_what_it_was_judged_on_only(tmp_path: Path) -> None:
     (root / ".env").write_text("KEY=1\n")
     (root / "link").symlink_to(".env")
     (root / "a").write_text("a\n")
-    workspace = Workspace(root)
+    workspace = WorkspacePaths(root)
     with judged_paths([outside / "f"]):
         assert workspace.find(str(outside / "f")).content == b"of the house\n"
         with pytest.raises(ToolFault, match="does not lead to what was judged"):
@@ -499,4 +499,4 @@ def test_a_call_touches_what_it_was_judged_on_only(tmp_path: Path) -> None:
         workspace.find("link")
     with pytest.raises(ToolFault, match="is outside the workspace"):
         workspace.find(str(outside / "f"))
-    assert Workspace(root, outside=[outside / "f"]).find(str(outside / "f")).content == b"of the house\n"
+    assert WorkspacePaths(root, outside=[outside / "f"]).find(str(outside / "f")).content == b"of the house\n"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from turnwise.drivers.tools.workspace.changes import FileChanges
 from turnwise.drivers.tools.workspace.editing import EditArguments, MultiEditArguments, OneEdit, edit, multi_edit
 from turnwise.drivers.tools.workspace.patching import PatchArguments, apply_patch
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.previews import MAX_LINES, paths_of_call, preview, shortly, whole_preview
 from turnwise.drivers.tools.workspace.reading import MAX_IMAGE_BYTES, ReadArguments, read
 from turnwise.drivers.tools.workspace.writing import WriteArguments, write
@@ -20,19 +20,19 @@ from turnwise.vocab import File, Text
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
+def workspace(tmp_path: Path) -> WorkspacePaths:
     root = tmp_path / "root"
     root.mkdir()
-    return Workspace(root, changes=FileChanges(tmp_path / "store"))
+    return WorkspacePaths(root, changes=FileChanges(tmp_path / "store"))
 
 
-def put(workspace: Workspace, name: str, content: bytes) -> Path:
+def put(workspace: WorkspacePaths, name: str, content: bytes) -> Path:
     path = workspace.root / name
     path.write_bytes(content)
     return path
 
 
-def say(workspace: Workspace, path: str, content: str, *, append: bool = False, overwrite: bool = False) -> str:
+def say(workspace: WorkspacePaths, path: str, content: str, *, append: bool = False, overwrite: bool = False) -> str:
     return write(workspace, WriteArguments(path=path, content=content, append=append, overwrite=overwrite))
 
 
@@ -45,7 +45,7 @@ def say(workspace: Workspace, path: str, content: str, *, append: bool = False, 
         ("d.webp", b"RIFF\x10\0\0\0WEBPrest", "image/webp"),
     ],
 )
-def test_an_image_is_shown_as_one(name: str, content: bytes, media_type: str, workspace: Workspace) -> None:
+def test_an_image_is_shown_as_one(name: str, content: bytes, media_type: str, workspace: WorkspacePaths) -> None:
     """Proves: by what is in it, whatever its name; one that is too large for a request is refused."""
     put(workspace, name, content)
     assert read(workspace, ReadArguments(path=name)) == [
@@ -57,7 +57,7 @@ def test_an_image_is_shown_as_one(name: str, content: bytes, media_type: str, wo
         read(workspace, ReadArguments(path=name))
 
 
-def test_other_binaries_are_named(workspace: Workspace) -> None:
+def test_other_binaries_are_named(workspace: WorkspacePaths) -> None:
     """Proves: the model hears what it is, not how it looks."""
     for content, kind in (
         (b"%PDF-1.7\n\0", "a PDF document"),
@@ -73,7 +73,7 @@ def test_other_binaries_are_named(workspace: Workspace) -> None:
             edit(workspace, EditArguments(path="f", old="a", new="b"))
 
 
-def test_utf16_is_read_and_kept(workspace: Workspace) -> None:
+def test_utf16_is_read_and_kept(workspace: WorkspacePaths) -> None:
     """Proves: reading says so; editing, replacing and adding keep encoding, mark and line ends."""
     path = put(workspace, "f", "\ufeffeins\r\nzwei ü\r\n".encode("utf-16-be"))
     assert read(workspace, ReadArguments(path="f")) == (
@@ -86,7 +86,7 @@ def test_utf16_is_read_and_kept(workspace: Workspace) -> None:
     assert path.read_bytes() == "\ufeffneu\r\n".encode("utf-16-be")
 
 
-def test_a_replaced_file_keeps_its_mark_and_line_ends(workspace: Workspace) -> None:
+def test_a_replaced_file_keeps_its_mark_and_line_ends(workspace: WorkspacePaths) -> None:
     """Proves: a model writes plain lines; the file stays as its editors want it. Mixed ends are told, and left to the model."""
     path = put(workspace, "f", b"\xef\xbb\xbfa\r\nb\r\n")
     say(workspace, "f", "\ufeffc\nd\n", overwrite=True)
@@ -97,7 +97,7 @@ def test_a_replaced_file_keeps_its_mark_and_line_ends(workspace: Workspace) -> N
     assert path.read_bytes() == b"x\ny\r\n"
 
 
-def test_what_was_not_read_is_not_replaced(workspace: Workspace) -> None:
+def test_what_was_not_read_is_not_replaced(workspace: WorkspacePaths) -> None:
     """Proves: not before it was read, not after somebody changed it, but when it was read again, written by the model itself,
     is empty, or `overwrite` is set; adding needs no reading."""
     path = put(workspace, "f", b"old\n")
@@ -118,7 +118,7 @@ def test_what_was_not_read_is_not_replaced(workspace: Workspace) -> None:
     say(workspace, "empty", "x")
 
 
-def test_links_are_written_through_and_hard_links_told(workspace: Workspace) -> None:
+def test_links_are_written_through_and_hard_links_told(workspace: WorkspacePaths) -> None:
     """Proves: a link stays a link; further names of a replaced file are said to hold the old content; a link that leads
     outside, or nowhere inside, is refused."""
     path = put(workspace, "real", b"1\n")
@@ -132,7 +132,7 @@ def test_links_are_written_through_and_hard_links_told(workspace: Workspace) -> 
         say(workspace, "dangling", "x")
 
 
-def test_a_missing_file_is_told_with_what_may_be_meant(workspace: Workspace) -> None:
+def test_a_missing_file_is_told_with_what_may_be_meant(workspace: WorkspacePaths) -> None:
     """Proves: a slip in the name, another case, a slip in a folder on the way."""
     (workspace.root / "source").mkdir()
     put(workspace, "source/settings.py", b"")
@@ -149,7 +149,7 @@ def test_a_missing_file_is_told_with_what_may_be_meant(workspace: Workspace) -> 
         read(workspace, ReadArguments(path="zzz"))
 
 
-def test_a_near_miss_is_shown_with_what_differs(workspace: Workspace) -> None:
+def test_a_near_miss_is_shown_with_what_differs(workspace: WorkspacePaths) -> None:
     """Proves: white space by kind and count, the nearest lines with their numbers."""
     put(workspace, "f", b"def f():\n\treturn total  \n\nclass A:\n    value = 1\n    other = 2\n")
     for old, hint in (
@@ -166,7 +166,7 @@ def test_a_near_miss_is_shown_with_what_differs(workspace: Workspace) -> None:
         assert hint in str(caught.value)
 
 
-def test_several_edits_say_which_one_failed(workspace: Workspace) -> None:
+def test_several_edits_say_which_one_failed(workspace: WorkspacePaths) -> None:
     """Proves: the number of the edit, why, and that none was made."""
     path = put(workspace, "f", b"a\nb\n")
     edits = [OneEdit(old="a", new="c"), OneEdit(old="a", new="d")]
@@ -176,7 +176,7 @@ def test_several_edits_say_which_one_failed(workspace: Workspace) -> None:
     assert str(caught.value).endswith("None of the edits was made.") and path.read_bytes() == b"a\nb\n"
 
 
-def test_a_preview_hides_nothing_of_a_script(workspace: Workspace) -> None:
+def test_a_preview_hides_nothing_of_a_script(workspace: WorkspacePaths) -> None:
     """Proves (issue 13, 9): a NUL makes no binary of what a shell runs, carriage returns at line ends and invisible characters
     are shown, a name stays on its line, and the whole preview has every line, also where nothing is compared."""
     script = "#!/bin/sh\r\nrm -rf x\0\necho \u3164\n"
@@ -199,7 +199,7 @@ def test_a_preview_hides_nothing_of_a_script(workspace: Workspace) -> None:
     assert len(shortly(lines)) == MAX_LINES + 1 and lines[2] == "(5,000 lines are replaced by 5,000, from line 1 on)"
 
 
-def test_a_preview_shows_the_change_and_makes_none(workspace: Workspace) -> None:
+def test_a_preview_shows_the_change_and_makes_none(workspace: WorkspacePaths) -> None:
     """Proves: a diff with the file's own line numbers for each writing tool, a sentence where the call would fail, nothing
     for other tools; bounded; no control character reaches the terminal."""
     lines = [f"line {number}\n" for number in range(1, 101)]
@@ -232,7 +232,7 @@ def test_paths_of_a_call_are_those_that_it_names() -> None:
     assert paths_of_call("bash", {"path": "x"}) == ()
 
 
-def test_what_was_read_is_what_may_be_replaced(workspace: Workspace) -> None:
+def test_what_was_read_is_what_may_be_replaced(workspace: WorkspacePaths) -> None:
     """Issue 13, line 16: one line of 5,000 counted as the file. Every line has to be shown whole, in whatever pieces; a cut line
     never is."""
     put(workspace, "f", b"".join(b"%d\n" % number for number in range(1, 5001)))
@@ -267,7 +267,7 @@ def test_what_was_read_is_what_may_be_replaced(workspace: Workspace) -> None:
 def test_a_file_is_known_when_each_line_was_shown(total: int, reads: list[tuple[int, int]], long: set[int]) -> None:
     """For all orders of pieces: what may be replaced is exactly what the results have shown."""
     with tempfile.TemporaryDirectory() as folder:
-        workspace = Workspace(folder)
+        workspace = WorkspacePaths(folder)
         lines = [(f"{at}" + "x" * (3000 if at in long else 3)) for at in range(1, total + 1)]
         path = put(workspace, "f", "".join([f"{line}\n" for line in lines]).encode())
         shown = "".join([str(read(workspace, ReadArguments(path="f", offset=at, limit=count))) for at, count in reads])
@@ -277,7 +277,7 @@ def test_a_file_is_known_when_each_line_was_shown(total: int, reads: list[tuple[
         assert (workspace.seen.doubt(path.resolve(), path.read_bytes()) == "") == (set(lines) <= seen)
 
 
-def test_changing_a_file_is_not_reading_it(workspace: Workspace) -> None:
+def test_changing_a_file_is_not_reading_it(workspace: WorkspacePaths) -> None:
     """After adding, editing, patching or moving an unread file, the rest of it is still unread; a read one stays read."""
 
     def add() -> None:

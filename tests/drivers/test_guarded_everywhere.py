@@ -13,7 +13,7 @@ from guarded import LATER, OPEN, SECRETS
 from turnwise import Approval, Asking, ChangeArguments, Hook, PermissionRule, Policy
 from turnwise.drivers.running.hooks import ToolAboutToRun
 from turnwise.drivers.tools.inspection import inspector
-from turnwise.drivers.tools.workspace import Workspace, workspace_tools
+from turnwise.drivers.tools.workspace import WorkspacePaths, workspace_tools
 from turnwise.drivers.tools.workspace.previews import whole_preview
 from turnwise.drivers.unasked_files import LeftOut
 from turnwise.faces.cli.folder import read_agents_md
@@ -53,7 +53,7 @@ class Desk:
     def __init__(self, folder: Path, lines: Sequence[Any], **options: Any) -> None:
         self.folder = folder.resolve()
         self.asks: list[OneAsk] = []
-        self.workspace = Workspace(self.folder)
+        self.workspace = WorkspacePaths(self.folder)
         tools = [
             msgspec.structs.replace(one, offer=msgspec.structs.replace(one.offer, inspected=True))
             for one in workspace_tools(self.workspace)

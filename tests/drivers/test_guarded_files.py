@@ -9,7 +9,7 @@ import pytest
 from guarded import IN_HOME, LATER, OPEN, SECRETS
 from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.drivers.tools.sandbox.secrets import secret_paths
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.searching import SearchArguments, search
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission
@@ -46,7 +46,7 @@ async def test_search_shows_no_line_of_a_secret(upper: bool, with_ripgrep: bool,
     lay_out(tmp_path, names)
     lay_out(tmp_path / "deep", names)
     (tmp_path / "a.txt").write_text(NEEDLE)
-    workspace = Workspace(tmp_path)
+    workspace = WorkspacePaths(tmp_path)
 
     async def lines(*, path: str = ".", glob: str = "") -> str:
         given = SearchArguments(pattern=NEEDLE, path=path, glob=glob)
@@ -61,7 +61,7 @@ async def test_search_shows_what_is_there_to_be_read(tmp_path: Path) -> None:
     """Templates, public halves, sources."""
     names = tuple([name for name in OPEN if "worktrees" not in name])
     lay_out(tmp_path, names)
-    found = await search(Workspace(tmp_path), SearchArguments(pattern=NEEDLE))
+    found = await search(WorkspacePaths(tmp_path), SearchArguments(pattern=NEEDLE))
     assert {line.partition(":")[0] for line in found.split("\n")} == set(names)
 
 
@@ -72,7 +72,7 @@ async def test_search_in_the_home_folder_spares_what_is_secret_there(
     monkeypatch.setenv("HOME", str(tmp_path))
     lay_out(tmp_path, IN_HOME)
     lay_out(tmp_path / "work", IN_HOME)
-    found = await search(Workspace(tmp_path), SearchArguments(pattern=NEEDLE))
+    found = await search(WorkspacePaths(tmp_path), SearchArguments(pattern=NEEDLE))
     assert {line.partition(":")[0] for line in found.split("\n")} == {f"work/{name}" for name in IN_HOME}
 
 

@@ -12,7 +12,7 @@ from turnwise.drivers.tools.sandbox import find_sandbox
 from turnwise.drivers.tools.tools import Tool
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.drivers.tools.workspace.output import is_gone_output
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
 from turnwise.errors import ToolFault
 from turnwise.rules.allowances import allowing_options
@@ -31,7 +31,9 @@ class Place:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.shell = Shell(root, sandbox=find_sandbox(wanted="none"))
-        self.tools: dict[str, Tool] = {tool.name: tool for tool in workspace_tools(Workspace(root), shell=self.shell)}
+        self.tools: dict[str, Tool] = {
+            tool.name: tool for tool in workspace_tools(WorkspacePaths(root), shell=self.shell)
+        }
         self.policy = Policy(workspace=str(root), home=str(root.parent))
 
     async def flood(self) -> Path:

@@ -9,7 +9,7 @@ import pytest
 from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.drivers.tools.workspace.editing import EditArguments, edit
 from turnwise.drivers.tools.workspace.listing import ListArguments, list_folder
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.reading import ReadArguments, read
 from turnwise.drivers.tools.workspace.searching import SearchArguments, search
 from turnwise.errors import ToolFault
@@ -106,7 +106,7 @@ def test_a_secret_stays_one(folder: Path) -> None:
 
 async def test_file_tools_tell_such_names_and_do_not_reach_them_by_what_they_told(folder: Path) -> None:
     """`list` and `search` show them; what they show is no path."""
-    workspace = Workspace(folder)
+    workspace = WorkspacePaths(folder)
     listed = await list_folder(workspace, ListArguments())
     found = await search(workspace, SearchArguments(pattern="needle"))
     (shown,) = [line.split()[0] for line in listed.split("\n") if "name" in line]

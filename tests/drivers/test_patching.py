@@ -6,26 +6,26 @@ import pytest
 
 from turnwise.drivers.tools.workspace.changes import FileChanges
 from turnwise.drivers.tools.workspace.patching import PatchArguments, apply_patch
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.errors import ToolFault
 
 CLASSES = "class A:\n    def f(self):\n        return 1\n\nclass B:\n    def f(self):\n        return 1\n"
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
+def workspace(tmp_path: Path) -> WorkspacePaths:
     root = tmp_path / "root"
     root.mkdir()
     (root / "c.py").write_text(CLASSES)
     (root / "w.txt").write_bytes(b"one\r\ntwo\r\nthree")
-    return Workspace(root, changes=FileChanges(tmp_path / "store"))
+    return WorkspacePaths(root, changes=FileChanges(tmp_path / "store"))
 
 
-def patched(workspace: Workspace, body: str) -> str:
+def patched(workspace: WorkspacePaths, body: str) -> str:
     return apply_patch(workspace, PatchArguments(patch=f"*** Begin Patch\n{body}\n*** End Patch"))
 
 
-def refused(workspace: Workspace, body: str) -> str:
+def refused(workspace: WorkspacePaths, body: str) -> str:
     before = {path: path.read_bytes() for path in workspace.root.iterdir() if path.is_file()}
     with pytest.raises(ToolFault) as caught:
         patched(workspace, body)
@@ -50,13 +50,13 @@ HUNK = "-        return 1\n+        return 2"
     ],
     ids=["anchors", "short anchor", "at the end", "context", "insertion", "at the end of the file", "two hunks"],
 )  # fmt: skip
-def test_a_hunk_is_found_where_it_says(body: str, expected: str, workspace: Workspace) -> None:
+def test_a_hunk_is_found_where_it_says(body: str, expected: str, workspace: WorkspacePaths) -> None:
     """Proves: `@@` lines, `*** End of File` and context tell two equal places apart."""
     assert patched(workspace, body) == "applied the patch:\nM c.py"
     assert (workspace.root / "c.py").read_text() == expected
 
 
-def test_thousands_of_hunks_on_a_large_file_end(workspace: Workspace) -> None:
+def test_thousands_of_hunks_on_a_large_file_end(workspace: WorkspacePaths) -> None:
     """Proves (issue 13, hostile tester, 19): the lines are looked through once for all hunks; what takes too long is refused."""
     lines = [f"line {number}" if number % 2 else "" for number in range(200_000)]
     (workspace.root / "big.txt").write_text("\n".join(lines) + "\n")
@@ -67,7 +67,7 @@ def test_thousands_of_hunks_on_a_large_file_end(workspace: Workspace) -> None:
     assert "too many sections" in refused(workspace, "\n".join(sections))
 
 
-def test_line_ends_and_the_missing_last_one_are_kept(workspace: Workspace) -> None:
+def test_line_ends_and_the_missing_last_one_are_kept(workspace: WorkspacePaths) -> None:
     """Proves: new lines end as the file's; a file without a last line end stays so; kept lines stay byte for byte."""
     patched(workspace, "*** Update File: w.txt\n one\n-two\n+2\n+2b\n three\n+four")
     assert (workspace.root / "w.txt").read_bytes() == b"one\r\n2\r\n2b\r\nthree\r\nfour"
@@ -77,7 +77,7 @@ def test_line_ends_and_the_missing_last_one_are_kept(workspace: Workspace) -> No
     assert (workspace.root / "w.txt").read_bytes() == "“quoted” – text  \nafter\n".encode()
 
 
-def test_sections_of_one_file_add_up(workspace: Workspace) -> None:
+def test_sections_of_one_file_add_up(workspace: WorkspacePaths) -> None:
     """Proves: two updates of one file, a delete and an add of the same name, a move onto a name that was moved away."""
     patched(
         workspace,
@@ -93,7 +93,7 @@ def test_sections_of_one_file_add_up(workspace: Workspace) -> None:
     assert (workspace.root / "c.py").read_text() == "moved\n"
 
 
-def test_what_does_not_fit_is_refused_whole(workspace: Workspace) -> None:
+def test_what_does_not_fit_is_refused_whole(workspace: WorkspacePaths) -> None:
     """Proves: the reason, where, and that nothing was changed, also where an earlier section fitted."""
     good = "*** Update File: w.txt\n-one\n+1\n"
     (workspace.root / "link").symlink_to("c.py")
@@ -138,7 +138,7 @@ index 123..456 100644
 """
 
 
-def test_a_unified_diff_is_taken_too(workspace: Workspace) -> None:
+def test_a_unified_diff_is_taken_too(workspace: WorkspacePaths) -> None:
     """Proves: git's lines, line numbers that tell equal places apart, new files, the mark of a missing last line end."""
     assert apply_patch(workspace, PatchArguments(patch=DIFF)) == "applied the patch:\nM c.py\nM w.txt\nA new.txt"
     assert (workspace.root / "c.py").read_text() == CLASSES[:-2] + "2\n"
@@ -150,7 +150,7 @@ def test_a_unified_diff_is_taken_too(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("lines", range(3, 9))
-def test_a_unified_diff_that_lacks_lines_is_refused(lines: int, workspace: Workspace) -> None:
+def test_a_unified_diff_that_lacks_lines_is_refused(lines: int, workspace: WorkspacePaths) -> None:
     """Proves: its counts say how much is missing."""
     with pytest.raises(ToolFault):
         apply_patch(workspace, PatchArguments(patch="\n".join(DIFF.split("\n")[:lines])))

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from turnwise.drivers.tools.workspace.listing import ListArguments, list_folder
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.searching import SearchArguments, search
 from turnwise.errors import ToolFault
 from waits import HANG_S
@@ -40,14 +40,14 @@ TREE = {
 }
 
 
-def lay_out(root: Path, files: dict[str, str]) -> Workspace:
+def lay_out(root: Path, files: dict[str, str]) -> WorkspacePaths:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(text.encode("utf-8", "surrogateescape"))
-    return Workspace(root)
+    return WorkspacePaths(root)
 
 
-async def both(workspace: Workspace, **arguments: object) -> str:
+async def both(workspace: WorkspacePaths, **arguments: object) -> str:
     """What both ways find, which is the same."""
     call = SearchArguments(**{"pattern": "needle", **arguments})  # pyright: ignore[reportArgumentType]
     ours = await search(workspace, call, with_ripgrep=False)
@@ -161,7 +161,7 @@ async def test_what_is_withheld_is_searched_by_name_only(tmp_path: Path) -> None
     that names them; the file itself as `path` is another call, with a verdict of its own."""
     files = {"a": "needle", "private/b": "needle", "c.secret": "needle", ".git/HEAD": ""}
     lay_out(tmp_path, files)
-    workspace = Workspace(tmp_path, withheld=["private/*", "*.secret"])
+    workspace = WorkspacePaths(tmp_path, withheld=["private/*", "*.secret"])
     assert await both(workspace) == "a:1: needle"
     assert await both(workspace, path="private") == "no match"
     assert await both(workspace, glob="*.secret") == "no match"

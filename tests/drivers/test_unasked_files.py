@@ -10,7 +10,7 @@ import pytest
 from turnwise.drivers.journal.prices import read_prices_file
 from turnwise.drivers.settings.settings import read_layers
 from turnwise.drivers.tools.inspection.repositories import doubt
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.searching import SearchArguments, search
 from turnwise.drivers.unasked_files import LeftOut, read_of_user, read_unasked
 from turnwise.errors import CallerError
@@ -190,7 +190,7 @@ async def test_rules_of_git_are_no_way_to_other_files(
         os.mkfifo(folder / place / ".gitignore")
     else:
         (folder / place / ".gitignore").symlink_to(target)
-    workspace = Workspace(folder)
+    workspace = WorkspacePaths(folder)
     found = await search(workspace, SearchArguments(pattern=SECRET), with_ripgrep=with_ripgrep, timeout_s=20)
     assert found == f"docs/real.md:1: {SECRET}"
 

@@ -15,7 +15,7 @@ from turnwise.drivers.tools.grants import turn_at_work, working_for
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.drivers.tools.workspace.changes import FileChanges
 from turnwise.drivers.tools.workspace.disk import Disk
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.undoing import Undone
 from turnwise.errors import ToolFault
 from waits import HANG_S
@@ -37,7 +37,7 @@ class Room:
         self.changes.begin("turn")
 
     def use(self, tool: str, **arguments: object) -> str:
-        return use(Workspace(self.root, changes=self.changes), tool, **arguments)
+        return use(WorkspacePaths(self.root, changes=self.changes), tool, **arguments)
 
     def undo(self) -> Undone:
         """By another process: what it did to the one file."""
@@ -45,7 +45,7 @@ class Room:
         return undone
 
 
-def use(workspace: Workspace, tool: str, **arguments: object) -> str:
+def use(workspace: WorkspacePaths, tool: str, **arguments: object) -> str:
     function = next(one.function for one in workspace_tools(workspace) if one.name == tool)
     assert function is not None
     return str(function(dict(arguments)))
@@ -247,7 +247,7 @@ def test_changes_of_two_turns_at_once_are_told_apart(room: Room) -> None:
     def turn(name: str, file: str) -> None:
         with working_for(name):
             ready.wait(HANG_S)
-            use(Workspace(room.root, changes=changes), "write", path=file, content=f"{name}\n", overwrite=True)
+            use(WorkspacePaths(room.root, changes=changes), "write", path=file, content=f"{name}\n", overwrite=True)
 
     threads = [threading.Thread(target=turn, args=one) for one in (("one", NAME), ("two", "b.txt"))]
     for thread in threads:
@@ -333,7 +333,7 @@ def carried_out(act: Act, *, root: Path, changes: FileChanges) -> bool:
         else:
             path.write_text(act.content)
         return True
-    workspace = Workspace(root, changes=changes)
+    workspace = WorkspacePaths(root, changes=changes)
     if act.content is None:
         use(workspace, "apply_patch", patch=f"*** Begin Patch\n*** Delete File: {act.file}\n*** End Patch\n")
     else:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from turnwise.drivers.tools.programs import HELPER
 from turnwise.drivers.tools.tools import Tool
 from turnwise.drivers.tools.workspace import workspace_tools
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.searching import SearchArguments, search
 from turnwise.drivers.tools.workspace.walking import WORKER
 from turnwise.errors import CallerError, ToolFault
@@ -135,7 +135,7 @@ def test_workspace_must_be_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "missing"):
         with pytest.raises(CallerError):
-            Workspace(path)
+            WorkspacePaths(path)
 
 
 async def test_read_numbers_lines_and_says_how_to_go_on(hands: Hands) -> None:
@@ -336,7 +336,7 @@ async def test_search_is_bounded_in_matches_and_time(hands: Hands) -> None:
     assert len(lines) == 201 and "more than 200" in lines[-1]
     (hands.root / "hostile").write_text("a" * 60 + "!")
     with pytest.raises(ToolFault, match=r"longer than 0\.2 s"):
-        await search(Workspace(hands.root), SearchArguments(pattern="(a+)+$", path="hostile"), timeout_s=0.2)
+        await search(WorkspacePaths(hands.root), SearchArguments(pattern="(a+)+$", path="hostile"), timeout_s=0.2)
 
 
 def test_search_worker_ends_by_itself(tmp_path: Path) -> None:

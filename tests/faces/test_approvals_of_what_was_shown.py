@@ -13,7 +13,7 @@ from turnwise import Agent, Approval, Asking, Journal, Policy, StopReason, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.tools.inspection import inspector
 from turnwise.drivers.tools.tools import Tool
-from turnwise.drivers.tools.workspace import Workspace, workspace_tools
+from turnwise.drivers.tools.workspace import WorkspacePaths, workspace_tools
 from turnwise.faces.results import RunResult
 from turnwise.testing import ScriptedModel, call
 from turnwise.turn.approvals import OneAsk
@@ -165,7 +165,7 @@ class Files:
         self.asked: list[str] = []
         self.asks: list[OneAsk] = []
         tools: list[Tool] = [
-            replace(one, offer=replace(one.offer, inspected=True)) for one in workspace_tools(Workspace(folder))
+            replace(one, offer=replace(one.offer, inspected=True)) for one in workspace_tools(WorkspacePaths(folder))
         ]
 
         def approver(asking: Asking) -> Sequence[Approval] | Awaitable[Sequence[Approval]]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from flat_agents import flat_agent
+from left_journals import HOST, copy_of_a_crash
 from turnwise import (
     Agent,
     Approval,
@@ -31,7 +32,6 @@ from turnwise import (
 )
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
-from turnwise.drivers.journal.owners import our_name
 from turnwise.drivers.journal.rescuing import LOST_RECORDS
 from turnwise.drivers.running.resumption import MOST_TRIES
 from turnwise.errors import JournalFailed
@@ -42,7 +42,6 @@ from turnwise.turn.events import Asked
 from turnwise.vocab import Fault, FaultKind, Text, ToolResult
 from waits import HANG_S
 
-HOST = our_name().rpartition(":")[0].rpartition(":")[0]
 START = FakeClock().now()
 BUSY = Fault(kind=FaultKind.OVERLOADED, message="busy", status=529)
 
@@ -58,10 +57,7 @@ class Crash:
 
     def now(self) -> None:
         self.left = self._folder / f"left-{next(self._numbers)}.db"
-        with closing(sqlite3.connect(self.path)) as source, closing(sqlite3.connect(self.left)) as target:
-            source.backup(target)
-            target.execute("update turn set owner = ? where status = 'running'", (f"{HOST}:999999999:1",))
-            target.commit()
+        copy_of_a_crash(self.path, self.left)
 
     def journal(self, clock: Clock) -> Journal:
         assert self.left is not None, "there was no crash"

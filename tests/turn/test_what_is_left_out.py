@@ -54,6 +54,7 @@ DEADLINES = {
     "child_idle_s": None,
     "ask_s": 300.0,
     "hook_s": 10.0,
+    "toolset_s": 30.0,
 }
 SCRIPT_LIMITS = {
     "cpu_s": 10.0,

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import copy
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Any, Generic, Unpack, cast, overload
@@ -29,12 +29,13 @@ from turnwise.errors import CallerError
 from turnwise.faces.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
 from turnwise.faces.agent_options import check_names, checking_options
 from turnwise.faces.agent_setup import AgentOptions, AgentSetup, over, set_up
+from turnwise.faces.beginnings import RunBeginning, furnished, open_transport, priced, reserved
+from turnwise.faces.budgets import Budget
 from turnwise.faces.children import MAX_DEPTH, AgentTool, Delegate
 from turnwise.faces.deps import DepsFactory, DepsWanted
 from turnwise.faces.given import Prompt, check_text, input_of, message_of, opened, title_of
 from turnwise.faces.instructions import Instruction
 from turnwise.faces.interrupted import interrupted
-from turnwise.faces.model_prices import with_prices
 from turnwise.faces.output_checks import checker_of, output_over
 from turnwise.faces.plain import check_plain
 from turnwise.faces.results import Output, RunResult, run_result
@@ -50,9 +51,9 @@ from turnwise.faces.run_options import (
 from turnwise.faces.schemas import OutputType
 from turnwise.faces.streaming import RunStream
 from turnwise.faces.taking_up import check_endpoint, folded, left_child, left_run
-from turnwise.faces.tools import BATCH_HINT, ToolLike, read_tools
+from turnwise.faces.tools import BATCH_HINT, ToolLike
 from turnwise.rules.history import check_input
-from turnwise.rules.limits import Limit, counts_cost
+from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
 from turnwise.rules.shares import least_of
 from turnwise.turn.approvals import listed
@@ -72,20 +73,21 @@ class Agent(Generic[Deps, Output]):
 
     `model` is `PROVIDER:NAME` (`openai:gpt-5`, `ollama:qwen3:8b`), or `FAMILY:NAME` with a URL of your own
     (`Agent("openai_chat:NAME", endpoint={"base_url": ...})`). `tools` are typed functions, what `@tool` makes of them, other
-    agents (`agent.as_tool(...)`, `Subagents`), or `ToolSpec`s of tools that run elsewhere. `instructions` is the system prompt:
-    texts, and functions of the `RunContext` that write one for each run. `deps_type` is the type of the `deps=` that a run is
-    given for its tools, or a `DepsFactory` that makes them.
+    agents (`agent.as_tool(...)`, `Subagents`), toolsets (`Workspace(".")`), or `ToolSpec`s of tools that run elsewhere.
+    `instructions` is the system prompt: texts, and functions of the `RunContext` that write one for each run. `deps_type` is the
+    type of the `deps=` that a run is given for its tools, or a `DepsFactory` that makes them.
 
     `output_type` is a pydantic model, another type, or a JSON Schema that the answer must fit; `RunResult.output` has that type.
     Without one the output is the text.
 
     `limits` bound a run: `MaxSteps(8) | MaxTokens(20_000)` (either stops it) or `&` (only both together). Every limit reserves
     one request for the answer. Without a `MaxSteps` a run has 20 steps at most. `MaxCost("0.50")` needs the price of every model.
+    A `Budget` bounds many runs together.
 
     `endpoint`, `recovery`, `safety` and `observation` are dicts of further options: see `EndpointOptions`, `RecoveryOptions`,
     `SafetyOptions` and `ObservationOptions`.
 
-    `async with Agent(...)` keeps connections open between runs. Raises UnknownModel, MissingKey, BadTool or another
+    `async with Agent(...)` keeps connections and toolsets open between runs. Raises UnknownModel, MissingKey, BadTool or another
     CallerError where it is set up wrongly.
     """
 
@@ -98,7 +100,7 @@ class Agent(Generic[Deps, Output]):
         instructions: Instruction | Sequence[Instruction] = (),
         output_type: type[Output] | None = None,
         deps_type: type[Deps] | DepsFactory[Deps] | None = None,
-        limits: Limit | None = None,
+        limits: Limit | Budget | None = None,
         endpoint: EndpointOptions = ...,
         recovery: RecoveryOptions = ...,
         safety: SafetyOptions = ...,
@@ -113,7 +115,7 @@ class Agent(Generic[Deps, Output]):
         instructions: Instruction | Sequence[Instruction] = (),
         output_type: object,
         deps_type: Any = None,
-        limits: Limit | None = None,
+        limits: Limit | Budget | None = None,
         endpoint: EndpointOptions = ...,
         recovery: RecoveryOptions = ...,
         safety: SafetyOptions = ...,
@@ -128,7 +130,7 @@ class Agent(Generic[Deps, Output]):
         instructions: Instruction | Sequence[Instruction] = (),
         output_type: object = None,
         deps_type: type[Deps] | DepsFactory[Deps] | None = None,
-        limits: Limit | None = None,
+        limits: Limit | Budget | None = None,
         endpoint: EndpointOptions = {},  # noqa: B006 (never changed)
         recovery: RecoveryOptions = {},  # noqa: B006 (never changed)
         safety: SafetyOptions = {},  # noqa: B006 (never changed)
@@ -151,10 +153,17 @@ class Agent(Generic[Deps, Output]):
         self._is_narrowed = False
         self._transport: Transport | None = None
         self._open = contextlib.AsyncExitStack()
-        self._running, self._beginning = set[Runner](), set[_Beginning]()
+        self._running, self._beginning = set[Runner](), set[RunBeginning]()
 
     async def __aenter__(self) -> "Agent[Deps, Output]":
-        self._transport = await _open_transport(self._open, given=self._setup.given_transport)
+        async with contextlib.AsyncExitStack() as opening:
+            transport = await open_transport(opening, given=self._setup.given_transport)
+            if self._setup.toolsets:
+                from turnwise.faces.furnishing import opened
+
+                await opening.enter_async_context(opened(self._setup))
+            self._open = opening.pop_all()
+        self._transport = transport
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -172,7 +181,7 @@ class Agent(Generic[Deps, Output]):
         """The same agent, with that journal, that configuration, and runs of its own. Nothing of other effects runs, nor do its
         sub-agents run any."""
         other = copy.copy(self)
-        other._running, other._beginning = set[Runner](), set[_Beginning]()
+        other._running, other._beginning = set[Runner](), set[RunBeginning]()
         other._is_narrowed = True  # what a run replaces would be set up from the options, which are wider
         other._setup = self._setup.keeping(journal, config=config, effects=effects)
         return other
@@ -292,16 +301,26 @@ class Agent(Generic[Deps, Output]):
             raise CallerError(f"this agent is narrowed for one turn: its runs cannot replace `{next(iter(said))}`")
         setup = set_up(over(self._options, said), deps_type=self._setup.deps_type) if said else self._setup
         async with contextlib.AsyncExitStack() as stack:
+            beginning = stack.enter_context(self._begins())
             transport = await self._transport_of(setup, stack=stack)
+            if setup.is_unfurnished:
+                setup = await furnished(setup, stack=stack)
             return await self._run_over(
-                transport, prompt, setup, stack=stack, options=options, feed=feed, cancelled=cancelled
+                transport,
+                prompt,
+                setup,
+                options=options,
+                stack=stack,
+                beginning=beginning,
+                feed=feed,
+                cancelled=cancelled,
             )
 
     async def _transport_of(self, setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> Transport:
         """The one that is kept open, unless the run brings its own."""
         if self._transport is not None and setup.given_transport is self._setup.given_transport:
             return self._transport
-        return await _open_transport(stack, given=setup.given_transport)
+        return await open_transport(stack, given=setup.given_transport)
 
     async def _run_over(
         self,
@@ -311,6 +330,7 @@ class Agent(Generic[Deps, Output]):
         *,
         stack: contextlib.AsyncExitStack,
         options: TypedRunOptions,
+        beginning: "RunBeginning",
         feed: Feed | None,
         cancelled: Callable[[RunResult[Any]], None] | None,
     ) -> RunResult[Any]:
@@ -322,7 +342,9 @@ class Agent(Generic[Deps, Output]):
         config = self._config_of_run(setup, tools=tools, session_id=session_id)
         only_decides = prompt is None and options.get("approvals") and not options.get("results")
         given = () if only_decides else input_of(prompt, results=options.get("results") or None, earlier=earlier)
-        config, given, ends = await self._begun(setup, config, given=given, earlier=earlier, run=run)
+        config, given = await priced(setup, config), await opened(given, opening=setup.opening, earlier=earlier)
+        config = await setup.instructions.written(config, run=run, clock=setup.clock)
+        config, reservation = reserved(setup, config, stack=stack)
         started = TurnStarted(
             config=config,
             input=given,
@@ -353,6 +375,8 @@ class Agent(Generic[Deps, Output]):
             approver=setup.safety.approver,
             observation=Observation(watch=options.get("watch"), feed=feed),
         )
+        if reservation is not None:
+            reservation.runner = runner
         pen = None
         if setup.journal is not None:
             pen = setup.journal.begin_turn(
@@ -364,7 +388,8 @@ class Agent(Generic[Deps, Output]):
             )
         kept = session_id if setup.journal is not None else ""
         carried = () if started.history else before.carried
-        turn = runner.run(started, earlier=carried, journal=pen, ends=ends)
+        turn = runner.run(started, earlier=carried, journal=pen, ends=beginning.ends)
+        self._beginning.discard(beginning)  # from here on an interrupt is told to the runner
         ended = partial(run_result, output=setup.output, before=before, session=kept)
         return await self._to_end(setup, runner, turn, config=started.config, run=run, ended=ended, cancelled=cancelled)
 
@@ -380,18 +405,19 @@ class Agent(Generic[Deps, Output]):
         """
         check_names(options, known=ResumeOptions.__annotations__, what="`resume`")
         setup = self._setup
-        if setup.journal is None:
+        if (journal := setup.journal) is None:
             raise CallerError('`resume` needs a journal: Agent(..., observation={"journal": Journal(PATH)})')
-        found = left_run(setup.journal, setup.journal.find_session(session))
+        found = left_run(journal, journal.find_session(session))
         found.left.terms = terms_of(options)
         config = found.left.config
         check_endpoint(config, own=setup.config)
-        tools = setup.offered
         if "tools" in options:
-            tools = msgspec.structs.replace(setup, tools=read_tools(options["tools"])).offered
+            setup = setup.with_tools(options["tools"])
         prepare_step = options.get("prepare_step", setup.prepare_step)
         output = output_over(setup.output, options)
         async with contextlib.AsyncExitStack() as stack:
+            if setup.is_unfurnished:
+                setup = await furnished(setup, stack=stack)
             opened_deps = setup.deps_wanted().opened(options, session=found.session.row.id)
             run = await stack.enter_async_context(opened_deps)
             runner = self._runner(
@@ -399,13 +425,16 @@ class Agent(Generic[Deps, Output]):
                 await self._transport_of(setup, stack=stack),
                 config=config,
                 run=run,
-                tools=tools,
+                tools=setup.offered,
                 output=output,
                 prepare_step=prepare_step if config.prepares_steps else None,
                 approver=options.get("approver", setup.safety.approver),
                 observation=Observation(watch=options.get("watch"), ledger=found.ledger),
             )
-            pen = setup.journal.resume_turn(found.turn_id)
+            _, reservation = reserved(setup, config, stack=stack, whole=True)
+            if reservation is not None:
+                reservation.runner = runner
+            pen = journal.resume_turn(found.turn_id)
             turn = runner.resume(found.left, journal=pen)
             ended = partial(run_result, output=output, before=found.before, session=found.session.row.id)
             return await self._to_end(setup, runner, turn, config=config, run=run, ended=ended)
@@ -446,6 +475,10 @@ class Agent(Generic[Deps, Output]):
         """Its tools, and those of the agents that it may hand tasks to."""
         return self._setup.known_below()
 
+    def knows_tools(self) -> bool:
+        """Whether all its tools are known, and those below: no toolset is still to be asked."""
+        return self._setup.knows_tools()
+
     def check_rules(self) -> None:
         """Raise CallerError for a rule or a hook about no tool that there is, here or below."""
         self._setup.check_rules()
@@ -461,7 +494,7 @@ class Agent(Generic[Deps, Output]):
     async def least_usd(self, limits: Limit | None) -> Decimal:
         """What a request of it costs at the least. Raises CallerError where no price is known."""
         setup = self._setup
-        config = await _priced(setup, msgspec.structs.replace(setup.config, limits=limits))
+        config = await priced(setup, msgspec.structs.replace(setup.config, limits=limits))
         return least_of(config.prices[config.model])
 
     async def run_child(self, order: ChildOrder, prompt: str, *, name: str) -> str:
@@ -482,16 +515,25 @@ class Agent(Generic[Deps, Output]):
         )
         if found is not None and found.left.turn.result is not None:
             return minder.ended(found.left.turn.result)
-        tools = setup.offered
         started, config = None, None if found is None else found.left.config
         async with contextlib.AsyncExitStack() as stack:
-            wanted = setup.deps_wanted()
+            if setup.is_unfurnished:
+                setup = await furnished(setup, stack=stack)
+                setup.check_rules()  # its parent could not
+            tools, wanted = setup.offered, setup.deps_wanted()
             run = await stack.enter_async_context(
                 wanted.opened({}, session=session_id, path=minder.path, above=order.above)
             )
             if config is None:
                 started = await self._child_started(setup, prompt, order=order, tools=tools, run=run)
                 config = started.config
+            # what a run above has reserved in the same budget is this one's, too
+            is_held = setup.budget is not None and setup.budget.is_held_above()
+            config, reservation = (
+                (config, None) if is_held else reserved(setup, config, stack=stack, whole=started is None)
+            )
+            if started is not None:
+                started = msgspec.structs.replace(started, config=config)
             runner = self._runner(
                 setup,
                 await self._transport_of(setup, stack=stack),
@@ -505,6 +547,8 @@ class Agent(Generic[Deps, Output]):
                 path=minder.path,
                 settle_s=minder.settle_s,
             )
+            if reservation is not None:
+                reservation.runner, reservation.path = runner, minder.path
             if found is not None and journal is not None:
                 found.left.terms = order.terms
                 return await minder.run(runner, runner.resume(found.left, journal=journal.resume_turn(found.turn_id)))
@@ -526,7 +570,7 @@ class Agent(Generic[Deps, Output]):
         self, setup: AgentSetup, prompt: str, *, order: ChildOrder, tools: tuple[Tool, ...], run: RunAtHand
     ) -> TurnStarted:
         config = self._config_of_run(setup, tools=tools, session_id=run.session)
-        config = await _priced(setup, as_child(config, order=order))
+        config = await priced(setup, as_child(config, order=order))
         config = await setup.instructions.written(config, run=run, clock=setup.clock)
         given = await opened((Message("user", (Text(prompt),)),), opening=setup.opening, earlier=())
         return TurnStarted(config=config, input=given, keeps_waiting=True)
@@ -566,24 +610,15 @@ class Agent(Generic[Deps, Output]):
             )
         )
 
-    async def _begun(
-        self,
-        setup: AgentSetup,
-        config: TurnConfig,
-        *,
-        given: tuple[Message, ...],
-        earlier: Sequence[Message],
-        run: RunAtHand,
-    ) -> tuple[TurnConfig, tuple[Message, ...], InterruptKind | None]:
-        """The configuration with its prices, the input with its opening, and the interrupt that came meanwhile."""
-        beginning = _Beginning()
+    @contextlib.contextmanager
+    def _begins(self) -> Generator["RunBeginning"]:
+        """A run that begins: it keeps the interrupt that comes before its turn does."""
+        beginning = RunBeginning()
         self._beginning.add(beginning)
         try:
-            config, given = await _priced(setup, config), await opened(given, opening=setup.opening, earlier=earlier)
-            config = await setup.instructions.written(config, run=run, clock=setup.clock)
+            yield beginning
         finally:
             self._beginning.discard(beginning)
-        return config, given, beginning.ends
 
     def _config_of_run(self, setup: AgentSetup, *, tools: Sequence[Tool], session_id: str) -> TurnConfig:
         config, output = setup.config, setup.output
@@ -614,35 +649,6 @@ class Agent(Generic[Deps, Output]):
             raise CallerError("give either `session` or `history`, not both: the session has its own messages")
         found = journal.find_session(session)
         return read_session(journal, found), found.row.id
-
-
-class _Beginning:
-    """A run whose turn has not begun: its prices are read, its opening is written. An interrupt meanwhile is kept for it."""
-
-    ends: InterruptKind | None = None
-
-
-async def _priced(setup: AgentSetup, config: TurnConfig) -> TurnConfig:
-    """The configuration with the prices that a limit of cost needs, those of its sub-agents looked at as well.
-
-    Raises CallerError where one is not known: a limit that cannot hold is none.
-    """
-    if not counts_cost(config.limits):
-        return config
-    prices = await setup.prices.of_turn(config)
-    least_usd = {
-        tool: {name: await agent.least_usd(config.limits) for name, agent in one.agents.items()}
-        for tool, one in setup.delegations.items()
-    }
-    return with_prices(config, prices=prices, least_usd=least_usd)
-
-
-async def _open_transport(stack: contextlib.AsyncExitStack, *, given: Transport | None) -> Transport:
-    if given is not None:
-        return given
-    from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
-
-    return await stack.enter_async_context(AiohttpTransport())
 
 
 def read_session(journal: Journal, session: Session) -> SessionSoFar:

@@ -13,6 +13,7 @@ from turnwise.drivers.settings.options import OptionRow, rows, rows_from
 from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError, UnknownOption
 from turnwise.faces.agent_groups import GROUP_OF, GROUPS, written_in_group
+from turnwise.faces.budgets import Budget
 from turnwise.faces.deps import is_deps_type
 from turnwise.faces.tools import FunctionTool
 from turnwise.rules.budget import ModelLimits
@@ -60,7 +61,10 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "script": ("auto", True, False),
 }
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "limits": (get_args(Limit), "a limit, or several joined with `|`: `MaxRequests(3) | MaxTokens(20_000)`"),
+    "limits": (
+        (*get_args(Limit), Budget),
+        "a limit, several joined with `|`: `MaxRequests(3) | MaxTokens(20_000)`, or a `Budget`",
+    ),
     "retry": ((RetryPolicy,), "`RetryPolicy(attempts=...)`"),
     "deadlines": ((Deadlines,), "`Deadlines(total_s=...)`"),
     "model_limits": ((ModelLimits,), "`ModelLimits(context_window_tokens=...)`"),

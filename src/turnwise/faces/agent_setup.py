@@ -23,6 +23,7 @@ from turnwise.faces.agent_groups import (
     RecoveryOptions,
     SafetyOptions,
 )
+from turnwise.faces.budgets import Budget
 from turnwise.faces.children import AgentTool, Delegation, Subagents
 from turnwise.faces.deps import DepsWanted
 from turnwise.faces.given import json_of
@@ -36,7 +37,7 @@ from turnwise.faces.run_settings import read_settings, settings_over
 from turnwise.faces.run_steps import steps_and_limits
 from turnwise.faces.schemas import OutputType
 from turnwise.faces.scripts import check_script_limits, with_script
-from turnwise.faces.tools import ToolLike, read_tools
+from turnwise.faces.tools import ToolLike, Toolset, is_toolset, read_tools
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
 from turnwise.rules.retries import RetryPolicy
@@ -56,7 +57,7 @@ class AgentOptions(TypedDict, total=False):
     tools: Sequence[ToolLike]
     instructions: Instruction | Sequence[Instruction]
     output_type: object
-    limits: Limit | None
+    limits: Limit | Budget | None
     endpoint: EndpointOptions
     recovery: RecoveryOptions
     safety: SafetyOptions
@@ -64,12 +65,15 @@ class AgentOptions(TypedDict, total=False):
 
 
 class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """All that an agent's turns begin with. `delegations` are the tools behind which other agents stand, by name."""
+    """All that an agent's turns begin with. `delegations` are the tools behind which other agents stand, by name. Of `toolsets`
+    each turn asks for their tools; `tools` are the others until then, and all of them afterwards."""
 
     model: ModelName
     endpoint: Endpoint
     given_transport: Transport | None
     tools: tuple[Tool, ...]
+    toolsets: tuple[Toolset, ...]
+    is_unfurnished: bool  # there are toolsets, or tools that bring something for the verdict on their calls
     delegations: dict[str, Delegation]
     output: OutputType | None
     instructions: Instructions
@@ -85,6 +89,7 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path | str
     clock: Clock
     config: TurnConfig
+    budget: Budget | None
 
     @property
     def offered(self) -> tuple[Tool, ...]:
@@ -104,6 +109,10 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
             timeout_s=self.config.deadlines.hook_s,
         )
 
+    def with_tools(self, tools: Sequence[ToolLike]) -> "AgentSetup":
+        """The same with these tools in place of its own. Raises BadTool, CallerError."""
+        return msgspec.structs.replace(self, **_tools_of(tools))
+
     def policies(self) -> list[Policy | None]:
         """Its own, and those of the agents that it may hand tasks to."""
         return [self.config.policy, *[one for agent in self._agents() for one in agent.policies()]]
@@ -112,11 +121,17 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
         """Its tools, and those of the agents that it may hand tasks to."""
         return (*[tool for agent in self._agents() for tool in agent.known_below()], *self.tools)
 
+    def knows_tools(self) -> bool:
+        """Whether all its tools are known, and those of the agents that it may hand tasks to: toolsets are asked by a turn."""
+        return not self.toolsets and all(agent.knows_tools() for agent in self._agents())
+
     def check_rules(self) -> None:
-        """Raise CallerError for a rule or a hook about no tool that there is, here or below."""
-        known = known_tools((*self.known_below(), *self.offered))
-        check_tools_of_rules(self.config.policy, tools=known)
-        check_tools_of_hooks(self.hooks.all, tools=known)
+        """Raise CallerError for a rule or a hook about no tool that there is, here or below. Where a toolset is still to be
+        asked, nobody knows that: then it is not looked at."""
+        if self.knows_tools():
+            known = known_tools((*self.known_below(), *self.offered))
+            check_tools_of_rules(self.config.policy, tools=known)
+            check_tools_of_hooks(self.hooks.all, tools=known)
         for agent in self._agents():
             agent.check_rules()
 
@@ -163,7 +178,7 @@ def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
         model=model,
         endpoint=endpoint,
         given_transport=at.get("transport"),
-        tools=read_tools(tools_given),
+        **_tools_of(tools_given),
         delegations={one.tool().name: one for one in tools_given if isinstance(one, Subagents | AgentTool)},
         output=read_output(
             None if output_type is str else output_type, checks=options.get("recovery", {}).get("output_checks", ())
@@ -181,14 +196,34 @@ def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
         folder=seen.get("folder") or Path.cwd(),
         clock=clock,
         config=at_endpoint(_config_of(options, model=model, hooks=hooks, instructions=instructions), endpoint=endpoint),
+        budget=_budget_of(options),
     )
     check_approver(made.safety.approver, policies=made.policies(), tools=made.tools)
     return made
 
 
+def _budget_of(options: AgentOptions) -> Budget | None:
+    given = options.get("limits")
+    return given if isinstance(given, Budget) else None
+
+
+class _ToolFields(TypedDict):
+    tools: tuple[Tool, ...]
+    toolsets: tuple[Toolset, ...]
+    is_unfurnished: bool
+
+
+def _tools_of(given: Sequence[ToolLike]) -> _ToolFields:
+    tools, toolsets = read_tools(given), tuple([one for one in given if is_toolset(one)])
+    bring = bool(toolsets) or any(one.judging is not None for one in tools)
+    return _ToolFields(tools=tools, toolsets=toolsets, is_unfurnished=bring)
+
+
 def _config_of(options: AgentOptions, *, model: ModelName, hooks: Hooks, instructions: Instructions) -> TurnConfig:
     at, recovery, safely = options.get("endpoint", {}), options.get("recovery", {}), options.get("safety", {})
-    max_steps, limits = steps_and_limits(options.get("limits"))
+    given = options.get("limits")
+    # a budget's part for one run is reserved when it begins; until then its limits say what is counted
+    max_steps, limits = steps_and_limits(given if not isinstance(given, Budget) else given.most_of_a_run)
     script_limits = safely.get("script_limits", ScriptLimits())
     check_script_limits(script_limits)
     profile, extra, hint = model.profile.name, at.get("extra"), safely.get("allow_hint")

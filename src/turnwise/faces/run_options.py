@@ -12,6 +12,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.agent_groups import GROUP_OF, EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
 from turnwise.faces.agent_options import check_groups, check_names, check_values
 from turnwise.faces.agent_setup import AgentOptions
+from turnwise.faces.budgets import Budget
 from turnwise.faces.given import check_history
 from turnwise.faces.instructions import Instruction
 from turnwise.faces.plain import check_plain
@@ -45,7 +46,7 @@ class RunOptions(TypedDict, total=False):
     model: str
     tools: Sequence[ToolLike]
     instructions: Instruction | Sequence[Instruction]
-    limits: Limit | None
+    limits: Limit | Budget | None
     endpoint: EndpointOptions
     recovery: RecoveryOptions
     safety: SafetyOptions

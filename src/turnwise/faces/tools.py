@@ -4,7 +4,19 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeGuard,
+    TypeVar,
+    cast,
+    get_args,
+    overload,
+)
 
 import msgspec
 
@@ -78,8 +90,24 @@ class FunctionTool(Generic[P, R]):
         return f"<tool {self._made.name}>"
 
 
-ToolLike = Tool | ToolSpec | FunctionTool[..., Any] | Subagents | AgentTool | Callable[..., Any]
-"""What `Agent(tools=[...])` takes. A bare `ToolSpec` is a client-side tool: its calls end the run as `waiting`."""
+OneTool = Tool | ToolSpec | FunctionTool[..., Any] | Callable[..., Any]
+"""One tool. A bare `ToolSpec` is a client-side tool: its calls end the run as `waiting`."""
+
+
+class Toolset(Protocol):
+    """Tools that belong together: those of a folder, an object, a server.
+
+    An agent asks for them at the beginning of each turn, so they may change between turns. If the toolset is an async context
+    manager, it is open before it is asked and while a turn uses its tools: as long as its agent is (`async with agent`), else
+    for one run. Agents and runs that share it in one event loop open it once. A toolset that does not open, or does not tell
+    its tools, within `Deadlines(toolset_s=...)` seconds is a CallerError. So is a failure of either.
+    """
+
+    async def tools(self) -> Sequence[OneTool]: ...
+
+
+ToolLike = OneTool | Subagents | AgentTool | Toolset
+"""What `Agent(tools=[...])` takes."""
 
 
 class ToolMaker(Protocol):
@@ -197,18 +225,25 @@ def _bound(function: Callable[..., R], instance: object) -> Callable[..., R]:
     return function.__get__(instance) if isinstance(function, FunctionType) else functools.partial(function, instance)
 
 
+def is_toolset(given: object) -> TypeGuard[Toolset]:
+    """Whether it gives tools, and is none itself."""
+    return not isinstance(given, type | Tool | FunctionTool) and callable(getattr(given, "tools", None))
+
+
 def read_tools(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
-    """What the user gave -> tools. Raises BadTool, CallerError for two of one name."""
+    """What the user gave -> tools, those of toolsets left out. Raises BadTool, CallerError for two of one name."""
     found: dict[str, Tool] = {}
     for given in tools:
-        made = _read_tool(given)
+        if is_toolset(given):
+            continue
+        made = read_tool(given)
         if made.name in found:
             raise CallerError(f"two tools are called `{made.name}`: rename one with @tool(name=...)")
         found[made.name] = made
     return tuple(found.values())
 
 
-def _read_tool(given: ToolLike) -> Tool:
+def read_tool(given: ToolLike) -> Tool:
     match given:
         case Tool():
             return given
@@ -218,13 +253,16 @@ def _read_tool(given: ToolLike) -> Tool:
             return given.tool
         case Subagents() | AgentTool():
             return given.tool()
+        case _ if isinstance(given, type) and callable(getattr(given, "tools", None)):
+            kind: str = given.__name__
+            raise BadTool(f"`{kind}` is a class of toolsets: give one of them, `{kind}(...)`")
         case _ if callable(given):
             function: object = getattr(given, "__func__", None)
             if isinstance(function, FunctionTool):  # a classmethod's, from Python 3.13 on
                 return cast("FunctionTool[..., Any]", function.__get__(getattr(given, "__self__", None))).tool
             return tool(given).tool
         case _:
-            raise BadTool(f"{given!r} is no tool: give a typed function, a @tool, or a ToolSpec")
+            raise BadTool(f"{given!r} is no tool: give a typed function, a @tool, a ToolSpec, or a toolset")
 
 
 def _adapted(function: Callable[..., object], signature: Signature) -> Callable[[Arguments], object]:

@@ -74,6 +74,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     child_idle_s: float | None = None
     ask_s: float = 300.0  # a person may be away from the desk; then the default stands
     hook_s: float = 10.0  # one hook that names no time of its own
+    toolset_s: float = 30.0  # opening toolsets, and asking them for their tools: a server may have to start
 
 
 class ScriptLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

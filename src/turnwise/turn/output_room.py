@@ -20,7 +20,7 @@ LONGEST_BYTES_A_TOKEN = 8
 USUAL_BYTES_A_TOKEN = 4
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True):
+class BudgetedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The settings with what the model can still give; None where that is too little for an answer."""
 
     settings: Settings | None
@@ -35,16 +35,16 @@ def budget(
     config: TurnConfig,
     trailing: Sequence[str],
     is_last: bool,
-) -> Budget:
+) -> BudgetedRequest:
     """What the next request may ask for.
 
     A prompt that is too long only by our guess goes out, once: the provider's count, or its refusal, tells. Not where no
     request is left after a refusal (`is_last`).
     """
     if config.room == "off":
-        return Budget(settings=settings)
+        return BudgetedRequest(settings=settings)
     if room.stuck:
-        return Budget(settings=None)
+        return BudgetedRequest(settings=None)
     limits = config.model_limits
     size = history.prompt
     if trailing:
@@ -58,14 +58,14 @@ def budget(
         spare_tokens=SPARE_TOKENS + size.tokens // SPARE_SHARE if is_last and not size.is_counted else 0,
     )
     if isinstance(found, OutputBudget):
-        return Budget(settings=with_budget(settings, budget=found))
+        return BudgetedRequest(settings=with_budget(settings, budget=found))
     if not knows_window(limits) and not is_last:
-        return Budget(settings=settings)
+        return BudgetedRequest(settings=settings)
     if not size.is_counted and not room.overflowed and not is_last:
         usual = split_output(limits, settings=settings, prompt_tokens=size.bytes // USUAL_BYTES_A_TOKEN)
         if isinstance(usual, OutputBudget):
-            return Budget(settings=with_budget(settings, budget=usual))
+            return BudgetedRequest(settings=with_budget(settings, budget=usual))
         least = answer_floor(limits, settings=settings)
         if size.bytes // LONGEST_BYTES_A_TOKEN + least <= window_of(limits):
-            return Budget(settings=replace(settings, max_output_tokens=least, reasoning_tokens=None))
-    return Budget(settings=None, ends=room.ends or NO_ROOM)
+            return BudgetedRequest(settings=replace(settings, max_output_tokens=least, reasoning_tokens=None))
+    return BudgetedRequest(settings=None, ends=room.ends or NO_ROOM)

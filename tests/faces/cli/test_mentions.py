@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faces.cli.running import Cli, at
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.faces.cli.mentions import MAX_FILES, MAX_MISSING, missing_files, named_files
 from turnwise.lab import Lab
 
@@ -109,7 +109,7 @@ def test_more_files_than_a_prompt_takes_are_told(cli: Cli, lab: Lab, folder: Pat
 def test_a_name_ends_where_a_reader_would_end_it(tmp_path: Path, typed: str, found: list[str]) -> None:
     (tmp_path / "a.txt").write_text("a")
     (tmp_path / "b c.txt").write_text("b")
-    assert named_files(typed, workspace=Workspace(tmp_path)) == found
+    assert named_files(typed, workspace=WorkspacePaths(tmp_path)) == found
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_path_that_leads_nowhere_is_known_from_other_words(tmp_path: Path, typ
     """Proves: people, decorators, packages, addresses and what is there are not complained of."""
     (tmp_path / "a.txt").write_text("a")
     (tmp_path / "sub").mkdir()
-    assert missing_files(typed, workspace=Workspace(tmp_path)) == missing
+    assert missing_files(typed, workspace=WorkspacePaths(tmp_path)) == missing
 
 
 def test_a_file_that_is_not_there_is_told_and_goes_as_words(cli: Cli, lab: Lab, folder: Path) -> None:
@@ -156,8 +156,8 @@ def test_what_does_not_go_whole_says_how_much_goes(cli: Cli, lab: Lab, folder: P
 def test_whatever_is_typed_is_looked_through(typed: str) -> None:
     """NUL bytes, half surrogates, names that are too long."""
     text = f"@{typed} @\x00.py @~nobody/x @{'x' * 5_000}.py @/{typed}"
-    assert named_files(text, workspace=Workspace("/")) is not None
-    assert missing_files(text, workspace=Workspace("/")) is not None
+    assert named_files(text, workspace=WorkspacePaths("/")) is not None
+    assert missing_files(text, workspace=WorkspacePaths("/")) is not None
 
 
 def test_a_session_is_named_by_the_persons_own_words(

@@ -8,6 +8,7 @@ has and why it ended. What it spent is reported even if it was cancelled.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Generator, Sequence
+from decimal import Decimal
 
 import msgspec
 
@@ -71,6 +72,27 @@ def idle_s_of(deadlines: Deadlines, *, profile: Profile, stream: bool) -> float:
         return deadlines.child_idle_s
     first_s = profile.first_event_s if deadlines.first_event_s is None else deadlines.first_event_s
     return max(IDLE_S, *((first_s, deadlines.idle_s) if stream else (deadlines.total_s,)))
+
+
+class TreeSpending(msgspec.Struct, frozen=True, kw_only=True):
+    """What a turn and its sub-agents spent. `charged_usd`: None where nobody knows, or nothing limited it."""
+
+    requests: int
+    usage: Usage
+    subagents: int = 0
+    charged_usd: Decimal | None = None
+
+
+def spent_with_children(result: TurnResult) -> TreeSpending:
+    """What the turn spent, its sub-agents' part included."""
+    requests, usage, charged_usd = result.requests, result.usage, result.charged_usd
+    subagents = len(result.children)
+    for child in result.children:
+        requests, usage = requests + child.requests, usage + child.usage
+        subagents += child.subagents
+        known_usd = child.charged_usd
+        charged_usd = None if charged_usd is None or known_usd is None else add(charged_usd, known_usd)
+    return TreeSpending(requests=requests, usage=usage, subagents=subagents, charged_usd=charged_usd)
 
 
 class Minder:
@@ -225,24 +247,17 @@ class Minder:
 
     def _report(self, result: TurnResult | None) -> None:
         """What it spent, its own children's part included."""
-        children = () if result is None else result.children
-        requests, usage = (self._requests, self._usage) if result is None else (result.requests, result.usage)
-        subagents = len(children)
-        charged_usd = None if result is None else result.charged_usd
-        for child in children:
-            requests, usage = requests + child.requests, usage + child.usage
-            subagents += child.subagents
-            known_usd = child.charged_usd
-            charged_usd = None if charged_usd is None or known_usd is None else add(charged_usd, known_usd)
+        seen = TreeSpending(requests=self._requests, usage=self._usage)
+        spent = seen if result is None else spent_with_children(result)
         self._order.report(
             ChildReport(
                 call_id=self._order.call.id,
                 session_id=self._session_id,
                 stop_reason=None if result is None else result.stop_reason,
-                requests=requests,
-                usage=usage,
-                charged_usd=charged_usd,
-                subagents=subagents,
+                requests=spent.requests,
+                usage=spent.usage,
+                charged_usd=spent.charged_usd,
+                subagents=spent.subagents,
                 also_spent=Spent() if result is None else result.also_spent,
                 unknown=self._unknown(result),
             )

@@ -20,12 +20,14 @@ from turnwise.drivers.running.approvals import Approver
 from turnwise.drivers.running.run_context import RunAtHand, context_of, giving
 from turnwise.drivers.running.watching import Watch, WatcherEvent
 from turnwise.drivers.threads import in_thread, is_async
+from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.grants import CallTerms, judged_paths, judged_programs
 from turnwise.drivers.tools.probes import CallProbe
 from turnwise.drivers.tools.progress import telling, tells_of
 from turnwise.drivers.tools.tool_output import error_result, failure_of, result_of
 from turnwise.drivers.tools.working_call import AskPutter, CallAtWork, CallTimer
 from turnwise.rules.limits import Limit
+from turnwise.rules.permissions import PermissionRule
 from turnwise.rules.subagents import Place
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ChildReport, ToolOffer
@@ -98,6 +100,19 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     run: RunAtHand | None = None  # what tools that take a context see, and whose deps sub-agents may have
 
 
+class CallJudging(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool brings for the verdict on its calls, beside its agent's policy.
+
+    `inspect` finds the facts of its calls; `workspace` is the real path of the folder that it works in; `rules` stand before
+    the policy's own. `asked`: each call is asked about, whatever the policy's rules allow.
+    """
+
+    inspect: Inspector | None = None
+    workspace: str = ""
+    rules: tuple[PermissionRule, ...] = ()
+    asked: bool = False
+
+
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool with its implementation.
 
@@ -108,6 +123,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     it has put what was too long to show, for the model to read; None where there is nothing. `probe` tells after a crash what
     became of a call. One that `takes_context` finds it by `context_at_hand`; the run's deps have to be of the class `deps`, where
     that is one.
+    became of a call. `judging` is what the verdict on a call needs beside the policy.
     """
 
     offer: ToolOffer
@@ -118,6 +134,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     probe: CallProbe | None = None
     takes_context: bool = False
     deps: type | None = None
+    judging: CallJudging | None = None
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ from turnwise.drivers.clock import Clock
 from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.grants import judged_paths
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.previews import shortly, whole_preview
 from turnwise.faces.cli.lines import columns_of, fitted
 from turnwise.faces.cli.pager import Pages
@@ -84,7 +84,7 @@ class TerminalApprover:
         policy: Policy,
         offers: Mapping[str, ToolOffer],
         inspect: Inspector,
-        workspace: Workspace,
+        workspace: WorkspacePaths,
         clock: Clock,
         stop: Callable[[], object],
         before_command: Callable[[], object],

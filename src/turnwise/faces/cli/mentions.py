@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from turnwise.drivers.tools.fact_finding import Inspector
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.reading import ReadArguments, left_out, read
 from turnwise.errors import ToolFault
 from turnwise.faces.cli.text import clean
@@ -35,7 +35,7 @@ PromptPart = str | Text | File
 async def with_files(
     typed: str,
     *,
-    workspace: Workspace,
+    workspace: WorkspacePaths,
     inspect: Inspector,
     policy: Policy,
     tell: Callable[[str], object],
@@ -69,7 +69,7 @@ async def with_files(
     return parts
 
 
-def named_files(typed: str, *, workspace: Workspace) -> list[str]:
+def named_files(typed: str, *, workspace: WorkspacePaths) -> list[str]:
     """The paths behind each `@`, once each, in order. A word that names nothing in the folder (`@decorator`) is no path."""
     found: dict[str, None] = {}
     for match in MENTION.finditer(typed):
@@ -80,7 +80,7 @@ def named_files(typed: str, *, workspace: Workspace) -> list[str]:
     return list(found)
 
 
-def missing_files(typed: str, *, workspace: Workspace) -> list[str]:
+def missing_files(typed: str, *, workspace: WorkspacePaths) -> list[str]:
     """Words behind `@` that look like paths and lead nowhere, once each, in order.
 
     Many words behind `@` are no paths: people, decorators, packages (`@alice`, `@app.get("/")`, `@types/node`). A word counts
@@ -97,7 +97,7 @@ def missing_files(typed: str, *, workspace: Workspace) -> list[str]:
     return list(found)
 
 
-def _looks_like_path(name: str, *, workspace: Workspace) -> bool:
+def _looks_like_path(name: str, *, workspace: WorkspacePaths) -> bool:
     if "@" in name or "://" in name:  # a package with its version, an address
         return False
     above, _, last = name.rpartition("/")
@@ -118,7 +118,7 @@ def _readings(match: re.Match[str]) -> Sequence[str]:
     return [reading for reading in dict.fromkeys([name, name.rstrip(_LAST)]) if reading]
 
 
-def _is_there(name: str, *, workspace: Workspace) -> bool:
+def _is_there(name: str, *, workspace: WorkspacePaths) -> bool:
     try:
         return (workspace.root / Path(name).expanduser()).exists()
     except (OSError, ValueError, RuntimeError):  # too long, a NUL, no home

@@ -21,7 +21,7 @@ from turnwise.drivers.tools.sandbox import find_sandbox
 from turnwise.drivers.tools.tools import Tool
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.drivers.tools.workspace.changes import FileChanges
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.recovery import recover_changes
 from turnwise.drivers.tools.workspace.shell import Shell
 from turnwise.drivers.unasked_files import LeftOut
@@ -87,7 +87,7 @@ class Workplace(msgspec.Struct, frozen=True, kw_only=True):
     choice: Choice
     settings: RunSettings
     before: Session | None
-    workspace: Workspace
+    workspace: WorkspacePaths
     changes: FileChanges
     policy: Policy
     offers: Mapping[str, ToolOffer]
@@ -140,7 +140,7 @@ def furnish(
     store = changes_folder(folder, env=os.environ)
     finished = _recovered(store)
     changes = FileChanges(store)
-    workspace = Workspace(folder, changes=changes)
+    workspace = WorkspacePaths(folder, changes=changes)
     shell = Shell(
         folder,
         sandbox=find_sandbox(wanted="none") if given["no_sandbox"] else None,
@@ -245,7 +245,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
     prices: Prices
     opening: OpeningSource
 
-    def tools(self, workspace: Workspace) -> list[Tool]:
+    def tools(self, workspace: WorkspacePaths) -> list[Tool]:
         """Those of the folder, and one for questions where somebody is there to answer."""
         tools = [_inspected(tool) for tool in workspace_tools(workspace, shell=self.shell)]
         if self.policy.attended:
@@ -256,7 +256,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
         child: Agent | None = None
         for _ in range(MAX_DEPTH):
             # each has a memory of its own of what it has read; what they change is kept in one place
-            own = self.tools(Workspace(self.folder, changes=self.changes))
+            own = self.tools(WorkspacePaths(self.folder, changes=self.changes))
             child = self._agent(own, inspect=inspect, child=child, is_root=False)
         return self._agent(tools, inspect=inspect, child=child, is_root=True)
 

@@ -8,7 +8,7 @@ from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.drivers.tools.workspace import editing, listing, patching, reading, searching, writing
 from turnwise.drivers.tools.workspace.instructions import instructions_for, with_instructions
 from turnwise.drivers.tools.workspace.offers import make_tool
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.probing import told_of_change
 from turnwise.drivers.tools.workspace.shell import MAX_S, BashArguments, Shell
 
@@ -16,14 +16,14 @@ GRACE_S = 5.0  # `bash`, `list` and `search` end by their own deadline, with wha
 
 
 def workspace_tools(
-    root: Workspace | Path | str, *, hidden_env: frozenset[str] = frozenset(), shell: Shell | None = None
+    root: WorkspacePaths | Path | str, *, hidden_env: frozenset[str] = frozenset(), shell: Shell | None = None
 ) -> tuple[Tool, ...]:
     """The tools of one session, confined to `root`. `bash` does not pass on `hidden_env`; or a `shell` says it.
 
-    What changes something is exclusive, so calls of one step that depend on each other's order keep it. A `Workspace` instead
+    What changes something is exclusive, so calls of one step that depend on each other's order keep it. `WorkspacePaths` instead
     of a folder says more: what may be used outside of it, and where old contents are kept.
     """
-    workspace = root if isinstance(root, Workspace) else Workspace(root)
+    workspace = root if isinstance(root, WorkspacePaths) else WorkspacePaths(root)
     commands = shell if shell is not None else Shell(workspace.root, hidden_env=hidden_env)
     workspace.reads_from(commands.kept)
 

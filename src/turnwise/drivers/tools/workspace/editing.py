@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from turnwise.drivers.tools.workspace.content import with_line_ends
 from turnwise.drivers.tools.workspace.near import near_misses
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.plans import ChangePlan, carry_out, find_text, replacing
 from turnwise.errors import ToolFault
 
@@ -45,17 +45,17 @@ class MultiEditArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     edits: Annotated[list[OneEdit], Edits]
 
 
-def edit(workspace: Workspace, given: EditArguments) -> str:
+def edit(workspace: WorkspacePaths, given: EditArguments) -> str:
     with workspace.writing():
         return carry_out(workspace, plan_edit(workspace, given))
 
 
-def multi_edit(workspace: Workspace, given: MultiEditArguments) -> str:
+def multi_edit(workspace: WorkspacePaths, given: MultiEditArguments) -> str:
     with workspace.writing():
         return carry_out(workspace, plan_multi_edit(workspace, given))
 
 
-def plan_edit(workspace: Workspace, given: EditArguments) -> ChangePlan:
+def plan_edit(workspace: WorkspacePaths, given: EditArguments) -> ChangePlan:
     found, text = find_text(workspace, given.path)
     one = OneEdit(old=given.old, new=given.new, replace_all=given.replace_all)
     edited, lines = replaced(text.text, one, name=given.path)
@@ -64,7 +64,7 @@ def plan_edit(workspace: Workspace, given: EditArguments) -> ChangePlan:
     return ChangePlan(changes=(replacing(workspace, found, after=text.with_text(edited)),), said=said)
 
 
-def plan_multi_edit(workspace: Workspace, given: MultiEditArguments) -> ChangePlan:
+def plan_multi_edit(workspace: WorkspacePaths, given: MultiEditArguments) -> ChangePlan:
     found, text = find_text(workspace, given.path)
     edited, places = text.text, list[str]()
     for number, one in enumerate(given.edits, start=1):

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from turnwise.drivers.tools.grants import is_for_program
-from turnwise.drivers.tools.workspace.paths import OTHERS_FOLDERS, Workspace
+from turnwise.drivers.tools.workspace.paths import OTHERS_FOLDERS, WorkspacePaths
 from turnwise.drivers.tools.workspace.walking import is_ignored_file
 from turnwise.drivers.unasked_files import LeftOut, read_unasked
 from turnwise.errors import ToolFault
@@ -43,7 +43,7 @@ def begin_telling(messages: Iterable[Message]) -> None:
     _told.set(ToldInstructions(messages))
 
 
-def instructions_for(workspace: Workspace, path: Path) -> list[Path]:
+def instructions_for(workspace: WorkspacePaths, path: Path) -> list[Path]:
     """Those that hold for the real `path` and were not told yet, the outermost first."""
     told = _told.get()
     if told is None or is_for_program() or not workspace.is_inside(path):
@@ -60,7 +60,7 @@ def instructions_for(workspace: Workspace, path: Path) -> list[Path]:
 
 
 async def with_instructions(
-    result: str | list[Text | File], files: Sequence[Path], *, workspace: Workspace
+    result: str | list[Text | File], files: Sequence[Path], *, workspace: WorkspacePaths
 ) -> list[Text | File]:
     """The result of a tool, with a note for each of the files beside it."""
     told = _told.get()
@@ -76,7 +76,7 @@ async def with_instructions(
     return parts
 
 
-async def _note(file: Path, *, workspace: Workspace, left_bytes: int) -> str:
+async def _note(file: Path, *, workspace: WorkspacePaths, left_bytes: int) -> str:
     """Empty where the file is."""
     name, folder = shown(workspace.show(file)), shown(workspace.show(file.parent))
     found = await _content(file, workspace=workspace)
@@ -94,7 +94,7 @@ async def _note(file: Path, *, workspace: Workspace, left_bytes: int) -> str:
     )
 
 
-async def _content(file: Path, *, workspace: Workspace) -> str | LeftOut:
+async def _content(file: Path, *, workspace: WorkspacePaths) -> str | LeftOut:
     folders = file.relative_to(workspace.root).parts[:-1]
     if others := next((name for name in folders if name in OTHERS_FOLDERS), ""):
         return LeftOut(f"lies in `{others}`, with other people's files")
@@ -116,6 +116,6 @@ def _key(file: Path) -> str:
     return os.fsencode(file).decode("utf-8", "replace")
 
 
-def _is_root_s(file: Path, workspace: Workspace) -> bool:
+def _is_root_s(file: Path, workspace: WorkspacePaths) -> bool:
     """Whether it is a link to the one of the root, which is among the instructions."""
     return os.path.realpath(file) == str(workspace.root / NAME)

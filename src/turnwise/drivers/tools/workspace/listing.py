@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.walking import ask_worker
 from turnwise.errors import ToolFault
 
@@ -38,7 +38,7 @@ class FolderListing(msgspec.Struct, frozen=True):
     entries: list[tuple[str, str, int]]
 
 
-async def list_folder(workspace: Workspace, given: ListArguments, *, timeout_s: float = LIST_S) -> str:
+async def list_folder(workspace: WorkspacePaths, given: ListArguments, *, timeout_s: float = LIST_S) -> str:
     start = workspace.existing(given.path, to_read=True)
     if not start.is_dir():
         raise ToolFault(f"`{given.path}` is a file: use `read`")

@@ -9,7 +9,7 @@ from msgspec import Meta
 from turnwise.drivers.tools.workspace.content import FileText, kind_of, text_of
 from turnwise.drivers.tools.workspace.hunks import apply_hunks
 from turnwise.drivers.tools.workspace.patches import FilePatch, Hunk, parse_patch
-from turnwise.drivers.tools.workspace.paths import FoundFile, Workspace
+from turnwise.drivers.tools.workspace.paths import FoundFile, WorkspacePaths
 from turnwise.drivers.tools.workspace.plans import (
     ChangePlan,
     carry_out,
@@ -50,12 +50,12 @@ class _Draft(msgspec.Struct):
     like: FoundFile | None = None
 
 
-def apply_patch(workspace: Workspace, given: PatchArguments) -> str:
+def apply_patch(workspace: WorkspacePaths, given: PatchArguments) -> str:
     with workspace.writing():
         return carry_out(workspace, plan_patch(workspace, given))
 
 
-def plan_patch(workspace: Workspace, given: PatchArguments) -> ChangePlan:
+def plan_patch(workspace: WorkspacePaths, given: PatchArguments) -> ChangePlan:
     drafts: dict[Path, _Draft] = {}
     said: list[str] = []
     gone_through = 0
@@ -83,12 +83,12 @@ def plan_patch(workspace: Workspace, given: PatchArguments) -> ChangePlan:
     return ChangePlan(changes=tuple(changes), said="applied the patch:\n" + "\n".join(said), told=told)
 
 
-def _is_known(workspace: Workspace, source: FoundFile | None) -> bool:
+def _is_known(workspace: WorkspacePaths, source: FoundFile | None) -> bool:
     """Of a new file: all of it stands in the patch, or in a file that the model has read."""
     return source is None or not workspace.seen.doubt(source.path, source.content)
 
 
-def _update(workspace: Workspace, drafts: dict[Path, _Draft], *, section: FilePatch) -> str:
+def _update(workspace: WorkspacePaths, drafts: dict[Path, _Draft], *, section: FilePatch) -> str:
     draft = _existing(workspace, drafts, given=section.path, leaves=bool(section.move_to))
     content = draft.content or b""
     note = ""
@@ -109,7 +109,7 @@ def _update(workspace: Workspace, drafts: dict[Path, _Draft], *, section: FilePa
     return f"M {section.path} -> {section.move_to}{note}"
 
 
-def _existing(workspace: Workspace, drafts: dict[Path, _Draft], *, given: str, leaves: bool = False) -> _Draft:
+def _existing(workspace: WorkspacePaths, drafts: dict[Path, _Draft], *, given: str, leaves: bool = False) -> _Draft:
     """The file that a section changes. `leaves`: it goes from its name, so a link must not be what stands there."""
     path = workspace.resolve(given)
     if leaves and (workspace.root / given).is_symlink():
@@ -124,7 +124,7 @@ def _existing(workspace: Workspace, drafts: dict[Path, _Draft], *, given: str, l
 
 
 def _make(
-    workspace: Workspace, drafts: dict[Path, _Draft], *, given: str, content: bytes, like: FoundFile | None = None
+    workspace: WorkspacePaths, drafts: dict[Path, _Draft], *, given: str, content: bytes, like: FoundFile | None = None
 ) -> None:
     path = workspace.resolve(given)
     refuse_special(path, name=given)
@@ -137,7 +137,7 @@ def _make(
         raise ToolFault(f"`{given}` exists already: update it, or delete it in an earlier section")
 
 
-def _change(workspace: Workspace, path: Path, draft: _Draft) -> FileChange | None:
+def _change(workspace: WorkspacePaths, path: Path, draft: _Draft) -> FileChange | None:
     if draft.found is not None:
         return None if draft.content == draft.found.content else replacing(workspace, draft.found, after=draft.content)
     return None if draft.content is None else making(workspace, path, after=draft.content, like=draft.like)

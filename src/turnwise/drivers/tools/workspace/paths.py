@@ -44,7 +44,7 @@ class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
     writable: bool
 
 
-class Workspace:
+class WorkspacePaths:
     """The root that confines every path of the workspace tools, and the memory of one session.
 
     A path is resolved first (`..`, symbolic links) and judged afterwards; the resolved path is then opened without following

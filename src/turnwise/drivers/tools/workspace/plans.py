@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from turnwise.drivers.tools.workspace.content import FileText, kind_of, text_of
-from turnwise.drivers.tools.workspace.paths import FoundFile, Workspace
+from turnwise.drivers.tools.workspace.paths import FoundFile, WorkspacePaths
 from turnwise.drivers.tools.workspace.staging import FileChange, apply
 from turnwise.errors import ToolFault
 
@@ -21,7 +21,7 @@ class ChangePlan(msgspec.Struct, frozen=True, kw_only=True):
     told: frozenset[Path] = frozenset()
 
 
-def carry_out(workspace: Workspace, plan: ChangePlan) -> str:
+def carry_out(workspace: WorkspacePaths, plan: ChangePlan) -> str:
     """All of it or nothing. Raises ToolFault."""
     known = plan.told | {
         change.path
@@ -40,7 +40,7 @@ def carry_out(workspace: Workspace, plan: ChangePlan) -> str:
     )
 
 
-def replacing(workspace: Workspace, found: FoundFile, *, after: bytes | None) -> FileChange:
+def replacing(workspace: WorkspacePaths, found: FoundFile, *, after: bytes | None) -> FileChange:
     """A change of a file that is there."""
     return FileChange(
         path=found.path,
@@ -54,7 +54,7 @@ def replacing(workspace: Workspace, found: FoundFile, *, after: bytes | None) ->
     )
 
 
-def making(workspace: Workspace, path: Path, *, after: bytes, like: FoundFile | None = None) -> FileChange:
+def making(workspace: WorkspacePaths, path: Path, *, after: bytes, like: FoundFile | None = None) -> FileChange:
     """A new file, with the attributes of another one where it was moved."""
     return FileChange(
         path=path,
@@ -66,7 +66,7 @@ def making(workspace: Workspace, path: Path, *, after: bytes, like: FoundFile | 
     )
 
 
-def find_text(workspace: Workspace, given: str) -> tuple[FoundFile, FileText]:
+def find_text(workspace: WorkspacePaths, given: str) -> tuple[FoundFile, FileText]:
     """A text file to change. Raises ToolFault where it is missing, no text, or write-protected."""
     found = workspace.find(given)
     refuse_write_protected(found, name=given)

@@ -9,7 +9,7 @@ from turnwise.drivers.tools.workspace.content import kind_of, text_of
 from turnwise.drivers.tools.workspace.editing import EditArguments, MultiEditArguments, plan_edit, plan_multi_edit
 from turnwise.drivers.tools.workspace.patches import patched_paths
 from turnwise.drivers.tools.workspace.patching import PatchArguments, plan_patch
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.plans import ChangePlan
 from turnwise.drivers.tools.workspace.staging import FileChange
 from turnwise.drivers.tools.workspace.writing import WriteArguments, plan_write
@@ -24,23 +24,23 @@ CONTEXT_LINES = 3
 PreviewArguments = Mapping[str, object]
 
 
-def _write(workspace: Workspace, arguments: PreviewArguments) -> ChangePlan:
+def _write(workspace: WorkspacePaths, arguments: PreviewArguments) -> ChangePlan:
     return plan_write(workspace, msgspec.convert(arguments, WriteArguments, strict=False))
 
 
-def _edit(workspace: Workspace, arguments: PreviewArguments) -> ChangePlan:
+def _edit(workspace: WorkspacePaths, arguments: PreviewArguments) -> ChangePlan:
     return plan_edit(workspace, msgspec.convert(arguments, EditArguments, strict=False))
 
 
-def _multi_edit(workspace: Workspace, arguments: PreviewArguments) -> ChangePlan:
+def _multi_edit(workspace: WorkspacePaths, arguments: PreviewArguments) -> ChangePlan:
     return plan_multi_edit(workspace, msgspec.convert(arguments, MultiEditArguments, strict=False))
 
 
-def _apply_patch(workspace: Workspace, arguments: PreviewArguments) -> ChangePlan:
+def _apply_patch(workspace: WorkspacePaths, arguments: PreviewArguments) -> ChangePlan:
     return plan_patch(workspace, msgspec.convert(arguments, PatchArguments, strict=False))
 
 
-_PLANS: dict[str, Callable[[Workspace, PreviewArguments], ChangePlan]] = {
+_PLANS: dict[str, Callable[[WorkspacePaths, PreviewArguments], ChangePlan]] = {
     "write": _write,
     "edit": _edit,
     "multi_edit": _multi_edit,
@@ -49,13 +49,13 @@ _PLANS: dict[str, Callable[[Workspace, PreviewArguments], ChangePlan]] = {
 CHANGING = frozenset(_PLANS)  # the tools that change files by themselves
 
 
-def preview(workspace: Workspace, tool: str, arguments: PreviewArguments) -> str:
+def preview(workspace: WorkspacePaths, tool: str, arguments: PreviewArguments) -> str:
     """A unified diff of what the call would change now, at most 200 lines and safe to print at a terminal; a sentence where
     it would fail; empty for a tool that changes no file by itself. Changes nothing and remembers nothing."""
     return "\n".join(shortly(whole_preview(workspace, tool, arguments)))
 
 
-def whole_preview(workspace: Workspace, tool: str, arguments: PreviewArguments) -> list[str]:
+def whole_preview(workspace: WorkspacePaths, tool: str, arguments: PreviewArguments) -> list[str]:
     """The same, every line of it, whole: what a person approves, they can see."""
     plan_of = _PLANS.get(tool)
     if plan_of is None:

@@ -1,12 +1,12 @@
 """What became of a change of files whose process has died: the note of it says what was meant, the files' hashes what is."""
 
 from turnwise.drivers.tools.workspace.kept import KeptFile, content_at
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.staging import digest
 from turnwise.errors import ToolFault
 
 
-def told_of_change(workspace: Workspace, *, call: str) -> str | None:
+def told_of_change(workspace: WorkspacePaths, *, call: str) -> str | None:
     """The call's result, in words for the model; None where it has changed nothing.
 
     Raises ToolFault where that cannot be told, OSError where the disk refuses.

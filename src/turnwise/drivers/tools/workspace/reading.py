@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from turnwise.drivers.tools.workspace.content import FileText, image_type, kind_of, printable, text_of
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.seen import LineSpan
 from turnwise.errors import ToolFault
 from turnwise.vocab import File, Text
@@ -30,7 +30,7 @@ class ReadArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     limit: Annotated[int, Meta(ge=1, le=MAX_LINES, description="How many lines to read")] = MAX_LINES
 
 
-def read(workspace: Workspace, given: ReadArguments, *, whole: bool = False) -> str | list[Text | File]:
+def read(workspace: WorkspacePaths, given: ReadArguments, *, whole: bool = False) -> str | list[Text | File]:
     """`whole` refuses a text with bytes that are no UTF-8; otherwise a note counts them, and each is shown as U+FFFD."""
     found = workspace.find(given.path, to_read=True)
     media_type, text = image_type(found.content), text_of(found.content)

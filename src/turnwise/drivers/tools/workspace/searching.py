@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.tools.workspace.content import printable, text_of
-from turnwise.drivers.tools.workspace.paths import MAX_READ_BYTES, Workspace
+from turnwise.drivers.tools.workspace.paths import MAX_READ_BYTES, WorkspacePaths
 from turnwise.drivers.tools.workspace.walking import ask_worker
 from turnwise.errors import ToolFault
 from turnwise.rules import guarded_names
@@ -52,7 +52,7 @@ class Matches(msgspec.Struct, frozen=True):
 
 
 async def search(
-    workspace: Workspace, given: SearchArguments, *, timeout_s: float = SEARCH_S, with_ripgrep: bool = True
+    workspace: WorkspacePaths, given: SearchArguments, *, timeout_s: float = SEARCH_S, with_ripgrep: bool = True
 ) -> str:
     start = workspace.existing(given.path, to_read=True)
     if len(given.pattern) > MAX_PATTERN_CHARACTERS:
@@ -90,7 +90,7 @@ async def search(
     return "\n".join(lines) or "no match"
 
 
-def _ripgrep(workspace: Workspace, pattern: str) -> str:
+def _ripgrep(workspace: WorkspacePaths, pattern: str) -> str:
     """Where it is; empty where it is not, or would not do what we do. One that stands in the workspace is not run: whoever
     can write there could have put it there."""
     if re.fullmatch(_COMMON, pattern, re.VERBOSE | re.ASCII) is None:
@@ -98,7 +98,7 @@ def _ripgrep(workspace: Workspace, pattern: str) -> str:
     return ProgramSearch(os.environ.get("PATH"), workspace=str(workspace.root)).first_apart("rg")
 
 
-def _shown(workspace: Workspace, folder: Path, matches: list[tuple[str, int]]) -> list[str]:
+def _shown(workspace: WorkspacePaths, folder: Path, matches: list[tuple[str, int]]) -> list[str]:
     """Each with its line, read by ourselves as `read` reads: whatever a search was led to, only what lies below is shown."""
     lines: list[str] = []
     texts: dict[str, list[str]] = {}
@@ -116,7 +116,7 @@ def _decoded(name: str) -> str:
     return name.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
-def _lines_of(workspace: Workspace, path: Path) -> list[str]:
+def _lines_of(workspace: WorkspacePaths, path: Path) -> list[str]:
     try:
         found = workspace.look_at(path, name=workspace.show(path))
     except ToolFault:

@@ -9,7 +9,7 @@ import msgspec
 
 from turnwise.drivers.tools.grants import seconds_of
 from turnwise.drivers.tools.programs import HELPER
-from turnwise.drivers.tools.workspace.paths import SKIPPED_FOLDERS, Workspace
+from turnwise.drivers.tools.workspace.paths import SKIPPED_FOLDERS, WorkspacePaths
 from turnwise.drivers.tools.workspace.processes import run_group
 from turnwise.errors import ToolFault
 from turnwise.turn.endings import TURNS_TIME
@@ -22,7 +22,7 @@ Answer = TypeVar("Answer", bound=msgspec.Struct)
 
 
 async def ask_worker(
-    workspace: Workspace, start: Path, *, order: dict[str, object], takes: type[Answer], timeout_s: float
+    workspace: WorkspacePaths, start: Path, *, order: dict[str, object], takes: type[Answer], timeout_s: float
 ) -> Answer:
     """What the worker finds in the resolved folder `start`. Raises ToolFault where it takes longer, or the folder is gone."""
     answer = bytearray()
@@ -60,7 +60,7 @@ class Ignored(msgspec.Struct, frozen=True):
     ignored: bool
 
 
-async def is_ignored_file(workspace: Workspace, path: Path, *, timeout_s: float) -> bool:
+async def is_ignored_file(workspace: WorkspacePaths, path: Path, *, timeout_s: float) -> bool:
     """Whether a `.gitignore` names the file at the real `path`. Without any there, no process is started. Raises ToolFault where
     it takes longer."""
     if not _has_rules(path.parent, workspace=workspace):
@@ -72,17 +72,17 @@ async def is_ignored_file(workspace: Workspace, path: Path, *, timeout_s: float)
     return (await ask_worker(workspace, path.parent, order=order, takes=Ignored, timeout_s=timeout_s)).ignored
 
 
-def _has_rules(start: Path, *, workspace: Workspace) -> bool:
+def _has_rules(start: Path, *, workspace: WorkspacePaths) -> bool:
     folders = (start, *_folders_above(start, workspace=workspace)[1])
     return any(os.path.lexists(folder / ".gitignore") for folder in folders)
 
 
-def _ignore_rules(workspace: Workspace, start: Path) -> dict[str, object]:
+def _ignore_rules(workspace: WorkspacePaths, start: Path) -> dict[str, object]:
     in_git, above = _folders_above(start, workspace=workspace)
     return {"in_git": in_git, "above": [str(folder) for folder in above]}
 
 
-def _folders_above(start: Path, *, workspace: Workspace) -> tuple[bool, list[Path]]:
+def _folders_above(start: Path, *, workspace: WorkspacePaths) -> tuple[bool, list[Path]]:
     """Whether there is a repository, and which folders above have a say: up to its root, or else up to the workspace's."""
     repository = next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
     top = repository or (workspace.root if workspace.is_inside(start) else start)

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from turnwise.drivers.tools.workspace.content import FileText, kind_of, text_of, with_line_ends
-from turnwise.drivers.tools.workspace.paths import FoundFile, Workspace
+from turnwise.drivers.tools.workspace.paths import FoundFile, WorkspacePaths
 from turnwise.drivers.tools.workspace.plans import (
     ChangePlan,
     carry_out,
@@ -30,12 +30,12 @@ class WriteArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     overwrite: Annotated[bool, Meta(description="Replace the file though it was not read, or changed since")] = False
 
 
-def write(workspace: Workspace, given: WriteArguments) -> str:
+def write(workspace: WorkspacePaths, given: WriteArguments) -> str:
     with workspace.writing():
         return carry_out(workspace, plan_write(workspace, given))
 
 
-def plan_write(workspace: Workspace, given: WriteArguments) -> ChangePlan:
+def plan_write(workspace: WorkspacePaths, given: WriteArguments) -> ChangePlan:
     path = workspace.resolve(given.path)
     refuse_special(path, name=given.path)
     found = workspace.look_at(path, name=given.path)
@@ -61,7 +61,7 @@ def plan_write(workspace: Workspace, given: WriteArguments) -> ChangePlan:
     return ChangePlan(changes=(replacing(workspace, found, after=content),), said=said, told=told)
 
 
-def _refuse_unseen(workspace: Workspace, found: FoundFile, *, given: WriteArguments) -> None:
+def _refuse_unseen(workspace: WorkspacePaths, found: FoundFile, *, given: WriteArguments) -> None:
     why = workspace.seen.doubt(found.path, found.content) if found.content and not given.overwrite else ""
     if why:
         raise ToolFault(

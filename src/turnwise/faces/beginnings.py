@@ -1,0 +1,64 @@
+"""What a run does before its turn begins: it opens what it works with, reads prices, and reserves its part of a budget."""
+
+import contextlib
+from decimal import Decimal
+
+import msgspec
+
+from turnwise.drivers.endpoints.transport import Transport
+from turnwise.drivers.running.runner import InterruptKind
+from turnwise.faces.agent_setup import AgentSetup
+from turnwise.faces.budgets import Reservation
+from turnwise.faces.model_prices import with_prices
+from turnwise.rules.limits import counts_cost
+from turnwise.rules.shares import least_of
+from turnwise.turn.config import TurnConfig
+
+
+class RunBeginning:
+    """A run whose turn has not begun: its toolsets open, its prices are read, its opening is written. It keeps the interrupt
+    that comes meanwhile."""
+
+    ends: InterruptKind | None = None
+
+
+def reserved(
+    setup: AgentSetup, config: TurnConfig, *, stack: contextlib.AsyncExitStack, whole: bool = False
+) -> tuple[TurnConfig, Reservation | None]:
+    """The configuration with the run's part of its budget, and that part, until `stack` is left. `whole`: of a turn that goes on,
+    with what it began with. Raises BudgetSpent."""
+    if setup.budget is None:
+        return config, None
+    row = config.prices.get(config.model)
+    least_usd = Decimal(0) if row is None else least_of(row)
+    part = stack.enter_context(setup.budget.reserving(config.limits, least_usd=least_usd, whole=whole))
+    return config if whole else msgspec.structs.replace(config, limits=part.limit), part
+
+
+async def furnished(setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> AgentSetup:
+    from turnwise.faces.furnishing import furnished as made  # most agents have no toolsets
+
+    return await made(setup, stack=stack)
+
+
+async def priced(setup: AgentSetup, config: TurnConfig) -> TurnConfig:
+    """The configuration with the prices that a limit of cost needs, those of its sub-agents looked at as well.
+
+    Raises CallerError where one is not known: a limit that cannot hold is none.
+    """
+    if not counts_cost(config.limits):
+        return config
+    prices = await setup.prices.of_turn(config)
+    least_usd = {
+        tool: {name: await agent.least_usd(config.limits) for name, agent in one.agents.items()}
+        for tool, one in setup.delegations.items()
+    }
+    return with_prices(config, prices=prices, least_usd=least_usd)
+
+
+async def open_transport(stack: contextlib.AsyncExitStack, *, given: Transport | None) -> Transport:
+    if given is not None:
+        return given
+    from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+
+    return await stack.enter_async_context(AiohttpTransport())

@@ -1,0 +1,109 @@
+"""What a turn of an agent begins with: the tools that its toolsets offer now, and what tools bring for the verdict on calls."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from turnwise.drivers.tools.fact_finding import Inspector
+from turnwise.drivers.tools.tools import CallJudging
+from turnwise.errors import CallerError
+from turnwise.faces.agent_setup import AgentSetup
+from turnwise.faces.open_toolsets import ask_all, holding
+from turnwise.faces.policies import read_policy
+from turnwise.faces.toolsets import name_of, read_one_tool
+from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permission_paths import escape_pattern
+from turnwise.rules.permissions import PermissionRule, Policy
+from turnwise.turn.commands import PlannedCall
+
+NO_POLICY = (
+    "the calls of `{name}` are `approved(...)`, and nobody can be asked: give the agent "
+    '`safety={{"policy": Policy(attended=True), "approver": ...}}`'
+)
+
+
+async def furnished(setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> AgentSetup:
+    """The same with the tools of its toolsets, which are open as long as `stack` is. Raises CallerError for one that fails, and
+    for a name that is given twice."""
+    await stack.enter_async_context(opened(setup))
+    offered = await ask_all(setup.toolsets, clock=setup.clock, ask_s=setup.config.deadlines.toolset_s)
+    owners = {one.name: "`tools` of the agent" for one in setup.tools}
+    tools = list(setup.tools)
+    for number, (toolset, given) in enumerate(zip(setup.toolsets, offered, strict=True), start=1):
+        owner = f"toolset {number} (`{name_of(toolset)}`)"
+        for one in [read_one_tool(one) for one in given]:
+            if one.name in owners:
+                raise CallerError(
+                    f"two tools are called `{one.name}`: one of {owners[one.name]}, one of {owner}. "
+                    f'Give the toolset as `prefixed(toolset, "...")`'
+                )
+            owners[one.name] = owner
+            tools.append(one)
+    return judged(msgspec.structs.replace(setup, tools=tuple(tools), toolsets=(), is_unfurnished=False))
+
+
+def opened(setup: AgentSetup) -> contextlib.AbstractAsyncContextManager[None]:
+    """Its toolsets are open inside."""
+    return holding(setup.toolsets, clock=setup.clock, open_s=setup.config.deadlines.toolset_s)
+
+
+def judged(setup: AgentSetup) -> AgentSetup:
+    """The same with a policy and an inspector that know what its tools bring. Raises CallerError where calls are to be asked
+    about and there is no policy."""
+    bringing = [(one, one.judging) for one in setup.tools if one.judging is not None]
+    if not bringing:
+        return setup
+    asked = [one.name for one, judging in bringing if judging.asked]
+    if asked and setup.config.policy is None:
+        raise CallerError(NO_POLICY.format(name=asked[0]))
+    own = setup.safety.inspect
+    inspect = _JudgingInspector({one.name: judging.inspect or own for one, judging in bringing}, own)
+    policy = read_policy(_policy(setup, [judging for _, judging in bringing], asked=asked))
+    return msgspec.structs.replace(
+        setup,
+        safety=msgspec.structs.replace(setup.safety, inspect=inspect),
+        config=msgspec.structs.replace(setup.config, policy=policy),
+    )
+
+
+def _policy(setup: AgentSetup, brought: Sequence[CallJudging], *, asked: Sequence[str]) -> Policy | None:
+    """The agent's policy in the folder of its tools. Without one the tools that bring a folder are judged by the defaults there;
+    the others run unasked, as before."""
+    folder = next((one.workspace for one in brought if one.workspace), "")
+    rules = tuple(dict.fromkeys([rule for one in brought for rule in one.rules]))
+    policy = setup.config.policy
+    if policy is None:
+        if not folder:
+            return None
+        free = [one.name for one in setup.tools if one.judging is None or not one.judging.workspace]
+        policy = Policy(rules=tuple([PermissionRule(verdict="allow", tool=_literal(name)) for name in free]))
+    asks = [PermissionRule(verdict="ask", tool=_literal(name), where="approved(...)") for name in asked]
+    return msgspec.structs.replace(
+        policy,
+        rules=(*rules, *policy.rules, *asks),
+        workspace=policy.workspace or folder,
+        home=policy.home or (os.path.realpath(Path.home()) if folder else ""),
+    )
+
+
+def _literal(name: str) -> str:
+    return escape_pattern(name)
+
+
+class _JudgingInspector(msgspec.Struct, frozen=True):
+    """Finds the facts of each call with what its tool brings, else with the agent's own inspector."""
+
+    of_tools: dict[str, Inspector | None]
+    own: Inspector | None
+
+    async def __call__(self, calls: Sequence[PlannedCall]) -> Sequence[CallFacts]:
+        parts: dict[Inspector, list[PlannedCall]] = {}
+        for plan in calls:
+            if (inspect := self.of_tools.get(plan.call.name, self.own)) is not None:
+                parts.setdefault(inspect, []).append(plan)
+        found = await asyncio.gather(*[inspect(plans) for inspect, plans in parts.items()])
+        return [one for facts in found for one in facts]

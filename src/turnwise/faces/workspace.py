@@ -1,0 +1,90 @@
+"""`Workspace`: the tools of one folder, as the command line has them, for an agent in Python."""
+
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import msgspec
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.settings.permission_files import policy_of
+from turnwise.drivers.settings.settings import read_layers
+from turnwise.drivers.tools.inspection import inspector
+from turnwise.drivers.tools.sandbox import find_sandbox
+from turnwise.drivers.tools.tools import CallJudging, Tool
+from turnwise.drivers.tools.workspace import workspace_tools
+from turnwise.drivers.tools.workspace.changes import FileChanges
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
+from turnwise.drivers.tools.workspace.shell import Shell
+from turnwise.faces.tools import OneTool
+
+
+class Workspace:
+    """A toolset that works in one folder: read, write, edit, multi_edit, apply_patch, list, search and bash.
+
+    No path outside `folder` can be used unless an approver allows the call. Commands run in a sandbox where there is one, without
+    network unless `network` is set; `sandbox=False` runs them without. They see the usual environment variables and those named
+    in `env`. `search` passes over files that `withheld` names (globs).
+
+    It brings what permission rules need: the facts of calls, and the folder. An agent's policy judges its calls by the rules and
+    defaults of the command line: reading in the folder is allowed, writing and commands are asked about. Without a policy what
+    would be asked about is denied. `reads_rules` takes the rules of the settings files too, before the policy's own.
+
+    `changes` keeps the old contents: `workspace.changes.undo_last()` takes back what the last turn changed. What a model has
+    read counts for one turn. `said` is a line for people on how commands run. Raises CallerError if there is no such folder.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        sandbox: bool = True,
+        network: bool = False,
+        env: Collection[str] = (),
+        withheld: Collection[str] = (),
+        reads_rules: bool = False,
+        changes: FileChanges | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.changes = changes if changes is not None else FileChanges()
+        self._withheld = tuple(withheld)
+        self.folder = Path(folder)
+        self.folder = self._paths().root
+        self._shell = Shell(
+            self.folder,
+            sandbox=None if sandbox else find_sandbox(wanted="none"),
+            network=network,
+            also_env=frozenset(env),
+        )
+        self._judging = CallJudging(
+            inspect=inspector(
+                self._tools(),
+                workspace=self.folder,
+                programs=self._shell.programs,
+                private=self._shell.private_folder,
+                clock=clock,
+            ),
+            workspace=os.path.realpath(self.folder),
+            rules=policy_of(
+                read_layers(self.folder, env=os.environ), workspace=self.folder, home=Path.home(), attended=False
+            ).rules
+            if reads_rules
+            else (),
+        )
+
+    @property
+    def said(self) -> str:
+        return self._shell.said
+
+    async def tools(self) -> Sequence[OneTool]:
+        return [msgspec.structs.replace(one, judging=self._judging) for one in self._tools()]
+
+    def __repr__(self) -> str:
+        return f"Workspace({str(self.folder)!r})"
+
+    def _paths(self) -> WorkspacePaths:
+        """With a memory of its own of what was read: it is one turn's."""
+        return WorkspacePaths(self.folder, changes=self.changes, withheld=self._withheld)
+
+    def _tools(self) -> tuple[Tool, ...]:
+        return workspace_tools(self._paths(), shell=self._shell)
