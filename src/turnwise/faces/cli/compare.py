@@ -64,10 +64,10 @@ Examples:
   turnwise compare -m openai:gpt-5 -m ollama:qwen3:8b --max-cost 0.10 --json "find the bug" | jq .runs
   turnwise compare -m openai:gpt-5 -m openai:gpt-5-mini --no-tools --csv "hello" > compared.csv
 
-The models read the folder with read, list and search, and change nothing; each run is a session of its own (`turnwise sessions
-show ID` has its answer) and stands in `turnwise usage`. A plan makes no requests: it prices those that were made.
-Exit codes: 0 all answered and complete; else the highest of the runs' own (see `turnwise run --help`); 130 cancelled, with what
-there is until then."""
+The models may read the folder (read, list, search) and change nothing. Each run is a session of its own: `turnwise sessions show
+ID` shows its answer, and `turnwise usage` counts it. A plan makes no requests: it prices the requests that were made.
+Exit codes: 0 if all answers are complete; otherwise the highest of the runs' own (see `turnwise run --help`); 130 if you cancel,
+with the results so far."""
 
 INSTRUCTIONS = """You work in a folder on the user's machine, with tools that read, list and search its files; you cannot change \
 anything. Look before you answer: read what the question is about. When you are done, say what you found."""

@@ -37,7 +37,7 @@ Examples:
   turnwise usage --by model --since all --csv > usage.csv
   turnwise usage --json | jq .total.cost
 
-Money is in US dollars. A price that nobody knows is shown as unknown and never counted as 0. Set it under [prices] in
+Money is in US dollars. An unknown price is shown as unknown and never counted as 0. Set it under [prices] in
 your turnwise.toml, in dollars a million tokens, or in the file that TURNWISE_PRICES names:
 
 \b
