@@ -116,9 +116,9 @@ def test_public_docstrings_read_easily() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/reference.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/library.md", "docs/reference.md"])
 def test_pages_of_the_library_read_easily(page: str) -> None:
-    """README and reference have none of that wording."""
+    """README, tutorial and reference have none of that wording."""
     assert hard_words((ROOT / page).read_text(encoding="utf-8")) == []
 
 
