@@ -70,8 +70,8 @@ def command(
 ) -> None:
     """Send a dozen small requests to MODEL, and say what works, what turnwise heals, and what the profile should say.
 
-    MODEL is PROVIDER:NAME, or FAMILY:NAME with --base-url; without it, the one that a run would take. What it will cost is said
-    first, and you are asked.
+    MODEL is PROVIDER:NAME, or FAMILY:NAME with --base-url; without it, the one that a run would take. turnwise shows the cost
+    first, and asks you.
     """
     with as_one_line():
         from turnwise.faces.cli.endpoint_check.command import CheckRequest, check

@@ -125,16 +125,16 @@ class ModelComparison(msgspec.Struct, frozen=True, kw_only=True):
     "plans",
     multiple=True,
     metavar="PLAN",
-    help="Price the runs by it, too: `request=0.01`, `step=0.02`, `tokens=IN/OUT` (per million), `free`. Repeatable.",
+    help="Also price the runs by this plan: `request=0.01`, `step=0.02`, `tokens=IN/OUT` (per million), `free`. Repeatable.",
 )
-@click.option("--base-url", metavar="URL", help="Address of the endpoint, for all of them. [env: TURNWISE_BASE_URL]")
-@click.option("--api-key-env", metavar="NAME", help="The variable that holds the key, for all of them.")
+@click.option("--base-url", metavar="URL", help="Endpoint URL, for all models. [env: TURNWISE_BASE_URL]")
+@click.option("--api-key-env", metavar="NAME", help="The variable that holds the key, for all models.")
 @options_of_compare
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Work in this folder.")
 @click.option("--system", metavar="TEXT", help="Instructions in place of turnwise's own.")
 @click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md of the folder as instructions.")
 @click.option("--no-stream", is_flag=True, help="Ask for whole responses instead of streams.")
-@click.option("--no-tools", is_flag=True, help="Let them read nothing.")
+@click.option("--no-tools", is_flag=True, help="Do not let the models read files.")
 @click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object, the answers included.")
 @click.option("--csv", "as_csv", is_flag=True, help="The lines of the table as CSV.")
 def command(
@@ -153,7 +153,7 @@ def command(
     as_csv: bool,
     settings: RunSettings,
 ) -> None:
-    """Give PROMPT to several models, one after the other, and show what each took: requests, tokens, cost, time, outcome.
+    """Give PROMPT to several models, one after the other, and show for each: requests, tokens, cost, time, outcome.
 
     What is piped in goes with the prompt; `-` alone reads the prompt from there. Nothing in the folder is changed.
     """

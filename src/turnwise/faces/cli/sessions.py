@@ -39,7 +39,7 @@ Examples:
   turnwise sessions fork 3f2a9c1e --turn 2 --step 3
   turnwise sessions prune --older-than 90d
 
-An id may be given by its first or last letters. The journal lies in TURNWISE_STATE_DIR, else in ~/.local/state/turnwise."""
+An id may be given by its first or last letters. The journal is in TURNWISE_STATE_DIR, or in ~/.local/state/turnwise."""
 
 
 @click.group(epilog=EPILOG)
