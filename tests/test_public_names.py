@@ -138,3 +138,20 @@ def help_texts() -> Iterator[tuple[str, str]]:
         if isinstance(command, click.Group):
             found = [(one, command.get_command(context, one)) for one in command.list_commands(context)]
             waiting += [(f"{name} {one}", command) for one, command in found if command is not None]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "it is gone on with where it was cut",
+        "an invalid limit, or one that is none",
+        "a price that nobody knows of",
+        "Nor is it hidden.",
+        "over both stand the session",
+        "where turnwise knows\nit not",
+    ],
+)
+def test_hard_wording_is_found_across_lines_and_capitals(sentence: str) -> None:
+    """What the tests above look for is seen; code blocks and plain sentences are not meant."""
+    assert hard_words(sentence) != []
+    assert hard_words(f"Plain words.\n```py\n{sentence}\n```\nEvery limit reserves one request for the answer.") == []

@@ -46,7 +46,7 @@ Exit codes:
     default=MAX_OUTPUT_TOKENS,
     show_default=True,
     metavar="N",
-    help="Tokens at most of each answer, reasoning included.",
+    help="At most N tokens in each answer, reasoning included.",
 )
 @click.option(
     "--timeout",

@@ -28,7 +28,7 @@ Exit codes: 0 taken back, or as before already; 2 nothing to take back, or --yes
 @click.option(
     "--cwd",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The folder whose last session is meant.",
+    help="The folder whose last session to undo.",
 )
 def command(session: str | None, yes: bool, as_json: bool, cwd: Path | None) -> None:
     """Undo the changes that tools made to files in SESSION's last turn; repeat it for the turn before.
