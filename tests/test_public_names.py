@@ -2,10 +2,22 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
 
 import turnwise
+import turnwise.testing
+from plain_language import hard_words
+from turnwise.faces.cli.group import group
+
+ROOT = Path(__file__).resolve().parents[1]
 
 PUBLIC = """
 Agent AgentTool Approval AskClosed AskOpened Asking AttemptDiscarded BadTool Budget BudgetSpent CallAnswered
@@ -59,3 +71,102 @@ def test_no_type_checker_sees_the_function_that_loads_names() -> None:
         ast.unparse(node.test) for node in at_the_top if isinstance(node, ast.If) and "__getattr__" in ast.unparse(node)
     ]
     assert hidden == ["not TYPE_CHECKING"]
+
+
+def public_values() -> Iterator[tuple[str, object]]:
+    """Each public name, and each public method and property of a public class, with its value."""
+    for room in (turnwise, turnwise.testing):
+        for name in room.__all__:
+            value = getattr(room, name)
+            if name == "__version__":
+                continue
+            yield name, value
+            if isinstance(value, type) and not typing.is_typeddict(value):
+                yield from [(f"{name}.{member}", one) for member, one in members_of(value)]
+
+
+def members_of(kind: type) -> Iterator[tuple[str, object]]:
+    for one in kind.__mro__:
+        if one.__module__.startswith("turnwise"):
+            for name, value in vars(one).items():
+                if name[0] != "_" and (inspect.isroutine(value) or isinstance(value, property)):
+                    yield name, value
+
+
+def own_docstring(value: object) -> str:
+    """Not one that is inherited, nor the signature that a dataclass would have in its place."""
+    match value:
+        case type():
+            found: object = vars(value).get("__doc__")
+        case property():
+            found = value.__doc__
+        case classmethod() | staticmethod():
+            found = value.__func__.__doc__
+        case _:
+            found = getattr(value, "__doc__", None)
+    return found if isinstance(found, str) else ""
+
+
+def test_every_public_name_and_member_has_a_docstring_of_its_own() -> None:
+    """Structs, dicts of options, errors, methods and properties included: the reference page is made of them."""
+    missing = [name for name, value in public_values() if len(own_docstring(value).split()) < 3]
+    assert missing == []
+    assert len(list(public_values())) > 150
+
+
+def test_every_docstring_begins_with_a_sentence() -> None:
+    """It begins with a capital or a name in backticks, and its first paragraph ends as a sentence or with what it lists."""
+    strange = [
+        name
+        for name, value in public_values()
+        for first in [own_docstring(value).strip().split("\n\n")[0]]
+        if not re.match(r"[A-Z`]|turnwise", first) or first[-1] not in ".:"
+    ]
+    assert strange == []
+
+
+def test_public_docstrings_read_easily() -> None:
+    """None has the wording that STYLE's table replaces, or wording like it."""
+    found = [f"{name}: {one}" for name, value in public_values() for one in hard_words(own_docstring(value))]
+    assert found == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/library.md", "docs/reference.md"])
+def test_pages_of_the_library_read_easily(page: str) -> None:
+    """README, tutorial and reference have none of that wording."""
+    assert hard_words((ROOT / page).read_text(encoding="utf-8")) == []
+
+
+def test_help_of_the_command_line_reads_easily() -> None:
+    """The help of every command and option has none of that wording."""
+    found = [f"{name}: {one}" for name, text in help_texts() for one in hard_words(text)]
+    assert found == []
+
+
+def help_texts() -> Iterator[tuple[str, str]]:
+    """Each command's help and each option's, by the words that lead to the command."""
+    waiting: list[tuple[str, click.Command]] = [("turnwise", group)]
+    while waiting:
+        name, command = waiting.pop()
+        context = click.Context(command)
+        yield name, command.get_help(context)
+        if isinstance(command, click.Group):
+            found = [(one, command.get_command(context, one)) for one in command.list_commands(context)]
+            waiting += [(f"{name} {one}", command) for one, command in found if command is not None]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "it is gone on with where it was cut",
+        "an invalid limit, or one that is none",
+        "a price that nobody knows of",
+        "Nor is it hidden.",
+        "over both stand the session",
+        "where turnwise knows\nit not",
+    ],
+)
+def test_hard_wording_is_found_across_lines_and_capitals(sentence: str) -> None:
+    """What the tests above look for is seen; code blocks and plain sentences are not meant."""
+    assert hard_words(sentence) != []
+    assert hard_words(f"Plain words.\n```py\n{sentence}\n```\nEvery limit reserves one request for the answer.") == []

@@ -33,27 +33,30 @@ from turnwise.vocab.usage import Usage
 
 
 class TurnwiseError(Exception):
-    """The root. Catch this to catch everything that turnwise raises."""
+    """The base of all errors that turnwise raises."""
 
 
 class CallerError(TurnwiseError):
-    """Change the call: the message says what is wrong, where, and what to do."""
+    """Your program has to change something. The message says what is wrong, where, and what to do."""
 
 
 class UnknownModel(CallerError):
-    pass
+    """The model's name begins with no known provider or API family. Names look like `openai:gpt-5`."""
 
 
 class UnknownOption(CallerError, TypeError):
-    """A typo in `limits` must not start a run that has none."""
+    """An option does not exist. The message names the nearest one.
+
+    It is an error so that a typo in `limits` cannot start a run without limits. It is a `TypeError`, too.
+    """
 
 
 class MissingKey(CallerError):
-    pass
+    """The provider needs a key, and none was found. The message says where to put it."""
 
 
 class BadTool(CallerError):
-    pass
+    """A tool's name, signature or schema cannot be offered to a model."""
 
 
 class BudgetSpent(CallerError):
@@ -61,27 +64,29 @@ class BudgetSpent(CallerError):
 
 
 class NotARecording(CallerError):
-    pass
+    """A file is no recorded stream of that API family, or no recording."""
 
 
 class NotRecorded(CallerError):
-    """Replaying stops: the recorded answers belong to other requests."""
+    """A test's request is not in its recording. Nothing is sent."""
 
 
 class RequestForbidden(CallerError):
-    """Raised before a name is looked up or a connection is opened."""
+    """A test asked for another machine while `turnwise.testing.plugin` was on. No name was looked up, and no connection
+    opened.
+    """
 
 
 class TurnRefused(CallerError):
-    pass
+    """This agent or worker does not accept the turn. Another one may."""
 
 
 class UnreadableTurn(CallerError):
-    pass
+    """The records of a turn are damaged, or a newer turnwise wrote them."""
 
 
 class JournalRefused(CallerError):
-    pass
+    """The journal's database does not give its user the necessary rights."""
 
 
 class JournalFailed(CallerError):
@@ -93,7 +98,10 @@ class JournalDamaged(JournalFailed):
 
 
 class ProviderFault(TurnwiseError):
-    """The provider, or the way to it, failed. `fault` says how."""
+    """The provider, or the connection to it, failed. `fault` holds the details.
+
+    A run does not raise it: the failure is in `RunResult.fault`.
+    """
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
@@ -101,18 +109,20 @@ class ProviderFault(TurnwiseError):
 
 
 class ToolFault(TurnwiseError):
-    """A tool says why it could not do what was asked; the text is the result that the model reads."""
+    """Raise it in a tool to say why the tool could not do its work. The model reads the text as the call's result."""
 
 
 class ModelFault(TurnwiseError):
-    pass
+    """The model did something that it must not do, and no recovery was left."""
 
 
 class OutputMismatch(ModelFault):
-    """`RunResult.output` of a run whose answer does not fit its output type, or that has no answer yet.
+    """`RunResult.output` was read, but the answer does not fit the output type or there is no answer yet.
 
-    `text` is what there is, `stop_reason` why the run ended. `requests`, `usage` and `cost_usd` (None: not known) are its bill.
-    `RunResult.output_or_none` raises nothing.
+    - `text` is the answer's text; `stop_reason` says why the run ended.
+    - `requests`, `usage` (tokens) and `cost_usd` (US dollars; None: not known) are the run's bill.
+
+    `RunResult.output_or_none` gives None in place of this error.
     """
 
     def __init__(
@@ -124,4 +134,4 @@ class OutputMismatch(ModelFault):
 
 
 class TurnwiseBug(TurnwiseError):
-    """A state that cannot be. Please report it with the journal of the session."""
+    """turnwise made a mistake. Please report it, with the journal of the session."""

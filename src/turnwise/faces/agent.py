@@ -69,26 +69,26 @@ Given = TypeVar("Given")
 
 
 class Agent(Generic[Deps, Output]):
-    """A model with tools, ready to run turns. It keeps no state between runs: histories are handed in, or kept in a journal.
+    """A model with tools and rules, ready to run. It keeps nothing between runs: pass `history=`, or use a journal.
 
-    `model` is `PROVIDER:NAME` (`openai:gpt-5`, `ollama:qwen3:8b`), or `FAMILY:NAME` with a URL of your own
-    (`Agent("openai_chat:NAME", endpoint={"base_url": ...})`). `tools` are typed functions, what `@tool` makes of them, other
-    agents (`agent.as_tool(...)`, `Subagents`), toolsets (`Workspace(".")`), or `ToolSpec`s of tools that run elsewhere.
-    `instructions` is the system prompt: texts, and functions of the `RunContext` that write one for each run. `deps_type` is the
-    type of the `deps=` that a run is given for its tools, or a `DepsFactory` that makes them.
+    - `model` is `PROVIDER:NAME` (`openai:gpt-5`, `ollama:qwen3:8b`). With a URL of your own it is `FAMILY:NAME`:
+      `Agent("openai_chat:NAME", endpoint={"base_url": ...})`.
+    - `tools` are typed functions, tools made by `@tool`, other agents (`agent.as_tool(...)`, `Subagents`),
+      toolsets (`Workspace(".")`), or a `ToolSpec` for each tool that your program runs itself.
+    - `instructions` is the system prompt: texts, and functions that take the `RunContext` and write a text for each
+      run.
+    - `output_type` is the type of the answer: a pydantic model, another type, or a JSON Schema. `RunResult.output` has
+      this type. Without it the output is the text.
+    - `deps_type` is the type of the `deps=` that a run gets for its tools, or a `DepsFactory` that makes them.
+    - `limits` bound a run. `MaxSteps(8) | MaxTokens(20_000)`: either limit stops it. With `&`, only both together stop
+      it. Every limit reserves one request for the answer. Without a `MaxSteps` a run has at most 20 steps.
+      A `Budget` bounds many runs together.
+    - `endpoint`, `recovery`, `safety` and `observation` are dicts of further options: `EndpointOptions`,
+      `RecoveryOptions`, `SafetyOptions`, `ObservationOptions`.
 
-    `output_type` is a pydantic model, another type, or a JSON Schema that the answer must fit; `RunResult.output` has that type.
-    Without one the output is the text.
+    `async with Agent(...)` keeps connections open between runs.
 
-    `limits` bound a run: `MaxSteps(8) | MaxTokens(20_000)` (either stops it) or `&` (only both together). Every limit reserves
-    one request for the answer. Without a `MaxSteps` a run has 20 steps at most. `MaxCost("0.50")` needs the price of every model.
-    A `Budget` bounds many runs together.
-
-    `endpoint`, `recovery`, `safety` and `observation` are dicts of further options: see `EndpointOptions`, `RecoveryOptions`,
-    `SafetyOptions` and `ObservationOptions`.
-
-    `async with Agent(...)` keeps connections and toolsets open between runs. Raises UnknownModel, MissingKey, BadTool or another
-    CallerError where it is set up wrongly.
+    Raises UnknownModel, MissingKey, BadTool, UnknownOption, or another CallerError if a value cannot work.
     """
 
     @overload
@@ -172,14 +172,16 @@ class Agent(Generic[Deps, Output]):
 
     @property
     def config(self) -> TurnConfig:
-        """What its turns begin with, before a run says something else."""
+        """The configuration that its turns begin with, before a run changes it."""
         return self._setup.config
 
     def keeping(
         self, journal: Journal | None, *, config: TurnConfig, effects: Collection[Effect]
     ) -> "Agent[Deps, Output]":
-        """The same agent, with that journal, that configuration, and runs of its own. Nothing of other effects runs, nor do its
-        sub-agents run any."""
+        """The same agent with this journal, this configuration and runs of its own.
+
+        Its tools and its sub-agents' tools run only if their effect is in `effects`.
+        """
         other = copy.copy(self)
         other._running, other._beginning = set[Runner](), set[RunBeginning]()
         other._is_narrowed = True  # what a run replaces would be set up from the options, which are wider
@@ -187,10 +189,11 @@ class Agent(Generic[Deps, Output]):
         return other
 
     def as_tool(self, name: str, description: str, *, max_depth: int = MAX_DEPTH) -> AgentTool:
-        """This agent as a tool of another. Each call is a turn of its own, on a share of the other agent's limits.
+        """Make this agent a tool of another agent. Each call is a turn of its own, on a share of the other agent's
+        limits.
 
-        The tool's result is the answer: text, or the JSON of the output type. Agents nest `max_depth` deep. Raises BadTool for a
-        name that providers refuse, or without a description.
+        The tool's result is the answer: text, or the JSON of the output type. Agents nest at most `max_depth` levels
+        deep. Raises BadTool if providers do not accept the name, or if the description is empty.
         """
         return AgentTool(name, description, cast("Delegate", self), max_depth)
 
@@ -207,10 +210,11 @@ class Agent(Generic[Deps, Output]):
         self, prompt: Prompt | None = None, *, deps: Deps = ..., output_type: object, **options: Unpack[RunOptions]
     ) -> RunResult[Any]: ...
     async def run(self, prompt: Prompt | None = None, **options: Unpack[TypedRunOptions]) -> RunResult[Any]:
-        """Run one turn to its end.
+        """Run one turn to its end and return its result.
 
-        A provider's failure, a cap that was reached or a refusal is in the result, never raised. Raises CallerError for
-        options that cannot work, and what `prepare_step` raises.
+        `options` (`RunOptions`) hold for this run alone. `deps` is what its tools find in their `RunContext`;
+        `output_type` replaces the agent's. A failed provider, a reached limit or a refusal is in the result and is
+        never raised. Raises CallerError for options that cannot work, and whatever `prepare_step` raises.
         """
         return await self._run(prompt, options=options)
 
@@ -227,10 +231,10 @@ class Agent(Generic[Deps, Output]):
         self, prompt: Prompt | None = None, *, deps: Deps = ..., output_type: object, **options: Unpack[RunOptions]
     ) -> RunResult[Any]: ...
     def run_sync(self, prompt: Prompt | None = None, **options: Unpack[TypedRunOptions]) -> RunResult[Any]:
-        """`run`, for programs without an event loop. Raises CallerError inside one, and RunInterrupted after Ctrl-C: a
-        KeyboardInterrupt with the `result` so far.
+        """Run one turn to its end, in a program without an event loop. Options and result are those of `run`.
 
-        Tasks of tools that ignore their cancellation are left behind.
+        Raises CallerError if an event loop is running. Ctrl-C raises RunInterrupted, a KeyboardInterrupt that holds the
+        `result` so far. A tool's task that ignores its cancellation is left behind.
         """
         try:
             asyncio.get_running_loop()
@@ -259,28 +263,32 @@ class Agent(Generic[Deps, Output]):
         self, prompt: Prompt | None = None, *, deps: Deps = ..., output_type: object, **options: Unpack[RunOptions]
     ) -> RunStream[Any]: ...
     def stream(self, prompt: Prompt | None = None, **options: Unpack[TypedRunOptions]) -> RunStream[Any]:
-        """Run one turn and see it as it comes.
+        """Run one turn and read its text and events as they arrive. Options are those of `run`.
 
             async with agent.stream("Tell me a story.") as run:
                 async for text in run.text():
                     print(text, end="")
             print(run.result.complete)
 
-        `run.text()` gives the text, `run.events()` every event. Leaving the block early cancels the turn.
+        `run.text()` gives the text, `run.events()` every event. If you leave the block early, the turn is cancelled.
         """
         return RunStream(partial(self._run, prompt, options=options))
 
     def interrupt(self, kind: InterruptKind = "cancel") -> None:
-        """End the runs at hand soon; their results say so. To be called in the event loop's thread."""
+        """End all current runs of this agent soon. Their results say so.
+
+        `kind` is `cancel` or `deadline`: the stop reason is `cancelled` or `time_limit`. Call it in the event loop's
+        thread.
+        """
         for runner in tuple(self._running):
             runner.interrupt(kind)
         for run in self._beginning:
             run.ends = run.ends or kind
 
     def say(self, text: str | Sequence[str | Text | File]) -> bool:
-        """Give the runs at hand a word in between: their next request carries it. False: none is running any more.
+        """Give all current runs of this agent another message from the user. Their next request carries it.
 
-        To be called in the event loop's thread.
+        Returns False if nothing is running any more. Call it in the event loop's thread.
         """
         message = message_of(text, what="the message")
         said = [runner.say(message) for runner in tuple(self._running)]
@@ -394,14 +402,20 @@ class Agent(Generic[Deps, Output]):
         return await self._to_end(setup, runner, turn, config=started.config, run=run, ended=ended, cancelled=cancelled)
 
     async def resume(self, session: str, **options: Unpack[ResumeOptions]) -> RunResult[Output]:
-        """Go on with the last turn of a session that a dead process has left, to its end.
+        """Finish the last turn of a session whose process died.
 
-        A finished request is not sent again, a finished tool not run again. A request that was under way is counted as lost and
-        sent anew. A call that may have run is told to the model as unknown, unless its tool is `idempotent`. The turn keeps its
-        own model, limits and rules; tools, keys and the approver are this agent's, and `rules` hold behind its own. An ask that
-        was open and that nobody has answered, by `approvals` or before, is put again for what is left of its time, or for
-        `ask_s` seconds; where nothing is left its default stands. Raises CallerError where there is nothing to resume, and as
-        `run` does.
+        `session` is the session's id, or at least four characters of its beginning or end.
+
+        - Finished requests and finished tool calls are not repeated. A request that was under way counts as lost and is
+          sent again.
+        - A call that may have run is repeated only if its tool is `idempotent`, or if the tool's `probe` says that it did not
+          happen. Otherwise the model is told that the outcome is unknown.
+        - The turn keeps its model, limits and rules. Tools, keys and the approver come from this agent; `rules` are
+          added after the turn's own.
+        - An open ask that `approvals` does not answer is asked again, for the rest of its time or for `ask_s` seconds.
+          If no time is left, its default applies.
+
+        Raises CallerError if there is nothing to resume, if there is no journal, and for what `run` raises it.
         """
         check_names(options, known=ResumeOptions.__annotations__, what="`resume`")
         setup = self._setup
@@ -468,11 +482,11 @@ class Agent(Generic[Deps, Output]):
     # What a parent asks of an agent behind one of its tools (`Delegate`).
 
     def policies(self) -> list[Policy | None]:
-        """Its own, and those of the agents that it may hand tasks to."""
+        """The permission rules of this agent and of all its sub-agents."""
         return self._setup.policies()
 
     def known_below(self) -> tuple[Tool, ...]:
-        """Its tools, and those of the agents that it may hand tasks to."""
+        """The tools of this agent and of all its sub-agents."""
         return self._setup.known_below()
 
     def knows_tools(self) -> bool:
@@ -480,26 +494,28 @@ class Agent(Generic[Deps, Output]):
         return self._setup.knows_tools()
 
     def check_rules(self) -> None:
-        """Raise CallerError for a rule or a hook about no tool that there is, here or below."""
+        """Raise CallerError if a rule or a hook is about a tool that neither this agent nor a sub-agent has."""
         self._setup.check_rules()
 
     def within_effects(self, effects: Collection[Effect]) -> "Agent[Deps, Output]":
-        """The same agent, which runs nothing of other effects."""
+        """The same agent, limited to tools of these effects."""
         return self.keeping(self._setup.journal, config=self._setup.config, effects=effects)
 
     def deps_wanted(self) -> DepsWanted:
-        """What its runs need as deps, and whether they fit."""
+        """The deps that its runs need, and a check whether given deps fit."""
         return self._setup.deps_wanted()
 
     async def least_usd(self, limits: Limit | None) -> Decimal:
-        """What a request of it costs at the least. Raises CallerError where no price is known."""
+        """The least that one request costs, in US dollars. Raises CallerError if no price is known."""
         setup = self._setup
         config = await priced(setup, msgspec.structs.replace(setup.config, limits=limits))
         return least_of(config.prices[config.model])
 
     async def run_child(self, order: ChildOrder, prompt: str, *, name: str) -> str:
-        """Run one turn as a child of another. One that a dead process has left goes on. Raises ToolFault where there is no
-        answer."""
+        """Run one turn as a sub-agent, and return the text that the parent's model reads.
+
+        A turn that a dead process left is continued. Raises ToolFault if there is no answer.
+        """
         check_text(prompt, what="the prompt")
         setup = self._setup
         journal = setup.journal or order.journal  # whoever reads the parent's journal finds what was spent there

@@ -29,21 +29,22 @@ OpeningSource = Callable[[Sequence[Message]], Awaitable[Sequence[Text]]]
 
 
 class EndpointOptions(TypedDict, total=False):
-    """Where the model is, and how it is asked.
+    """Where the model is, and how turnwise asks it.
 
-    - `base_url`: the endpoint's URL, if it is not the provider's default.
-    - `api_key`, `api_key_env`: the key, or the name of the variable that holds it. Default: the provider's usual variable.
-    - `settings`: temperature, output limit and the like. A run's settings stand over the agent's, field by field.
-    - `extra`: further fields of the request body, for the provider.
+    - `base_url`: endpoint URL, if it is not the provider's default.
+    - `api_key`, `api_key_env`: the key, or the name of the variable that holds it. Default: the provider's usual
+      variable.
+    - `settings`: temperature, output limit and so on. A run's settings replace the agent's, field by field.
+    - `extra`: more fields of the request body, for the provider.
     - `stream`: False asks for each response as one body. Default: True.
-    - `cache`: `auto` asks the provider to keep the prompt in its cache for as long as it usually does, `1h` for an hour (OpenAI:
-      up to a day), `off` not at all. Default: `auto`.
-    - `tool_choice`, `parallel_tool_calls`: what the model is told about calling tools.
-    - `batch_hint`: adds a sentence to the instructions: ask for independent calls together. Default: False.
-    - `prepare_step`: a function that may change one step (StepView -> StepChanges or None).
-    - `opening`: an async function that gives texts to put in front of each turn's user message.
-    - `model_limits`: context window and output limit, where turnwise's values are missing or wrong.
-    - `transport`: what sends requests, in place of HTTP: `ScriptedModel` in tests.
+    - `cache`: `auto` asks the provider to keep the prompt in its cache for its usual time, `1h` for an hour (OpenAI: up
+      to a day). `off` does not ask. Default: `auto`.
+    - `tool_choice`, `parallel_tool_calls`: whether the model must, may or must not call tools, and several at once.
+    - `batch_hint`: adds a sentence to the instructions that asks for independent calls together. Default: False.
+    - `prepare_step`: a function that may change one step. It takes a `StepView` and returns `StepChanges` or None.
+    - `opening`: an async function that returns texts to put before each turn's user message.
+    - `model_limits`: context window and output limit in tokens. Set this if turnwise's values are missing or wrong.
+    - `transport`: sends the requests in place of HTTP: a `ScriptedModel` or a `Recording` in tests.
     """
 
     base_url: str | None
@@ -63,18 +64,20 @@ class EndpointOptions(TypedDict, total=False):
 
 
 class RecoveryOptions(TypedDict, total=False):
-    """What happens when a request fails, a response is cut, or a prompt gets too long.
+    """What happens if a request fails, a response is cut, or a prompt gets too long.
 
-    - `recover`: for a response that the output limit cut. `continue`: the model continues from the cut; `split`: the model writes
-      smaller pieces in place of a cut call; `off`: no request is made for it. Default: `continue`.
-    - `calls_in_text`: whether a call that the model wrote into its text counts. `auto`: where the endpoint's server may leave it
-      there; `on`: always, also an answer that is only a fence or a JSON object; `off`: never. Default: `auto`.
-    - `retry`: how often a failed request is sent again, and how long that may take.
-    - `fallbacks`: other models of the same endpoint, asked in order once one has failed.
-    - `room`: `compact` bounds tool results (the tool `read_result` gives the model the rest), shortens old ones and summarises
-      older messages when room runs out; `budget` only asks for as much output as there is room for; `off` does neither.
-      Default: `compact`.
-    - `output_checks`: functions that may refuse a value of the output type, by raising; the model is told, and answers anew.
+    - `recover`: for a response that the output limit cut. `continue`: the model continues from the cut. `split`:
+      turnwise asks for smaller pieces in place of a cut call. `off`: no request is made for it. Default: `continue`.
+    - `calls_in_text`: whether a call that the model wrote into its text counts. `auto`: if the endpoint's server may
+      leave it there. `on`: always, even if the answer is only a code block or a JSON object. `off`: never. Default:
+      `auto`.
+    - `retry`: how often a failed request is sent again, and for how long.
+    - `fallbacks`: other models of the same endpoint. They are asked in this order after a model has failed.
+    - `room`: `compact` limits large tool results (the tool `read_result` reads the rest), shortens old results and
+      summarises old messages when room runs out. `budget` only adapts the requested output to the room. `off` does
+      neither. Default: `compact`.
+    - `output_checks`: functions that take a value of the output type and may refuse it by raising. The model reads the
+      error and answers again.
     - `deadlines`: seconds for each wait.
     """
 
@@ -90,18 +93,18 @@ class RecoveryOptions(TypedDict, total=False):
 class SafetyOptions(TypedDict, total=False):
     """What may run, who is asked first, and how far it may go.
 
-    - `allowed`: effects of tools that may run. A call of another effect gets a result that says so. Default: all.
+    - `allowed`: effects of tools that may run. A call of another effect is answered with a message. Default: all.
     - `allow_hint`: how a person allows such a call, in words for the model.
-    - `policy`: permission rules. They allow a call, deny it, or ask `approver` about it.
-    - `approver`: answers asks. Calls that nobody answers in time are denied. It needs a policy that is `attended`, here or in a
-      sub-agent.
+    - `policy`: permission rules. They allow a call, deny it, or ask the `approver`.
+    - `approver`: answers asks. A call that nobody answers in time is denied. It needs a policy that is `attended`, of
+      this agent or of a sub-agent.
     - `inspect`: finds the paths and commands of a call, for rules about them.
     - `hooks`: functions that see calls, results and requests, and may change or deny them.
-    - `script`: a tool in which the model writes a small program that calls the other tools. `auto` offers it where the plan bills
-      by the request. Default: `auto`.
-    - `script_limits`: what one such program may use.
-    - `max_subagents`, `max_subagent_requests`: how many sub-agents a run may start, theirs included, and how many requests they
-      may make together. None lifts the bound.
+    - `script`: a tool in which the model writes a small program that calls the other tools. `auto` offers it if the
+      plan bills by the request. Default: `auto`.
+    - `script_limits`: how much one such program may use.
+    - `max_subagents`, `max_subagent_requests`: how many sub-agents a run may start, with those below them, and how many
+      requests they may make together. None removes the limit.
     """
 
     allowed: Sequence[Effect]
@@ -117,11 +120,11 @@ class SafetyOptions(TypedDict, total=False):
 
 
 class ObservationOptions(TypedDict, total=False):
-    """Who keeps and counts what happens.
+    """Where runs are recorded, and how they are priced.
 
-    - `journal`: where turns are kept, so that a session can be continued and a crashed turn resumed: `Journal("turns.db")`.
-    - `folder`: the folder that the journal lists a session under. Default: the current folder.
-    - `prices`: prices that stand over those that turnwise knows.
+    - `journal`: keeps every turn, so that you can continue a session or resume a crashed turn: `Journal("turns.db")`.
+    - `folder`: the folder under which the journal lists a session. Default: the current folder.
+    - `prices`: prices that replace those that turnwise knows.
     - `clock`: for tests.
     """
 

@@ -9,8 +9,10 @@ from turnwise.vocab import Untold, Usage
 
 
 class BillRow(TypedDict):
-    """One request. None stands for what nobody knows: a request without an end, counts that the provider did not tell, an unknown
-    price. Input tokens include those of the cache, output tokens those of reasoning."""
+    """One request of the bill. None means that a value is not known.
+
+    Input tokens include those of the cache; output tokens include reasoning.
+    """
 
     number: int  # of its turn, from 1
     path: str  # the sub-agents that lead to it, "editor/researcher"; empty for the run itself
@@ -36,13 +38,15 @@ class BillRow(TypedDict):
 
 
 class Bill(tuple[LedgerEntry, ...]):
-    """The entries of a run's ledger, in the order in which the requests left, those of sub-agents among them. In all else a
-    tuple: equal to one with the same entries."""
+    """The ledger of a run: an entry for each request, in the order in which they left, sub-agents' included.
+
+    It is a tuple, and equal to a tuple with the same entries.
+    """
 
     __slots__ = ()
 
     def to_rows(self) -> list[BillRow]:
-        """One plain dict for each request, for `pandas.DataFrame(...)` or `csv.DictWriter`."""
+        """A plain dict for each request (`BillRow`), for `pandas.DataFrame(...)` or `csv.DictWriter`."""
         attempts: dict[str, int] = {}  # of each turn's last request
         rows: list[BillRow] = []
         for entry in self:

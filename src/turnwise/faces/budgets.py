@@ -67,8 +67,7 @@ class Budget:
 
     @property
     def left(self) -> Limit:
-        """What is neither spent nor reserved, as a limit. A run of which nobody knows what it spent counts with all that it had
-        reserved."""
+        """What is neither spent nor reserved, as a limit. A run whose spending is unknown counts with its whole part."""
         with self._lock:
             parts = [with_amount(one, free) for one, free in zip(self._limits, self._free(), strict=True)]
         return AnyOf(tuple(parts)) if len(parts) > 1 else parts[0]
@@ -150,7 +149,7 @@ class RunSpending(msgspec.Struct, frozen=True):
     knows_cost: bool = True
 
     def counted(self, limit: Countable, *, reserved: Amount) -> Amount:
-        """What counts towards the limit: all that was reserved, where nobody knows."""
+        """What counts towards the limit: all that was reserved, where the spending is unknown."""
         used = used_of(limit, self.known)
         is_known = self.is_whole and (self.knows_cost or not isinstance(limit, MaxCost))
         return used if is_known else max(used, reserved)

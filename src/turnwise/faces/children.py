@@ -21,10 +21,10 @@ ALONE = "It sees nothing of this conversation: put all that it needs to know int
 
 
 class Delegate(Protocol):
-    """An agent as its parent knows it."""
+    """An agent, as its parent sees it."""
 
     async def run_child(self, order: ChildOrder, prompt: str, *, name: str) -> str:
-        """One turn as a child; what the parent's model reads. Raises ToolFault."""
+        """Run one turn as a sub-agent, and return the text that the parent's model reads. Raises ToolFault."""
         ...
 
     def policies(self) -> list[Policy | None]: ...
@@ -37,10 +37,10 @@ class Delegate(Protocol):
 
 
 class Subagents(msgspec.Struct, frozen=True):
-    """One tool, `task`, by which the model hands tasks to any of these agents: `Subagents({"research": researcher})`.
+    """One tool, `task`, by which the model gives tasks to other agents: `Subagents({"research": researcher})`.
 
-    `descriptions` say by name what each is for. Agents may nest `max_depth` deep. Raises CallerError for no agent at all, and
-    for a description of none of them.
+    `descriptions` say by name what each agent is for. Agents nest at most `max_depth` levels deep. Raises CallerError
+    if there is no agent, or if a description belongs to none of them.
     """
 
     agents: Mapping[str, Delegate]
@@ -56,6 +56,8 @@ class Subagents(msgspec.Struct, frozen=True):
             raise CallerError(f"`descriptions` names `{strange[0]}`, which is none of: {', '.join(self.agents)}")
 
     def tool(self) -> Tool:
+        """The tool `task`, as an agent runs it."""
+
         async def start(order: ChildOrder) -> str:
             name = order.arguments.get("agent", next(iter(self.agents)))
             return await _hand_over(order, self.agents, name=name, max_depth=self.max_depth)
@@ -63,7 +65,7 @@ class Subagents(msgspec.Struct, frozen=True):
         return _child_tool(TASK, self._description(), parameters=self._parameters(), start=start)
 
     def over(self, agents: Mapping[str, Delegate]) -> "Subagents":
-        """The same with these agents in place of its own."""
+        """The same tool with these agents in place of its own."""
         return msgspec.structs.replace(self, agents=agents)
 
     def _description(self) -> str:
@@ -83,8 +85,11 @@ class Subagents(msgspec.Struct, frozen=True):
 
 
 class AgentTool(msgspec.Struct, frozen=True):
-    """One agent as a tool of its own name, which `Agent.as_tool` makes. Its result is the agent's answer: text, or the JSON of
-    its output type."""
+    """An agent as a tool of another agent. `Agent.as_tool` makes it.
+
+    Its result is the agent's answer: text, or the JSON of the output type. Raises BadTool if providers do not accept
+    the name, or if the description is empty.
+    """
 
     name: str
     description: str
@@ -98,9 +103,12 @@ class AgentTool(msgspec.Struct, frozen=True):
 
     @property
     def agents(self) -> Mapping[str, Delegate]:
+        """The agent, by the tool's name."""
         return {self.name: self.agent}
 
     def tool(self) -> Tool:
+        """The tool as an agent runs it."""
+
         async def start(order: ChildOrder) -> str:
             return await _hand_over(order, self.agents, name=self.name, max_depth=self.max_depth)
 
@@ -113,7 +121,7 @@ class AgentTool(msgspec.Struct, frozen=True):
         return _child_tool(self.name, f"{self.description} {ALONE}", parameters=parameters, start=start)
 
     def over(self, agents: Mapping[str, Delegate]) -> "AgentTool":
-        """The same with the agent of this name in place of its own."""
+        """The same tool with the agent of this name in place of its own."""
         return msgspec.structs.replace(self, agent=agents[self.name])
 
 

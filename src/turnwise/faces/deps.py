@@ -24,19 +24,24 @@ Deps = TypeVar("Deps")
 
 
 class SessionKey(msgspec.Struct, frozen=True, kw_only=True):
-    """What a `DepsFactory` is told of the run: the `id` of its session, the same after a crash, and the sub-agents that lead to
-    it (`path`, outermost first; empty at the root)."""
+    """What a `DepsFactory` learns about the run.
+
+    `id` is the id of the session; it is the same after a crash. `path` names the sub-agents that lead to the run,
+    outermost first. It is empty at the root.
+    """
 
     id: str
     path: tuple[str, ...] = ()
 
 
 class DepsFactory(Generic[Deps]):
-    """`Agent(deps_type=DepsFactory(function))`: a run without `deps` has those that `function` makes of its `SessionKey`.
+    """Makes the deps of runs that get no `deps=`: `Agent(deps_type=DepsFactory(function))`.
 
-    `function` may be plain, then it runs in a thread of its own, or async. If `contextlib.asynccontextmanager` made it, the run
-    enters it, and leaves it when the run ends: it sees what the run raised. Making and closing have `Deadlines.hook_s` seconds
-    each. The run raises what making raises; a closing that fails or is late is logged.
+    `function` takes a `SessionKey`. It may be async; a plain function runs in a thread of its own. If
+    `contextlib.asynccontextmanager` made it, the run enters it, and leaves it when the run ends; it sees what the run
+    raised. Opening and closing have `Deadlines.hook_s` seconds each.
+
+    The run raises what the opening raises. A closing that fails or is late is logged.
     """
 
     @overload

@@ -37,10 +37,11 @@ _READ_OF_MESSAGE: dict[FamilyName, frozenset[str]] = {
 
 
 class ImportedHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """What `messages_from` gives.
+    """A history that `messages_from` has read.
 
-    `messages` go into `history=` of a run; `instructions`, which stood before the first message or beside the messages, into
-    `Agent(instructions=...)`. `losses` name what is in neither: `where` is the message's place in the list that was read.
+    - `messages` are for `history=` of a run.
+    - `instructions` are for `Agent(instructions=...)`. They stood before the first message or beside the messages.
+    - `losses` say what is in neither; `where` is the place of the message in the list that was read.
     """
 
     family: FamilyName
@@ -50,11 +51,13 @@ class ImportedHistory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportedHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """What `messages_to` gives: plain JSON values, as the vendor's SDK takes them.
+    """A history that `messages_to` has written: plain JSON values, as the vendor's SDK takes them.
 
-    `messages` are its `messages` (`openai_chat`, `anthropic_messages`), `input` (`openai_responses`) or `contents` (`gemini`).
-    `instructions` are its `system`, `instructions` or `system_instruction`; None where there are none, and for `openai_chat`,
-    where they are the first messages. `losses` name what these do not hold: `where` is the place of the `Message`.
+    - `messages` are for the SDK's `messages` (`openai_chat`, `anthropic_messages`), `input` (`openai_responses`) or
+      `contents` (`gemini`).
+    - `instructions` are for its `system`, `instructions` or `system_instruction`. None: there are none, or they are the
+      first messages (`openai_chat`).
+    - `losses` say what is missing; `where` is the place of the `Message`.
     """
 
     family: FamilyName
@@ -68,12 +71,13 @@ def messages_from(
 ) -> ImportedHistory:
     """Read a history that was written for a vendor's SDK or API.
 
-    `messages` are dicts, or the SDK's own objects: `messages` of Chat Completions and Anthropic, `input` of the Responses API,
-    `contents` of Gemini. `instructions` is what stood beside them (`system`, `instructions`, `system_instruction`). `family` is
-    needed only where the messages look like more than one API's. What belongs to that API alone (signatures, items of its own
-    tools) is kept, and goes back to it alone: `messages_to` tells what another one would not get.
+    - `messages` are dicts, or the SDK's own objects: `messages` of Chat Completions and Anthropic, `input` of the
+      Responses API, `contents` of Gemini.
+    - `instructions` is what stood beside them (`system`, `instructions`, `system_instruction`).
+    - `family` is needed only if the messages look like more than one API's.
 
-    Raises CallerError with the first message that cannot be read.
+    Data of that API alone (signatures, its own tools) is kept and goes back to that API only; `messages_to` reports
+    what another API would not get. Raises CallerError that names the first unreadable message.
     """
     plain = _plain_list(messages)
     found = family_of(plain) if family is None else _checked_family(family)
@@ -93,10 +97,10 @@ def messages_from(
 def messages_to(
     messages: Sequence[Message], *, family: FamilyName, instructions: str | Sequence[str] = ()
 ) -> ExportedHistory:
-    """Write a history (`RunResult.history`) as the messages of a vendor's SDK or API, and tell what they do not hold.
+    """Write a history (`RunResult.history`) as messages of a vendor's SDK or API, and report what they cannot hold.
 
-    The messages are what a run would send: a call without a result gets one that says so, and `losses` has that, too. Raises
-    CallerError for what is no `Message` and for an unknown family.
+    The messages are those that a run would send. A call without a result gets a result that says so, and `losses` lists
+    it. Raises CallerError for a value that is no `Message`, and for an unknown family.
     """
     name = _checked_family(family)
     check_history(messages, what="`messages`")

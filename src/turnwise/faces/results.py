@@ -35,26 +35,46 @@ WAITS = (
 
 
 class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
-    """How a run ended. `text` is never empty (unless it waits); `complete` is false where the answer rests on less than the
-    model wanted to know, and `why_incomplete` says why in words. `fault` is how the provider failed: `kind`, `status`, `message`.
+    """How a run ended: its answer, what is still open, and its bill.
 
-    `output` is the answer as a value of the `output_type`, or the text without one. It raises OutputMismatch where there is none;
-    `output_or_none` is None then. `history` is what the next run goes
-    on from: pass it on. It is all that was said, until a run makes room: then summaries and shortened results stand in it
-    for what they replaced. `messages` are all of the session, whole, as far as this run was given them (a journal gives all
-    of them), `new_messages` those of this run. `pending` are the calls that wait: those of `asks` for an approval
-    (run again with `approvals`), the others, of client-side tools, for results (run again with `results={call.id: value}`). A
-    run that answers only some of them lists the others again. `unread` are words of the user that came too late, or while
-    calls still waited; the history does not hold them. `children` are what sub-agents spent, which is not in `usage` and
-    `requests`.
-    `prefix_changes` are the requests that began otherwise than the one before, so that the provider's prompt cache missed, why,
-    and what that cost; `cache_missed` are those that read less from the cache than it had kept, whatever the reason, and
-    `caches` is what all of them read, wrote and saved. `requests` counts HTTP requests, `requests_by_purpose` of each purpose
-    ("compact": for a summary);
-    `recovery_usage` is the part of `usage` that went into going on with what the output limit had cut, or asking for it once
-    more. `ledger` has an entry for each request, those of sub-agents (with a `path`) among them: `ledger.to_rows()` gives plain
-    dicts for a data frame, `plot()` draws them; `cost` is their sum in US dollars, with the number of requests whose price nobody
-    knows.
+    The answer:
+
+    - `text` is never empty, unless the run waits for calls. `written_locally`: turnwise wrote it, because the model
+      gave no answer.
+    - `output` is the answer as a value of the `output_type`; without that type it is the text. It raises OutputMismatch
+      if there is no such value; `output_or_none` is None then.
+    - `stop_reason` says why the run ended. `complete` is False if the answer rests on less than the model wanted to
+      know, and `why_incomplete` gives the reason.
+    - `fault` says how the provider failed: `kind`, `status`, `message`.
+    - `reasoning` is the model's reasoning. `repairs` are the faults that turnwise mended in what it received.
+
+    What is open:
+
+    - `asks` are calls that wait for an approval: run again with `approvals=`. `pending` are all waiting calls. Those
+      without an ask wait for results: run again with `results={call.id: value}`. You may answer some of them; the next
+      result lists the rest.
+    - `unread` are messages of the user that came too late, or while calls were waiting. The history does not contain
+      them.
+
+    The conversation:
+
+    - `history` is what the next run needs: pass it on. It is everything that was said, until a run makes room. From
+      then on it contains summaries and shortened results.
+    - `messages` are all messages of the session, unshortened, as far as this run has got them. `new_messages` are those
+      of this run.
+    - `session` is the id of the session.
+
+    The bill:
+
+    - `steps`, `requests` (HTTP requests) and `usage` (tokens) are this run's, without its sub-agents. `children` is
+      what these spent.
+    - `requests_by_purpose` counts the requests by purpose (`compact`: for a summary).
+    - `recovery_usage` is the part of `usage` that recovered what the output limit cut.
+    - `ledger` has an entry for each request, sub-agents' included. `ledger.to_rows()` gives plain dicts for a data
+      frame.
+    - `cost` is the sum in US dollars, and the number of requests whose price is unknown.
+    - `prefix_changes` are requests that begin differently from the request before, so that the provider's prompt cache
+      missed. Each says why, and what it cost. `cache_missed` are requests that read less from the cache than it held.
     """
 
     text: str
@@ -86,8 +106,10 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
 
     @property
     def output(self) -> Output:
-        """The answer as a value of the run's output type; the text where none was asked for. Raises OutputMismatch where the
-        answer does not fit, and where the run waits."""
+        """The answer as a value of the run's output type. Without an output type it is the text.
+
+        Raises OutputMismatch if the answer does not fit, and if the run waits for calls.
+        """
         if self.output_or_none is None:
             why = WAITS if self.pending else self.why_incomplete or "there is no answer"
             raise OutputMismatch(
@@ -102,17 +124,19 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
 
     @property
     def caches(self) -> CacheSums:
-        """What the providers' caches did, sub-agents' requests included."""
+        """What the providers' prompt caches read, wrote and saved, in tokens and US dollars. Sub-agents are included."""
         return caches_of(self.ledger)
 
     @property
     def cost_usd(self) -> Decimal | None:
-        """The whole cost; None where the price of a part of it is not known."""
+        """The whole cost in US dollars. None: the price of some request is not known."""
         return self.cost.exact_usd
 
     def plot(self) -> "Figure":
-        """The bill drawn: requests over time, tokens by kind, what recovery cost. Raises CallerError where matplotlib is not
-        installed."""
+        """Draw the bill as a matplotlib figure: requests over time, tokens by kind, and what recovery cost.
+
+        Raises CallerError if matplotlib is not installed.
+        """
         from turnwise.faces.bill_drawing import drawn
 
         return drawn(self.ledger)
@@ -142,7 +166,7 @@ def _shortened(text: str) -> str:
 
 
 class RunFinished(msgspec.Struct, Generic[Output], frozen=True, tag="run_finished"):
-    """The last event of `Agent.stream`."""
+    """The last event of `Agent.stream`: the run is over, and this is its result."""
 
     result: RunResult[Output]
 
@@ -151,7 +175,10 @@ RunEvent = WatcherEvent | RunFinished[Output]
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """Ctrl-C during `Agent.run_sync`. `result` is what there is: the text so far, the calls that ran, the bill."""
+    """Ctrl-C was pressed during `Agent.run_sync`. It is a KeyboardInterrupt.
+
+    `result` is the run's result so far: the text, the calls that ran, and the bill.
+    """
 
     def __init__(self, result: RunResult[Any]) -> None:
         super().__init__(f"{many(result.requests, 'request')} made, cost {cost_said(result.cost)}")

@@ -27,15 +27,17 @@ from turnwise.vocab import Message, ToolChoice
 
 
 class RunOptions(TypedDict, total=False):
-    """What one run may choose for itself.
+    """Options of one run. Type checkers also know `deps` and `output_type`, which `run`, `run_sync` and `stream` take.
 
-    `history` are earlier messages (`RunResult.history`); with a journal, `session` names the session to continue instead.
-    `results` are values by call id, for pending calls of client-side tools; `approvals` answer those that an earlier
-    run was asked about and left for later (`RunResult.asks`). Both may leave some out: these wait on. `watch` sees every event.
-    `deps`, of the agent's `deps_type`, are what the run's functions find in their `RunContext`.
+    - `history`: earlier messages (`RunResult.history`). With a journal, `session` names the session to continue
+      instead.
+    - `results`: values by call id, for pending calls of tools that your program runs itself.
+    - `approvals`: answers to asks that an earlier run left for later (`RunResult.asks`). `results` and `approvals` may
+      leave some calls out; those stay pending.
+    - `watch`: a function that gets every event.
 
-    The others replace what the agent has, for this run: `limits` as a whole, groups option by option. A model of another
-    provider does not get the agent's URL and key.
+    The other options replace the agent's for this run: `limits` as a whole, the four dicts option by option. If the run
+    names a model of another provider, the agent's URL and key are not used.
     """
 
     history: Sequence[Message]
@@ -61,8 +63,11 @@ class TypedRunOptions(RunOptions, total=False):
 
 
 class ResumeOptions(TypedDict, total=False):
-    """What a run that goes on after a crash may be given: what a journal cannot hold, answers to what was open (`approvals`), and
-    rules that hold behind the turn's own."""
+    """Options of `Agent.resume`: what a journal cannot hold, and answers to open asks.
+
+    - `approvals` answer open asks; `ask_s` gives the others so many seconds.
+    - `rules` are permission rules that are added after the turn's own.
+    """
 
     tools: Sequence[ToolLike]
     deps: object

@@ -12,10 +12,10 @@ from turnwise.vocab import TextDelta
 
 
 class RunStream(Generic[Output]):
-    """One run and what it tells. Use it in `async with`: leaving the block early cancels the turn.
+    """A running turn: its text, its events and its result. `Agent.stream` returns it.
 
-    `text()` and `events()` share one row of events: each event is given once. `result` is there once the run has ended; leaving
-    the block early leaves none. `async for event in agent.stream(...)` gives the events without a block.
+    Use it in `async with`; if you leave the block early, the turn is cancelled. `text()` and `events()` read the same
+    events, and each event is given once. `async for event in agent.stream(...)` gives the events without a block.
     """
 
     def __init__(self, run: Callable[..., Coroutine[Any, Any, RunResult[Any]]]) -> None:
@@ -41,14 +41,14 @@ class RunStream(Generic[Output]):
         return self._events
 
     def events(self) -> AsyncIterator[RunEvent[Output]]:
-        """Every event as it comes; the last is `RunFinished`."""
+        """Every event as it arrives. The last one is `RunFinished`."""
         return self._events
 
     async def text(self) -> AsyncGenerator[str]:
-        """The answer's text as it comes, in the pieces of the provider, to the end of the run.
+        """The answer's text as it arrives, to the end of the run.
 
-        A request that fails is sent again, so its text may come twice: `AttemptDiscarded` among the events says when. The answer
-        that counts is `result.text`.
+        turnwise repeats a failed request, so a text may arrive twice: an `AttemptDiscarded` event marks that.
+        `result.text` is the final answer.
         """
         async for event in self._events:
             if isinstance(event, FrameSeen) and isinstance(event.frame, TextDelta):
@@ -56,7 +56,7 @@ class RunStream(Generic[Output]):
 
     @property
     def result(self) -> RunResult[Output]:
-        """The run's result. Raises CallerError while the run goes on, and where it was cancelled."""
+        """The run's result. Raises CallerError while the run goes on, and if it was cancelled."""
         if self._result is None:
             raise CallerError(
                 "the run has no result yet: read `text()` or `events()` to their end, or `await run.finish()`, before `result`"
@@ -64,7 +64,7 @@ class RunStream(Generic[Output]):
         return self._result
 
     async def finish(self) -> RunResult[Output]:
-        """The result, once the run has ended; what it tells until then is skipped."""
+        """Wait for the end of the run and return its result. Events until then are skipped."""
         async for _ in self._events:
             pass
         return self.result

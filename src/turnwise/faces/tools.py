@@ -47,9 +47,10 @@ BATCH_HINT = (
 
 
 class FunctionTool(Generic[P, R]):
-    """A function that models may call. It can still be called as before; `.tool` is what an agent runs.
+    """A function that a model may call. Your program can still call it as before.
 
-    In a class it is a method: `shop.find` is a tool of the object `shop`. `Shop.find` has no object, so it is a BadTool.
+    In a class it is a method: `shop.find` is a tool of the object `shop`. `Shop.find` has no object, so it is a
+    BadTool.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class FunctionTool(Generic[P, R]):
 
     @property
     def tool(self) -> Tool:
+        """The tool as an agent runs it. Raises BadTool for a method without an object."""
         if self._of_object is not None:
             name = self._function.__qualname__
             method = name.rpartition(".")[2]
@@ -103,7 +105,9 @@ class Toolset(Protocol):
     its tools, within `Deadlines(toolset_s=...)` seconds is a CallerError. So is a failure of either.
     """
 
-    async def tools(self) -> Sequence[OneTool]: ...
+    async def tools(self) -> Sequence[OneTool]:
+        """The tools that the next turn gets. Raising makes the run a CallerError."""
+        ...
 
 
 ToolLike = OneTool | Subagents | AgentTool | Toolset
@@ -155,21 +159,26 @@ def tool(
     timeout_s: float | None = None,
     probe: Callable[..., object] | None = None,
 ) -> FunctionTool[P, R] | ToolMaker | Callable[[Callable[P, R]], FunctionTool[P, R]]:
-    """Make a tool of a typed function, sync or async.
+    """Make a typed function (sync or async) a tool. Use it as `@tool`, or `@tool(effect="write")`.
 
-    `effect` says what it does to the world (`none`, `read`, `write`, `execute`), `exclusive` that it never runs beside
-    another call, `idempotent` that running it twice does no harm, `repeatable` that asking again and again is what it is for,
-    even while the answer stays the same (a status): the loop guard spares it. `timeout_s` is the seconds one call may take.
-    `probe` is asked after a crash what became of a call that may have run. It takes the same arguments, changes nothing, and
-    returns the call's result, or None if the call has not happened (then it runs). If it raises, nobody knows, and the model is
-    told so.
-    A first parameter `context: RunContext[Deps]` is given the run's context; the model does not see it.
-    What it returns (text, or anything that JSON can carry) is the result; an exception becomes a result that says so;
+    - `name`, `description`: default to the function's name and docstring.
+    - `effect`: what a call does to the world: `none`, `read`, `write` or `execute`.
+    - `exclusive`: the call never runs beside another call.
+    - `idempotent`: running the call twice does no harm.
+    - `repeatable`: the tool is meant to be called again and again with the same answer (a status). The loop guard
+      ignores it.
+    - `timeout_s`: seconds that one call may take.
+    - `probe`: a function that says after a crash what became of a call. It takes the same arguments and changes
+      nothing. It returns the call's result, or None if the call did not happen; then the call runs. If it raises, the
+      model is told that the outcome is unknown.
+
+    If the first parameter is a `RunContext[Deps]`, it gets the run's context, and the model does not see it. The
+    returned value is the result: text, or a value that JSON can carry. An exception becomes a result with its message;
     raise `ToolFault` to choose the words.
 
-    On a method, each object of the class has the tool: `Agent(tools=[shop.find])`.
+    On a method, each object has a tool of its own: `Agent(tools=[shop.find])`.
 
-    Raises BadTool where the function cannot be described to a model, and for an effect that does not exist.
+    Raises BadTool if the function cannot be described to a model, and for an effect that does not exist.
     """
     if effect not in EFFECTS:
         raise BadTool(f"`effect` is `{effect}`; it must be one of: {', '.join(EFFECTS)}")

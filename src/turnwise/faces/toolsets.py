@@ -54,6 +54,7 @@ class MethodsOf:
             )
 
     async def tools(self) -> Sequence[OneTool]:
+        """The methods, as tools. They stay the same."""
         return self._tools
 
     def __repr__(self) -> str:

@@ -74,9 +74,11 @@ class Workspace:
 
     @property
     def said(self) -> str:
+        """How commands run, in a sentence for a person: in which sandbox, with or without network access."""
         return self._shell.said
 
     async def tools(self) -> Sequence[OneTool]:
+        """The tools of the folder, each with what a verdict on its calls needs."""
         return [msgspec.structs.replace(one, judging=self._judging) for one in self._tools()]
 
     def __repr__(self) -> str:

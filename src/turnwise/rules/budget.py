@@ -65,8 +65,13 @@ ATE_ALL = (
 
 
 class ModelLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a model can take and give, in tokens. None is unknown. `context_window_tokens` holds prompt and output together;
-    `max_input_tokens` limits the prompt alone (OpenAI: 272,000 of 400,000); `max_output_tokens` counts reasoning in."""
+    """How much a model can read and write, in tokens. None: turnwise's own value stays.
+
+    - `context_window_tokens`: prompt and output together.
+    - `max_input_tokens`: the prompt alone (OpenAI: 272,000 of 400,000).
+    - `max_output_tokens`: the output, reasoning included.
+    - `max_reasoning_tokens`: the reasoning alone.
+    """
 
     context_window_tokens: int | None = None
     max_input_tokens: int | None = None

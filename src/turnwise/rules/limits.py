@@ -124,12 +124,12 @@ def _both(self: "Limit", other: "Limit") -> "AllOf":
 
 
 def _none_if_over(self: "Leaf", spent: Spent, *, coming: PlannedRequest) -> int | None:
-    """A limit of something else does not bound the tokens of a response."""
+    """The tokens that the next response may hold: None (this limit counts something else), or 0 once it is exceeded."""
     return 0 if self.is_over(spent) else None
 
 
 def _unsaid(self: "Leaf", wanted: Spent) -> str | None:
-    """Nobody can tell beforehand, or the limit's own words say it."""
+    """None: this limit cannot tell an amount that would have been enough, or `said` tells it already."""
     return None
 
 
@@ -147,7 +147,11 @@ def _allows_nothing(limit: "Leaf", amount: float | Decimal) -> str | None:
 
 
 class MaxSteps(msgspec.Struct, frozen=True, tag="max_steps"):
-    """At most so many model steps; the forced answer is the last of them (promise end:cap)."""
+    """A run has at most this many model steps. The last of them is the answer.
+
+    `steps` counts accepted responses, not retries. Combine limits with `|` (any of them stops the run) and `&` (all of
+    them together stop it).
+    """
 
     steps: int
     reason: ClassVar = StopReason.STEP_LIMIT
@@ -157,21 +161,27 @@ class MaxSteps(msgspec.Struct, frozen=True, tag="max_steps"):
     enough = _unsaid
 
     def is_over(self, spent: Spent) -> bool:
+        """Whether `spent` exceeds the limit. Once true, it stays true."""
         return spent.steps > self.steps
 
     def said(self, spent: Spent) -> str:
+        """A sentence for people: the limit, and how much of it is spent."""
         return f"The limit of {_count(self.steps, 'step')} was reached."
 
     def share(self, spent: Spent, *, among: Among) -> Share:
-        """Steps are each turn's own."""
+        """Each sub-agent has steps of its own, so this limit is not divided."""
         return NOTHING_LEFT if self.is_over(spent) else Share(None)
 
     def fault(self) -> str | None:
+        """Why no run can work with this limit (it allows nothing). None: a run can."""
         return _allows_nothing(self, self.steps)
 
 
 class MaxRequests(msgspec.Struct, frozen=True, tag="max_requests"):
-    """At most so many HTTP requests: steps, retries, continuations, summaries and the answer."""
+    """A run makes at most this many HTTP requests.
+
+    Steps, retries, continuations, summaries and the answer count, and so do the requests of sub-agents.
+    """
 
     requests: int
     reason: ClassVar = StopReason.BUDGET
@@ -181,21 +191,29 @@ class MaxRequests(msgspec.Struct, frozen=True, tag="max_requests"):
     enough = _unsaid
 
     def is_over(self, spent: Spent) -> bool:
+        """Whether `spent` exceeds the limit. Once true, it stays true."""
         return spent.requests > self.requests
 
     def said(self, spent: Spent) -> str:
+        """A sentence for people: the limit, and how much of it is spent."""
         return f"The limit of {_count(self.requests, 'request')} was reached ({spent.requests:,} made)."
 
     def share(self, spent: Spent, *, among: Among) -> Share:
+        """The part of the rest that each of several sub-agents gets."""
         left = (self.requests - spent.requests) // among.count
         return Share(MaxRequests(left)) if left > 0 else NOTHING_LEFT
 
     def fault(self) -> str | None:
+        """Why no run can work with this limit (it allows nothing). None: a run can."""
         return _allows_nothing(self, self.requests)
 
 
 class MaxTokens(msgspec.Struct, frozen=True, tag="max_tokens", omit_defaults=True):
-    """At most so many tokens over all requests. The prompt counts with each request, cached or not."""
+    """A run uses at most this many tokens over all its requests.
+
+    Each request counts its whole prompt, cached or not. `counts` chooses prompt and output together (`all`), the prompt
+    alone (`input`) or the output alone (`output`).
+    """
 
     tokens: int
     counts: Literal["all", "input", "output"] = "all"
@@ -204,10 +222,11 @@ class MaxTokens(msgspec.Struct, frozen=True, tag="max_tokens", omit_defaults=Tru
     __and__ = _both
 
     def is_over(self, spent: Spent) -> bool:
+        """Whether `spent` exceeds the limit. Once true, it stays true."""
         return self.used(spent) > self.tokens
 
     def used(self, spent: Spent) -> int:
-        """Of the kind that it counts."""
+        """The tokens of the counted kind in `spent`."""
         match self.counts:
             case "all":
                 return spent.input_tokens + spent.output_tokens
@@ -217,7 +236,11 @@ class MaxTokens(msgspec.Struct, frozen=True, tag="max_tokens", omit_defaults=Tru
                 return spent.output_tokens
 
     def output_left(self, spent: Spent, *, coming: PlannedRequest) -> int | None:
-        """Where an answer is kept its prompt holds the response once more."""
+        """The tokens that the next response may hold; never below 0. None: this limit does not bound them.
+
+        If an answer must still fit afterwards, the answer's prompt contains this prompt and this response, so both
+        count twice.
+        """
         left, prompt_tokens, keep_tokens = self.tokens - self.used(spent), coming.prompt_tokens, coming.keep_tokens
         kept = keep_tokens or 0
         match self.counts:
@@ -233,9 +256,11 @@ class MaxTokens(msgspec.Struct, frozen=True, tag="max_tokens", omit_defaults=Tru
                 return max(left - 2 * prompt_tokens, 0)
 
     def said(self, spent: Spent) -> str:
+        """A sentence for people: the limit, and how much of it is spent."""
         return f"The limit of {self._of(self.tokens)} leaves no room for another step ({self.used(spent):,} used)."
 
     def enough(self, wanted: Spent) -> str | None:
+        """The amount that would have been enough for `wanted`, in words. None: the limit itself is enough."""
         tokens = int(_rounded_up(Decimal(self.used(wanted))))
         return self._of(tokens) if tokens > self.tokens else None
 
@@ -243,15 +268,20 @@ class MaxTokens(msgspec.Struct, frozen=True, tag="max_tokens", omit_defaults=Tru
         return _count(tokens, "token" if self.counts == "all" else f"{self.counts} token")
 
     def share(self, spent: Spent, *, among: Among) -> Share:
+        """The part of the rest that each of several sub-agents gets."""
         left = max(self.tokens - self.used(spent), 0) // among.count
         return Share(MaxTokens(left, self.counts)) if left >= ANSWER_TOKENS else NOTHING_LEFT
 
     def fault(self) -> str | None:
+        """Why no run can work with this limit (it allows nothing). None: a run can."""
         return _allows_nothing(self, self.tokens)
 
 
 class MaxWallTime(msgspec.Struct, frozen=True, tag="max_wall_time"):
-    """At most so many seconds since the turn began."""
+    """A run takes at most this many seconds of real time. Waits and tools count.
+
+    At the end of the time turnwise stops the response that is on its way and keeps what has arrived.
+    """
 
     seconds: float
     reason: ClassVar = StopReason.TIME_LIMIT
@@ -261,25 +291,29 @@ class MaxWallTime(msgspec.Struct, frozen=True, tag="max_wall_time"):
     enough = _unsaid
 
     def is_over(self, spent: Spent) -> bool:
+        """Whether `spent` exceeds the limit. Once true, it stays true."""
         return spent.elapsed_s > self.seconds
 
     def said(self, spent: Spent) -> str:
+        """A sentence for people: the limit, and how much of it is spent."""
         return f"The limit of {self.seconds:g} s leaves no time for another step ({spent.elapsed_s:.0f} s passed)."
 
     def share(self, spent: Spent, *, among: Among) -> Share:
-        """Time is not divided, as it passes for all at once."""
+        """Each sub-agent gets all the time that is left, because time passes for all of them at once."""
         left_s = self.seconds - spent.elapsed_s
         return Share(MaxWallTime(left_s)) if left_s > 0 else NOTHING_LEFT
 
     def fault(self) -> str | None:
+        """Why no run can work with this limit (it allows nothing). None: a run can."""
         return _allows_nothing(self, self.seconds)
 
 
 class MaxCost(msgspec.Struct, frozen=True, tag="max_cost"):
-    """At most so many US dollars over all requests, sub-agents' included. The price of every model has to be known.
+    """A run costs at most this many US dollars, sub-agents included.
 
-    An int and a text (`MaxCost("0.50")`) are taken as they are. Raises CallerError for a float, which is not the amount that was
-    written, and for what is no amount.
+    Give a `Decimal`, an int or a text: `MaxCost("0.50")`. The price of every model must be known; otherwise the run
+    raises CallerError before the first request. Raises CallerError for a float, because it is not exactly the amount
+    that you wrote, and for a value that is no amount.
     """
 
     usd: Decimal
@@ -306,9 +340,13 @@ class MaxCost(msgspec.Struct, frozen=True, tag="max_cost"):
         msgspec.structs.force_setattr(self, "usd", amount)
 
     def is_over(self, spent: Spent) -> bool:
+        """Whether `spent` exceeds the limit. Once true, it stays true."""
         return spent.cost_usd > self.usd
 
     def output_left(self, spent: Spent, *, coming: PlannedRequest) -> int | None:
+        """The tokens that the next response may hold, from the price of output; never below 0. None: no price bounds
+        them.
+        """
         if coming.price is None:
             return _none_if_over(self, spent, coming=coming)
         return output_tokens_for(
@@ -320,27 +358,33 @@ class MaxCost(msgspec.Struct, frozen=True, tag="max_cost"):
         )
 
     def said(self, spent: Spent) -> str:
+        """A sentence for people: the limit, and how much of it is spent."""
         guessed = f", {_count(spent.projected, 'request')} of unknown price as projected" if spent.projected else ""
         used = f"{usd_said(spent.cost_usd)} spent{guessed}"
         return f"The limit of {usd_said(self.usd)} leaves no room for another step ({used})."
 
     def enough(self, wanted: Spent) -> str | None:
+        """The amount that would have been enough for `wanted`, in words. None: the limit itself is enough."""
         usd = _rounded_up(wanted.cost_usd)
         return usd_said(usd) if usd > self.usd else None
 
     def share(self, spent: Spent, *, among: Among) -> Share:
-        """What its prompts cost only the child knows: with too little for them it answers without a request."""
+        """The part of the rest that each sub-agent gets. If it cannot pay for one request, nothing is started."""
         left_usd = part_of(subtract(self.usd, spent.cost_usd), among=among.count)
         return Share(MaxCost(left_usd)) if left_usd > 0 and left_usd >= among.least_usd else NOTHING_LEFT
 
     def fault(self) -> str | None:
+        """Why no run can work with this limit (it allows nothing). None: a run can."""
         if not self.usd.is_finite():
             return f"`{self}` is no amount of money"
         return _allows_nothing(self, self.usd)
 
 
 class MaxToolCalls(msgspec.Struct, frozen=True, tag="max_tool_calls"):
-    """At most so many calls of tools that run, those of programs and sub-agents included."""
+    """A run makes at most this many tool calls. Calls of programs and sub-agents count.
+
+    Only calls that run count: a denied or malformed call does not.
+    """
 
     calls: int
     reason: ClassVar = StopReason.BUDGET
@@ -350,26 +394,34 @@ class MaxToolCalls(msgspec.Struct, frozen=True, tag="max_tool_calls"):
     enough = _unsaid
 
     def is_over(self, spent: Spent) -> bool:
+        """Whether `spent` exceeds the limit. Once true, it stays true."""
         return spent.tool_calls > self.calls
 
     def said(self, spent: Spent) -> str:
+        """A sentence for people: the limit, and how much of it is spent."""
         return f"The limit of {_count(self.calls, 'tool call')} was reached ({spent.tool_calls:,} made)."
 
     def share(self, spent: Spent, *, among: Among) -> Share:
+        """The part of the rest that each of several sub-agents gets."""
         left = (self.calls - spent.tool_calls) // among.count
         return Share(MaxToolCalls(left)) if left > 0 else NOTHING_LEFT
 
     def fault(self) -> str | None:
+        """Why no run can work with this limit (it allows nothing). None: a run can."""
         return _allows_nothing(self, self.calls)
 
 
 class AnyOf(msgspec.Struct, frozen=True, tag="any_of"):
+    """Limits that were combined with `|`: the first one that is reached stops the run."""
+
     limits: "tuple[Limit, ...]"
     __or__ = _either
     __and__ = _both
 
 
 class AllOf(msgspec.Struct, frozen=True, tag="all_of"):
+    """Limits that were combined with `&`: the run stops once all of them are reached."""
+
     limits: "tuple[Limit, ...]"
     __or__ = _either
     __and__ = _both

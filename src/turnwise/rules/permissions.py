@@ -32,8 +32,14 @@ RuleSource = Literal["default", "user", "project", "session", "command line"]
 
 
 class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`tool` and `path` are globs, `command` one pattern a word; what is None is not looked at. `where` names file and key.
-    Of a rule that the session remembers, `places` are those of the command that was shown."""
+    """A rule that allows, asks about or denies calls.
+
+    - `verdict`: `allow`, `ask` or `deny`.
+    - `tool` and `path` are globs; `effect` is `none`, `read`, `write` or `execute`. None matches everything.
+    - `command` has one pattern for each word of a command.
+    - `source` and `where` say where the rule stands (its file and key), for messages.
+    - `places` are the folders of a remembered command: the rule holds for these alone.
+    """
 
     verdict: PermissionKind
     tool: str = "*"
@@ -46,8 +52,12 @@ class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that a verdict needs besides the facts. `workspace` and `home` are resolved absolute paths. Without anybody
-    `attended`, each ask becomes `unattended` at once."""
+    """The permission rules of a run, and what they need to know.
+
+    - `workspace` and `home` are resolved absolute paths.
+    - `attended`: somebody can answer. If False, every ask becomes `unattended` at once.
+    - `trusts_project`: whether rules of the project's own files may allow calls.
+    """
 
     rules: tuple[PermissionRule, ...] = ()
     workspace: str = ""

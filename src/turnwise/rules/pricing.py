@@ -57,10 +57,16 @@ class OwnCost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PriceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one model costs at one provider. `tokens` by rising `above_tokens`; `request_usd` is per HTTP request, beside
-    tokens too where a plan has both; `bills_refused` says whether requests that are answered by an error are billed per
-    request (None: nobody knows). `is_from_project`: a folder from elsewhere says it, so it is shown and not gone by.
-    `asks_hour`: the requests in question ask for a cache that is kept for an hour."""
+    """The price of a model at a provider.
+
+    - `tokens` are prices by the size of the prompt, smallest first.
+    - `request_usd` is the price of each HTTP request, and `step_usd` of each step, in US dollars, beside any price of
+      tokens.
+    - `bills_refused`: whether a request that is answered with an error costs `request_usd`, too. None: not known.
+    - `own_cost`: where the provider's usage says the cost itself.
+    - `is_from_project`: a project's file says so; the row is shown but not used for limits.
+    - `asks_hour`: the requests ask for a cache that is kept for an hour.
+    """
 
     plan: Plan
     source: str
@@ -98,7 +104,11 @@ _UNSURE: dict[Fate, Unknown] = {"broken": BROKE_OFF, "unheard": UNHEARD}
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """The sum of several requests: `usd` of those whose price is known; `unknown` are the others."""
+    """The cost of several requests.
+
+    `usd` is the sum of the known prices, in US dollars. `requests` is the number of requests; `unknown` is the number
+    of those whose price is not known.
+    """
 
     usd: Decimal = ZERO
     requests: int = 0
@@ -106,12 +116,12 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exact_usd(self) -> Decimal | None:
-        """The whole sum; None where a part of it is not known."""
+        """The whole sum in US dollars. None: a part of it is not known."""
         return None if self.unknown else self.usd
 
     @property
     def is_unknown(self) -> bool:
-        """No price of any request is known: `usd` is 0 and says nothing."""
+        """Whether no price is known. Then `usd` is 0 and means nothing."""
         return self.requests != 0 and self.unknown == self.requests
 
     def __repr__(self) -> str:

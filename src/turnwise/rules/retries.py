@@ -15,9 +15,13 @@ from turnwise.vocab import Fault, FaultKind
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How often and how long one request is tried. `attempts` counts the first one; where the server is still loading the model,
-    only the time counts. `total_s` is the time after the first failure in which a further attempt may begin, waits and failed
-    attempts included. Without a word of the provider's the waits double from `base_s` up to `cap_s`."""
+    """How often a failed request is sent again, and for how long.
+
+    - `attempts` counts the first attempt. While a server still loads the model, only the time counts.
+    - `base_s`: the first wait in seconds. Each further wait is twice as long, up to `cap_s` seconds. A wait that the
+      provider asks for replaces it.
+    - `total_s`: no attempt begins later than this many seconds after the first failure.
+    """
 
     attempts: int = 4  # the vendors' own clients make 3, and give up in the middle of a short outage
     base_s: float = 0.5  # theirs

@@ -20,7 +20,11 @@ class FakeTimer:
 
 
 class FakeClock:
-    """Implements `turnwise.drivers.clock.Clock`. `await advance(s)` moves time and calls what is due on the way."""
+    """A clock that stands still until the test moves it with `await advance(seconds)`. It implements
+    `turnwise.drivers.clock.Clock`.
+
+    `now` is the time that it starts at: UTC, seconds since 1970.
+    """
 
     def __init__(self, *, now: float = 1_800_000_000.0) -> None:
         self._now = now
@@ -30,12 +34,17 @@ class FakeClock:
         self._changed = asyncio.Event()
 
     def now(self) -> float:
+        """The time of day: UTC, seconds since 1970."""
         return self._now
 
     def monotonic(self) -> float:
+        """Seconds since the clock was made."""
         return self._monotonic
 
     def call_later(self, delay_s: float, callback: Callable[[], object], /) -> FakeTimer:
+        """Call `callback` once the clock has moved by `delay_s` seconds. `cancel()` of the returned timer prevents
+        that.
+        """
         timer = FakeTimer(callback)
         self._count += 1
         heapq.heappush(self._timers, (self._monotonic + delay_s, self._count, timer))
@@ -44,11 +53,11 @@ class FakeClock:
 
     @property
     def delays(self) -> list[float]:
-        """Seconds until each pending timer, the next first."""
+        """Seconds until each pending timer, the next one first."""
         return sorted([when - self._monotonic for when, _, timer in self._timers if not timer.cancelled])
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until this clock has moved so far."""
+        """Wait until this clock has moved by `seconds`."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         timer = self.call_later(seconds, lambda: over.done() or over.set_result(None))
         try:
@@ -57,7 +66,9 @@ class FakeClock:
             timer.cancel()
 
     async def advance(self, seconds: float) -> None:
-        """Move time by `seconds`; timers fire in order, each at its own time, and what they wake gets to run."""
+        """Move the clock by `seconds`. Timers fire in order, each at its own time, and the tasks that they wake get to
+        run.
+        """
         end = self._monotonic + seconds
         await _let_others_run()
         while self._timers and self._timers[0][0] <= end:
@@ -71,8 +82,10 @@ class FakeClock:
         await _let_others_run()
 
     async def leap(self, seconds: float, *, last_first: bool = False) -> None:
-        """Move time as the event loop of a busy machine sees it: all that is due by then fires at once, the last timer before the
-        first one if you like, and only afterwards what it woke gets to run."""
+        """Move the clock by `seconds` at once, as the event loop of a busy machine sees it.
+
+        All due timers fire together (with `last_first` in reverse order), and the tasks that they wake run afterwards.
+        """
         await _let_others_run()
         self._move_to(self._monotonic + seconds)
         while self._timers and self._timers[0][0] <= self._monotonic:
@@ -86,7 +99,7 @@ class FakeClock:
         await _let_others_run()
 
     async def until_waiting(self, delay_s: float) -> None:
-        """Return once a timer is due in exactly `delay_s` seconds: what sets it has come so far."""
+        """Wait until a timer is due in exactly `delay_s` seconds. Then the code that sets it has come that far."""
         while delay_s not in self.delays:
             self._changed.clear()
             await self._changed.wait()

@@ -39,15 +39,19 @@ MOST_CHARACTERS = 300  # ... and of each of its lines
 class Recording:
     """The requests of one live run, kept in a file and replayed in tests.
 
-    A transport (`turnwise.drivers.endpoints.transport`): `Agent(..., endpoint={"transport": Recording("recordings/fruit")})`.
+    Use it as the agent's transport: `Agent(..., endpoint={"transport": Recording("recordings/fruit")})`.
 
-    `mode` "replay" answers from the file and sends nothing, so the agent needs no key. "record" sends each request and writes
-    the file anew; "once" does that if the file is not there, and replays otherwise. Both record in a `with` statement only, and
-    write the file at its end, whole: an exception in it leaves the file as it was. `hide` are texts that are kept out of the
-    file like keys. `upstream` sends what is recorded; without one, each request has a connection of its own.
+    - `mode`: `replay` answers from the file and sends nothing, so the agent needs no key. `record` sends each request
+      and replaces the file. `once` records if the file does not exist, and otherwise replays.
+    - `hide` are texts that are kept out of the file, as keys are.
+    - `upstream` sends the requests while recording. Without it each request has a connection of its own.
 
-    A replayed request has the method, path and JSON body of a recorded one that is not used yet; several at once may come in
-    any order. Any other raises NotRecorded with the difference. Raises NotARecording for a file that is missing or damaged.
+    Recording needs a `with` statement. The file is written at its end, whole; if the block raises, the file stays as it
+    was.
+
+    A replayed request matches a recorded one by method, path and JSON body. Requests that run at once may come in any
+    order. Another request raises NotRecorded with the difference. Raises NotARecording if the file is missing or
+    damaged.
     """
 
     def __init__(
@@ -90,6 +94,7 @@ class Recording:
 
     @asynccontextmanager
     async def send(self, request: HttpRequest, /) -> AsyncGenerator[HttpReply]:
+        """Answer a request from the file, or send and record it. Raises NotRecorded."""
         way = self._recorder.send(request) if self._recorder is not None else None
         if self._player is not None:
             way = _replied(self._player.next_for(request).response)
@@ -98,7 +103,10 @@ class Recording:
             yield reply
 
     def assert_all_used(self) -> None:
-        """Raise AssertionError if a recorded request was not made, and NotRecorded if another one was, whoever caught that."""
+        """Raise AssertionError if a recorded request was not made.
+
+        Raises NotRecorded if another request was made, even if something caught that error before.
+        """
         if self._player is not None:
             self._player.raise_failure()
             unused = [f"request {number} ({one.method} {one.path})" for number, one in self._player.unused()]

@@ -21,9 +21,17 @@ request."""
 
 
 class ScriptedModel(ScriptedTransport):
-    """Each request gets the next line. It is a transport: `RunnerMeans(endpoint=model.endpoint, transport=model)`.
+    """A model that says what the test wants. Each request gets the next line.
 
-    `asked` are the requests that came, decoded. `family` names an API family or a profile of one.
+    Use it as the agent's endpoint: `endpoint={"base_url": model.endpoint.base_url, "transport": model}`.
+
+    - `lines` are texts, a `call(...)`, lists of parts, a `Response`, a `Fault`, or functions of the decoded request
+      that return one of these.
+    - `family` is an API family (`openai_chat`), or the name of a provider. The lines are encoded in that API's own
+      bytes.
+    - `asked` are the requests that came, decoded.
+
+    A request without a line raises AssertionError.
     """
 
     def __init__(self, lines: Iterable[Line], *, family: str | Profile = "openai_chat") -> None:
@@ -87,5 +95,5 @@ def response_of(said: str | Part | Sequence[Part] | Response, *, number: int = 1
 
 
 def call(name: str, /, *, id: str = "", **arguments: object) -> ToolCall:
-    """A complete call. Without an `id` the model numbers it."""
+    """A complete tool call with these arguments, as a line of a `ScriptedModel`. Without an `id` the model numbers it."""
     return ToolCall(id=id, name=name, arguments=msgspec.json.encode(arguments).decode())

@@ -15,7 +15,7 @@ STREAM: Mapping[str, str] = MappingProxyType({"content-type": "text/event-stream
 
 
 class Stall(msgspec.Struct, frozen=True):
-    """Nothing comes until `until` is set; without it, never."""
+    """A silence. It ends when `until` is set; without `until` it never ends."""
 
     until: asyncio.Event | None = None
 
@@ -25,7 +25,11 @@ Piece = bytes | Stall | Fault
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer. `before` is what comes before its head: a silence, or a fault (no connection)."""
+    """One HTTP answer of a `ScriptedTransport`.
+
+    `pieces` are the parts of its body: bytes, a silence (`Stall`), or a `Fault` that breaks the connection. `before` is
+    a silence or a fault before the head.
+    """
 
     pieces: tuple[Piece, ...] = ()
     status: int = 200
@@ -37,11 +41,10 @@ ReplyMaker = Callable[[HttpRequest], Reply]
 
 
 class ScriptedTransport:
-    """Implements `turnwise.drivers.endpoints.transport.Transport`. Each request gets the next reply, or what it makes of the
-    request.
+    """A transport that answers each request with the next reply, or with what a function makes of the request.
 
-    `requests` are those that were sent, `open` counts replies that are not closed yet. A request too many raises
-    AssertionError.
+    It implements `turnwise.drivers.endpoints.transport.Transport`. `requests` are the requests that were sent; `open`
+    counts replies that are not closed yet. A request without a reply raises AssertionError.
     """
 
     def __init__(self, replies: Iterable[Reply | ReplyMaker]) -> None:
@@ -51,6 +54,7 @@ class ScriptedTransport:
 
     @asynccontextmanager
     async def send(self, request: HttpRequest, /) -> AsyncGenerator[HttpReply]:
+        """Give the next reply. Raises AssertionError if there is none."""
         self.requests.append(request)
         reply = next(self._replies, None)
         if reply is None:

@@ -7,20 +7,20 @@ SPLITS_AT_RANDOM = 20
 
 
 def byte_by_byte(stream: bytes) -> list[bytes]:
-    """One byte at a time."""
+    """The stream in pieces of one byte."""
     return [stream[i : i + 1] for i in range(len(stream))]
 
 
 def every_split(stream: bytes) -> Iterator[list[bytes]]:
-    """Every way to cut the stream once, in order; both ends included, so that an empty piece is among them."""
+    """Every way to cut the stream once, in order. Both ends are included, so an empty piece is among them."""
     for at in range(len(stream) + 1):
         yield [stream[:at], stream[at:]]
 
 
 def random_splits(stream: bytes, *, seed: int, count: int = SPLITS_AT_RANDOM) -> Iterator[list[bytes]]:
-    """`count` ways to cut the stream at random places, the same for the same seed; empty pieces included.
+    """`count` ways to cut the stream at random places, the same for the same seed. Empty pieces are included.
 
-    The first few cut often (pieces of a few bytes), the later ones seldom, so that both kinds of trouble are met.
+    The first few make pieces of a few bytes, the later ones long pieces.
     """
     chance = random.Random(seed)
     for i in range(count):

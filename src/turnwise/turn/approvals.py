@@ -11,11 +11,16 @@ from turnwise.vocab import ToolCall
 
 
 class OneAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing to decide. For an `approval`, `subject` is the path, command or tool that decided that it is asked, and
-    `why` says so in a sentence; for a `question` of the model's, `subject` is its text and `options` are answers that it
-    offers. `by`: a question is the model's, or one of a `tool` at work, whose call `call` is. `arguments` are complete JSON
-    text (or free-form text). One that cannot wait is denied if it is left for later. `digest` stands for all that was shown:
-    `digest_of` the call."""
+    """A decision that a person has to make.
+
+    - `kind`: `approval` of a call, or a `question`. `by` says whether the `model` asks the question or a running
+      `tool`.
+    - `call` is the call in question; `arguments` are its complete JSON text (or free-form text).
+    - `subject`: for an approval, the path, command or tool that needs it; for a question, its text.
+    - `why` gives the reason in a sentence. `options` are answers to offer.
+    - `can_wait`: if False, an ask that is left for later is denied.
+    - `digest` identifies everything that the person was shown.
+    """
 
     call: ToolCall
     arguments: str
@@ -29,8 +34,10 @@ class OneAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AskOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """Which turn asks, in which of its steps, and the folder in which the calls would run. A turn keeps its id when another
-    process goes on with it."""
+    """Where an ask comes from: the turn, its step, and the folder in which the calls would run.
+
+    A turn keeps its id if another process continues it.
+    """
 
     turn_id: str = ""
     step: int = 0
@@ -38,12 +45,17 @@ class AskOrigin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer to one ask. `text` is the answer to a question, or what the model is told beside a denial. `always`: calls
-    like this one are not asked again in this session. `later` leaves the call pending, and the run ends as `waiting`.
+    """The answer to one ask.
 
-    `digest` is that of the answered ask: an approval allows what was shown, and nothing else. Without a digest it is for the
-    ask that the approver was given, or for the one that the paused result listed. `subject`, if given, must be the ask's too.
-    `by="failed"`: the approver raised or answered nonsense, and `text` says what happened."""
+    - `call_id` is the id of the ask's call.
+    - `verdict`: `allow`, `deny`, or `later`. `later` leaves the call pending, and the run ends as `waiting`.
+    - `text` is the answer to a question, or what the model is told with a denial.
+    - `always`: do not ask about calls like this one again in this session.
+    - `digest` is the ask's own digest: the approval holds for what was shown, and for nothing else. Without it the
+      approval holds for the ask that the approver was given, or that the paused result listed.
+    - `subject`, if given, must be the ask's subject.
+    - `by` says who answered. `failed`: the approver raised or gave an invalid answer, and `text` says what happened.
+    """
 
     call_id: str
     verdict: Literal["allow", "deny", "later"]

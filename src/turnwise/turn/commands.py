@@ -17,7 +17,12 @@ RECOVERY = frozenset[Purpose]({"continue", "retry"})
 
 
 class PrepareStep(msgspec.Struct, frozen=True, kw_only=True, tag="prepare_step", omit_defaults=True):
-    """Ask the user's `prepare_step` what to change for this step; the answer is `StepPrepared`. What it may look at:"""
+    """What a `prepare_step` function gets before each step.
+
+    - `step` counts from 1; `max_steps` is the limit.
+    - `messages` is the conversation so far.
+    - `usage` (tokens) and `requests` are what the run has used so far.
+    """
 
     step: int  # 1 for the first
     max_steps: int

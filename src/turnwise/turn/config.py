@@ -39,7 +39,10 @@ MAX_STEPS = 20
 
 
 class ToolOffer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool as the turn knows it. `client_side` tools have no implementation here: their calls end the run as `waiting`."""
+    """How turnwise treats a tool.
+
+    `client_side` tools have no implementation: their calls end the run as `waiting`.
+    """
 
     spec: ToolSpec
     client_side: bool = False
@@ -58,9 +61,19 @@ class ToolOffer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Seconds. `idle_s` is between events of a stream, keep-alives not counted; `total_s` is for one response, from its first
-    event on, or from sending on if it is no stream. `first_event_s` is the endpoint's own (`Profile.first_event_s`) if it is
-    None."""
+    """How long turnwise waits, in seconds.
+
+    - `connect_s`: for a connection.
+    - `first_event_s`: for the first event of a response. None: the endpoint's own value (docs/providers.md).
+    - `idle_s`: between two events of a stream; keep-alives do not count.
+    - `left_open_s`: for the end mark of a response that is otherwise whole.
+    - `total_s`: for one response, from its first event (without a stream: from the sending).
+    - `tool_s`: for one tool call, if the tool has no `timeout_s`.
+    - `child_s`: for a sub-agent's whole turn.
+    - `child_idle_s`: for a sub-agent that shows no event. None: 300, or as long as one of its requests may take.
+    - `ask_s`: for a person's answer. Afterwards the default applies.
+    - `hook_s`: for one hook, if the hook has no `timeout_s`.
+    """
 
     connect_s: float = 10.0
     first_event_s: float | None = None
@@ -78,9 +91,16 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ScriptLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one program may use. `cpu_s` counts while it computes, `wall_s` all but the time that it waits for a person's
-    answer, `sleep_s` what it sleeps. `call_bytes` bounds the arguments of a call and the text of its result, each;
-    `exchanged_bytes` all of them together. The longest programs of the lab compute for 0.01 s and make 12 calls."""
+    """How much one program of the model may use.
+
+    - `cpu_s`: seconds of computing. `wall_s`: seconds in all, without the wait for a person's answer. `sleep_s`:
+      seconds of sleep.
+    - `memory_bytes`: memory in bytes.
+    - `calls`: tool calls.
+    - `call_bytes`: bytes of one call's arguments, and of the text of its result. `exchanged_bytes`: bytes of all of
+      them together.
+    - `output_characters`, `program_characters`: length of the output and of the program.
+    """
 
     cpu_s: float = 10.0
     wall_s: float = 900.0
@@ -192,10 +212,14 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ChildReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a child spent of its parent's limits, its own children's part included, and how it ended. `subagents` are those
-    that started below it. `charged_usd` is what counts towards limits of cost, a request of unknown price as it was projected;
-    None: nobody knows. `also_spent` is what else a limit counts. `unknown` are its calls, and those
-    below it, whose outcome nobody knows, as a process died while they ran."""
+    """What a sub-agent spent, with the sub-agents below it, and how it ended.
+
+    - `requests`, `usage` (tokens) and `subagents` count all of them.
+    - `charged_usd` is what counts towards limits of cost, in US dollars. A request of unknown price counts as it was
+      estimated. None: not known.
+    - `also_spent` is what other limits count.
+    - `unknown` are calls whose outcome is unknown, because a process died while they ran.
+    """
 
     call_id: str
     session_id: str

@@ -26,7 +26,13 @@ class TurnStarted(msgspec.Struct, frozen=True, kw_only=True, tag="turn_started",
 
 
 class StepPrepared(msgspec.Struct, frozen=True, kw_only=True, tag="step_prepared", omit_defaults=True):
-    """What to change for this one step; None changes nothing. `tools` are names out of the turn's tools."""
+    """What a `prepare_step` function changes for one step. None changes nothing.
+
+    - `tools` are names of the agent's tools; the step gets these alone.
+    - `instruction` is a text that is added at the end of the prompt, for this step only.
+    - `model`, `settings`, `tool_choice`, `parallel_tool_calls` and `output` replace the run's.
+    - turnwise sets `price` and `at_s` itself.
+    """
 
     tools: tuple[str, ...] | None = None
     tool_choice: ToolChoice | None = None

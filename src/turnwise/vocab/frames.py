@@ -22,11 +22,15 @@ class Started(msgspec.Struct, frozen=True, tag="started", omit_defaults=True):
 
 
 class TextDelta(msgspec.Struct, frozen=True, tag="text_delta", omit_defaults=True, gc=False):
+    """A piece of the answer's text, as it arrives. `block` tells texts of one response apart."""
+
     text: str
     block: str = "text"
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning_delta", omit_defaults=True, gc=False):
+    """A piece of the model's reasoning, as it arrives."""
+
     text: str
     block: str = "reasoning"
 

@@ -11,11 +11,11 @@ import msgspec
 
 
 class Opaque(msgspec.Struct, frozen=True):
-    """Provider data that we do not read and send back unchanged, to the same API family only.
+    """Provider data that turnwise does not read. It goes back unchanged, to the same API family only.
 
-    `json` is JSON text (an object) whose keys are the family's own wire fields, for example
-    `{"signature":"..."}` (Anthropic thinking) or `{"thoughtSignature":"..."}` (Gemini). It is text so that the value is
-    hashable, equal by content, and goes back as it came. Each family documents its keys in its `request.py`.
+    `json` is JSON text (an object) whose keys are the family's own wire fields, for example `{"signature":"..."}`
+    (Anthropic thinking) or `{"thoughtSignature":"..."}` (Gemini). It is text so that the value is hashable and equal by
+    content. Each family documents its keys in its `request.py`.
     """
 
     family: str
@@ -23,8 +23,10 @@ class Opaque(msgspec.Struct, frozen=True):
 
 
 class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A source that the provider names for a text. `raw` is the provider's own object as JSON text, sent back where the
-    family takes it."""
+    """A source that the provider names for a text.
+
+    `raw` is the provider's own object as JSON text. It goes back to families that accept it.
+    """
 
     family: str
     raw: str
@@ -35,8 +37,11 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @final
 class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
-    """`note` says what a text is that the program wrote beside a person's words or a tool's result: empty for all others. It is
-    for readers of the history; no provider gets it."""
+    """A piece of text in a message.
+
+    `note` is set on texts that turnwise adds beside a person's words or a tool's result, and says what they are. It is
+    for readers of the history; no provider gets it.
+    """
 
     text: str
     citations: tuple[Citation, ...] = ()
@@ -46,7 +51,7 @@ class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
 
 @final
 class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True):
-    """Text may be empty where the provider sends only encrypted content; `opaque` then carries it."""
+    """The model's reasoning. `text` is empty if the provider sends only encrypted content; `opaque` holds that."""
 
     text: str
     opaque: Opaque | None = None
@@ -54,13 +59,18 @@ class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True
 
 @final
 class Refusal(msgspec.Struct, frozen=True, tag="refusal", omit_defaults=True):
+    """The model's words for why it does not answer."""
+
     text: str
     opaque: Opaque | None = None
 
 
 @final
 class File(msgspec.Struct, frozen=True, tag="file", kw_only=True, omit_defaults=True):
-    """An image, audio, video or document. Exactly one of `data` (the bytes), `url` and `file_id` (the provider's) is set."""
+    """An image, audio, video or document.
+
+    Set exactly one of `data` (the bytes), `url` and `file_id` (an id at the provider).
+    """
 
     media_type: str  # "image/png", "application/pdf", "image/*" where only the kind is known
     data: bytes | None = None
@@ -71,6 +81,8 @@ class File(msgspec.Struct, frozen=True, tag="file", kw_only=True, omit_defaults=
 
 
 class ArgumentsState(StrEnum):
+    """Whether the arguments of a call arrived whole. Only a `complete` call may run."""
+
     COMPLETE = "complete"  # strictly valid JSON (or free-form text known to be whole)
     TRUNCATED = "truncated"  # a proper prefix of valid JSON, or cut by the response's limit
     INVALID = "invalid"  # no continuation could make it valid JSON
@@ -79,13 +91,15 @@ class ArgumentsState(StrEnum):
 
 @final
 class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", kw_only=True, omit_defaults=True):
-    """One call of a tool, as the model wrote it.
+    """A tool call, as the model wrote it.
 
-    `arguments` is the raw text (JSON unless `free_form`), kept byte for byte so that it goes back as it came; `{}` where
-    the model sent none. Only `state == COMPLETE` may ever run. `alternatives` holds the JSON texts found one after the
-    other in one call ('{"a":1}{"a":2}'): only the tool's schema can tell whether they are two calls, so
-    `rules/arguments.py` decides; `state` is INVALID then. `asked` stands in the history of a paused run, where a person was
-    asked about the call: the digest of what they were shown.
+    - `arguments` is the raw text: JSON, or plain text if `free_form`. It goes back to the provider byte for byte. `{}`
+      if the model sent none.
+    - `state` says whether the arguments are whole. Only a `COMPLETE` call may run; `reason` says why another one is
+      not.
+    - `alternatives` are the JSON texts if one call held several (`{"a":1}{"a":2}`). Then `state` is INVALID, and the
+      tool's schema decides whether they are several calls.
+    - `asked` is the digest of what a person was shown, if the call waits for an approval.
     """
 
     id: str
@@ -103,7 +117,10 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", kw_only=True, omit_
 
 @final
 class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", kw_only=True, omit_defaults=True):
-    """The one result of the call `call_id`. `name` is the tool's (Gemini pairs by it)."""
+    """The one result of the call `call_id`.
+
+    `name` is the tool's name (Gemini matches results by it). `free_form` is set if the call was free-form.
+    """
 
     call_id: str
     name: str
@@ -133,6 +150,11 @@ Role = Literal["system", "user", "assistant", "tool"]
 
 
 class Message(msgspec.Struct, frozen=True):
+    """A message of the conversation.
+
+    `role` is `system`, `user`, `assistant` or `tool`. A `tool` message holds tool results only.
+    """
+
     role: Role
     parts: tuple[Part, ...]
 

@@ -6,7 +6,7 @@ import msgspec
 
 
 class FinishReason(StrEnum):
-    """Why one response ended. Every provider's own word maps to one of these (docs/finish-reasons.md)."""
+    """Why a response ended. Every provider's own word maps to one of these (docs/finish-reasons.md)."""
 
     STOP = "stop"
     TOOL_CALLS = "tool_calls"
@@ -19,7 +19,7 @@ class FinishReason(StrEnum):
 
 
 class StopReason(StrEnum):
-    """Why a turn ended."""
+    """Why a run ended. `answered` is the ordinary end; the table in docs/outcomes.md explains the others."""
 
     ANSWERED = "answered"
     STEP_LIMIT = "step_limit"
@@ -34,7 +34,7 @@ class StopReason(StrEnum):
 
 
 class FaultKind(StrEnum):
-    """What kind of failure a provider (or the way to it) showed; the retry rules judge by it."""
+    """What kind of failure it was. The retry rules decide by it."""
 
     UNREACHABLE = "unreachable"  # no connection: name, route, TLS, refused
     TIMEOUT = "timeout"  # a deadline of ours on connect, first event or idle passed
@@ -52,7 +52,11 @@ class FaultKind(StrEnum):
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One failure of a request, as data. `message` is the provider's own text where there is one, without secrets."""
+    """A failed request, as data.
+
+    `message` is the provider's own text if there is one, without secrets. `retry_after_s` is the wait in seconds that
+    the provider asks for.
+    """
 
     kind: FaultKind
     message: str
@@ -76,7 +80,10 @@ BESIDE_OWN_CALLS = "written into the text of a response that has calls of its ow
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """One thing that was mended on the way in: `kind` from a closed list, `where` (call, chunk), `what` was done."""
+    """turnwise mended something in what it received.
+
+    `kind` is a word from a closed list, `where` names the call or chunk, and `what` says what was done.
+    """
 
     kind: str
     where: str

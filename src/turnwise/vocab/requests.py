@@ -10,8 +10,13 @@ from turnwise.vocab.usage import Usage
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool as the model sees it. `parameters` is a JSON Schema (an object) as JSON text, so that equal tools give equal
-    bytes in every request (promise step:prefix-stable). `free_form` tools take text instead of JSON."""
+    """A tool as the model sees it.
+
+    Alone in `Agent(tools=[...])` it is a client-side tool: its calls end the run as `waiting`, and your program gives
+    the results. `parameters` is a JSON Schema (an object) as JSON text, so that equal tools give equal bytes in every
+    request. `strict` asks the provider to enforce the schema. A `free_form` tool takes text in place of JSON. `opaque`
+    is for a provider's own server-side tool.
+    """
 
     name: str
     description: str = ""
@@ -22,6 +27,8 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NamedTool(msgspec.Struct, frozen=True, tag="named"):
+    """As `tool_choice`: the model must call the tool of this name."""
+
     name: str
 
 
@@ -29,7 +36,7 @@ ToolChoice = Literal["auto", "none", "required"] | NamedTool
 
 
 class OutputSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer must be JSON that fits `schema` (JSON Schema as JSON text)."""
+    """The answer must be JSON that fits `schema`, a JSON Schema as JSON text."""
 
     schema: str
     name: str = "answer"
@@ -40,8 +47,12 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Sampling and limits. None leaves the provider's default. `max_output_tokens` counts everything generated, reasoning
-    included."""
+    """Sampling and output limits. None leaves the provider's default.
+
+    - `max_output_tokens` counts everything that is generated, reasoning included.
+    - `stop` are texts that end the response.
+    - `reasoning_effort` is a word; `reasoning_tokens` is a budget, if the API family accepts one.
+    """
 
     max_output_tokens: int | None = None
     temperature: float | None = None
@@ -70,8 +81,11 @@ class Caching(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One request to a model. `system` are the leading instructions, one text each; `extra` holds body fields of one
-    family that have no word here (JSON object as text), merged over the encoded body. No `cache`: nothing is asked for."""
+    """One request to a model.
+
+    `system` are the leading instructions, one text each. `extra` are body fields of one API family (a JSON object as
+    text); they are merged over the encoded body. Without `cache` no caching is asked for.
+    """
 
     model: str
     messages: tuple[Message, ...]
@@ -87,14 +101,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One whole response. `message` is the assistant's, its calls in the order in which they began. `fault` is set where
-    the stream itself reported an error; what had arrived before is kept. `may_hide_cut` are the ids of those `complete`
-    calls that would count as cut, had the response ended by its output limit: written last, and handed out as an object,
-    as free-form text, or without arguments, so that a cut would not show in them.
+    """One whole response of a model.
 
-    `lost`: a piece did not arrive, and the provider did not say it again; the calls that it may belong to have the state
-    `lost`, and the text is no complete answer. `is_closed`: it ended without a finish reason, but it has content, and every
-    call and text in it has its own end on the wire.
+    - `message` is the assistant's, with its calls in the order in which they began.
+    - `fault` is set if the stream itself reported an error. What had arrived before is kept.
+    - `lost`: a piece did not arrive. Calls that it may belong to have the state `lost`, and the text is not complete.
+    - `is_closed`: the response ended without a finish reason, but everything in it has its own end on the wire.
+    - `may_hide_cut` are ids of `complete` calls that would count as cut if the output limit ended the response. They
+      came last, and as an object, as free-form text or without arguments, so that a cut would not show in them.
     """
 
     message: Message

@@ -12,12 +12,11 @@ Untold = Literal[
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens of one request, or of several summed.
 
-    `input_tokens` is the whole prompt, cache reads and writes included; `output_tokens` is everything generated,
-    reasoning included. The other three are parts of those two, told apart. `provider` is the provider's own usage object
-    as JSON text (empty on sums).
-
-    `untold` names the counts that nobody told: they are no zeros, but unknown, and what stands there is the least that they can
-    be. `searches` among them: the provider searched, and its usage does not count how often. Sums have none.
+    - `input_tokens` is the whole prompt; `cache_read_tokens` and `cache_write_tokens` are parts of it.
+    - `output_tokens` is everything that was generated; `reasoning_tokens` is a part of it.
+    - `provider` is the provider's own usage object as JSON text. It is empty on sums.
+    - `untold` names the counts that the provider did not report. They are unknown, not zero: the number is the least
+      that they can be. `searches` means that the provider searched and did not count its searches. Sums have none.
     """
 
     input_tokens: int = 0

@@ -35,9 +35,12 @@ class CacheMissed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class CacheSums(msgspec.Struct, frozen=True, kw_only=True):
-    """What caches did to several requests. `saved_usd` is less than 0 where writing cost more than reading saved; None where the
-    price of no request is known. `unread_tokens` of those that were written have been read by none of these requests, and
-    `unread_usd` is what writing them cost more than plain input: a loss, unless a later request reads them."""
+    """What prompt caches did for several requests, in tokens and US dollars.
+
+    - `saved_usd` is negative if writing cost more than reading saved. None: no price is known.
+    - `unread_tokens` were written, and no request has read them yet. `unread_usd` is what writing them cost beyond
+      plain input: a loss, unless a later request reads them.
+    """
 
     read_tokens: int = 0
     written_tokens: int = 0

@@ -54,7 +54,11 @@ SessionStatus = Literal["queued", "running", "waiting", "done", "lost"]
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the list of sessions. Times are UTC, seconds since 1970. `updated`: when its last turn began or ended."""
+    """A session in the list of sessions.
+
+    Times are UTC, in seconds since 1970. `updated` is when its last turn began or ended. `status`, `stop_reason` and
+    `complete` are those of the last turn.
+    """
 
     id: str
     folder: str
@@ -154,7 +158,16 @@ def _database_at(dsn: str) -> JournalStore:
 
 
 class Journal:
-    """The file, or the database. Several processes may have it open at once."""
+    """The record of all turns: a SQLite file (`Journal("turns.db")`) or a PostgreSQL database.
+
+    - `path` is the file, made with mode 0600 if it is missing (its folder with 0700); None keeps the journal in memory.
+      `postgresql://USER@HOST/DATABASE` opens a database and needs `turnwise[postgres]`.
+    - `durability="full"` makes records survive a power failure, too. `normal` survives a killed process.
+    - `clock` is for tests.
+
+    Several processes may use one journal. It is a context manager that closes itself. Raises CallerError if the file is
+    no journal, is damaged, comes from a newer turnwise, or cannot be written.
+    """
 
     def __init__(
         self,
@@ -164,19 +177,17 @@ class Journal:
         durability: Durability = "normal",
         **unknown: object,
     ) -> None:
-        """Open or make the file (mode 0600, its folder 0700); None keeps it in memory. An address of a database
-        (`postgresql://USER@HOST/DATABASE`) opens or makes the journal there; it needs `turnwise[postgres]`.
+        """The file or database at `path` is open, and made if it was missing.
 
-        `durability="full"`: what `append` wrote survives a power failure, too. In a database that holds at "normal" as well,
-        unless its server is set not to wait for its disk (`synchronous_commit = off`). `clock` is for tests.
-        Raises CallerError where it is no journal, is damaged, is from a newer turnwise, or cannot be written.
+        In a database "normal" survives a power failure, too, unless its server does not wait for its disk
+        (`synchronous_commit = off`).
         """
         check_durability(durability, others=unknown)
         self._begin(_opened(path, durability=durability), clock=clock or SystemClock())
 
     @classmethod
     def over(cls, store: JournalStore, *, clock: Clock, claim: Claim | None = None, lease: Lease | None = None) -> Self:
-        """The journal in a store that is open."""
+        """A journal in a store that is open."""
         journal = cls.__new__(cls)
         journal._begin(store, clock=clock, claim=claim, lease=lease)
         return journal
@@ -193,8 +204,11 @@ class Journal:
 
     @classmethod
     def open_to_read(cls, path: Path | str, *, clock: Clock) -> Self:
-        """Open the file without ever writing into it, also in a folder that cannot be written; a missing one is not made.
-        `notes` says what its reader ought to know. Raises CallerError where it cannot be read."""
+        """Open the file for reading alone. Nothing is written, so this works in a read-only folder; a missing file is
+        not made.
+
+        `notes` lists warnings for the reader. Raises CallerError if the file cannot be read.
+        """
         from turnwise.drivers.journal.reading import open_to_read  # loads what runs do not need
 
         try:
@@ -207,8 +221,10 @@ class Journal:
 
     @classmethod
     def open_rescued(cls, path: Path | str, *, clock: Clock) -> Self:
-        """What can be read of a damaged file, as a journal of its own that is gone when it is closed. `notes` says what was
-        lost. Raises CallerError where nothing can be read."""
+        """Open a copy of what is readable in a damaged file. The copy is gone when it is closed.
+
+        `notes` says what was lost. Raises CallerError if nothing is readable.
+        """
         from turnwise.drivers.journal.reading import open_rescued  # loads what runs do not need
 
         try:
@@ -226,19 +242,22 @@ class Journal:
         self.close()
 
     def close(self) -> None:
+        """Close the file or the connection. The journal cannot be used afterwards."""
         self._store.close()
 
     def is_whole(self) -> bool:
-        """Whether SQLite finds no broken page. It reads the whole file."""
+        """Whether SQLite finds no damaged page. This reads the whole file."""
         return self._store.is_whole()
 
     def keep(self, durability: Durability) -> None:
-        """From the next commit on the file is kept so."""
+        """Use this durability from the next commit on."""
         self._store.keep(durability)
 
     def under(self, claim: Claim, *, lease: Lease) -> "Journal":
-        """The same journal for whoever works on a claimed turn: that turn begins or continues under its lease, and its
-        session ends with it. Turns of its sub-agents are taken over whoever had them."""
+        """The same journal for a worker that has claimed a turn.
+
+        That turn begins or continues under the worker's lease. Turns of its sub-agents are taken over from any owner.
+        """
         return Journal.over(self._store, clock=self._clock, claim=claim, lease=lease)
 
     def begin_turn(
@@ -251,13 +270,14 @@ class Journal:
         parent: tuple[str, str] | None = None,
         started: TurnStarted | None = None,
     ) -> TurnJournal:
-        """A new turn of a session, which is made if it is new; `title` is kept from its first turn. `parent` are the turn and
-        the call that a sub-agent's session belongs to. With `started` its first record is written along, so that no turn stands
-        in the file without its beginning.
+        """Begin a turn of a session and return the pen that writes it. A new session is made.
 
-        Raises CallerError while a living process (this one too) runs a turn of that session, or where a newer turnwise has
-        changed the file since it was opened: its turns may stand where we do not look. A turn that a dead one left is
-        marked as lost: see `Session.turns`.
+        `title` is kept from the session's first turn. `parent` is the turn and the call that a sub-agent's session
+        belongs to. `started` is written as the first record, so that no turn is without its beginning.
+
+        Raises CallerError if a living process (this one included) runs a turn of that session, or if a newer turnwise
+        has changed the file since it was opened. A turn that a dead process left is marked as lost: see
+        `Session.turns`.
         """
         if self._claim is not None and parent is None:
             assert started is not None, "an agent begins with its first record"
@@ -342,10 +362,11 @@ class Journal:
         )
 
     def resume_turn(self, turn_id: str) -> TurnJournal:
-        """Take over a turn that was left: the pen goes on behind its last record, and its old one writes nothing any more.
+        """Take over a turn that was left, and return the pen that continues after its last record. The old pen writes
+        nothing more.
 
-        Raises CallerError where the turn has ended, where a living process runs it, where its session has continued without it,
-        or where an older turnwise has written it.
+        Raises CallerError if the turn has ended, a living process runs it, its session has continued without it, or an
+        older turnwise has written it.
         """
         if self._claim is not None and turn_id == self._claim.turn_id:
             return self._resume_claimed(self._claim)
@@ -392,7 +413,7 @@ class Journal:
             raise CallerError(f"session `{session}` is running ({owner}): wait for it")
 
     def tries_in_vain(self, turn_id: str) -> int:
-        """How many times in a row the turn was taken up and came no further."""
+        """How many times in a row the turn was resumed without progress."""
         with self._store.statement() as connection:
             epoch, number = connection.execute("select epoch, number from turn where id = ?", (turn_id,)).fetchone()
             last = connection.execute(self._store.dialect.last_epoch, {"number": number}).fetchone()
@@ -402,15 +423,15 @@ class Journal:
         return epoch - max(last[0], claim.tried_from if claim is not None and claim.number == number else 0)
 
     def is_cancelled(self, turn_id: str) -> bool:
-        """Whether it was cancelled before its claim."""
+        """Whether the turn was cancelled before a worker claimed it."""
         return self._claim is not None and self._claim.cancel and self._claim.turn_id == turn_id
 
     def leave(self, turn_id: str) -> None:
-        """Nobody works on that turn any more, though the file may still call it running."""
+        """Mark the turn as left by this process, even if the file still says that it runs."""
         self._left.add(turn_id)
 
     def sessions(self, *, limit: int = 100) -> list[SessionRow]:
-        """The latest first, without those of sub-agents."""
+        """The sessions that were used last, latest first, without those of sub-agents. At most `limit`."""
         with self._store.statement() as connection:
             rows = connection.execute(f"{self._rows_of('parent_turn is null')} limit ?", (limit,)).fetchall()
         return sorted([_session_row(row) for row in rows], key=lambda row: (row.updated, row.id), reverse=True)
@@ -420,13 +441,13 @@ class Journal:
         return _SESSIONS_WHERE.format(which)
 
     def count_sessions(self) -> int:
-        """Without those of sub-agents."""
+        """The number of sessions, without those of sub-agents."""
         with self._store.statement() as connection:
             (count,) = connection.execute("select count(*) from session where parent_turn is null").fetchone()
         return count
 
     def children(self, turn_id: str) -> list[tuple[str, Session]]:
-        """The sessions of the sub-agents that a turn started, each with the call that it belongs to, in order."""
+        """The sessions of the sub-agents that a turn started, in order, each with the id of its call."""
         with self._store.statement() as connection:
             calls = dict(
                 connection.execute("select id, parent_call from session where parent_turn = ?", (turn_id,)).fetchall()
@@ -436,7 +457,7 @@ class Journal:
         return [(calls[row.id], self._load(row)) for row in found]
 
     def parent_of(self, session_id: str) -> str | None:
-        """The session that a sub-agent's session belongs to; None where it is no sub-agent's."""
+        """The id of the session that started this sub-agent's session. None: it is not a sub-agent's."""
         with self._store.statement() as connection:
             row = connection.execute(
                 "select turn.session from session join turn on turn.id = session.parent_turn where session.id = ?",
@@ -445,7 +466,9 @@ class Journal:
         return None if row is None else row[0]
 
     def find_session(self, id_or_part: str) -> Session:
-        """By its id, or by the beginning or end of it. Raises CallerError where none or several match."""
+        """The session with this id, or with this beginning or end of an id. Raises CallerError if none or several
+        match.
+        """
         if len(id_or_part) < SHORTEST_PREFIX or not id_or_part.isalnum():
             raise CallerError(
                 f"`{id_or_part}` is no session id: give at least {SHORTEST_PREFIX} letters or digits of it"
@@ -463,7 +486,7 @@ class Journal:
         return self._load(_session_row(rows[0]))
 
     def last_session(self, folder: Path | str) -> Session | None:
-        """The one of that folder that was used last."""
+        """The session of this folder that was used last. None: there is none."""
         with self._store.statement() as connection:
             row = connection.execute(
                 f"{self._rows_of('folder = ? and parent_turn is null')} limit 1", (str(folder),)
@@ -471,7 +494,10 @@ class Journal:
         return None if row is None else self._load(_session_row(row))
 
     def entries(self, turn_id: str) -> list[JournalEntry]:
-        """Everything written about a turn, in order. Raises UnreadableTurn where a text is damaged, or a newer turnwise's."""
+        """All records of a turn, in order.
+
+        Raises UnreadableTurn if a record is damaged or was written by a newer turnwise.
+        """
         with self._store.statement() as connection:
             rows = connection.execute(
                 "select seq, t, body from written where turn = ? order by seq", (turn_id,)
@@ -484,7 +510,7 @@ class Journal:
             ) from None
 
     def written_since(self, session_id: str, place: WrittenPlace, *, most: int) -> list[WrittenRecord]:
-        """What was written about the turns of a session behind that place, in order, up to `most` of it."""
+        """The records of a session's turns after that place, in order, at most `most` of them."""
         with self._store.statement() as connection:
             rows = connection.execute(
                 "select turn.number, written.turn, written.seq, written.t, written.body from written"
@@ -499,11 +525,11 @@ class Journal:
         ]
 
     def events(self, turn_id: str) -> list[Event]:
-        """The events alone: from them the turn is rebuilt."""
+        """The events of a turn, in order. The turn can be rebuilt from them. Raises UnreadableTurn as `entries` does."""
         return events_of(self.entries(turn_id))
 
     def requests_by_purpose(self, turn_id: str) -> dict[str, int]:
-        """How many requests of each purpose a turn has sent, in the order of the first of each."""
+        """How many requests of each purpose a turn has sent. The order is that of the first request of each."""
         with self._store.statement() as connection:
             rows = connection.execute(
                 "select kind, case kind when 'response_received' then '{}' else body end from written where turn = ?"
@@ -523,12 +549,12 @@ class Journal:
 
     @property
     def ledger(self) -> LedgerReader:
-        """What all requests were, and what they cost."""
+        """All requests in this journal and their cost."""
         return LedgerReader(self._store)
 
     @property
     def direct(self) -> DirectLedger:
-        """For requests that belong to no turn."""
+        """The ledger of requests that belong to no turn."""
         return DirectLedger(self._store.transaction)
 
     @property
@@ -538,7 +564,7 @@ class Journal:
 
     @property
     def retention(self) -> Retention:
-        """Which sessions there are to delete."""
+        """Finds sessions to delete."""
         return Retention(self._store)
 
     def _load(self, row: SessionRow) -> Session:

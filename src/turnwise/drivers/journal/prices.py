@@ -75,8 +75,11 @@ class _Plans(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The rows that files name, by `PROVIDER:MODEL` or `MODEL`: of the user's prices `file`, of their settings, of the
-    project's. FoundRows of the package's table are kept where `kept` says, for the next process."""
+    """Prices of models, by `PROVIDER:MODEL` or `MODEL`. They replace the prices that turnwise knows.
+
+    `read_prices` makes the dicts. `file` and `user` are your own prices; `project` are those of a project's file, which
+    may add missing prices but not override known ones. `kept` keeps found rows on disk for the next process.
+    """
 
     file: Mapping[str, PriceRow] = {}
     user: Mapping[str, PriceRow] = {}
@@ -84,7 +87,10 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kept: KeptPrices | None = None
 
     def find(self, model: str, *, profile: str, at_s: float) -> PriceRow | None:
-        """What `model` costs at the endpoint `profile` at that time (UTC, seconds since 1970); None where nobody knows."""
+        """The price of `model` at the endpoint `profile` at that time (`at_s`: UTC, seconds since 1970).
+
+        None: not known.
+        """
         return (
             self._said_row(model, profile=profile)
             or self._table_row(model, profile=profile, at_s=at_s)
@@ -92,8 +98,7 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def names(self, *, profile: str) -> list[str]:
-        """The models of the endpoint that have a price here, by the names that stand there; those of files without a provider
-        in front are left out, as nobody says who serves them."""
+        """The names of the endpoint's models that have a price. Names of files without a provider are left out."""
         provider = _plans().tables.get(profile)
         front = f"{profile}:"
         said = [*self.file, *self.user, *_own_plans(), *self.project]
@@ -101,15 +106,17 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return list(dict.fromkeys([*own, *([] if provider is None else _table().names(provider))]))
 
     def bills_requests(self, model: str, *, profile: str) -> bool:
-        """Whether each request to `model` costs the same, whatever is in it. Does not read the table of token prices: where
-        that may know the model, a project's row does not count."""
+        """Whether each request to `model` costs the same amount, whatever it contains.
+
+        This does not read the table of token prices. If that table may know the model, a project's row does not count.
+        """
         row = self._said_row(model, profile=profile)
         if row is None and profile not in _plans().tables:
             row = _row_of(self.project, model=model, profile=profile)
         return row is not None and row.plan == "request"
 
     def warm(self, model: str, *, profile: str, at_s: float) -> None:
-        """Begin to read the package's table beside the event loop, if the model's price stands nowhere else."""
+        """Begin to read the table of token prices in a thread, unless the model's price is known already."""
         provider = _plans().tables.get(profile)
         known = (
             provider is None
@@ -158,10 +165,11 @@ NO_PRICES = Prices()
 
 
 def read_prices(table: object, *, named: str, source: str) -> dict[str, PriceRow]:
-    """FoundRows out of a table of tables, a model each: `{"openai:gpt-5": {"input": 1.25, "output": 10}}`. `named` is what errors
-    call the table, `source` what rows do. A name is the model's whole one, or its beginning with `*` at the end.
+    """Read prices from a dict of dicts, one for each model: `{"openai:gpt-5": {"input": 1.25, "output": 10}}`.
 
-    Raises CallerError with the model and what is wrong.
+    Prices are US dollars per million tokens. A name is the whole name of the model, or its beginning and `*`. `named`
+    is how errors call the table; `source` is how the rows call it. Raises CallerError that names the model and the
+    mistake.
     """
     try:
         rows = msgspec.convert(table, dict[str, object])

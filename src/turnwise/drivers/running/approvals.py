@@ -29,10 +29,14 @@ def _nobody_keeps(_approval: Approval) -> None:
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
-    """What an approver is given: all asks of one step. `path` names the sub-agents that lead to it, outermost first; empty at
-    the root. `origin` is the turn that asks. Seconds left until the defaults stand: `deadline_s`. An approver that is answered
-    one ask after the other calls `keep` with each answer: it counts from then on, whatever becomes of the others, and a crash
-    does not lose it."""
+    """All asks of one step, as the approver gets them.
+
+    - `deadline_s`: seconds until the defaults apply.
+    - `path` names the sub-agents that lead to the ask, outermost first. It is empty at the root.
+    - `origin` is the turn that asks.
+    - `keep`: call it with each answer as soon as you have it. The answer then survives a crash, whatever happens to the
+      others.
+    """
 
     asks: tuple[OneAsk, ...]
     deadline_s: float

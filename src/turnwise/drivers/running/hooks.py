@@ -31,7 +31,7 @@ _log = logging.getLogger("turnwise")
 
 
 class ToolAboutToRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Given to `before_tool`. `arguments` are JSON text (free-form tools: their text)."""
+    """What a `before_tool` hook gets. `arguments` is JSON text, or plain text for a free-form tool."""
 
     call_id: str
     tool: str
@@ -40,7 +40,7 @@ class ToolAboutToRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolRan(msgspec.Struct, frozen=True, kw_only=True):
-    """Given to `after_tool`. `text` is the result as the model would read it."""
+    """What an `after_tool` hook gets. `text` is the result as the model would read it."""
 
     call_id: str
     tool: str
@@ -51,7 +51,7 @@ class ToolRan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestAboutToLeave(msgspec.Struct, frozen=True, kw_only=True):
-    """Given to `before_request`. `number` counts the turn's requests from 1."""
+    """What a `before_request` hook gets. `number` counts the turn's requests from 1."""
 
     number: int
     step: int
@@ -61,25 +61,35 @@ class RequestAboutToLeave(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """Given to `turn_ended` and `turn_cancelled`."""
+    """What `turn_ended` and `turn_cancelled` hooks get."""
 
     result: TurnResult
 
 
 class Deny(msgspec.Struct, frozen=True):
-    """The call does not run (its result says why), the request does not leave (the turn ends), the result is withheld."""
+    """A hook's answer: no.
+
+    Before a tool, the call does not run and its result gives the reason. Before a request, the turn ends. After a tool,
+    the model does not see the result.
+    """
 
     reason: str
 
 
 class ChangeArguments(msgspec.Struct, frozen=True):
-    """Run the call with these instead; they are validated, and judged by the permission rules, as a model's are."""
+    """A hook's answer: run the call with these arguments.
+
+    They are validated and judged by the permission rules, as a model's arguments are.
+    """
 
     arguments: Mapping[str, object]
 
 
 class ChangeResult(msgspec.Struct, frozen=True):
-    """Give the model this instead: text, something JSON-able, or parts, as a tool returns them."""
+    """A hook's answer: give the model this result.
+
+    `value` is what a tool may return: text, a value that JSON can carry, or parts. `is_error` marks it as a failure.
+    """
 
     value: object
     is_error: bool = False
@@ -103,11 +113,18 @@ HookFunction = Callable[[Looks], Says | Awaitable[Says]] | Callable[[RunContext[
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
-    """A hook at a point. `function` takes what the point looks at and returns what to do about it, or an awaitable of it. One
-    with two parameters gets the run's `RunContext` in front; one that is not `async def` runs in a thread of its own, so it may
-    block. `tools` is a glob of tool names that it is for;
-    `timeout_s` are its seconds, None: those of `Deadlines.hook_s`. Raises CallerError for a point that does not exist: the
-    hook would never run, and guard nothing."""
+    """A function of yours that runs at one point of a turn, and may deny or change what happens there.
+
+    - `point`: `before_tool`, `after_tool`, `before_request`, `turn_ended` or `turn_cancelled`.
+    - `function` gets what the point looks at (`ToolAboutToRun` and so on). With two parameters it gets the `RunContext`
+      first. It returns None, `Deny`, `ChangeArguments` or `ChangeResult`. A plain function runs in a thread of its own,
+      so it may block.
+    - `name` is for messages and the journal.
+    - `tools` is a glob of tool names.
+    - `timeout_s` is its deadline in seconds. None: `Deadlines.hook_s`.
+
+    Raises CallerError for a point that does not exist.
+    """
 
     point: HookStage
     function: HookFunction

@@ -42,12 +42,14 @@ class WorkingCall(Protocol):
 
 
 class RunContext(Generic[Deps_co]):
-    """What a tool, a hook, an instruction or an output check knows of its run, as its first argument. The model sees none of it.
+    """What a tool, a hook, an instruction or an output check knows about its run. It is their first parameter; the
+    model does not see it.
 
-    `deps` is what the run was given (`agent.run(..., deps=...)`) or what its `DepsFactory` made. `call` is the call that a tool
-    answers, None outside of tools. `step` counts from 1, and is 0 before the first one. `usage` is what the run had used when the
-    function was called, without its sub-agents. `session` is the id of the session; `path` names the sub-agents that lead to
-    this run, outermost first.
+    - `deps` is what the run got as `deps=`, or what its `DepsFactory` made.
+    - `call` is the call that a tool answers. It is None outside of tools.
+    - `step` counts from 1. It is 0 before the first step.
+    - `usage` is what the run had used (in tokens) when the function was called, without its sub-agents.
+    - `session` is the id of the session. `path` names the sub-agents that lead to this run, outermost first.
 
     Make one yourself to call a tool in a test: `find(RunContext(deps=fake), "pear")`.
     """
@@ -78,24 +80,29 @@ class RunContext(Generic[Deps_co]):
         return f"<RunContext session={self.session!r} step={self.step}{called}>"
 
     def report(self, text: str) -> None:
-        """Watchers see the last line of it as `ToolProgress`: 200 characters at most, a few times a second at most. From any
-        thread;
-        nobody hears it outside of a tool."""
+        """Show the progress of a tool: watchers get the last line of `text` as a `ToolProgress` event.
+
+        A line has at most 200 characters, and a few lines a second are shown. It works from any thread. Outside of a
+        tool it does nothing.
+        """
         if self._work is not None:
             self._work.report(text)
 
     async def ask(self, question: str, *, options: Sequence[str] = (), why: str = "") -> Approval:
-        """Ask a person while the tool runs: its own time stands still, the turn's goes on.
+        """Ask a person a question while the tool runs, and wait for the answer. The tool's own time stops meanwhile;
+        the turn's time goes on.
 
-        The run's approver is given an ask of `kind="question"` and `by="tool"`, and has `Deadlines.ask_s` seconds. `options` are
-        answers to offer, `why` says why it is asked. The answer has a `verdict` (`allow` or `deny`) and the `text`. Without an
-        approver, or with a policy that is not attended, it is the policy's `unattended` with `by="default"`; what nobody
-        answers in time is a `deny`. Raises CallerError outside of a tool.
+        The run's approver gets an ask with `kind="question"` and `by="tool"`, and has `Deadlines.ask_s` seconds.
+        `options` are answers to offer; `why` says why the tool asks. The returned `Approval` has a `verdict` (`allow`
+        or `deny`) and a `text`.
+
+        Without an approver, or if the policy is not attended, the verdict is the policy's `unattended`, with
+        `by="default"`. If nobody answers in time, it is `deny`. Raises CallerError outside of a tool.
         """
         return await self._asker().ask(question, options=options, why=why)
 
     def ask_sync(self, question: str, *, options: Sequence[str] = (), why: str = "") -> Approval:
-        """`ask`, for a tool that is no `async def` and so runs in a thread of its own."""
+        """The same as `ask`, for a plain function. Such a tool runs in a thread of its own."""
         return self._asker().ask_sync(question, options=options, why=why)
 
     def _asker(self) -> WorkingCall:

@@ -15,10 +15,19 @@ from turnwise.vocab import Fault, Frame, Response, ToolCall, ToolResult
 
 
 class StepStarted(msgspec.Struct, frozen=True, tag="step_started"):
+    """A model step begins. `step` counts from 1."""
+
     step: int  # 1 for the first
 
 
 class RequestStarted(msgspec.Struct, frozen=True, tag="request_started"):
+    """A request is about to leave.
+
+    - `number` counts the turn's requests from 1; `step` counts its steps from 1.
+    - `purpose` says what the request is for: `step`, `retry`, `continue`, `compact` (a summary), `answer` and so on.
+    - `retry_of` is the purpose of the first attempt, if this is another attempt.
+    """
+
     number: int  # the turn's requests count from 1
     step: int
     purpose: Purpose
@@ -27,17 +36,23 @@ class RequestStarted(msgspec.Struct, frozen=True, tag="request_started"):
 
 
 class FrameSeen(msgspec.Struct, frozen=True, tag="frame_seen", gc=False):
-    """One healed piece of the response to request `number`."""
+    """A piece of the response to request `number` has arrived, with its faults mended. `frame` is often a `TextDelta`."""
 
     number: int
     frame: Frame
 
 
 class RequestFinished(msgspec.Struct, frozen=True, tag="request_finished"):
-    """`response` is the whole one; `fault` says why there is none, or what the provider reported inside it. A request that
-    was never `sent` (no connection) does not count; the next one has its number. If it was cut off before it left (the turn was
-    cancelled), it has neither. `usd` is what it cost, None if its price is not known; `cache_missed` says that the provider's
-    cache should have given more of the prompt."""
+    """Request `number` is over, after `seconds`.
+
+    - `response` is the whole response. None: there is none, and `fault` says why.
+    - `fault` can stand beside a response: the provider reported an error inside it.
+    - `sent` is False if no connection was made. Such a request does not count, and the next request has its number.
+    - `usd` is the cost in US dollars. None: the price is not known.
+    - `cache_missed` is set if the provider's cache should have covered more of the prompt.
+
+    Response and fault are both None if the turn was cancelled before the request left.
+    """
 
     number: int
     response: Response | None
@@ -49,8 +64,10 @@ class RequestFinished(msgspec.Struct, frozen=True, tag="request_finished"):
 
 
 class AttemptDiscarded(msgspec.Struct, frozen=True, tag="attempt_discarded"):
-    """Request `number` failed and was dropped: ignore its partial output. Another attempt follows in `retry_in_s`
-    seconds; `fault` is None if the stream ended without any output."""
+    """Request `number` failed: ignore its partial output. The next attempt follows in `retry_in_s` seconds.
+
+    `fault` is None if the stream ended without any output.
+    """
 
     number: int
     fault: Fault | None
@@ -58,20 +75,28 @@ class AttemptDiscarded(msgspec.Struct, frozen=True, tag="attempt_discarded"):
 
 
 class ToolStarted(msgspec.Struct, frozen=True, tag="tool_started"):
+    """A tool starts to run this call."""
+
     call: ToolCall
 
 
 class ToolProgress(msgspec.Struct, frozen=True, tag="tool_progress"):
-    """A tool at work says how it gets on: `line` is the last line by then of a command's output, or of what the tool reports
-    (`RunContext.report`), 200 characters of it at most. Comes a few times a second at the most, never before a quarter of a
-    second, and is in no result."""
+    """A running tool reports its progress.
+
+    `line` is the last line of the command's output, or of the text that the tool reports (`RunContext.report`). It has
+    at most 200 characters. Events come a few times a second at most, and not in the first quarter of a second. The line
+    is not part of the tool's result.
+    """
 
     call: ToolCall
     line: str
 
 
 class AskOpened(msgspec.Struct, frozen=True, tag="ask_opened"):
-    """A tool at work asks a person (`RunContext.ask`), who has `deadline_s` seconds. `options` are answers that it offers."""
+    """A running tool asks a person a question (`RunContext.ask`).
+
+    The person has `deadline_s` seconds. `options` are the answers that the tool offers.
+    """
 
     call: ToolCall
     question: str
@@ -80,28 +105,40 @@ class AskOpened(msgspec.Struct, frozen=True, tag="ask_opened"):
 
 
 class AskClosed(msgspec.Struct, frozen=True, tag="ask_closed"):
-    """That ask is over. `answer.by` says how: `person`, `default` (nobody was there, or nobody answered in time), or `failed`
-    (the approver failed, or the call ended before the answer)."""
+    """A tool's question is answered or over.
+
+    `answer.by` says how: `person`; `default` (nobody was there, or nobody answered in time); or `failed` (the approver
+    failed, or the call ended before the answer).
+    """
 
     call: ToolCall
     answer: Approval
 
 
 class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
+    """A tool's call is over, after `seconds`. `result` is what the model reads."""
+
     result: ToolResult
     seconds: float
 
 
 class CallAnswered(msgspec.Struct, frozen=True, tag="call_answered"):
-    """A result that the turn gave itself: the call was denied, cut, unknown, wrongly written or not allowed in this step and
-    did not run, or its run was cut short (then a `ToolStarted` came before)."""
+    """turnwise itself answers this call.
+
+    Either the call did not run: it was denied, cut, unknown, malformed or not allowed in this step. Or its run was
+    stopped; then a `ToolStarted` came before.
+    """
 
     call: ToolCall
     result: ToolResult
 
 
 class ChildSeen(msgspec.Struct, frozen=True, tag="child_seen"):
-    """What a sub-agent shows; `call_id` is that of its parent's call, `path` the names that lead to it, outermost first."""
+    """A sub-agent shows an event.
+
+    `seen` is the event. `call_id` is the parent's call that started the sub-agent. `path` names the sub-agents that
+    lead to it, outermost first.
+    """
 
     call_id: str
     path: tuple[str, ...]
@@ -109,6 +146,8 @@ class ChildSeen(msgspec.Struct, frozen=True, tag="child_seen"):
 
 
 class TurnFinished(msgspec.Struct, frozen=True, tag="turn_finished"):
+    """The turn is over."""
+
     result: TurnResult
 
 

@@ -103,8 +103,9 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_steps: Annotated[
         Steps | None,
         Option(
-            help="Model steps at most; the last one must answer.",
-            page="model steps at most; the last one may call no tool and must answer. If the model still calls a tool or says "
+            help="At most N model steps; the last one must answer.",
+            page="at most this many model steps. The last one may call no tool and must answer. If the model "
+            "still calls a tool or says "
             "nothing, turnwise asks once more",
             sources=(*PYTHON, *TERMINAL, "file"),
             project="lowers",
@@ -116,9 +117,9 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_requests: Annotated[
         Count | None,
         Option(
-            help="HTTP requests at most; the last one is the answer.",
-            page="HTTP requests at most, whatever for (steps, going on with a cut response, retries); the last request is kept "
-            "for the answer",
+            help="At most N HTTP requests; the last one is the answer.",
+            page="at most this many HTTP requests of any kind (steps, continuations, retries). The last one is "
+            "reserved for the answer",
             sources=(*TERMINAL, "file"),
             project="lowers",
             metavar="N",
@@ -128,9 +129,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_tokens: Annotated[
         Count | None,
         Option(
-            help="Tokens at most, prompts and answers of all requests.",
-            page="tokens at most, over the prompts and answers of all requests; no step is begun that would leave no room for "
-            "the answer. What comes is estimated from what was, so a last answer can go a little beyond",
+            help="At most N tokens: prompts and answers of all requests.",
+            page="at most this many tokens, prompts and answers of all requests together. No step begins that "
+            "would leave no room for the answer. Coming requests are estimated from earlier ones, so the "
+            "last answer can go a little beyond",
             sources=(*TERMINAL, "file"),
             project="lowers",
             metavar="N",
@@ -140,9 +142,9 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_cost: Annotated[
         Decimal | None,
         Option(
-            help="US dollars at most, where the price of the model is known.",
-            page="US dollars at most, sub-agents included; the last affordable request is used for the answer. The price of the "
-            "model has to be known ([more](limits.md#what-money-allows))",
+            help="At most this many US dollars; the model's price must be known.",
+            page="at most this many US dollars, sub-agents included; the last affordable request is used for the "
+            "answer. The price of the model must be known ([more](limits.md#what-money-allows))",
             sources=(*TERMINAL, "file"),
             project="lowers",
             metavar="USD",
@@ -152,9 +154,9 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_time: Annotated[
         Seconds | None,
         Option(
-            help="Time at most, the answer included.",
-            page="seconds at most; time for the answer is kept: tools are stopped before it. What is there when it is up is "
-            "the answer",
+            help="At most this many seconds, the answer included.",
+            page="at most this many seconds. Time for the answer is reserved: tools are stopped before it. When "
+            "the time is up, the answer is what has arrived",
             sources=(*TERMINAL, "file"),
             project="lowers",
             metavar="SECONDS",
@@ -164,9 +166,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_tool_calls: Annotated[
         Count | None,
         Option(
-            help="Calls of tools at most; then the model must answer.",
-            page="calls of tools that run at most, those of programs and sub-agents too; a call beyond is not run, and the model "
-            "is asked for its answer ([what counts](limits.md#limits-of-tool-calls))",
+            help="At most N tool calls; then the model must answer.",
+            page="at most this many tool calls that run, those of programs and sub-agents included. Further calls"
+            " do not run, and the model is asked for its answer ([what "
+            "counts](limits.md#limits-of-tool-calls))",
             sources=(*TERMINAL, "file"),
             project="lowers",
             metavar="N",
@@ -176,8 +179,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_output_tokens: Annotated[
         Count | None,
         Option(
-            help="Tokens at most of one response, reasoning included.",
-            page="tokens at most of one response, reasoning included",
+            help="At most N tokens in one response, reasoning included.",
+            page="at most this many tokens in one response, reasoning included",
             sources=(*TERMINAL, "file"),
             project="lowers",
             metavar="N",
@@ -187,8 +190,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     context_window: Annotated[
         Count | None,
         Option(
-            help="Tokens of prompt and answer that the model takes. Set this if turnwise's value is missing or wrong.",
-            page="tokens of prompt and answer that the model takes. Set this if turnwise's value is missing or wrong; "
+            help="The model's limit for prompt and answer together, in tokens. Set this if turnwise's value is missing or wrong.",
+            page="the model's limit for prompt and answer together, in tokens. Set this if turnwise's value is missing or wrong; "
             "[more of limits](limits.md)",
             sources=TERMINAL,
             python='`endpoint={"model_limits": ModelLimits(context_window_tokens=...)}`',
@@ -199,8 +202,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     recover: Annotated[
         Recover | None,
         Option(
-            help="Where the output limit cuts: go on there, ask for smaller pieces, or do nothing.",
-            page="where the output limit cuts a response: `continue` (go on there, [how](cut-turn.md)), `split` (do not continue "
+            help="If the output limit cuts a response: continue it, ask for smaller pieces, or do nothing.",
+            page="if the output limit cuts a response: `continue` (continue it, [how](cut-turn.md)), `split` (do not continue "
             "a cut call; ask for smaller pieces), `off` (no request is made for it)",
             sources=(*PYTHON, *TERMINAL, "file"),
             default="continue",
@@ -211,8 +214,9 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Cache | None,
         Option(
             help="Whether the provider is asked to keep the prompt in its cache.",
-            page="whether the provider is asked to keep the prompt in its cache: `auto` for as long as it usually does, `1h` for "
-            "an hour, which costs more to write, `off` not at all ([what it saves](billing.md#prompt-caches))",
+            page="whether the provider is asked to keep the prompt in its cache: `auto`: for its usual time; "
+            "`1h`: for an hour, which costs more to write; `off`: do not ask ([what it "
+            "saves](billing.md#prompt-caches))",
             sources=(*PYTHON, *TERMINAL, "file"),
             project="never",
             why_never="a project's file cannot say what costs more to write: give --cache, or write it in your own turnwise.toml",
@@ -225,8 +229,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         CallsInText | None,
         Option(
             help="Whether a call that the model wrote into its text counts.",
-            page="whether a call that the model wrote into its text counts: `auto` where the server may leave it there, `on` "
-            "everywhere and also a bare JSON call, `off` nowhere ([how](calls-in-text.md))",
+            page="whether a call that the model wrote into its text counts: `auto`: if the server may leave it "
+            "there; `on`: always, also a bare JSON call; `off`: never ([how](calls-in-text.md))",
             sources=(*PYTHON, *TERMINAL, "file"),
             project="never",
             why_never="a project's file cannot make calls of what the model quotes: give --calls-in-text, or write it in your "
@@ -238,8 +242,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     retries: Annotated[
         Attempts | None,
         Option(
-            help="Further attempts at a request that failed.",
-            page="further attempts at a request that failed for a moment; [when, and after what wait](deadlines.md)",
+            help="How often a failed request is sent again.",
+            page="how often a failed request is sent again ([when, and after what wait](deadlines.md))",
             sources=TERMINAL,
             python='`recovery={"retry": RetryPolicy(attempts=...)}`',
             metavar="N",
@@ -250,9 +254,9 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     fallback: Annotated[
         tuple[str, ...] | None,
         Option(
-            help="Another model of the endpoint, if one fails. Repeatable.",
-            page="another model of the same endpoint, asked for the rest of the run once the one before it has failed. "
-            "Repeatable, in order",
+            help="Another model of the endpoint, for when a model fails. Repeatable.",
+            page="another model of the same endpoint. After a model has failed, the next one is used for the rest"
+            " of the run. Repeatable, in order",
             sources=TERMINAL,
             python='`recovery={"fallbacks": [...]}`',
             metavar="NAME",
@@ -263,9 +267,9 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     script: Annotated[
         bool | None,
         Option(
-            help="Let the model write small programs that call its tools, many calls in one request, or not.",
-            page="let the model write small programs that call its tools, many calls in one request ([programs](scripts.md)), "
-            "or not. For this run only",
+            help="Let the model write small programs that make many tool calls in one request.",
+            page="let the model write small programs that make many tool calls in one request "
+            "([programs](scripts.md)). For this run only",
             sources=TERMINAL,
             python='`safety={"script": True}`, `safety={"script": False}`',
             flags=("--script/--no-script",),
@@ -276,8 +280,9 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Temperature | None,
         Option(
             help="Sampling temperature; 0 gives the most predictable answers.",
-            page="sampling temperature; 0 gives the most predictable answers. Unless set, this and the next three are as the "
-            "provider has them; a session keeps them, unless another `--model` is given",
+            page="sampling temperature; 0 gives the most predictable answers. Unless set, the provider's values "
+            "hold for this and the next three options. A session keeps them, unless you give another "
+            "`--model`",
             sources=TERMINAL,
             metavar="T",
             setting="temperature",
@@ -298,8 +303,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     seed: Annotated[
         Seed | None,
         Option(
-            help="Seed for sampling, where the API takes one.",
-            page="seed for sampling, where the API takes one",
+            help="Seed for sampling, if the API accepts one.",
+            page="seed for sampling, if the API accepts one",
             sources=TERMINAL,
             metavar="N",
             setting="seed",
@@ -309,7 +314,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     effort: Annotated[
         Effort | None,
         Option(
-            help="How much the model reasons, where it can be told.",
+            help="How much the model reasons, if the API accepts it.",
             page="how much the model reasons, [in each API's words](limits.md#how-reasoning-is-asked-for)",
             sources=TERMINAL,
             setting="reasoning_effort",
@@ -319,8 +324,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_subagents: Annotated[
         CountOrNone | None,
         Option(
-            help="Sub-agents at most, those that they start included.",
-            page="sub-agents that a turn starts at most, those that they start included",
+            help="At most N sub-agents, with those below them.",
+            page="at most this many sub-agents in a turn, with those below them",
             sources=(*PYTHON, "command line", "file"),
             project="lowers",
             metavar="N",
@@ -331,8 +336,9 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_subagent_requests: Annotated[
         CountOrNone | None,
         Option(
-            help="HTTP requests at most of all sub-agents together.",
-            page="HTTP requests that all sub-agents of a turn make together at most. Each keeps its last one for its answer",
+            help="At most N HTTP requests of all sub-agents together.",
+            page="at most this many HTTP requests of all sub-agents of a turn together. Each reserves its last "
+            "one for its answer",
             sources=(*PYTHON, "command line", "file"),
             project="lowers",
             metavar="N",
@@ -343,8 +349,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     durability: Annotated[
         Durability | None,
         Option(
-            help="What the journal survives: the end of the process, or a power failure too.",
-            page="what the journal survives: `normal` the end of the process, `full` a power failure, too; `full` waits for the "
+            help="What the journal survives: a killed process, or a power failure, too.",
+            page="what the journal survives. `normal`: a killed process; `full`: a power failure, too. `full` waits for the "
             "disk before each request and each tool ([what may be lost](journal.md#durability))",
             sources=("command line", "file"),
             project="never",

@@ -50,13 +50,19 @@ _abandoned: set[asyncio.Task[None]] = set()
 
 
 class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sub-agent is started with. `grant` is its share of the parent's limits (None: nothing limits it), `place` its part
-    of the bounds on the tree, `timeout_s` the
-    seconds that it may take, `settle_s` those that it has to end in when it is cancelled. `path` names the sub-agents that lead
-    to the one that calls; `approver`, `watch`, `ledger` and `journal` are its parent's. `report` is told what was spent,
-    always. No ask below it waits longer than `ask_s`; `over` is set where its parent finds first that its time is up.
-    `resumes`: a process that has died may have started it; it goes on from where that one left it. `terms` are those of whoever
-    took the turn up; `above` is its parent's run."""
+    """What a sub-agent is started with.
+
+    - `grant` is its share of the parent's limits (None: nothing limits it); `place` is its part of the bounds on all
+      sub-agents.
+    - `timeout_s`: seconds that it may take. `settle_s`: seconds that it has to end in after it is cancelled. No ask
+      below it waits longer than `ask_s` seconds.
+    - `path` names the sub-agents that lead to the parent. `approver`, `watch`, `ledger` and `journal` are the parent's.
+    - `report` is told what the sub-agent spent, in every case. `over` is set if the parent finds first that the time is
+      up.
+    - `resumes`: a dead process may have started it; it continues there. `terms` are those of the caller that resumed
+      the turn.
+    - `above` is the parent's run.
+    """
 
     call: ToolCall
     arguments: Arguments
@@ -114,16 +120,17 @@ class CallJudging(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool with its implementation.
+    """A tool with its implementation, for programs that make tools themselves. `@tool` is simpler.
 
-    `function` takes the decoded arguments (free-form tools: `{"input": text}`) and returns a str, something JSON-able, a
-    `Text` or `File` part, or a list of those; or an awaitable of it. A function that is not `async def` runs in a thread
-    of its own, so it may block. None for client-side tools. `start` is what a sub-agent has in its place. One that ends by a
-    deadline of its own, with what it has, is given `grace_s` for that once its time is up. `keeps` gives the folder in which
-    it has put what was too long to show, for the model to read; None where there is nothing. `probe` tells after a crash what
-    became of a call. One that `takes_context` finds it by `context_at_hand`; the run's deps have to be of the class `deps`, where
-    that is one.
-    became of a call. `judging` is what the verdict on a call needs beside the policy.
+    - `function` takes the decoded arguments (free-form tools: `{"input": text}`). It returns text, a value that JSON
+      can carry, a `Text` or `File`, a list of these, or an awaitable. A plain function runs in a thread of its own, so
+      it may block. None: a client-side tool.
+    - `start` takes the place of `function` in a sub-agent's tool.
+    - `grace_s`: seconds that a call gets after its time is up, if it can still end with what it has.
+    - `keeps` returns the folder where the tool has put texts that are too long to show. None: there is none.
+    - `probe` says after a crash what became of a call.
+    - `takes_context`, `deps`: whether the function needs the `RunContext`, and the class of its deps.
+    - `judging`: what the verdict on a call needs beside the policy.
     """
 
     offer: ToolOffer
@@ -138,11 +145,12 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
+        """The tool's name, as the model sees it."""
         return self.offer.spec.name
 
     @property
     def goes_again(self) -> bool:
-        """Whether a call that may have run can be run again: it does no harm, or it goes on from where it was left."""
+        """Whether a call that may have run can be repeated: this does no harm, or the call continues."""
         return self.offer.idempotent or self.start is not None
 
 

@@ -22,12 +22,12 @@ Examples:
   turnwise answer 019aa1b2c3d4e5f60718293a4b --reply call_2 "the red one"
   turnwise answer 019aa1b2c3d4e5f60718293a4b --approve helper/call_1
 
-`turnwise status SESSION` shows what is asked. The turn goes on as soon as everything is answered, on any worker that has its
-agent. A sub-agent goes on as soon as its own asks are answered; its path stands in front of the call.
+`turnwise status SESSION` shows the questions. The turn continues once all are answered, on any worker that has its agent. A
+sub-agent continues once its own questions are answered; its path stands before the call.
 
 \b
 Exit codes:
-  0  the answers stand
+  0  the answers are recorded
   1  the database failed
   2  wrong use, nothing of the session waits, or it was answered before"""
 
@@ -37,7 +37,7 @@ Exit codes:
 @database_option
 @click.option("--approve", multiple=True, metavar="ID", help="Let this call run, or `all`. May be repeated.")
 @click.option("--deny", multiple=True, metavar="ID", help="Do not let this call run, or `all`. May be repeated.")
-@click.option("--because", default="", metavar="TEXT", help="What the model is told beside a denial.")
+@click.option("--because", default="", metavar="TEXT", help="What the model is told with a denial.")
 @click.option("--reply", nargs=2, multiple=True, metavar="ID TEXT", help="Answer this question. May be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(

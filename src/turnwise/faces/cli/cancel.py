@@ -14,7 +14,7 @@ EPILOG = """\b
 Examples:
   turnwise cancel 019aa1b2c3d4e5f60718293a4b
 
-Turns that wait end at once; the worker of a turn that runs is told. Exit codes: 0 done; 1 no turn of the session was open, or the
+Waiting turns end at once. A running turn is ended by its worker. Exit codes: 0 done; 1 no turn of the session was open, or the
 database failed; 2 wrong use."""
 
 

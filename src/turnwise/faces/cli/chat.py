@@ -23,7 +23,7 @@ Examples:
 def command(**given: Unpack[Given]) -> None:
     """Talk with a model that works in this folder, at a terminal: prompt after prompt, with history.
 
-    It may read inside the folder; for writing files and running commands you are asked, or say --allow.
+    It may read inside the folder; turnwise asks you before it writes files or runs commands, or use --allow.
     """
     with as_one_line():
         from turnwise.faces.cli.conversation import converse

@@ -46,7 +46,7 @@ Exit codes:
     default=MAX_OUTPUT_TOKENS,
     show_default=True,
     metavar="N",
-    help="Tokens at most of each answer, reasoning included.",
+    help="At most N tokens in each answer, reasoning included.",
 )
 @click.option(
     "--timeout",
@@ -70,8 +70,8 @@ def command(
 ) -> None:
     """Send a dozen small requests to MODEL, and say what works, what turnwise heals, and what the profile should say.
 
-    MODEL is PROVIDER:NAME, or FAMILY:NAME with --base-url; without it, the one that a run would take. What it will cost is said
-    first, and you are asked.
+    MODEL is PROVIDER:NAME, or FAMILY:NAME with --base-url; without it, the one that a run would take. turnwise shows the cost
+    first, and asks you.
     """
     with as_one_line():
         from turnwise.faces.cli.endpoint_check.command import CheckRequest, check

@@ -64,10 +64,10 @@ Examples:
   turnwise compare -m openai:gpt-5 -m ollama:qwen3:8b --max-cost 0.10 --json "find the bug" | jq .runs
   turnwise compare -m openai:gpt-5 -m openai:gpt-5-mini --no-tools --csv "hello" > compared.csv
 
-The models read the folder with read, list and search, and change nothing; each run is a session of its own (`turnwise sessions
-show ID` has its answer) and stands in `turnwise usage`. A plan makes no requests: it prices those that were made.
-Exit codes: 0 all answered and complete; else the highest of the runs' own (see `turnwise run --help`); 130 cancelled, with what
-there is until then."""
+The models may read the folder (read, list, search) and change nothing. Each run is a session of its own: `turnwise sessions show
+ID` shows its answer, and `turnwise usage` counts it. A plan makes no requests: it prices the requests that were made.
+Exit codes: 0 if all answers are complete; otherwise the highest of the runs' own (see `turnwise run --help`); 130 if you cancel,
+with the results so far."""
 
 INSTRUCTIONS = """You work in a folder on the user's machine, with tools that read, list and search its files; you cannot change \
 anything. Look before you answer: read what the question is about. When you are done, say what you found."""
@@ -125,16 +125,16 @@ class ModelComparison(msgspec.Struct, frozen=True, kw_only=True):
     "plans",
     multiple=True,
     metavar="PLAN",
-    help="Price the runs by it, too: `request=0.01`, `step=0.02`, `tokens=IN/OUT` (per million), `free`. Repeatable.",
+    help="Also price the runs by this plan: `request=0.01`, `step=0.02`, `tokens=IN/OUT` (per million), `free`. Repeatable.",
 )
-@click.option("--base-url", metavar="URL", help="Address of the endpoint, for all of them. [env: TURNWISE_BASE_URL]")
-@click.option("--api-key-env", metavar="NAME", help="The variable that holds the key, for all of them.")
+@click.option("--base-url", metavar="URL", help="Endpoint URL, for all models. [env: TURNWISE_BASE_URL]")
+@click.option("--api-key-env", metavar="NAME", help="The variable that holds the key, for all models.")
 @options_of_compare
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Work in this folder.")
 @click.option("--system", metavar="TEXT", help="Instructions in place of turnwise's own.")
 @click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md of the folder as instructions.")
 @click.option("--no-stream", is_flag=True, help="Ask for whole responses instead of streams.")
-@click.option("--no-tools", is_flag=True, help="Let them read nothing.")
+@click.option("--no-tools", is_flag=True, help="Do not let the models read files.")
 @click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object, the answers included.")
 @click.option("--csv", "as_csv", is_flag=True, help="The lines of the table as CSV.")
 def command(
@@ -153,7 +153,7 @@ def command(
     as_csv: bool,
     settings: RunSettings,
 ) -> None:
-    """Give PROMPT to several models, one after the other, and show what each took: requests, tokens, cost, time, outcome.
+    """Give PROMPT to several models, one after the other, and show for each: requests, tokens, cost, time, outcome.
 
     What is piped in goes with the prompt; `-` alone reads the prompt from there. Nothing in the folder is changed.
     """

@@ -27,7 +27,7 @@ MAX_SESSIONS = 50
 @click.command(epilog=EPILOG)
 @click.argument("shell", type=click.Choice(list(SHELLS)), required=False)
 def command(shell: str | None) -> None:
-    """Print what SHELL (bash, zsh or fish; the one you use, if it is left out) has to read to complete by Tab."""
+    """Print what your shell must read to complete turnwise's words with Tab. Without a name it is for the shell that you use."""
     from click.shell_completion import get_completion_class
 
     from turnwise.faces.cli.group import group

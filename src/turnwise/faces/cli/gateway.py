@@ -71,8 +71,8 @@ Examples:
   turnwise gateway keys list
   turnwise gateway keys revoke laptop
 
-A change counts at once, also for a gateway that runs. Keys lie hashed in gateway-keys.json, in `turnwise` in XDG_CONFIG_HOME or
-~/.config. Once that file exists, every client needs a key."""
+A change takes effect at once, also in a running gateway. Keys are stored hashed in gateway-keys.json, in `turnwise` in
+XDG_CONFIG_HOME or ~/.config. Once that file exists, every client needs a key."""
 
 REPORT_EPILOG = """\b
 Examples:
@@ -97,12 +97,14 @@ journal that cannot be read."""
     metavar="FILE",
     help="Routes, bounds and doors. [default: gateway.toml in `turnwise` in XDG_CONFIG_HOME or ~/.config]",
 )
-@click.option("--host", metavar="ADDRESS", help="Where to listen. Other than loopback needs keys. [default: 127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65_535), help="0 takes a free one. [default: 8484]")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print the address that was taken as one JSON line; log in JSON lines."
+    "--host",
+    metavar="ADDRESS",
+    help="The address to listen on. Any other than loopback needs keys. [default: 127.0.0.1]",
 )
-@click.option("--quiet", is_flag=True, help="Log errors only. Without it each request has a line on standard error.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="0 takes a free one. [default: 8484]")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON line, and log in JSON lines.")
+@click.option("--quiet", is_flag=True, help="Log errors only. Otherwise each request has a line on standard error.")
 @click.option("--forward-key", is_flag=True, help="Send the client's own key upstream instead of yours.")
 @click.option(
     "--grace",
@@ -183,8 +185,8 @@ def _tell(listening: "BoundSocket", *, as_json: bool) -> None:
 
 
 @command.command("report", cls=EndsWithLine, epilog=REPORT_EPILOG)
-@click.option("--provider", metavar="P", help="Of one provider only, by its name in the report.")
-@click.option("--model", metavar="M", help="Of one model only, by the upstream's name for it.")
+@click.option("--provider", metavar="P", help="Only this provider, by its name in the report.")
+@click.option("--model", metavar="M", help="Only this model, by the upstream's name for it.")
 @click.option("--since", metavar="DATE", help="A date (2026-11-01), a time ago (12h, 7d, 4w), or `all`. [default: all]")
 @click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
 def report(provider: str | None, model: str | None, since: str | None, as_json: bool) -> None:
@@ -214,7 +216,7 @@ def report(provider: str | None, model: str | None, since: str | None, as_json: 
 @click.option(
     "--port", type=click.IntRange(0, 65_535), help="The lab's port on 127.0.0.1; 0 takes a free one. [default: 8788]"
 )
-@click.option("--lab", "lab_url", metavar="URL", help="Use this lab, which runs, instead of starting one.")
+@click.option("--lab", "lab_url", metavar="URL", help="Use this running lab and do not start one.")
 @click.option(
     "--case",
     "cases",
@@ -238,7 +240,7 @@ def report(provider: str | None, model: str | None, since: str | None, as_json: 
     metavar="S",
     help="Seconds that one answer may take. [default: 30]",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: each case, with what two readers made of it.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: each case, and what two readers read.")
 def check(
     url: str,
     families: "tuple[FamilyName, ...]",
@@ -302,7 +304,7 @@ def add(name: str, admin: bool) -> None:
 @keys_group.command("revoke")
 @click.argument("name")
 def revoke(name: str) -> None:
-    """Make a key open nothing any more."""
+    """Revoke a key."""
     from turnwise.faces.gateway.keys import key_file, read_keys, revoke_key
 
     with as_one_line():

@@ -20,7 +20,7 @@ from turnwise.faces.cli.main import CANCELLED
 COMMANDS = {
     "chat": ("turnwise.faces.cli.chat", "Talk with a model that works in this folder; `turnwise` alone does it."),
     "run": ("turnwise.faces.cli.run", "Give a prompt; the model works in this folder and answers."),
-    "resume": ("turnwise.faces.cli.resume", "Go on with turns whose process died."),
+    "resume": ("turnwise.faces.cli.resume", "Continue turns whose process died."),
     "decode": ("turnwise.faces.cli.decode", "Say what recorded provider streams hold."),
     "undo": ("turnwise.faces.cli.undo", "Take back what the last turn changed in files."),
     "sessions": ("turnwise.faces.cli.sessions", "List, show, fork and delete the sessions kept so far."),

@@ -21,7 +21,8 @@ Examples:
   turnwise lab --scripts my-scripts/ --list
   turnwise lab --conversation recorded.json
 
-The model's name chooses the script. GET /_lab/requests tells what came in, DELETE forgets it, GET /_lab/scripts lists."""
+The model's name chooses the script. GET /_lab/requests lists the requests, DELETE clears the list, GET /_lab/scripts lists
+the scripts."""
 
 
 @click.command(epilog=EPILOG)
@@ -29,7 +30,7 @@ The model's name chooses the script. GET /_lab/requests tells what came in, DELE
 @click.option(
     "--scripts",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder of TOML scripts beside those that ship with turnwise.",
+    help="A folder of TOML scripts to add to turnwise's own.",
 )
 @click.option(
     "--conversation",
@@ -39,7 +40,7 @@ The model's name chooses the script. GET /_lab/requests tells what came in, DELE
 @click.option("--chunk-delay", type=FiniteRange(0, 60), default=0.0, metavar="S", help="Seconds between chunks.")
 @click.option("--key", metavar="TEXT", help="Answer 401 to requests without this key.")
 @click.option(
-    "--strict-paths", is_flag=True, help="Answer 404, as real servers do, where `/v1` is missing in the address."
+    "--strict-paths", is_flag=True, help="Answer 404, as real servers do, if `/v1` is missing in the address."
 )
 @click.option("--list", "lists", is_flag=True, help="List the scripts and exit.")
 def command(
@@ -51,7 +52,7 @@ def command(
     strict_paths: bool,
     lists: bool,
 ) -> None:
-    """Serve a scripted provider on 127.0.0.1 that speaks all four API families, strict about what it receives."""
+    """Serve a scripted provider on 127.0.0.1 that speaks all four API families, and checks requests strictly."""
     with as_one_line():
         lab = Lab(
             scripts, port=port, conversation=conversation, chunk_delay_s=chunk_delay, key=key, strict_paths=strict_paths

@@ -117,7 +117,7 @@ ALLOW = click.option(
     multiple=True,
     metavar="WHAT",
     callback=_checked,
-    help="Without asking: `write` (files), `bash` (commands), or calls by a pattern: `bash(git push *)`, "
+    help="Allow without asking: `write` (files), `bash` (commands), or calls by a pattern: `bash(git push *)`, "
     "`edit(src/**)`. Repeatable.",
 )
 _OF_PERMISSIONS = (
@@ -126,14 +126,16 @@ _OF_PERMISSIONS = (
         "--ask-timeout",
         type=ASK_SECONDS,
         metavar="SECONDS",
-        help=f"How long you are waited for when something is asked; then it is denied. [default: {Deadlines().ask_s:g}]",
+        help=f"How long a question waits for you; then the answer is no. [default: {Deadlines().ask_s:g}]",
     ),
     click.option("--network", is_flag=True, help="Let commands use the network."),
     click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox."),
 )
 _OF_THE_SCREEN = (
     click.option(
-        "--plain", is_flag=True, help="Show answers as they were written, not rendered. Pipes get them so anyway."
+        "--plain",
+        is_flag=True,
+        help="Show answers as they were written, not rendered. Pipes always get them like this.",
     ),
 )
 SHARED = (

@@ -25,7 +25,7 @@ Exit codes:
   0    the same commands as recorded; or the file was written
   1    the output could not be written, or something else failed
   2    wrong use, no such session, a file that cannot be read
-  {DIFFERS}    today's code decides otherwise somewhere
+  {DIFFERS}    today's code decides differently somewhere
   130  cancelled"""
 
 
@@ -38,7 +38,7 @@ Exit codes:
     metavar="STEP",
     help="Stop behind this step of the turn (the last turn, unless --turn names one).",
 )
-@click.option("--live", is_flag=True, help="Show it at the speed that it had; long pauses are shortened.")
+@click.option("--live", is_flag=True, help="Show it at its original speed; long pauses are shortened.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; the last says whether all was the same.")
 @click.option("--plain", is_flag=True, help="Show answers as they are, not rendered.")
 @click.option(
@@ -60,8 +60,8 @@ def command(
 ) -> None:
     """Run a session again from its journal, without a request and without a tool, and show it as it looked.
 
-    SESSION is an id, or its first or last letters; FILE is one that --export wrote. Says where today's code would decide
-    otherwise than was recorded.
+    SESSION is an id, or its first or last letters; FILE is one that --export wrote. It shows where today's code decides
+    differently from the recording.
     """
     if export is not None and not export.name:
         raise click.UsageError("--export needs the name of a file")

@@ -19,9 +19,9 @@ Examples:
   turnwise resume --all --unattended
   turnwise run --continue "and now add a test"
 
-What had finished is not done again. A request that was under way may be billed, and is sent anew. A call that may have run is
-told to the model as unknown, unless running it twice does no harm. A question that was open is asked again, for what is left of
-its time, and then denied; without a terminal it is left for later: `turnwise run --session ID --approve all`, or --deny.
+Finished requests and calls are not repeated. A request that was under way is sent again and may be billed twice. If a call
+may have run, the model is told so, unless running it twice does no harm. An open question is asked again for the rest of its
+time, and then denied. Without a terminal it is left for later: `turnwise run --session ID --approve all`, or --deny.
 
 \b
 Exit codes:
@@ -34,9 +34,7 @@ first turn that did not end with 0; a folder that is gone and a session that som
 @click.command(cls=EndsWithLine, ends_with=write_no_resume, epilog=EPILOG)
 @click.argument("session", required=False, shell_complete=complete_sessions)
 @click.option("--all", "takes_all", is_flag=True, help="Every interrupted session, one after the other.")
-@click.option(
-    "--base-url", metavar="URL", help="Endpoint URL, if the turn's had a query, which is not kept, or has moved."
-)
+@click.option("--base-url", metavar="URL", help="Endpoint URL, if it has moved or had a query (which is not saved).")
 @click.option("--api-key-env", metavar="NAME", help="The variable that holds the key, if it is another one now.")
 @ALLOW
 @click.option(
@@ -48,9 +46,7 @@ first turn that did not end with 0; a folder that is gone and a session that som
 @click.option("--network", is_flag=True, help="Let commands use the network.")
 @click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox.")
 @click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md of folders below as instructions.")
-@click.option(
-    "--unattended", is_flag=True, help="Ask nobody, though there is a terminal: questions are left for later."
-)
+@click.option("--unattended", is_flag=True, help="Leave questions for later, even at a terminal.")
 @click.option("--plain", is_flag=True, help="Show answers as they were written, not rendered.")
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON object a line; the last is the result, with --all the summary."
@@ -69,11 +65,10 @@ def command(
     plain: bool,
     as_json: bool,
 ) -> None:
-    """Go on with the turn of SESSION (an id, or its first or last letters) that was interrupted because its process died.
-    Without SESSION it is the last one of this folder that was interrupted.
+    """Finish the turn of SESSION (an id, or its first or last letters) whose process died. Without SESSION it is this
+    folder's last interrupted session.
 
-    The turn keeps its own model, limits, rules and folder; what --allow names is allowed besides. The other options here are
-    those that a session does not keep.
+    The turn keeps its own model, limits, rules and folder; --allow adds to them. The other options are not saved with a session.
     """
     with as_one_line():
         from turnwise.faces.cli.resuming import ResumeGiven, resume

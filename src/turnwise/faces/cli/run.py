@@ -30,8 +30,9 @@ Examples:
 Exit codes:
 {EXIT_CODES}
 
-4 comes of `later` at an ask, or if --approve and --deny leave calls open. Without a terminal nothing is left for later: what
-would be asked is denied, and the result has it as `denied`. Ctrl-C once ends with what is there, twice at once."""
+Exit code 4 means that you chose `later`, or that --approve and --deny leave calls open. Without a terminal, calls that need
+approval are denied, and the result lists them in `denied`. Press Ctrl-C once to end with the answer so far, twice to end at
+once."""
 
 
 class RunCommand(EndsWithLine, TakesPrompts):
@@ -42,9 +43,7 @@ class RunCommand(EndsWithLine, TakesPrompts):
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
 @shared_options
 @click.option("-n", "--no-stdin", is_flag=True, help="Leave standard input alone, as `ssh -n` does.")
-@click.option(
-    "--unattended", is_flag=True, help="Ask nobody, though there is a terminal: what would be asked is denied."
-)
+@click.option("--unattended", is_flag=True, help="Deny calls that need approval, even at a terminal.")
 @click.option("--approve", multiple=True, metavar="ID", help="Allow a call that waits (or `all`). Repeatable.")
 @click.option("--deny", multiple=True, metavar="ID", help="Deny a call that waits (or `all`). Repeatable.")
 @click.option("--output-schema", metavar="FILE", help="A JSON Schema that the answer must fit.")
@@ -59,12 +58,12 @@ def command(
     as_json: bool,
     **given: Unpack[Given],
 ) -> None:
-    """Give PROMPT to a model that works in this folder, and print its answer. What is piped in goes with the prompt; where
-    nothing comes within 3 seconds, turnwise says so and goes on. `-` waits for it; alone, it is the prompt.
+    """Give PROMPT to a model that works in this folder, and print its answer. What is piped in goes with the prompt; if
+    nothing comes within 3 seconds, turnwise says so and continues. `-` waits for piped text; alone, that text is the prompt.
 
-    It may read inside the folder; for writing files and running commands you are asked, or say --allow. Without a terminal
-    nobody is asked: what is not allowed is denied at once. With --continue or --session the PROMPT may be left out: the
-    model is asked to go on.
+    It may read inside the folder; turnwise asks you before it writes files or runs commands, or use --allow. Without a
+    terminal, calls that need approval are denied at once. With --continue or --session you may leave out the PROMPT: the
+    model is asked to continue.
     """
     with as_one_line():
         from turnwise.faces.cli.single_run import Answers, run_prompt

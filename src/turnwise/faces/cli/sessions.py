@@ -39,7 +39,7 @@ Examples:
   turnwise sessions fork 3f2a9c1e --turn 2 --step 3
   turnwise sessions prune --older-than 90d
 
-An id may be given by its first or last letters. The journal lies in TURNWISE_STATE_DIR, else in ~/.local/state/turnwise."""
+An id may be given by its first or last letters. The journal is in TURNWISE_STATE_DIR, or in ~/.local/state/turnwise."""
 
 
 @click.group(epilog=EPILOG)
@@ -102,7 +102,7 @@ def show_session(session: str, as_json: bool) -> None:
 @command.command("rescue", cls=EndsWithLine)
 @click.option("--json", "as_json", is_flag=True, help="What was done as one JSON object.")
 def rescue_sessions(as_json: bool) -> None:
-    """Put what can be read of a damaged journal into a new file. The damaged one is kept beside it."""
+    """Copy what is readable in a damaged journal to a new file, and keep the damaged file beside it."""
     with as_one_line():
         path = journal_path(os.environ)
         rescued, kept = replace_damaged(path, clock=SystemClock())
@@ -115,15 +115,13 @@ def rescue_sessions(as_json: bool) -> None:
 
 @command.command("fork", cls=EndsWithLine)
 @click.argument("session", shell_complete=complete_sessions)
-@click.option("--turn", type=click.IntRange(min=1), help="Go on from this turn; 1 is the first. Default: the last.")
-@click.option(
-    "--step", type=click.IntRange(min=1), help="Go on from the end of this step of the turn. Default: its end."
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: the new session, and what it goes on from.")
+@click.option("--turn", type=click.IntRange(min=1), help="Begin after this turn; 1 is the first. Default: the last.")
+@click.option("--step", type=click.IntRange(min=1), help="Begin after this step of the turn. Default: its end.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: the new session, and where it begins.")
 def fork_session(session: str, turn: int | None, step: int | None, as_json: bool) -> None:
-    """Begin a new session that goes on from a step of SESSION, which stays as it is.
+    """Begin a new session from a step of SESSION. SESSION stays as it is.
 
-    The new session's id goes to standard output. Nothing is sent, and nothing costs anything, until you go on with it.
+    The new session's id goes to standard output. Nothing is sent and nothing costs anything until you continue it.
     """
     with as_one_line():
         from turnwise.faces.cli import session_forking
@@ -132,16 +130,16 @@ def fork_session(session: str, turn: int | None, step: int | None, as_json: bool
 
 
 @command.command("prune", cls=EndsWithLine)
-@click.option("--older-than", metavar="TIME", help="Delete sessions that were not used for so long: 24h, 90d, 12w.")
+@click.option("--older-than", metavar="TIME", help="Delete sessions that were not used for this time: 24h, 90d, 12w.")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the N latest sessions in any case.")
-@click.option("--unfinished", is_flag=True, help="Delete those that were interrupted or wait for an answer, too.")
+@click.option("--unfinished", is_flag=True, help="Also delete sessions that were interrupted or wait for an answer.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: the sessions, and which were deleted.")
 def prune_sessions(older_than: str | None, keep: int | None, unfinished: bool, yes: bool, as_json: bool) -> None:
-    """Delete old sessions with their sub-agents: what would go is shown, and you are asked.
+    """Delete old sessions with their sub-agents. turnwise shows them first, and asks you.
 
-    A running session stays, and so does every row of the bill. A session whose turn can go on, because it was interrupted or
-    waits for an answer, stays unless you say --unfinished. Without options, `[sessions]` of your turnwise.toml decides.
+    Running sessions stay, and so does every row of the bill. Sessions that were interrupted or wait for an answer stay unless
+    you use --unfinished. Without options, `[sessions]` of your turnwise.toml decides.
     """
     with as_one_line():
         from turnwise.faces.cli import pruning

@@ -39,8 +39,8 @@ Examples:
   turnwise status 019aa1b2c3d4e5f60718293a4b
   turnwise status 019aa1b2c3d4e5f60718293a4b --follow --json
 
-With --follow it waits until no turn of the session is open. It writes what the session tells, from its first event or from
-number N on, a line whenever something changes, and then the answer. It can be stopped and started again anywhere.
+With --follow it waits until no turn of the session is open. It writes the session's events, from the first one or from number
+N, and then the answer. You can stop it and start it again at any time.
 
 \b
 Exit codes:
@@ -52,7 +52,7 @@ Exit codes:
 @click.command(cls=EndsWithLine, epilog=EPILOG)
 @click.argument("session", default="")
 @database_option
-@click.option("--follow", is_flag=True, help="Wait for the end of the session's turns, and write the answer.")
+@click.option("--follow", is_flag=True, help="Wait for the end of the session's turns, and print the answer.")
 @click.option(
     "--from",
     "first",

@@ -22,7 +22,7 @@ Examples:
   turnwise submit --agent coder --needs folder:/srv/x --priority 5 "fix the tests"
   turnwise submit --agent coder --effect read --max-cost 0.20 "what is slow here?"
 
-What is said of a turn only narrows what the agent has. If no worker takes it so, it waits, and `turnwise status` says why.
+These options can only narrow what the agent may do. If no worker accepts the turn, it waits, and `turnwise status` says why.
 
 \b
 
@@ -34,21 +34,26 @@ Exit codes: 0 submitted; 1 the database failed; 2 wrong use, or no such session.
 @click.argument("prompt")
 @database_option
 @click.option("--agent", required=True, metavar="NAME", help="The agent, as workers call it.")
-@click.option("--session", default="", metavar="ID", help="Go on with this session. [default: a new one]")
+@click.option("--session", default="", metavar="ID", help="Continue this session. [default: a new one]")
 @click.option(
     "--priority",
     type=click.IntRange(-HIGHEST, HIGHEST),
     default=0,
     metavar="N",
-    help="Turns with a higher one begin first. [default: 0]",
+    help="Turns with a higher priority begin first. [default: 0]",
 )
 @click.option(
-    "--needs", multiple=True, metavar="WHAT", help="Only workers that offer it run the turn. May be repeated."
+    "--needs", multiple=True, metavar="WHAT", help="Only workers that offer this run the turn. May be repeated."
 )
 @click.option(
     "--model", default="", metavar="NAME", help="Another model of the agent's provider, if a worker allows it."
 )
-@click.option("--instructions", default="", metavar="TEXT", help="Put behind the agent's own, if a worker takes any.")
+@click.option(
+    "--instructions",
+    default="",
+    metavar="TEXT",
+    help="Instructions to add after the agent's own, if a worker allows it.",
+)
 @click.option(
     "--effect",
     "effects",

@@ -15,7 +15,7 @@ Examples:
   turnwise undo 3f2a9c1e
   turnwise undo --json | jq .files
 
-Files that changed since are left as they are. What commands changed cannot be taken back.
+Files that changed since then stay as they are. Changes by commands cannot be undone.
 
 Exit codes: 0 taken back, or as before already; 2 nothing to take back, or --yes is missing; 3 some files were left;
 130 you said no."""
@@ -28,13 +28,13 @@ Exit codes: 0 taken back, or as before already; 2 nothing to take back, or --yes
 @click.option(
     "--cwd",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The folder whose last session is meant.",
+    help="The folder whose last session to undo.",
 )
 def command(session: str | None, yes: bool, as_json: bool, cwd: Path | None) -> None:
-    """Take back what the last turn of SESSION changed in files by its tools; again for the turn before.
+    """Undo the changes that tools made to files in SESSION's last turn; repeat it for the turn before.
 
-    SESSION is an id, or its first or last letters; without it the last session of this folder. What would happen is shown,
-    and you are asked.
+    SESSION is an id, or its first or last letters; without it the last session of this folder. turnwise shows what will
+    happen, and asks you.
     """
     with as_one_line():
         from turnwise.faces.cli.undoing import undo

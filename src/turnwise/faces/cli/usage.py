@@ -37,7 +37,7 @@ Examples:
   turnwise usage --by model --since all --csv > usage.csv
   turnwise usage --json | jq .total.cost
 
-Money is in US dollars. A price that nobody knows is shown as unknown and never counted as 0. Set it under [prices] in
+Money is in US dollars. An unknown price is shown as unknown and never counted as 0. Set it under [prices] in
 your turnwise.toml, in dollars a million tokens, or in the file that TURNWISE_PRICES names:
 
 \b
@@ -73,14 +73,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     metavar="WHEN",
     help=f"A date (2026-11-01), a time ago (12h, 7d, 4w), or `all`. Default: today; {DAYS}d with --by day, all with --session.",
 )
-@click.option(
-    "--session", metavar="ID", shell_complete=complete_sessions, help="Of one session and its sub-agents only."
-)
+@click.option("--session", metavar="ID", shell_complete=complete_sessions, help="Only this session and its sub-agents.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"At most so many lines and turns: the latest, or those with the most requests. Default: {LINES}, and {TURNS} turns.",
+    help=f"At most N lines and turns: the latest, or those with the most requests. Default: {LINES}, and {TURNS} turns.",
 )
 @click.option("--all", "shows_all", is_flag=True, help="All lines and turns. --json and --csv always have all.")
 @click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")

@@ -56,7 +56,7 @@ SIGTERM and Ctrl-C hand over the turns that run. Exit codes:
 @click.option(
     "--allow-model", "models", multiple=True, metavar="NAME", help="A model that turns may ask for. May be repeated."
 )
-@click.option("--allow-instructions", is_flag=True, help="Turns may bring instructions, put behind the agent's own.")
+@click.option("--allow-instructions", is_flag=True, help="Turns may add instructions after the agent's own.")
 @click.option(
     "--lease",
     "lease_s",

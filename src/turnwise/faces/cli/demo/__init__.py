@@ -13,7 +13,7 @@ from turnwise.faces.cli.text import style
 
 EPILOG = """\b
 Everything runs on this machine: a scripted provider on 127.0.0.1, real HTTP, real files in a temporary folder.
-Not tried with a live model: what a real one says may differ from the script.
+Not tried with a live model: a real model may say something else than the script.
 Exit code: 0 if everything was as promised, else 1."""
 
 

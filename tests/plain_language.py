@@ -1,0 +1,69 @@
+"""Wording that a reader has to read twice, after `STYLE.md`: what stood before, and patterns of the same kind.
+
+Looked for in public docstrings, README, docs/library.md and the help of the command line (tests/test_public_names.py).
+"""
+
+import re
+
+# The left column of STYLE's table, and phrases of its sentences that would be wrong anywhere.
+STOOD = """
+is gone on with
+a model that goes in circles is told
+limits that keep the last request for it
+where the provider's own is not meant
+where it is not meant
+where turnwise knows it not
+the last request that they pay for
+is made only where that step was disobeyed
+the model is asked for smaller pieces
+none of them is kept
+are never taken over
+nothing else is an answer
+nothing like it is asked again
+where no rule could hold that
+it broke off without a word
+counts for nothing
+a price that nobody knows
+a sum with such a part
+so that none shares the line
+over both stand
+stand the session that
+below what it may have
+nobody knows what it spent
+has spent its share
+can say what nobody knows
+nobody is asked and what would be
+one that is none
+nobody knows of
+"""
+
+# What a pattern is called, and the pattern.
+PATTERNS = {
+    "`one` in place of a noun": r"\b(?:one|ones) (?:that|which|who) (?:is|are|was|were|has|have|had|does|do) (?:none|not|no)\b",
+    "`one of which`": r"\bone of which\b",
+    "the verb before its subject": r"\b(?:nor|neither|never) (?:is|are|was|were|does|do|has|have) (?:it|they|an?|the|what)\b",
+    "`is to be` with a verb": r"\b(?:is|are) to be (?:\w+ed|given|known|held|kept|seen|told)\b",
+    "`whoever`": r"\bwho(?:ever|mever|soever)\b",
+    "`stands over`": r"\bstands? over\b",
+    "`goes on with`": r"\b(?:goes|gone|going) on with\b",
+    "`knows it not`": r"\b(?:knows|has|holds|is) (?:it|them) not\b",
+    "`nobody knows`": r"\bnobody knows\b",
+    "`what there is`": r"\bwhat there is\b",
+    "`in vain`": r"\bin vain\b",
+    "`else so`": r"\belse so\b",
+}
+
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+
+
+def hard_words(text: str) -> list[str]:
+    """Each place with such wording, with the words around it. Code blocks and comments are not looked at."""
+    plain = " ".join(_FENCE.sub(" ", _COMMENT.sub(" ", text)).split())
+    found = [(at, f"stood: {phrase}") for phrase in STOOD.split("\n") if phrase for at in _places(phrase, plain)]
+    found += [(hit.start(), name) for name, one in PATTERNS.items() for hit in re.finditer(one, plain, re.IGNORECASE)]
+    return [f"{name}: ...{plain[max(0, at - 40) : at + 60]}..." for at, name in sorted(found)]
+
+
+def _places(phrase: str, text: str) -> list[int]:
+    return [hit.start() for hit in re.finditer(rf"\b{re.escape(phrase)}\b", text, re.IGNORECASE)]
