@@ -1,8 +1,8 @@
-"""No: the requests that are left are counted by hand; the last one that a limit allows is the answer."""
+"""`Budget` bounds all runs that are given it, also at once; the last request that it allows is the answer."""
 
 import os
 
-from turnwise import Agent, MaxRequests, tool
+from turnwise import Agent, Budget, MaxRequests, tool
 
 
 @tool
@@ -11,9 +11,10 @@ def price(name: str) -> str:
     return "2.50 EUR"
 
 
-agent = Agent("openai_responses:price", tools=[price], endpoint={"base_url": os.environ["OPENAI_BASE_URL"]})
-left = 5
+budget = Budget(MaxRequests(5))
+agent = Agent(
+    "openai_responses:price", tools=[price], limits=budget, endpoint={"base_url": os.environ["OPENAI_BASE_URL"]}
+)
 for question in ("What is a pear?", "And now?", "And now?"):
-    result = agent.run_sync(question, limits=MaxRequests(left))
-    left -= result.requests
-    print(result.output, left)
+    result = agent.run_sync(question)
+    print(result.output, 5 - budget.spent.requests)
