@@ -250,7 +250,7 @@ def test_an_approver_that_fails_denies() -> None:
 
 
 async def test_a_tool_reports_how_it_gets_on() -> None:
-    """From the loop and from a thread; 1,000 reports at once are told as the last of them, as one line of 200 characters."""
+    """From the loop and from a thread: of 1,000 reports at once the first and the last are told, in lines of 200 characters."""
     clock = FakeClock()
     seen: list[str] = []
 
@@ -288,7 +288,35 @@ async def test_a_tool_reports_how_it_gets_on() -> None:
     await clock.advance(0.25)
     goes_on.set()
     await run
-    assert seen == ["999 of 1000", "x" * 200, "999 in a thread"]
+    assert seen[:3] == ["0 of 1000", "999 of 1000", "x" * 200]
+    in_thread = seen[3:]
+    assert in_thread[-1] == "999 in a thread" and len(in_thread) <= 2
+
+
+@pytest.mark.parametrize("in_thread", [False, True], ids=["async", "thread"])
+def test_the_report_of_a_call_that_ends_at_once_is_told(in_thread: bool) -> None:
+    """A newcomer's line was lost: their tool ended within a quarter of a second."""
+    seen: list[str] = []
+
+    @tool
+    async def close(context: RunContext, ticket: int) -> str:
+        """Close."""
+        context.report("looking")
+        context.report(f"closing {ticket}")
+        return "closed"
+
+    @tool(name="close")
+    def close_in_thread(context: RunContext, ticket: int) -> str:
+        """Close."""
+        context.report(f"closing {ticket}")
+        return "closed"
+
+    made = close_in_thread if in_thread else close
+    model = ScriptedModel([call("close", ticket=7), "Done."])
+    agent_of(model, tools=[made]).run_sync(
+        "Close.", watch=lambda one: isinstance(one, ToolProgress) and seen.append(one.line)
+    )
+    assert seen == (["closing 7"] if in_thread else ["looking", "closing 7"])
 
 
 def test_a_report_that_nobody_watches_is_nothing() -> None:

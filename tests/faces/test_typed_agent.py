@@ -3,15 +3,19 @@
 import json
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 
 import pydantic
 import pytest
 
 from turnwise import (
     Agent,
+    Approval,
+    Asking,
     BadTool,
     CallerError,
     FrameSeen,
+    Journal,
     MaxCost,
     MaxRequests,
     MaxSteps,
@@ -22,6 +26,7 @@ from turnwise import (
     Prices,
     RunContext,
     RunFinished,
+    SafetyOptions,
     Settings,
     StopReason,
     Subagents,
@@ -306,3 +311,32 @@ def test_what_waits_says_how_to_go_on() -> None:
         assert result.output
     with pytest.raises(CallerError, match="or `approvals` for asks that wait"):
         agent.run_sync(history=result.history)
+
+
+def test_the_asks_of_a_session_are_read_and_answered_in_another_process(tmp_path: Path) -> None:
+    """A newcomer found no way from a session's id to its asks. Two journals over one file stand for the two processes."""
+    bought: list[str] = []
+
+    @tool(effect="write")
+    def buy(item: str) -> str:
+        bought.append(item)
+        return "bought"
+
+    def later(asking: Asking) -> list[Approval]:
+        return [Approval(call_id=ask.call.id, verdict="later") for ask in asking.asks]
+
+    safety: SafetyOptions = {"policy": Policy(attended=True), "approver": later}
+    with Journal(tmp_path / "turns.db") as journal:
+        agent, _ = scripted(call("buy", item="pear"), tools=[buy], safety=safety, observation={"journal": journal})
+        first = agent.run_sync("Buy a pear.")
+        assert agent.open_asks(first.session) == first.asks != ()
+    with Journal(tmp_path / "turns.db") as journal:
+        agent, _ = scripted("Done.", tools=[buy], safety=safety, observation={"journal": journal})
+        asks = agent.open_asks(first.session)
+        assert [(ask.call.name, ask.arguments) for ask in asks] == [("buy", '{"item":"pear"}')]
+        answers = [Approval(call_id=ask.call.id, verdict="allow", digest=ask.digest) for ask in asks]
+        second = agent.run_sync(session=first.session, approvals=answers)
+        assert (second.text, bought, agent.open_asks(first.session)) == ("Done.", ["pear"], ())
+    alone, _ = scripted()
+    with pytest.raises(CallerError, match="needs a journal"):
+        alone.open_asks(first.session)

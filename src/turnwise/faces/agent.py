@@ -52,15 +52,15 @@ from turnwise.faces.schemas import OutputType
 from turnwise.faces.streaming import RunStream
 from turnwise.faces.taking_up import check_endpoint, folded, left_child, left_run
 from turnwise.faces.tools import BATCH_HINT, ToolLike
-from turnwise.rules.history import check_input
+from turnwise.rules.history import check_input, open_calls
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
 from turnwise.rules.shares import least_of
-from turnwise.turn.approvals import listed
+from turnwise.turn.approvals import OneAsk, listed
 from turnwise.turn.carrying import Carried
 from turnwise.turn.config import Effect, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted
-from turnwise.turn.resuming import asked_ids, listed_digests
+from turnwise.turn.resuming import asked_ids, asks_of, listed_digests
 from turnwise.turn.snapshot import SessionSoFar
 from turnwise.vocab import File, Message, StopReason, Text
 
@@ -273,6 +273,16 @@ class Agent(Generic[Deps, Output]):
         `run.text()` gives the text, `run.events()` every event. If you leave the block early, the turn is cancelled.
         """
         return RunStream(partial(self._run, prompt, options=options))
+
+    def open_asks(self, session: str) -> tuple[OneAsk, ...]:
+        """The asks that a session of the journal waits for, also in another process. Nothing waits: an empty tuple.
+
+        Answer them with `agent.run(session=..., approvals=[Approval(call_id=ask.call.id, verdict="allow", digest=ask.digest)])`.
+        Raises CallerError without a journal, and if there is no such session.
+        """
+        before, _ = self._before({"session": session}, journal=self._setup.journal)
+        messages = before.carried.messages
+        return asks_of(open_calls(messages), asks=before.asks, messages=messages)
 
     def interrupt(self, kind: InterruptKind = "cancel") -> None:
         """End all current runs of this agent soon. Their results say so.

@@ -38,7 +38,7 @@ class Budget:
     Each run reserves its part before it sends anything: `per_run`, or what is left if that is less. What it has not spent is free
     again when it ends. Each run keeps one request of its part for its answer. Sub-agents spend the part of the run that started
     them. `per_run` names a part of each of the budget's limits; steps and time may stand in it, too. Without `per_run` a run
-    reserves all that is free, so runs follow each other.
+    reserves all that is free, so a second run at the same time raises BudgetSpent.
 
     A run for which too little is free raises BudgetSpent. Raises CallerError for limits of steps or time, and for `&`. The budget
     lives in this process: another process has its own.

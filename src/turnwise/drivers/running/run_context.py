@@ -82,8 +82,8 @@ class RunContext(Generic[Deps_co]):
     def report(self, text: str) -> None:
         """Show the progress of a tool: watchers get the last line of `text` as a `ToolProgress` event.
 
-        A line has at most 200 characters, and a few lines a second are shown. It works from any thread. Outside of a
-        tool it does nothing.
+        A line has at most 200 characters. The first report is shown at once and the last one always; of those between, a
+        few a second are shown. It works from any thread. Outside of a tool it does nothing.
         """
         if self._work is not None:
             self._work.report(text)

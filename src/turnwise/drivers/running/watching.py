@@ -84,8 +84,9 @@ class ToolProgress(msgspec.Struct, frozen=True, tag="tool_progress"):
     """A running tool reports its progress.
 
     `line` is the last line of the command's output, or of the text that the tool reports (`RunContext.report`). It has
-    at most 200 characters. Events come a few times a second at most, and not in the first quarter of a second. The line
-    is not part of the tool's result.
+    at most 200 characters. Events come a few times a second at most. A command's first line comes after a quarter of a
+    second. A tool's first report comes at once, and its last one always comes. The line is not part of the tool's
+    result.
     """
 
     call: ToolCall

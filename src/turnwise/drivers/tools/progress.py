@@ -15,7 +15,7 @@ from turnwise.drivers.clock import Clock, Timer
 from turnwise.drivers.running.watching import ToolProgress, Watch, WatcherEvent
 from turnwise.vocab import ToolCall
 
-EVERY_S = 0.25  # a person reads no faster; what ends sooner is not told of
+EVERY_S = 0.25  # a person reads no faster; a command that ends sooner is not told of
 LOOKED_AT = 4096  # bytes of the end of the output
 LINE = 200  # characters that are told
 
@@ -38,6 +38,7 @@ class CallTelling:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._progress = LastLine(self._tell_line, clock=clock)
+        self._reports = LastLine(self._tell_line, clock=clock, is_whole=True)
         self._is_over = False
         self._reported = ""
         self._is_due = False  # the event loop has been asked to take it
@@ -55,8 +56,8 @@ class CallTelling:
         self._progress.take(output)
 
     def report(self, text: str) -> None:
-        """The last line of it is told as that of an output would be. From any thread, and however often: what comes together is
-        looked at once."""
+        """Its last line is told: the first report at once, the last one at the end of the call, those between not more often than
+        every `EVERY_S`. From any thread."""
         self._reported = text[-LOOKED_AT:]
         if threading.get_ident() == self._thread:
             self._take_report()
@@ -67,12 +68,15 @@ class CallTelling:
 
     def leave(self) -> None:
         """The call has ended: its result says the rest."""
+        if self._is_due:  # its thread has ended before the event loop had its turn
+            self._take_report()
+        self._reports.leave()
         self._is_over = True
         self._progress.leave()
 
     def _take_report(self) -> None:
         self._is_due = False
-        self._progress.take(f"\n{self._reported}\n".encode("utf-8", "replace"))
+        self._reports.take(f"\n{self._reported}\n".encode("utf-8", "replace"))
 
     def _say(self, seen: WatcherEvent) -> None:
         if not self._is_over:
@@ -100,9 +104,11 @@ def telling() -> CallTelling | None:
 
 
 class LastLine:
-    """Takes a command's output as it comes, and tells its last line, not more often than every `EVERY_S`."""
+    """Takes a command's output as it comes, and tells its last line, not more often than every `EVERY_S`. `is_whole`: the first
+    line is told at once, and the last one for certain."""
 
-    def __init__(self, tell: Callable[[str], object], *, clock: Clock) -> None:
+    def __init__(self, tell: Callable[[str], object], *, clock: Clock, is_whole: bool = False) -> None:
+        self._is_whole = is_whole
         self._tell = tell
         self._clock = clock
         self._end = b""
@@ -113,16 +119,23 @@ class LastLine:
     def take(self, output: bytes) -> None:
         self._end = (self._end + output)[-LOOKED_AT:] if len(output) < LOOKED_AT else output[-LOOKED_AT:]
         if self._timer is None and not self._is_over:
+            if self._is_whole:
+                self._say()
             self._timer = self._clock.call_later(EVERY_S, self._say)
 
     def leave(self) -> None:
         """Nothing is told any more."""
+        if self._is_whole and self._timer is not None:
+            self._say_now()
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
 
     def _say(self) -> None:
         self._timer = None
+        self._say_now()
+
+    def _say_now(self) -> None:
         line = last_line(self._end)
         if line and line != self._told and not self._is_over:
             self._told = line
