@@ -138,7 +138,7 @@ async def test_a_choice_that_forces_a_call_without_tools_is_refused_before_anyth
 
     for agent, options in (
         (agent_of(), {}),
-        (agent_of(tool_choice="auto"), {"tool_choice": "required"}),
+        (agent_of(tool_choice="auto"), {"endpoint": {"tool_choice": "required"}}),
         (agent_of(tools=[read]), {"tools": []}),
     ):
         with pytest.raises(CallerError, match=r"tool_choice=.required."):

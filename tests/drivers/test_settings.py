@@ -1,6 +1,5 @@
 """The files of settings: which are read, in which order, and what is said of a bad one."""
 
-import inspect
 import os
 from decimal import Decimal
 from pathlib import Path
@@ -185,8 +184,8 @@ def test_a_project_may_lower_what_the_user_caps_and_never_raise_it() -> None:
 
 DEFAULTS = {
     "max_steps": TurnConfig(session_id="s", turn_id="t", model="m").max_steps,
-    "max_subagents": inspect.signature(Agent).parameters["max_subagents"].default,
-    "max_subagent_requests": inspect.signature(Agent).parameters["max_subagent_requests"].default,
+    "max_subagents": Agent("ollama:m").config.max_subagents,
+    "max_subagent_requests": Agent("ollama:m").config.max_subagent_requests,
 }
 
 

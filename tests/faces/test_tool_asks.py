@@ -26,6 +26,7 @@ from turnwise import (
 from turnwise.drivers.running.watching import WatcherEvent
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.turn.config import Deadlines
+from waits import HANG_S
 
 ATTENDED = Policy(attended=True)
 
@@ -277,7 +278,7 @@ async def test_a_tool_reports_how_it_gets_on() -> None:
         for number in range(1000):
             context.report(f"{number} in a thread")
         loop.call_soon_threadsafe(reported.set)
-        assert goes_on.wait(10)
+        assert goes_on.wait(HANG_S)
         return "copied"
 
     goes_on = threading.Event()

@@ -25,6 +25,7 @@ from turnwise import (
 )
 from turnwise.testing import ScriptedModel, call
 from turnwise.vocab import ToolResult
+from waits import HANG_S
 
 
 class Approver:
@@ -174,11 +175,11 @@ async def test_a_turn_that_is_resumed_has_the_tools_of_its_folder(folder: Path, 
             observation={"journal": journal, "folder": folder},
         )
         running = asyncio.create_task(first.run("Write."))
-        await asyncio.wait_for(began.wait(), 60)
+        await asyncio.wait_for(began.wait(), HANG_S)
         left = tmp_path / "left.db"
         copy_of_a_crash(path, left)
         running.cancel()
-        await asyncio.wait({running}, timeout=60)
+        await asyncio.wait({running}, timeout=HANG_S)
     ask = Approver()
     with Journal(left) as journal:
         second = agent_of(

@@ -159,7 +159,7 @@ CHILD = {
     "also_spent": Spent(cost_usd=Decimal(0)),
     "unknown": (),
 }
-ASK = {"kind": "approval", "why": "", "options": (), "can_wait": True, "digest": ""}
+ASK = {"kind": "approval", "why": "", "options": (), "can_wait": True, "digest": "", "by": "model"}
 APPROVAL = {"by": "person", "text": "", "always": False, "subject": "", "digest": ""}
 INTERRUPTED = {"results": (), "started": None, "partial": None, "sent": True, "children": (), "why": ""}
 

@@ -10,7 +10,7 @@ import pytest
 
 from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.running.watching import AskClosed, AskOpened
-from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.faces.cli.asks import TerminalApprover
 from turnwise.faces.cli.screen import describe_event
 from turnwise.rules.permissions import Policy
@@ -61,7 +61,7 @@ async def answered(typed: Sequence[str], folder: Path) -> tuple[Sequence[Approva
         policy=Policy(attended=True),
         offers={},
         inspect=inspect,
-        workspace=Workspace(folder),
+        workspace=WorkspacePaths(folder),
         clock=FakeClock(),
         stop=lambda: None,
         before_command=lambda: None,
