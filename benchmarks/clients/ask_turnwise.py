@@ -43,11 +43,9 @@ async def main(given: Task) -> None:
             history = history_of(case)
             agent = Agent(
                 f"{given['family']}:{case['model']}",
-                base_url=base_url,
-                api_key="nothing",
                 tools=[LOOK],
                 instructions=INSTRUCTIONS,
-                transport=transport,
+                endpoint={"base_url": base_url, "api_key": "nothing", "transport": transport},
             )
 
             async def ask() -> str:

@@ -50,11 +50,13 @@ async def main(given: Task) -> None:
         if key not in agents:
             agents[key] = Agent(
                 f"{given['family']}:{case['model']}",
-                base_url=base_url,
-                api_key="nothing",
                 tools=[WRITE],
                 instructions=INSTRUCTIONS,
-                transport=memory if case["memory"] else sockets,
+                endpoint={
+                    "base_url": base_url,
+                    "api_key": "nothing",
+                    "transport": memory if case["memory"] else sockets,
+                },
             )
         return agents[key]
 

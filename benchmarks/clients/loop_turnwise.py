@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from looping import INSTRUCTIONS, PROMPT, Archive, Case, Task, measure, run
 
-from turnwise import Agent, Journal, RunFinished, tool
+from turnwise import Agent, Journal, MaxSteps, RunFinished, tool
 from turnwise.drivers.clock import SystemClock
 
 
@@ -28,12 +28,11 @@ async def main(given: Task) -> None:
                 journal = stack.enter_context(Journal(Path(f"{case['journal']}-{uuid4()}"), clock=SystemClock()))
             agent = Agent(
                 f"openai_chat:{case['model']}",
-                base_url=url + "/v1",
-                api_key="nothing",
                 tools=[look],
                 instructions=INSTRUCTIONS,
-                max_steps=case["steps"] + 5,
-                journal=journal,
+                limits=MaxSteps(case["steps"] + 5),
+                endpoint={"base_url": url + "/v1", "api_key": "nothing"},
+                observation={"journal": journal},
             )
             async with agent:
                 async for event in agent.stream(PROMPT):
