@@ -24,7 +24,7 @@ CASE = "to the first request"
 VERSION_CASE = "turnwise --version"
 LIBRARY = """
 from turnwise import Agent
-Agent("openai_chat:bench", endpoint={{"base_url": "{url}/v1", "api_key": "nothing"}}).run_sync("Go on.")
+Agent("openai_chat:bench", endpoint={"base_url": "{url}/v1", "api_key": "nothing"}).run_sync("Go on.")
 """
 OPENAI = """
 from openai import OpenAI
