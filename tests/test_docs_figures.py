@@ -79,7 +79,7 @@ FIGURES = {
         f"Unless set: {RetryPolicy().attempts - 1} |",
     ],
     "library.md": [
-        f"`max_depth` deep, {MAX_DEPTH} unless set",
+        f"`max_depth` deep, {MAX_DEPTH} unless you set it",
         f"`max_subagents` ({subagents.MAX_SUBAGENTS})",
         f"`max_subagent_requests` ({subagents.MAX_SUBAGENT_REQUESTS})",
         f"takes longer than {INSPECT_S:g} s",
