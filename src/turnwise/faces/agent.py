@@ -15,7 +15,7 @@ from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.drivers.endpoints.first_reply import WithFirstReply
 from turnwise.drivers.endpoints.transport import Transport
 from turnwise.drivers.ids import TimeOrderedIds
-from turnwise.drivers.journal.journal import Journal, Session
+from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.running.approvals import Approver
 from turnwise.drivers.running.children import Minder, as_child, idle_s_of
@@ -29,7 +29,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
 from turnwise.faces.agent_options import check_names, checking_options
 from turnwise.faces.agent_setup import AgentOptions, AgentSetup, over, set_up
-from turnwise.faces.beginnings import RunBeginning, furnished, open_transport, priced, reserved
+from turnwise.faces.beginnings import RunBeginning, furnished, open_transport, priced, reserved, run_below
 from turnwise.faces.budgets import Budget
 from turnwise.faces.children import MAX_DEPTH, AgentTool, Delegate
 from turnwise.faces.deps import DepsFactory, DepsWanted
@@ -50,18 +50,16 @@ from turnwise.faces.run_options import (
 )
 from turnwise.faces.schemas import OutputType
 from turnwise.faces.streaming import RunStream
-from turnwise.faces.taking_up import check_endpoint, folded, left_child, left_run
+from turnwise.faces.taking_up import check_endpoint, left_child, left_run, run_before
 from turnwise.faces.tools import BATCH_HINT, ToolLike
 from turnwise.rules.history import check_input, open_calls
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
 from turnwise.rules.shares import least_of
 from turnwise.turn.approvals import OneAsk, listed
-from turnwise.turn.carrying import Carried
 from turnwise.turn.config import Effect, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted
 from turnwise.turn.resuming import asked_ids, asks_of, listed_digests
-from turnwise.turn.snapshot import SessionSoFar
 from turnwise.vocab import File, Message, StopReason, Text
 
 Deps = TypeVar("Deps", default=None)
@@ -280,7 +278,7 @@ class Agent(Generic[Deps, Output]):
         Answer them with `agent.run(session=..., approvals=[Approval(call_id=ask.call.id, verdict="allow", digest=ask.digest)])`.
         Raises CallerError without a journal, and if there is no such session.
         """
-        before, _ = self._before({"session": session}, journal=self._setup.journal)
+        before = run_before({"session": session}, journal=self._setup.journal, new_id=self._ids.new).so_far
         messages = before.carried.messages
         return asks_of(open_calls(messages), asks=before.asks, messages=messages)
 
@@ -354,15 +352,18 @@ class Agent(Generic[Deps, Output]):
     ) -> RunResult[Any]:
         tools = setup.offered
         setup.check_rules()
-        before, session_id = self._before(options, journal=setup.journal)
+        begun = run_before(options, journal=setup.journal, new_id=self._ids.new)
+        before, session_id = begun.so_far, begun.session_id
         earlier = tuple(before.carried.messages)
-        run = await stack.enter_async_context(setup.deps_wanted().opened(options, session=session_id))
+        run = await stack.enter_async_context(
+            setup.deps_wanted().opened(options, session=session_id, labels=begun.labels)
+        )
         config = self._config_of_run(setup, tools=tools, session_id=session_id)
         only_decides = prompt is None and options.get("approvals") and not options.get("results")
         given = () if only_decides else input_of(prompt, results=options.get("results") or None, earlier=earlier)
         config, given = await priced(setup, config), await opened(given, opening=setup.opening, earlier=earlier)
         config = await setup.instructions.written(config, run=run, clock=setup.clock)
-        config, reservation = reserved(setup, config, stack=stack)
+        config, reservation = reserved(setup, config, stack=stack, journal=setup.journal)
         started = TurnStarted(
             config=config,
             input=given,
@@ -393,8 +394,6 @@ class Agent(Generic[Deps, Output]):
             approver=setup.safety.approver,
             observation=Observation(watch=options.get("watch"), feed=feed),
         )
-        if reservation is not None:
-            reservation.runner = runner
         pen = None
         if setup.journal is not None:
             pen = setup.journal.begin_turn(
@@ -403,7 +402,10 @@ class Agent(Generic[Deps, Output]):
                 folder=setup.folder,
                 title=title_of(started.input),
                 started=started,
+                labels=run.labels,
             )
+        if reservation is not None:
+            reservation.begins(runner)
         kept = session_id if setup.journal is not None else ""
         carried = () if started.history else before.carried
         turn = runner.run(started, earlier=carried, journal=pen, ends=beginning.ends)
@@ -442,7 +444,8 @@ class Agent(Generic[Deps, Output]):
         async with contextlib.AsyncExitStack() as stack:
             if setup.is_unfurnished:
                 setup = await furnished(setup, stack=stack)
-            opened_deps = setup.deps_wanted().opened(options, session=found.session.row.id)
+            row = found.session.row
+            opened_deps = setup.deps_wanted().opened(options, session=row.id, labels=row.labels)
             run = await stack.enter_async_context(opened_deps)
             runner = self._runner(
                 setup,
@@ -455,10 +458,10 @@ class Agent(Generic[Deps, Output]):
                 approver=options.get("approver", setup.safety.approver),
                 observation=Observation(watch=options.get("watch"), ledger=found.ledger),
             )
-            _, reservation = reserved(setup, config, stack=stack, whole=True)
-            if reservation is not None:
-                reservation.runner = runner
+            _, reservation = reserved(setup, config, stack=stack, whole=True, journal=journal)
             pen = journal.resume_turn(found.turn_id)
+            if reservation is not None:
+                reservation.begins(runner)
             turn = runner.resume(found.left, journal=pen)
             ended = partial(run_result, output=output, before=found.before, session=found.session.row.id)
             return await self._to_end(setup, runner, turn, config=config, run=run, ended=ended)
@@ -555,9 +558,12 @@ class Agent(Generic[Deps, Output]):
                 config = started.config
             # what a run above has reserved in the same budget is this one's, too
             is_held = setup.budget is not None and setup.budget.is_held_above()
-            config, reservation = (
-                (config, None) if is_held else reserved(setup, config, stack=stack, whole=started is None)
-            )
+            reservation = None
+            if not is_held:
+                spends = run_below(config, order=order, path=minder.path)
+                config, reservation = reserved(
+                    setup, config, stack=stack, whole=started is None, journal=journal, run=spends
+                )
             if started is not None:
                 started = msgspec.structs.replace(started, config=config)
             runner = self._runner(
@@ -573,11 +579,12 @@ class Agent(Generic[Deps, Output]):
                 path=minder.path,
                 settle_s=minder.settle_s,
             )
-            if reservation is not None:
-                reservation.runner, reservation.path = runner, minder.path
             if found is not None and journal is not None:
                 found.left.terms = order.terms
-                return await minder.run(runner, runner.resume(found.left, journal=journal.resume_turn(found.turn_id)))
+                pen = journal.resume_turn(found.turn_id)
+                if reservation is not None:
+                    reservation.begins(runner)
+                return await minder.run(runner, runner.resume(found.left, journal=pen))
             assert started is not None, "a child that was not left begins"
             pen = None
             if journal is not None:
@@ -589,7 +596,10 @@ class Agent(Generic[Deps, Output]):
                     title=title,
                     parent=(order.parent_turn, order.call.id),
                     started=started,
+                    labels=run.labels,
                 )
+            if reservation is not None:
+                reservation.begins(runner)
             return await minder.run(runner, runner.run(started, journal=pen))
 
     async def _child_started(
@@ -661,22 +671,3 @@ class Agent(Generic[Deps, Output]):
             judges_cut=True,
             prepares_steps=setup.prepare_step is not None,
         )
-
-    def _before(self, options: TypedRunOptions, *, journal: Journal | None) -> tuple[SessionSoFar, str]:
-        """The session before this turn, and its id."""
-        history, session = tuple(options.get("history", ())), options.get("session")
-        if not session:
-            return SessionSoFar(messages=history, carried=Carried(messages=history)), self._ids.new()
-        if journal is None:
-            raise CallerError(
-                '`session` needs a journal: Agent(..., observation={"journal": Journal(PATH)}), or pass `history`'
-            )
-        if history:
-            raise CallerError("give either `session` or `history`, not both: the session has its own messages")
-        found = journal.find_session(session)
-        return read_session(journal, found), found.row.id
-
-
-def read_session(journal: Journal, session: Session) -> SessionSoFar:
-    """What was said in a session, and what its next turn starts from; a turn that was killed has its open calls answered."""
-    return folded(journal, session.turns)

@@ -2,9 +2,10 @@
 
 import inspect
 import typing
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Generic, Protocol
 
 from typing_extensions import TypeVar
@@ -13,6 +14,7 @@ from turnwise.errors import CallerError
 from turnwise.turn.approvals import Approval
 from turnwise.vocab import NO_USAGE, ToolCall, Usage
 
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 Deps_co = TypeVar("Deps_co", covariant=True, default=Any)
 
 
@@ -22,12 +24,20 @@ class RunAtHand:
     No text that is made of it shows the deps: they may hold a password.
     """
 
-    __slots__ = ("deps", "path", "session", "so_far")
+    __slots__ = ("deps", "labels", "path", "session", "so_far")
 
-    def __init__(self, *, deps: object = None, session: str = "", path: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        deps: object = None,
+        session: str = "",
+        path: tuple[str, ...] = (),
+        labels: Mapping[str, str] = _NO_LABELS,
+    ) -> None:
         self.deps = deps
         self.session = session
         self.path = path
+        self.labels = labels
         self.so_far: Callable[[], tuple[int, Usage]] = _nothing_yet
 
 
