@@ -63,9 +63,9 @@ class TypedRunOptions(RunOptions, total=False):
 
 
 class ResumeOptions(TypedDict, total=False):
-    """Options of `Agent.resume`: what a journal cannot hold, and answers to open asks.
+    """Options of `Agent.resume`: values that a journal cannot hold, and answers to open asks.
 
-    - `approvals` answer open asks; `ask_s` gives the others so many seconds.
+    - `approvals` answer open asks. `ask_s` is how many seconds the approver has for the other open asks.
     - `rules` are permission rules that are added after the turn's own.
     """
 

@@ -47,8 +47,8 @@ class TokenPrices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class OwnCost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the provider's usage object says what the request cost. `unit_usd` is what 1 of it is worth. `also` is added where
-    the flag at `also_if` is true (OpenRouter with the user's own key at the provider)."""
+    """The place in the provider's usage object that says what the request cost. `unit_usd` is the value of 1 unit of it in
+    US dollars. `also` is added if the flag at `also_if` is true (OpenRouter with the user's own key at the provider)."""
 
     path: tuple[str, ...]
     unit_usd: Decimal = Decimal(1)
@@ -63,9 +63,9 @@ class PriceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - `request_usd` is the price of each HTTP request, and `step_usd` of each step, in US dollars, beside any price of
       tokens.
     - `bills_refused`: whether a request that is answered with an error costs `request_usd`, too. None: not known.
-    - `own_cost`: where the provider's usage says the cost itself.
-    - `is_from_project`: a project's file says so; the row is shown but not used for limits.
-    - `asks_hour`: the requests ask for a cache that is kept for an hour.
+    - `own_cost`: where to find the cost in the provider's usage object, if the provider reports it.
+    - `is_from_project`: the price comes from a project's file. It is shown, but not used for limits.
+    - `asks_hour`: whether the requests ask the provider to keep the cache for an hour.
     """
 
     plan: Plan

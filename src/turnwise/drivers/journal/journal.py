@@ -56,8 +56,8 @@ SessionStatus = Literal["queued", "running", "waiting", "done", "lost"]
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """A session in the list of sessions.
 
-    Times are UTC, in seconds since 1970. `updated` is when its last turn began or ended. `status`, `stop_reason` and
-    `complete` are those of the last turn.
+    Times are UTC, in seconds since 1970. `updated` is the time at which the session's last turn began or ended. `status`,
+    `stop_reason` and `complete` are those of the last turn.
     """
 
     id: str
