@@ -108,7 +108,7 @@ def check_options(options: Mapping[str, object]) -> None:
 
 
 def said_of_agent(options: TypedRunOptions) -> AgentOptions:
-    """What of a run's options stands over its agent's."""
+    """The options of a run that replace its agent's."""
     said = {name: value for name, value in options.items() if name in AgentOptions.__annotations__}
     return cast("AgentOptions", said)
 
