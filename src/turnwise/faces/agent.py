@@ -232,7 +232,7 @@ class Agent(Generic[Deps, Output]):
         """Run one turn to its end, in a program without an event loop. Options and result are those of `run`.
 
         Raises CallerError if an event loop is running. Ctrl-C raises RunInterrupted, a KeyboardInterrupt that holds the
-        `result` so far. A tool's task that ignores its cancellation is left behind.
+        `result` so far. If a tool ignores that it was cancelled, `run_sync` ends without waiting for it.
         """
         try:
             asyncio.get_running_loop()
@@ -273,10 +273,10 @@ class Agent(Generic[Deps, Output]):
         return RunStream(partial(self._run, prompt, options=options))
 
     def open_asks(self, session: str) -> tuple[OneAsk, ...]:
-        """The asks that a session of the journal waits for, also in another process. Nothing waits: an empty tuple.
+        """The asks that a session of the journal waits for, also in another process. If nothing waits, the tuple is empty.
 
         Answer them with `agent.run(session=..., approvals=[Approval(call_id=ask.call.id, verdict="allow", digest=ask.digest)])`.
-        Raises CallerError without a journal, and if there is no such session.
+        Raises CallerError if the agent has no journal, or if the session does not exist.
         """
         before = run_before({"session": session}, journal=self._setup.journal, new_id=self._ids.new).so_far
         messages = before.carried.messages
@@ -424,10 +424,11 @@ class Agent(Generic[Deps, Output]):
           happen. Otherwise the model is told that the outcome is unknown.
         - The turn keeps its model, limits and rules. Tools, keys and the approver come from this agent; `rules` are
           added after the turn's own.
-        - An open ask that `approvals` does not answer is asked again, for the rest of its time or for `ask_s` seconds.
-          If no time is left, its default applies.
+        - If `approvals` does not answer an open ask, the approver is asked again. It has `ask_s` seconds, or else the time
+          that was left. If no time is left, a call is denied, and a question stays without an answer.
 
-        Raises CallerError if there is nothing to resume, if there is no journal, and for what `run` raises it.
+        Raises CallerError if there is nothing to resume, if the agent has no journal, and in all cases in which `run` raises
+        it.
         """
         check_names(options, known=ResumeOptions.__annotations__, what="`resume`")
         setup = self._setup
@@ -503,7 +504,7 @@ class Agent(Generic[Deps, Output]):
         return self._setup.known_below()
 
     def knows_tools(self) -> bool:
-        """Whether all its tools are known, and those below: no toolset is still to be asked."""
+        """Whether all tools of this agent and of its sub-agents are known. False if a toolset must be asked first."""
         return self._setup.knows_tools()
 
     def check_rules(self) -> None:

@@ -67,9 +67,9 @@ class TypedRunOptions(RunOptions, total=False):
 
 
 class ResumeOptions(TypedDict, total=False):
-    """Options of `Agent.resume`: what a journal cannot hold, and answers to open asks.
+    """Options of `Agent.resume`: values that a journal cannot hold, and answers to open asks.
 
-    - `approvals` answer open asks; `ask_s` gives the others so many seconds.
+    - `approvals` answer open asks. `ask_s` is how many seconds the approver has for the other open asks.
     - `rules` are permission rules that are added after the turn's own.
     """
 
@@ -113,7 +113,7 @@ def check_options(options: Mapping[str, object]) -> None:
 
 
 def said_of_agent(options: TypedRunOptions) -> AgentOptions:
-    """What of a run's options stands over its agent's."""
+    """The options of a run that replace its agent's."""
     said = {name: value for name, value in options.items() if name in AgentOptions.__annotations__}
     return cast("AgentOptions", said)
 

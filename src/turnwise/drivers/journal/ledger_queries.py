@@ -319,7 +319,8 @@ def sum_of_totals(totals: Sequence[Total]) -> Total | None:
 
 
 def _sum_of_known(amounts: Sequence[tuple[Decimal | None, bool]]) -> Decimal | None:
-    """Of amounts, each with whether there was something to count: None where there was, and nobody knows the price of any."""
+    """The sum of the known amounts. Each comes with whether there was something to count. None if there was, and no price is
+    known."""
     known = [amount for amount, _ in amounts if amount is not None]
     if any(amount is None for amount, _ in amounts) and not any(
         counts for amount, counts in amounts if amount is not None

@@ -92,15 +92,16 @@ class RunContext(Generic[Deps_co]):
     def report(self, text: str) -> None:
         """Show the progress of a tool: watchers get the last line of `text` as a `ToolProgress` event.
 
-        A line has at most 200 characters. The first report is shown at once and the last one always; of those between, a
-        few a second are shown. It works from any thread. Outside of a tool it does nothing.
+        A line has at most 200 characters. The first report is shown at once, and the last report is always shown. Of the
+        reports between them, a few are shown each second. You may call it from any thread. Outside of a tool it does
+        nothing.
         """
         if self._work is not None:
             self._work.report(text)
 
     async def ask(self, question: str, *, options: Sequence[str] = (), why: str = "") -> Approval:
-        """Ask a person a question while the tool runs, and wait for the answer. The tool's own time stops meanwhile;
-        the turn's time goes on.
+        """Ask a person a question while the tool runs, and wait for the answer. Until then the tool's own time stands still,
+        but the turn's time goes on.
 
         The run's approver gets an ask with `kind="question"` and `by="tool"`, and has `Deadlines.ask_s` seconds.
         `options` are answers to offer; `why` says why the tool asks. The returned `Approval` has a `verdict` (`allow`
