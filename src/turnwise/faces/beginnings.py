@@ -55,9 +55,9 @@ def run_below(config: TurnConfig, *, order: ChildOrder, path: tuple[str, ...]) -
 
 
 async def furnished(setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> AgentSetup:
-    from turnwise.faces.furnishing import furnished as made  # most agents have no toolsets
+    from turnwise.faces.furnishing import with_open_toolsets  # most agents have no toolsets
 
-    return await made(setup, stack=stack)
+    return await with_open_toolsets(setup, stack=stack)
 
 
 async def priced(setup: AgentSetup, config: TurnConfig) -> TurnConfig:
