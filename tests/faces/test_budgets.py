@@ -236,6 +236,14 @@ async def test_a_budget_of_money_needs_prices() -> None:
     assert (model.requests, budget.left) == ([], MaxCost("1.00"))
 
 
+def test_a_budget_is_joined_with_no_limit() -> None:
+    """Proves: the error says where the limit belongs."""
+    budget: Any = Budget(MaxRequests(3))
+    for join in (lambda: budget | MaxSteps(3), lambda: MaxSteps(3) | budget, lambda: budget & MaxSteps(3)):
+        with pytest.raises(CallerError, match="into its `per_run`"):
+            join()
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [

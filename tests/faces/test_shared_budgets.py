@@ -176,11 +176,29 @@ def test_the_part_of_a_process_that_was_killed_is_kept_for_whoever_resumes(targe
         assert budget.left == MaxRequests(2) and budget.spent.requests == 0
         assert agent.run_sync("Look.").requests == 2
         (session,) = [row.id for row in journal.sessions() if row.status == "lost"]
-        with pytest.raises(BudgetSpent, match=f"process of these sessions is gone, resume them: {session}"):
+        with pytest.raises(BudgetSpent, match=f"another run; resume the sessions whose process is gone: {session}$"):
             agent.run_sync("Look.")
         result = asyncio.run(goes_on(journal, budget).resume(session))
         assert (result.text, result.requests) == ("That is all.", 2)
         assert (budget.spent.requests, budget.left, len(budget.ledger)) == (4, MaxRequests(2), 4)
+
+
+@pytest.mark.parametrize("how", ["another turn", "deleted"])
+def test_a_turn_that_is_given_up_has_spent_what_the_ledger_says(how: str, target: Target) -> None:
+    """Proves: where nobody can resume a turn any more, the rest of its part is free for whoever needs it."""
+    assert how_it_dies(target, "in a tool") == -signal.SIGKILL
+    with Journal(target) as journal:
+        agent, _, budget = in_journal(journal, MaxRequests(6))
+        (session,) = [row.id for row in journal.sessions()]
+        if how == "deleted":
+            (kept,) = journal.retention.sessions()
+            assert [one.id for one in journal.retention.delete([kept]).gone] == [session]
+        else:
+            plain = {"endpoint": agent._options["endpoint"], "observation": {"journal": journal}}
+            Agent("openai_chat:m", **plain).run_sync("Go on.", session=session)  # pyright: ignore[reportArgumentType]
+        assert budget.left == MaxRequests(2)
+        assert [agent.run_sync("Look.").requests for _ in range(2)] == [2, 3]
+        assert (budget.spent.requests, budget.left) == (6, MaxRequests(0))
 
 
 @pytest.mark.promise("end:budget", "keep:crash")

@@ -47,7 +47,7 @@ class BudgetKeeper(Protocol):
         ...
 
     def left_sessions(self, state: BudgetState, /) -> list[str]:
-        """The sessions of runs whose process has gone away while they had a part."""
+        """The session of each run whose process has gone away while it had a part."""
         ...
 
     @property
@@ -140,7 +140,7 @@ class JournalKeeper:
 
     def left_sessions(self, state: BudgetState) -> list[str]:
         left = {turn for turn, part in state.parts.items() if not is_alive(process_of(part))}
-        return sorted({run.root_session for run in self._book.runs(self._name) if run.turn in left}) if left else []
+        return [run.root_session for run in self._book.runs(self._name) if run.turn in left] if left else []
 
     def check_journal(self, journal: Journal | None) -> None:
         if journal is None or not journal.keeps_the_same_as(self._journal):

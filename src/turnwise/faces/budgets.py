@@ -6,11 +6,11 @@ import secrets
 from collections.abc import Generator, Sequence
 from contextvars import ContextVar
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from turnwise.drivers.journal.budgets import BudgetRun, holder_in
 from turnwise.drivers.journal.owners import our_name
-from turnwise.errors import BudgetSpent, JournalFailed
+from turnwise.errors import BudgetSpent, CallerError, JournalFailed
 from turnwise.faces.budget_keeping import BudgetAtHand, keeper_of
 from turnwise.rules.limits import AnyOf, Limit, Spent
 from turnwise.rules.pricing import ZERO
@@ -184,17 +184,22 @@ class Budget:
     def _said(self, state: BudgetState) -> str:
         free = state.free(self._limits)
         left = ", ".join([f"{amount} of `{limit}`" for limit, amount in zip(self._limits, free, strict=True)])
-        running = len(state.parts)
+        running, gone = len(state.parts), self._keeper.left_sessions(state)
         if not running:
             return f"the budget is spent: {left} left, too little for another run. Raise its limit, or start a new one"
         told = "" if self.per_run is not None else ", or give `Budget(..., per_run=...)`: without it a run reserves all"
         runs = "a run that has" if running == 1 else f"{running} runs that have"
-        gone = self._keeper.left_sessions(state)
-        resume = f". The process of these sessions is gone, resume them: {', '.join(gone)}" if gone else ""
-        return (
-            f"the budget has {left} free, beside {runs} not ended: too little for another run. Try again when one has "
-            f"ended{told}{resume}"
+        advice = [f"try again when one has ended{told}"] if len(gone) < running else list[str]()
+        if gone:
+            advice.append(f"resume the sessions whose process is gone: {', '.join(sorted(set(gone)))}")
+        return f"the budget has {left} free, beside {runs} not ended: too little for another run; {'; '.join(advice)}"
+
+    def _joined(self, other: object) -> NoReturn:
+        raise CallerError(
+            f"a budget is the whole of `limits`: put `{other}` into its `per_run`, or into the budget itself"
         )
+
+    __or__ = __ror__ = __and__ = __rand__ = _joined
 
 
 class Reservation:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import typing
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -53,6 +54,11 @@ class DepsFactory(Generic[Deps]):
     @overload
     def __init__(self, function: Callable[[SessionKey], Deps], /) -> None: ...
     def __init__(self, function: Callable[[SessionKey], Any], /) -> None:
+        if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+            raise CallerError(
+                f"`DepsFactory`: `{name_of(function)}` is a generator function: write `@asynccontextmanager` above an async one, "
+                "or return the deps"
+            )
         self.function = function
 
     def __repr__(self) -> str:

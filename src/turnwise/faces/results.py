@@ -108,12 +108,14 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     def output(self) -> Output:
         """The answer as a value of the run's output type. Without an output type it is the text.
 
-        Raises OutputMismatch if the answer does not fit, and if the run waits for calls.
+        Raises OutputMismatch if there is no such value: the answer does not fit, the run waits for calls, the provider
+        failed, or a limit ended the run without an answer.
         """
         if self.output_or_none is None:
             why = WAITS if self.pending else self.why_incomplete or "there is no answer"
+            text = "" if why in self.text else f". Its text is {_shortened(self.text)!r}"
             raise OutputMismatch(
-                f"the run has no output ({self.stop_reason.value}): {why}. Its text is {_shortened(self.text)!r}",
+                f"the run has no output ({self.stop_reason.value}): {why.rstrip('.')}{text}",
                 text=self.text,
                 stop_reason=self.stop_reason,
                 requests=self.requests,
