@@ -68,13 +68,19 @@ def losses() -> str:
     lines = [
         "# What a family cannot carry",
         DRAWN,
-        "Encode then decode loses this, and nothing else (tested for all generated requests and responses).",
+        "An API family is a wire format, such as `openai_chat`. turnwise holds requests and responses in one form of its own. It",
+        "encodes a request into the family's format, and decodes a response from it. The [gateway](gateway.md) also does the",
+        "opposite: it decodes requests and encodes responses. No format can carry everything, so something changes if a session",
+        "moves to a model of another family, or if the gateway translates between two families.",
+        "",
+        "The tables list what changes when turnwise encodes a request or a response and then decodes it again. Nothing else",
+        "changes: the tests check this with generated requests and responses. The column `in` says whether this happens in",
+        "requests, in responses or in both. The [glossary](glossary.md) explains words such as part, provider item, opaque data,",
+        "finish reason and repair.",
     ]
     for family in families():
         lines += ["", f"## {family.name}"]
-        lines += table(
-            ("what", "where", "becomes"), ((loss.what, loss.direction, loss.becomes) for loss in family.losses)
-        )
+        lines += table(("what", "in", "becomes"), ((loss.what, loss.direction, loss.becomes) for loss in family.losses))
     return "\n".join(lines) + "\n"
 
 

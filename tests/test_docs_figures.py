@@ -58,12 +58,13 @@ FIGURES = {
     "deadlines.md": [f"After {MAX_HEADS:,} of them", f"| inspector (`inspect=`) | | {INSPECT_S:g} |"],
     "tools.md": [
         f"At most {reading.MAX_LINES:,} lines, {reading.MAX_LINE_CHARACTERS:,} characters a line",
-        f"{reading.MAX_CHARACTERS // KiB} KiB at a time",
+        f"{reading.MAX_CHARACTERS // KiB} KiB are shown at a time",
         f"up to {reading.MAX_IMAGE_BYTES / 1_000_000:g} MB",
         f"Files of more than {paths.MAX_READ_BYTES // MiB} MiB are refused",
-        f"Both end after a time ({listing.LIST_S:g} s, {searching.SEARCH_S:g} s)",
-        f"at most {listing.MAX_ENTRIES:,} entries or {searching.MAX_MATCHES} matches",
-        f"may have {paths.MAX_READ_BYTES // MiB} MiB; in a folder, files of more than {searching.MAX_FILE_BYTES // MiB} MiB",
+        f"`list` ends after {listing.LIST_S:g} s and shows at most {listing.MAX_ENTRIES:,} entries",
+        f"`search` ends after {searching.SEARCH_S:g} s and shows at most {searching.MAX_MATCHES} matches",
+        f"takes a file of up to {paths.MAX_READ_BYTES // MiB} MiB",
+        f"skips files of more than {searching.MAX_FILE_BYTES // MiB} MiB",
         f"({changes.KEPT_BYTES // MiB} MiB and {changes.KEPT_CHANGES} changes; the oldest give way)",
     ],
     "sandbox.md": [

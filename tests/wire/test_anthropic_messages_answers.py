@@ -148,11 +148,11 @@ LOST: dict[str, tuple[Sequence[Any], Sequence[Any]]] = {
         (ToolCall(id="a", name="n", arguments='say "hi"\n', free_form=True),),
         (ToolCall(id="a", name="n", arguments='{"input":"say \\"hi\\"\\n"}'),),
     ),
-    "characters of a call id outside of [a-zA-Z0-9_-]": (
+    "characters of a call id other than `a-z`, `A-Z`, `0-9`, `_` and `-`": (
         (ToolCall(id="a.b:0", name="n"),),
         (ToolCall(id="a_b_0_fa26af0e", name="n"),),
     ),
-    "opaque data, citations and items of other families, and their server-side tools": (
+    "opaque data, citations and provider items of other families, and their server-side tools": (
         (Text("a", citations=(Citation(family="gemini", raw="{}"),)), ProviderItem("gemini", "x", "{}")),
         (Text("a"),),
     ),
@@ -202,13 +202,13 @@ def test_losses_of_answers_all_have_their_proof() -> None:
     """No row of the table without one of the tests here."""
     rows = {loss.what for loss in FAMILY.losses if loss.direction in ("response", "both")}
     assert rows - set(LOST) == {
-        "why a call is not complete",
-        "opaque fields of a text or call that come after it has begun",
-        "the finish reasons `error` and `cut`",
-        "the finish reason `content_filter`",
+        "the reason why a call is not complete",
+        "opaque fields that come after the start of their text or call",
+        "finish reasons `error` and `cut`",
+        "finish reason `content_filter`",
         "the provider's own finish word and usage object",
-        "explanation of a finish that is no refusal",
-        "what came before a fault",
+        "the explanation of a finish other than `refusal`",
+        "what the response held before a fault",
         "repairs",
     }
 

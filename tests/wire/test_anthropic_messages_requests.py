@@ -385,8 +385,8 @@ LOST: dict[str, tuple[Request, Request]] = {
         ask(settings=Settings(max_output_tokens=2000, reasoning_effort="minimal")),
         ask(settings=Settings(max_output_tokens=2000, reasoning_effort="low")),
     ),
-    "no output limit": (ask(settings=Settings()), ask(settings=Settings(max_output_tokens=8192))),
-    "thinking beside a forced tool choice, or with an output limit of 1,024 tokens and less": (
+    "a missing output limit": (ask(settings=Settings()), ask(settings=Settings(max_output_tokens=8192))),
+    "thinking with a forced tool choice, or with an output limit of 1,024 tokens or less": (
         ask(tools=TOOL, tool_choice="required", settings=Settings(max_output_tokens=2000, reasoning_tokens=1500)),
         ask(tools=TOOL, tool_choice="required"),
     ),
@@ -394,12 +394,12 @@ LOST: dict[str, tuple[Request, Request]] = {
         ask(settings=Settings(max_output_tokens=2000, reasoning_tokens=5000)),
         ask(settings=Settings(max_output_tokens=2000, reasoning_tokens=1999)),
     ),
-    "temperature while thinking": (
+    "temperature together with thinking": (
         ask(settings=Settings(max_output_tokens=2000, reasoning_tokens=1500, temperature=0.5)),
         ask(settings=Settings(max_output_tokens=2000, reasoning_tokens=1500)),
     ),
     "tool choice without tools": (ask(tool_choice="required", parallel_tool_calls=False), ask()),
-    "parallel calls allowed or not, under tool choice `none`": (
+    "`parallel_tool_calls` with the tool choice `none`": (
         ask(tools=TOOL, tool_choice="none", parallel_tool_calls=True),
         ask(tools=TOOL, tool_choice="none"),
     ),
@@ -418,11 +418,11 @@ LOST: dict[str, tuple[Request, Request]] = {
         ask(assistant(ToolCall(id="a", name="patch", arguments='say "hi"', free_form=True)), user("x")),
         ask(assistant(ToolCall(id="a", name="patch", arguments='{"input":"say \\"hi\\""}')), user("x")),
     ),
-    "that a result is an error, where it holds no words or a file": (
+    "`is_error` of a tool result without text, or with a file": (
         ask(assistant(CALL), Message("tool", (msgspec.structs.replace(RESULT, content=(), is_error=True),))),
         ask(assistant(CALL), Message("tool", (msgspec.structs.replace(RESULT, content=()),))),
     ),
-    "free-form mark of a result": (
+    "the mark that a result belongs to a free-form call": (
         ask(assistant(CALL), Message("tool", (msgspec.structs.replace(RESULT, free_form=True),))),
         ask(assistant(CALL), Message("tool", (RESULT,))),
     ),
@@ -430,11 +430,11 @@ LOST: dict[str, tuple[Request, Request]] = {
         ask(assistant(ToolCall(id="a", name="n", arguments='{"a', state=ArgumentsState.TRUNCATED)), user("x")),
         ask(assistant(ToolCall(id="a", name="n")), user("x")),
     ),
-    "why a call is not complete": (
+    "the reason why a call is not complete": (
         ask(assistant(ToolCall(id="a", name="n", state=ArgumentsState.INVALID, reason="cut")), user("x")),
         ask(assistant(ToolCall(id="a", name="n")), user("x")),
     ),
-    "characters of a call id outside of [a-zA-Z0-9_-]": (
+    "characters of a call id other than `a-z`, `A-Z`, `0-9`, `_` and `-`": (
         ask(
             assistant(ToolCall(id="functions.read:0", name="read")),
             Message("tool", (ToolResult(call_id="functions.read:0", name="read"),)),
@@ -444,24 +444,24 @@ LOST: dict[str, tuple[Request, Request]] = {
             Message("tool", (ToolResult(call_id="functions_read_0_b2012d8e", name="read"),)),
         ),
     ),
-    "name of the tool on a result without its call": (
+    "tool name in a result whose call is not in the request": (
         ask(Message("tool", (RESULT,))),
         ask(Message("tool", (msgspec.structs.replace(RESULT, name=""),))),
     ),
-    "boundary between neighbouring messages of one role": (
+    "messages of one role that follow each other": (
         ask(user("a"), user("b"), assistant("c"), assistant("d"), user("e")),
         ask(user("a", "b"), assistant("c", "d"), user("e")),
     ),
-    "messages of which nothing can be sent": (
+    "messages in which nothing can be sent": (
         ask(user("a"), assistant(ProviderItem("gemini", "x", "{}")), user("b")),
         ask(user("a", "b")),
     ),
     "empty texts": (ask(user("a", ""), assistant("", CALL), user("b")), ask(user("a"), assistant(CALL), user("b"))),
-    "texts of white space, but beside other parts of an assistant message": (
+    "texts of white space only, except next to other parts of an assistant message": (
         ask(user("a", " "), assistant(" ", CALL), user("b"), assistant("\n"), user("c")),
         ask(user("a"), assistant(" ", CALL), user("b", "c")),
     ),
-    "white space at the end of an assistant message that is the last": (
+    "white space at the end of the last message, if it is the assistant's": (
         ask(user("a"), assistant("The answer is ")),
         ask(user("a"), assistant("The answer is")),
     ),
@@ -490,7 +490,7 @@ LOST: dict[str, tuple[Request, Request]] = {
         ask(user(File(media_type="image/png", url="u"), File(media_type="text/csv", file_id="f"))),
         ask(user(File(media_type="image/*", url="u"), File(media_type="application/*", file_id="f"))),
     ),
-    "opaque data, citations and items of other families, and their server-side tools": (
+    "opaque data, citations and provider items of other families, and their server-side tools": (
         ask(
             user(Text("a", opaque=FOREIGN, citations=(Citation(family="gemini", raw="{}"),))),
             assistant(ProviderItem("gemini", "x", "{}"), "b"),
@@ -519,7 +519,7 @@ def test_system_messages_become_the_users_where_the_model_takes_none() -> None:
 def test_every_loss_of_requests_has_its_proof() -> None:
     """No row without a test, no test without a row."""
     rows = {loss.what for loss in FAMILY.losses if loss.direction in ("request", "both")}
-    assert rows - set(LOST) == {"system messages in mid-conversation (profile `mid_system` off)"}
+    assert rows - set(LOST) == {"system messages inside the conversation, if `mid_system` is off in the profile"}
     assert set(LOST) <= rows
 
 
