@@ -31,6 +31,7 @@ from turnwise import (
 from turnwise.drivers.journal.prices import Prices, read_prices
 from turnwise.lab import Lab
 from turnwise.testing import ScriptedModel, call
+from turnwise.vocab import FinishReason, Message, Response, Text
 from waits import HANG_S
 
 PRICES = Prices(user=read_prices({"*": {"input": "3", "output": "15"}}, named="the test's prices", source="test"))
@@ -234,6 +235,18 @@ async def test_a_budget_of_money_needs_prices() -> None:
     with pytest.raises(CallerError, match="cannot hold"):
         await agent.run("Look.")
     assert (model.requests, budget.left) == ([], MaxCost("1.00"))
+
+
+@pytest.mark.promise("end:budget")
+async def test_tokens_that_nobody_told_count_with_the_whole_part() -> None:
+    """Proves: a provider that reports no usage does not make a budget of tokens endless."""
+    budget = Budget(MaxTokens(8_000), per_run=MaxTokens(3_000))
+    for left in (5_000, 2_000, 0):
+        answer = Message("assistant", (Text("A short answer."),))
+        model = ScriptedModel([Response(message=answer, finish=FinishReason.STOP, usage=None)])
+        at = {"base_url": model.endpoint.base_url, "transport": model}
+        assert (await Agent("openai_chat:m", limits=budget, endpoint=at).run("Go.")).text == "A short answer."  # pyright: ignore[reportArgumentType]
+        assert budget.left == MaxTokens(left)
 
 
 def test_a_budget_is_joined_with_no_limit() -> None:

@@ -123,6 +123,41 @@ def test_processes_that_run_at_once_share_what_there_is(target: Target) -> None:
             in_journal(journal, MaxRequests(10))[0].run_sync("Look.")
 
 
+DIES_LATE = """
+import os, signal, sys
+from turnwise import Agent, Budget, Hook, Journal, MaxRequests, Subagents, ToolSpec, tool
+from turnwise.testing import ScriptedModel, call
+
+target, what = sys.argv[1], sys.argv[2]
+
+def die(looks=None):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+@tool
+def search(pattern: str = "") -> str:
+    "Search."
+    die()
+
+def agent(said, **more):
+    model = ScriptedModel(said)
+    at = {"base_url": model.endpoint.base_url, "transport": model}
+    return Agent("openai_chat:m", endpoint=at, observation={"journal": journal}, **more)
+
+journal = Journal(target)
+budget = Budget(MaxRequests(10), per_run=MaxRequests(4), journal=journal, name="team")
+hooks = {"hooks": [Hook(point="turn_ended", function=die, name="die")]}
+if what == "waits":
+    form = ToolSpec(name="form", description="Ask.", parameters='{"type":"object"}')
+    agent([[call("form")]], tools=[form], limits=budget, safety=hooks).run_sync("Look.")
+if what == "below":
+    child = agent([[call("search")]], tools=[search], limits=budget)
+    agent([[call("task", prompt="Look.")]], tools=[Subagents({"helper": child})]).run_sync("Look.")
+if what == "siblings":
+    children = agent(["a", "b", [call("search")]], tools=[search], limits=budget)
+    agent([[call("task", prompt="Look.")]] * 4 + ["Done."], tools=[Subagents({"helper": children})]).run_sync("Look.")
+"""
+
+
 DIES = """
 import os, signal, sys
 from never_stopping import never_stops
@@ -176,7 +211,9 @@ def test_the_part_of_a_process_that_was_killed_is_kept_for_whoever_resumes(targe
         assert budget.left == MaxRequests(2) and budget.spent.requests == 0
         assert agent.run_sync("Look.").requests == 2
         (session,) = [row.id for row in journal.sessions() if row.status == "lost"]
-        with pytest.raises(BudgetSpent, match=f"another run; resume the sessions whose process is gone: {session}$"):
+        with pytest.raises(
+            BudgetSpent, match=f"another run; resume the sessions whose process is gone, .*: {session}$"
+        ):
             agent.run_sync("Look.")
         result = asyncio.run(goes_on(journal, budget).resume(session))
         assert (result.text, result.requests) == ("That is all.", 2)
@@ -199,6 +236,76 @@ def test_a_turn_that_is_given_up_has_spent_what_the_ledger_says(how: str, target
         assert budget.left == MaxRequests(2)
         assert [agent.run_sync("Look.").requests for _ in range(2)] == [2, 3]
         assert (budget.spent.requests, budget.left) == (6, MaxRequests(0))
+
+
+@pytest.mark.parametrize("what", ["waits", "below"])
+def test_no_death_locks_a_part_for_good(what: str, target: Target) -> None:
+    """Proves: a turn that waits for its client has ended, and a sub-agent's goes on with its root alone: when the session has
+    gone on, what they did not spend is free."""
+    with started(DIES_LATE, target, what) as process:
+        assert process.wait(HANG_S) == -signal.SIGKILL
+    with Journal(target) as journal:
+        agent, _, budget = in_journal(journal, MaxRequests(10))
+        assert budget.left == MaxRequests(6)
+        (session,) = [row.id for row in journal.sessions()]
+        if what == "below":
+            plain = {"endpoint": agent._options["endpoint"], "observation": {"journal": journal}}
+            Agent("openai_chat:m", **plain).run_sync("Go on.", session=session)  # pyright: ignore[reportArgumentType]
+        assert [agent.run_sync("Look.").requests for _ in range(2)] == [6, 3]
+        assert (budget.spent.requests, len(budget.ledger), budget.left) == (10, 10, MaxRequests(0))
+
+
+def test_a_sub_agent_that_died_is_charged_with_its_own_requests_alone(target: Target) -> None:
+    """Proves: siblings have the same path, and bills of their own."""
+    with started(DIES_LATE, target, "siblings") as process:
+        assert process.wait(HANG_S) == -signal.SIGKILL
+    with Journal(target) as journal:
+        agent, _, budget = in_journal(journal, MaxRequests(10))
+        assert (budget.spent.requests, len(budget.ledger), budget.left) == (2, 2, MaxRequests(4))
+        (session,) = [row.id for row in journal.sessions()]
+        budget.give_up(session)
+        assert (budget.spent.requests, len(budget.ledger), budget.left) == (3, 3, MaxRequests(7))
+        assert agent.run_sync("Look.").requests == 7
+
+
+def test_a_part_on_another_machine_can_be_given_up(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proves: whether a process of another machine lives is unknown, so the error names its session, and `give_up` settles it by
+    the ledger. A living process of this machine keeps its part."""
+    assert how_it_dies(target, "in a tool") == -signal.SIGKILL
+    monkeypatch.setattr("turnwise.drivers.journal.owners._host", lambda: "another-machine")
+    with Journal(target) as journal:
+        agent, _, budget = in_journal(journal, MaxRequests(6), per_run=MaxRequests(4))
+        assert agent.run_sync("Look.").requests == 2
+        (session,) = [row.id for row in journal.sessions() if row.status == "running"]
+        with pytest.raises(BudgetSpent, match=f"give up sessions of other machines whose process has died: {session} "):
+            agent.run_sync("Look.")
+        budget.give_up(session)
+        assert (budget.spent.requests, budget.left) == (3, MaxRequests(3))
+        with pytest.raises(CallerError, match="nothing to give up"):
+            budget.give_up(session)
+        seen: list[str] = []
+
+        def watch(_: object) -> None:
+            if not seen:
+                (running,) = [row.id for row in journal.sessions() if row.status == "running" and row.id != session]
+                with pytest.raises(CallerError, match="is running"):
+                    budget.give_up(running)
+                seen.append(running)
+
+        assert agent.run_sync("Look.", watch=watch).requests == 3
+        assert seen
+
+
+def test_a_closed_journal_is_said_and_costs_no_result(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Proves: a budget whose journal is closed too early keeps the part, and the run has its result."""
+    own = Journal(tmp_path / "turns.db")
+    with Journal(tmp_path / "turns.db") as journal:
+        budget = Budget(MaxRequests(6), per_run=MaxRequests(4), journal=own, name="team")
+        agent, _ = never_stops(budget, observation={"journal": journal})
+        assert agent.run_sync("Look.", watch=lambda _: own.close()).text == "That is all."
+        assert "is closed: keep it open" in caplog.text
+        with pytest.raises(JournalFailed, match="is closed: keep it open"):
+            _ = budget.left
 
 
 @pytest.mark.promise("end:budget", "keep:crash")

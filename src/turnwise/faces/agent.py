@@ -559,9 +559,8 @@ class Agent(Generic[Deps, Output]):
                 config = started.config
             # what a run above has reserved in the same budget is this one's, too
             is_held = setup.budget is not None and setup.budget.is_held_above()
-            reservation = None
+            reservation, spends = None, run_below(config, order=order, path=minder.path)
             if not is_held:
-                spends = run_below(config, order=order, path=minder.path)
                 config, reservation = reserved(
                     setup, config, stack=stack, whole=started is None, journal=journal, run=spends
                 )

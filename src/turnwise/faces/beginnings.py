@@ -47,9 +47,10 @@ def reserved(
 
 
 def run_below(config: TurnConfig, *, order: ChildOrder, path: tuple[str, ...]) -> BudgetRun:
-    """A sub-agent's run in the tree of its root."""
+    """A sub-agent's run in the tree of its root, whose ledger now knows it."""
     session, turn = config.session_id, config.turn_id
     if order.ledger is not None:
+        order.ledger.begin_below(config.turn_id, parent=order.parent_turn)
         session, turn = order.ledger.root_session, order.ledger.root_turn
     return BudgetRun(turn=config.turn_id, root_session=session, root_turn=turn, path=path)
 

@@ -4,16 +4,27 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from turnwise.drivers.journal.budgets import BudgetRow, BudgetRun, process_of
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.journal.ledger import LedgerEntry
-from turnwise.drivers.journal.owners import is_alive
+from turnwise.drivers.journal.owners import is_alive, is_here
 from turnwise.errors import CallerError
+from turnwise.rules.limits import Spent
 from turnwise.rules.reserving import BudgetPart, BudgetState, RunSpending
 
 LONGEST_NAME = 200  # characters
 
 Outcome = TypeVar("Outcome")
+
+
+class LeftPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part that no process of this machine has. `may_live`: the process is on another machine, and may work on the run."""
+
+    session: str
+    process: str
+    may_live: bool
 
 
 class BudgetAtHand(Protocol):
@@ -22,7 +33,9 @@ class BudgetAtHand(Protocol):
     def read(self, new: BudgetState, /) -> BudgetState: ...
     def write(self, state: BudgetState, /) -> None: ...
     def keep_run(self, run: BudgetRun, /) -> None: ...
-    def spent_by_ended(self, parts: Mapping[str, BudgetPart], /) -> dict[str, RunSpending]: ...
+    def runs(self) -> list[BudgetRun]: ...
+    def spending(self, run: BudgetRun, /) -> RunSpending: ...
+    def spent_by_ended(self, parts: Mapping[str, BudgetPart], /, *, begins: BudgetRun) -> dict[str, RunSpending]: ...
 
 
 class BudgetKeeper(Protocol):
@@ -46,8 +59,8 @@ class BudgetKeeper(Protocol):
         """The requests of the runs that have ended, in the order in which they left."""
         ...
 
-    def left_sessions(self, state: BudgetState, /) -> list[str]:
-        """The session of each run whose process has gone away while it had a part."""
+    def left(self, state: BudgetState, /) -> list[LeftPart]:
+        """The parts of runs whose process is gone, or runs on another machine if it runs at all."""
         ...
 
     @property
@@ -87,9 +100,17 @@ class MemoryKeeper:
     def keep_run(self, run: BudgetRun) -> None:
         """The run brings its requests when it ends."""
 
-    def spent_by_ended(self, parts: Mapping[str, BudgetPart]) -> dict[str, RunSpending]:
+    def spent_by_ended(self, parts: Mapping[str, BudgetPart], *, begins: BudgetRun) -> dict[str, RunSpending]:
         """Every run of this process settles its own part."""
         return {}
+
+    def runs(self) -> list[BudgetRun]:
+        """No other process has one to give up."""
+        return []
+
+    def spending(self, run: BudgetRun) -> RunSpending:
+        """Only the run knows it."""
+        return RunSpending(Spent(), is_whole=False)
 
     def look(self) -> BudgetState:
         return self._state
@@ -100,7 +121,7 @@ class MemoryKeeper:
     def billed(self) -> list[LedgerEntry]:
         return list(self._entries.values())
 
-    def left_sessions(self, state: BudgetState) -> list[str]:
+    def left(self, state: BudgetState) -> list[LeftPart]:
         return []
 
     def check_journal(self, journal: Journal | None) -> None:
@@ -138,9 +159,14 @@ class JournalKeeper:
     def billed(self) -> list[LedgerEntry]:
         return self._book.entries(self._name, without=self.look().parts)
 
-    def left_sessions(self, state: BudgetState) -> list[str]:
-        left = {turn for turn, part in state.parts.items() if not is_alive(process_of(part))}
-        return [run.root_session for run in self._book.runs(self._name) if run.turn in left] if left else []
+    def left(self, state: BudgetState) -> list[LeftPart]:
+        processes = {turn: process_of(part) for turn, part in state.parts.items()}
+        gone = {turn for turn, process in processes.items() if not (is_alive(process) and is_here(process))}
+        return [
+            LeftPart(session=run.root_session, process=processes[run.turn], may_live=is_alive(processes[run.turn]))
+            for run in (self._book.runs(self._name) if gone else ())
+            if run.turn in gone
+        ]
 
     def check_journal(self, journal: Journal | None) -> None:
         if journal is None or not journal.keeps_the_same_as(self._journal):

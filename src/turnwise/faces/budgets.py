@@ -8,8 +8,9 @@ from contextvars import ContextVar
 from decimal import Decimal
 from typing import TYPE_CHECKING, NoReturn
 
-from turnwise.drivers.journal.budgets import BudgetRun, holder_in
-from turnwise.drivers.journal.owners import our_name
+from turnwise.drivers.journal.budgets import BudgetRun, holder_in, process_of
+from turnwise.drivers.journal.ledger import tells_tokens
+from turnwise.drivers.journal.owners import is_alive, is_here, our_name
 from turnwise.errors import BudgetSpent, CallerError, JournalFailed
 from turnwise.faces.budget_keeping import BudgetAtHand, keeper_of
 from turnwise.rules.limits import AnyOf, Limit, Spent
@@ -123,27 +124,26 @@ class Budget:
             state = budget.read(self._new)
             found = found_in(state)
             if found is None:
-                state = self._without_ended(budget, state)
+                state = self._without_ended(budget, state, begins=run)
                 found = found_in(state)
             if found is None:
                 return state
-            own = state.parts.get(run.turn)
+            own, part = state.parts.get(run.turn), BudgetPart(found.amounts, holder)
             if own is None:
-                budget.write(state.with_part(run.turn, BudgetPart(found.amounts, holder)))
+                budget.write(state.with_part(run.turn, part))
                 budget.keep_run(run)
-            return Reservation(
-                self, run, found.limit, holder=holder, is_taken_over=own is not None and own.holder != holder
-            )
+            is_taken_over = own is not None and own.holder != holder
+            return Reservation(self, run, found.limit, part=part, is_taken_over=is_taken_over)
 
         reserved = self._keeper.change(reserve_in)
         if isinstance(reserved, BudgetState):
             raise BudgetSpent(self._said(reserved))
         return reserved
 
-    def _without_ended(self, budget: BudgetAtHand, state: BudgetState) -> BudgetState:
+    def _without_ended(self, budget: BudgetAtHand, state: BudgetState, *, begins: BudgetRun) -> BudgetState:
         """Runs whose process died after their end, before it could settle: their parts are settled now."""
         settled = state
-        for turn, spending in budget.spent_by_ended(state.parts).items():
+        for turn, spending in budget.spent_by_ended(state.parts, begins=begins).items():
             settled = settled.settled(turn, limits=self._limits, spending=spending)
         if settled is not state:
             budget.write(settled)
@@ -154,13 +154,15 @@ class Budget:
         bounds = [bound_by(limits, of=one) for one in self._limits]
         return any(bound is not None and amount < bound for amount, bound in zip(amounts, bounds, strict=True))
 
-    def take_over(self, run: BudgetRun, *, holder: str) -> None:
-        """From now on `holder` settles the part of the run, and the process that had it does not. Raises JournalFailed."""
+    def take_over(self, run: BudgetRun, part: BudgetPart) -> None:
+        """From now on the part's holder settles it, and the process that had it does not. If another one that wanted to resume
+        the run has given the part back meanwhile, it is reserved again: the run spends it. Raises JournalFailed."""
 
         def take_in(budget: BudgetAtHand) -> None:
             state = budget.read(self._new)
-            if (part := state.parts.get(run.turn)) is not None:
-                budget.write(state.with_part(run.turn, BudgetPart(part.amounts, holder)))
+            amounts = state.parts[run.turn].amounts if run.turn in state.parts else part.amounts
+            budget.write(state.with_part(run.turn, BudgetPart(amounts, part.holder)))
+            budget.keep_run(run)
 
         self._keeper.change(take_in)
 
@@ -168,7 +170,7 @@ class Budget:
         """The part of a turn that another process goes on with stays reserved for it, and so does one whose journal fails."""
         if self._keeper.outlives_processes and reservation.goes_on:
             return
-        turn, holder, spending = reservation.run.turn, reservation.holder, reservation.spent
+        turn, holder, spending = reservation.run.turn, reservation.part.holder, reservation.spent
 
         def settle_in(budget: BudgetAtHand) -> None:
             state = budget.read(self._new)
@@ -184,15 +186,45 @@ class Budget:
     def _said(self, state: BudgetState) -> str:
         free = state.free(self._limits)
         left = ", ".join([f"{amount} of `{limit}`" for limit, amount in zip(self._limits, free, strict=True)])
-        running, gone = len(state.parts), self._keeper.left_sessions(state)
+        running, left_parts = len(state.parts), self._keeper.left(state)
+        gone = [one.session for one in left_parts if not one.may_live]
+        elsewhere = [f"{one.session} ({one.process})" for one in left_parts if one.may_live]
         if not running:
             return f"the budget is spent: {left} left, too little for another run. Raise its limit, or start a new one"
         told = "" if self.per_run is not None else ", or give `Budget(..., per_run=...)`: without it a run reserves all"
         runs = "a run that has" if running == 1 else f"{running} runs that have"
         advice = [f"try again when one has ended{told}"] if len(gone) < running else list[str]()
         if gone:
-            advice.append(f"resume the sessions whose process is gone: {', '.join(sorted(set(gone)))}")
+            advice.append(
+                f"resume the sessions whose process is gone, or give them up (`Budget.give_up`): {_listed(gone)}"
+            )
+        if elsewhere:
+            advice.append(f"give up sessions of other machines whose process has died: {_listed(elsewhere)}")
         return f"the budget has {left} free, beside {runs} not ended: too little for another run; {'; '.join(advice)}"
+
+    def give_up(self, session: str) -> None:
+        """Settle the parts of a session whose process is gone and that nobody will resume: what its runs spent counts, and
+        the rest is free. `session` is the id of a session at the root; BudgetSpent names them.
+
+        Raises CallerError if the session has no part, or if a process of this machine still runs it. If a process of
+        another machine runs it, this process goes on, and what it spends from now on is not counted.
+        """
+
+        def give_up_in(budget: BudgetAtHand) -> None:
+            state = budget.read(self._new)
+            runs = [run for run in budget.runs() if run.root_session == session and run.turn in state.parts]
+            if not runs:
+                raise CallerError(
+                    f"no run of session `{session}` has a part of this budget: there is nothing to give up"
+                )
+            for run in runs:
+                process = process_of(state.parts[run.turn])
+                if is_here(process) and is_alive(process):
+                    raise CallerError(f"session `{session}` is running ({process}): wait for it, or end that process")
+                state = state.settled(run.turn, limits=self._limits, spending=budget.spending(run))
+            budget.write(state)
+
+        self._keeper.change(give_up_in)
 
     def _joined(self, other: object) -> NoReturn:
         raise CallerError(
@@ -202,11 +234,15 @@ class Budget:
     __or__ = __ror__ = __and__ = __rand__ = _joined
 
 
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(sorted(set(names)))
+
+
 class Reservation:
     """One run's part of a budget, as the limit of the run. `runner` runs its turn, once that has begun."""
 
-    def __init__(self, budget: Budget, run: BudgetRun, limit: Limit, *, holder: str, is_taken_over: bool) -> None:
-        self._budget, self.run, self.limit, self.holder = budget, run, limit, holder
+    def __init__(self, budget: Budget, run: BudgetRun, limit: Limit, *, part: BudgetPart, is_taken_over: bool) -> None:
+        self._budget, self.run, self.limit, self.part = budget, run, limit, part
         self._is_taken_over = is_taken_over
         self.runner: Runner | None = None
 
@@ -215,7 +251,7 @@ class Reservation:
         self.runner = runner
         if self._is_taken_over:
             try:
-                self._budget.take_over(self.run, holder=self.holder)
+                self._budget.take_over(self.run, self.part)
             except JournalFailed as failed:
                 _log.warning("a run goes on, and its part of the budget will stay reserved: %s", failed)
 
@@ -241,14 +277,20 @@ class Reservation:
             output_tokens=sums.usage.output_tokens,
             cost_usd=sums.charged_usd or ZERO,
         )
-        return RunSpending(known + self.runner.result.also_spent, knows_cost=sums.charged_usd is not None)
+        return RunSpending(
+            known + self.runner.result.also_spent,
+            knows_tokens=all(map(tells_tokens, self.entries.values())),
+            knows_cost=sums.charged_usd is not None,
+        )
 
     @property
     def entries(self) -> "dict[tuple[str, int], LedgerEntry]":
+        """The requests of the run and of the sub-agents below it."""
         ledger = None if self.runner is None else self.runner.ledger
-        entries = () if ledger is None else ledger.entries
-        depth = len(self.run.path)
-        return {(one.turn, one.number): one for one in entries if one.path[:depth] == self.run.path}
+        if ledger is None:
+            return {}
+        found = ledger.entries_below(self.run.turn) if self.run.path else ledger.entries
+        return {(one.turn, one.number): one for one in found}
 
 
 _held: "ContextVar[frozenset[object]]" = ContextVar("budgets of the run at hand", default=frozenset())

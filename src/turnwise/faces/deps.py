@@ -7,6 +7,7 @@ import logging
 import typing
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast, overload
 
 import msgspec
@@ -103,7 +104,7 @@ class DepsWanted(msgspec.Struct, frozen=True, kw_only=True):
         if above is not None:
             labels = above.labels
         if factory is not None and "deps" not in options:
-            key = SessionKey(id=session, labels=labels, path=path)
+            key = SessionKey(id=session, labels=MappingProxyType(dict(labels)), path=path)
             async with _made(factory.function, key=key, clock=self.clock, timeout_s=self.timeout_s) as deps:
                 self._check_tools(deps)
                 yield RunAtHand(deps=deps, session=session, path=path, labels=labels)

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import msgspec
 
-from turnwise.drivers.journal.ledger import LedgerEntry, cost_of
+from turnwise.drivers.journal.ledger import LedgerEntry, cost_of, tells_tokens
 from turnwise.drivers.journal.ledger_queries import entries_where
 from turnwise.drivers.journal.owners import is_alive
-from turnwise.drivers.journal.stores import JournalConnection, JournalStore
+from turnwise.drivers.journal.stores import Dialect, JournalConnection, JournalStore
 from turnwise.errors import JournalFailed
 from turnwise.rules.limits import Spent
 from turnwise.rules.reserving import BudgetPart, BudgetState, RunSpending
@@ -50,8 +50,8 @@ class BudgetRun(msgspec.Struct, frozen=True, kw_only=True):
 class BudgetRow:
     """One budget inside of a transaction."""
 
-    def __init__(self, connection: JournalConnection, *, name: str, locked: str, now: float) -> None:
-        self._connection, self._name, self._locked, self._now = connection, name, locked, now
+    def __init__(self, connection: JournalConnection, *, name: str, dialect: Dialect, now: float) -> None:
+        self._connection, self._name, self._dialect, self._now = connection, name, dialect, now
 
     def read(self, new: BudgetState) -> BudgetState:
         """Where it stands: `new` if nobody has used it yet. Until the transaction ends nobody else changes it."""
@@ -60,7 +60,7 @@ class BudgetRow:
             "insert into budget (name, state, updated) values (?, ?, ?) on conflict do nothing", values
         )
         row = self._connection.execute(
-            f"select state from budget where name = ?{self._locked}", (self._name,)
+            f"select state from budget where name = ?{self._dialect.locked}", (self._name,)
         ).fetchone()
         return _state_in(row[0], name=self._name)
 
@@ -77,22 +77,44 @@ class BudgetRow:
             (self._name, run.turn, run.root_session, run.root_turn, msgspec.json.encode(run.path).decode()),
         )
 
-    def spent_by_ended(self, parts: Mapping[str, BudgetPart]) -> dict[str, RunSpending]:
-        """What the ledger says of those turns that nobody can go on with, though their parts are still reserved."""
-        ended = [turn for turn, part in parts.items() if self._has_ended(turn, part=part)]
-        return {run.turn: _spending(self.entries([run])) for run in self.runs() if run.turn in ended} if ended else {}
+    def spent_by_ended(self, parts: Mapping[str, BudgetPart], *, begins: BudgetRun) -> dict[str, RunSpending]:
+        """What the ledger says of those turns that nobody can go on with, though their parts are still reserved. The run that
+        `begins` ends those of its own session whose process is gone."""
+        left = [run for run in self.runs() if run.turn in parts]
+        return {
+            run.turn: self.spending(run) for run in left if self._has_ended(run, part=parts[run.turn], begins=begins)
+        }
 
-    def _has_ended(self, turn: str, *, part: BudgetPart) -> bool:
-        """Whether it is done, its session has gone on without it, or it is not there and its process is gone."""
+    def spending(self, run: BudgetRun) -> RunSpending:
+        """What the ledger says of a run that nobody goes on with."""
+        is_known = not run.path or self._status(run.turn) is not None
+        return _spending(self.entries([run]), is_whole=is_known)
+
+    def _has_ended(self, run: BudgetRun, *, part: BudgetPart, begins: BudgetRun) -> bool:
+        """A sub-agent's turn goes on with the turn at its root, and not without it."""
+        own, root = self._status(run.turn), self._status(run.root_turn)
+        if own == "done" or root in ("done", "given up"):
+            return True
+        if is_alive(process_of(part)):
+            return False
+        goes_on_by_itself = run.root_session == begins.root_session and run.root_turn != begins.root_turn
+        return root is None or goes_on_by_itself
+
+    def _status(self, turn: str) -> str | None:
+        """`done` also of a turn that waits for its client; `given up` where its session has gone on without it. None: it is not
+        there, because it was deleted or is about to begin."""
         row = self._connection.execute(
-            "select status, exists (select 1 from turn later where later.session = turn.session"
-            " and later.number > turn.number) from turn where id = ?",
+            f"select status, {self._dialect.waits_elsewhere}, (select count(*) from turn later where"
+            " later.session = turn.session and later.number > turn.number and later.status <> 'queued')"
+            " from turn where id = ?",
             (turn,),
         ).fetchone()
-        if row is None:  # deleted, or about to begin
-            return not is_alive(process_of(part))
-        status, has_gone_on = row
-        return status == "done" or (bool(has_gone_on) and status in ("lost", "waiting"))
+        if row is None:
+            return None
+        status, waits_elsewhere, later = row
+        if status == "waiting" and not waits_elsewhere:
+            return "done"
+        return "given up" if status in ("lost", "waiting") and later else status
 
     def runs(self) -> list[BudgetRun]:
         rows = self._connection.execute(
@@ -112,12 +134,23 @@ class BudgetRow:
         """The requests of these runs and of the sub-agents below them, in the order in which they left."""
         found: dict[tuple[str, int], LedgerEntry] = {}
         for run in runs:
+            below = self._turns_below(run.turn) if run.path else None
             for entry in entries_where(
                 "root_session = ? and root_turn = ?", (run.root_session, run.root_turn), connection=self._connection
             ):
-                if entry.path[: len(run.path)] == run.path:
+                if below is None or entry.turn in below:
                     found[entry.turn, entry.number] = entry
         return sorted(found.values(), key=lambda one: one.started)
+
+    def _turns_below(self, turn: str) -> set[str]:
+        """The turn, and those of the sub-agents below it that are still there."""
+        rows = self._connection.execute(
+            "with recursive below (id) as (select turn from budget_run where budget = ? and turn = ?"
+            " union select turn.id from below join session on session.parent_turn = below.id"
+            " join turn on turn.session = session.id) select id from below",
+            (self._name, turn),
+        ).fetchall()
+        return {id for (id,) in rows}
 
 
 class BudgetBook:
@@ -154,7 +187,7 @@ class BudgetBook:
             return row.entries([run for run in row.runs() if run.turn not in left_out])
 
     def _row(self, connection: JournalConnection, name: str) -> BudgetRow:
-        return BudgetRow(connection, name=name, locked=self._store.dialect.locked, now=self._now())
+        return BudgetRow(connection, name=name, dialect=self._store.dialect, now=self._now())
 
 
 def _text_of(state: BudgetState) -> str:
@@ -171,8 +204,8 @@ def _state_in(text: str, *, name: str) -> BudgetState:
         ) from None
 
 
-def _spending(entries: Sequence[LedgerEntry]) -> RunSpending:
-    """What requests in a ledger tell. They do not tell how many tool calls ran, nor, of a request without usage, its tokens."""
+def _spending(entries: Sequence[LedgerEntry], *, is_whole: bool) -> RunSpending:
+    """What requests in a ledger tell. They do not tell how many tool calls ran."""
     cost = cost_of(entries)
     told = [one.usage for one in entries if one.usage is not None]
     known = Spent(
@@ -182,5 +215,9 @@ def _spending(entries: Sequence[LedgerEntry]) -> RunSpending:
         cost_usd=cost.usd,
     )
     return RunSpending(
-        known, knows_tokens=len(told) == len(entries), knows_cost=cost.exact_usd is not None, knows_tool_calls=False
+        known,
+        is_whole=is_whole,
+        knows_tokens=all(map(tells_tokens, entries)),
+        knows_cost=cost.exact_usd is not None,
+        knows_tool_calls=False,
     )

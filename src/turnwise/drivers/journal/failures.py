@@ -12,6 +12,7 @@ from turnwise.errors import JournalDamaged, JournalFailed, TurnwiseBug
 BUSY_S = 10.0
 ELSEWHERE = "set TURNWISE_STATE_DIR to another folder (in Python: give `Journal` another path)"
 A_FOLDER = "set TURNWISE_STATE_DIR to a folder (in Python: give `Journal` a path in one)"
+KEEP_OPEN = "keep it open for as long as its agents and budgets are used"
 RESCUE = "`turnwise sessions rescue` puts what can be read into a new file, and keeps this one"
 
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFREG: "a file", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
@@ -103,6 +104,8 @@ def raise_explained(error: sqlite3.Error, path: Path | None = None, *, tables: t
         raise JournalFailed(
             f"{name} is held by another process for more than {BUSY_S:g} s: wait for it, or {ELSEWHERE}"
         ) from None
+    if not code and "closed database" in text:
+        raise JournalFailed(f"{name} is closed: {KEEP_OPEN}") from None
     if not code or isinstance(error, sqlite3.ProgrammingError | sqlite3.IntegrityError | sqlite3.InterfaceError):
         raise TurnwiseBug(f"{name}: {error}") from error
     remedy = next((said for begin, said in _REMEDIES.items() if code.startswith(begin)), ELSEWHERE)

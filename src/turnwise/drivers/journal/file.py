@@ -38,6 +38,7 @@ SQLITE = Dialect(
     record=f"insert into record (id, epoch, kind, body, t) values ((? << {SEQ_BITS}) + ?, ?, ?, ?, ?)",
     last_epoch=f"select epoch from record where id > (:number << {SEQ_BITS}) and id < ((:number + 1) << {SEQ_BITS})"
     f" and {PROGRESS} order by id desc limit 1",
+    waits_elsewhere="0",
     forget=(
         "delete from event where turn = :turn",
         f"delete from record where id > (:number << {SEQ_BITS}) and id < ((:number + 1) << {SEQ_BITS})",

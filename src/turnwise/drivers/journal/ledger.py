@@ -127,6 +127,7 @@ class Ledger:
         self.root_turn = root_turn
         self.cache_missed: list[CacheMissed] = []
         self._entries: dict[tuple[str, int], LedgerEntry] = {}
+        self._parents: dict[str, str] = {}  # of the sub-agents' turns
         # Turn and step -> those of its requests that billed the step.
         self._billed: dict[tuple[str, int], set[int]] = {}
 
@@ -143,6 +144,19 @@ class Ledger:
     def strike_out(self, entry: LedgerEntry) -> None:
         """It never left."""
         self._entries.pop((entry.turn, entry.number), None)
+
+    def begin_below(self, turn: str, *, parent: str) -> None:
+        """A sub-agent's turn belongs to the turn that started it."""
+        self._parents[turn] = parent
+
+    def entries_below(self, turn: str) -> list[LedgerEntry]:
+        """The entries of one turn and of the sub-agents' turns below it."""
+        return [one for one in self._entries.values() if self._is_below(one.turn, turn)]
+
+    def _is_below(self, turn: str | None, root: str) -> bool:
+        while turn is not None and turn != root:
+            turn = self._parents.get(turn)
+        return turn == root
 
     def get(self, turn: str, number: int) -> LedgerEntry | None:
         return self._entries.get((turn, number))
@@ -177,6 +191,13 @@ def caches_of(entries: Sequence[LedgerEntry]) -> CacheSums:
         saved_usd=sum_of(saved).usd if saved else None,
         unread_usd=sum_of(lost).usd if lost else None,
     )
+
+
+def tells_tokens(entry: LedgerEntry) -> bool:
+    """Whether it is known how many tokens the request took. One that was refused before it got any answer took none."""
+    if entry.usage is not None:
+        return not {"input_tokens", "output_tokens"} & set(entry.usage.untold)
+    return entry.ended is not None and entry.outcome != "ok" and entry.first_event is None
 
 
 def cost_of(entries: Sequence[LedgerEntry]) -> Cost:

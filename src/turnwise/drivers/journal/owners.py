@@ -41,6 +41,11 @@ def is_alive(name: str) -> bool:
     return fields[0] not in ENDED and fields[19] == started
 
 
+def is_here(name: str) -> bool:
+    """Whether it names a process of this machine."""
+    return name.rsplit(":", 2)[0] == _host()
+
+
 def _started(pid: int) -> str:
     """Clock ticks since boot at which it started (proc(5), field 22); "" where there is no /proc."""
     fields = _status(pid)

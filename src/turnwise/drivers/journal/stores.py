@@ -47,6 +47,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: str  # what a user may do instead
     record: str  # inserts one: number of the turn, seq, epoch, kind, body, time
     last_epoch: str  # of the last record of the turn `:number` that is PROGRESS
+    waits_elsewhere: str  # of a turn: 1 if it goes on as soon as a person has answered, else 0
     forget: tuple[str, ...]  # deletes the records of the turn `:turn` with its `:number`
     before_deleting: str  # so that what is deleted is overwritten; "" where there is nothing to say
     after_deleting: str  # so that no copy of it stays

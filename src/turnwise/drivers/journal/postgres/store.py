@@ -16,6 +16,7 @@ import psycopg
 from psycopg import errors
 
 from turnwise.drivers.journal.durability import Durability
+from turnwise.drivers.journal.failures import KEEP_OPEN
 from turnwise.drivers.journal.postgres.address import DatabaseAddress, read_address
 from turnwise.drivers.journal.postgres.appending import append, without_what_stands
 from turnwise.drivers.journal.postgres.connecting import (
@@ -56,6 +57,7 @@ POSTGRES = Dialect(
     elsewhere="give the address of another database",
     record="insert into record (turn, seq, epoch, kind, body, t) values (?, ?, ?, ?, ?, ?)",
     last_epoch=f"select epoch from record where turn = :number and {PROGRESS} order by seq desc limit 1",
+    waits_elsewhere="case when asks is null then 0 else 1 end",
     forget=("delete from record where turn = :number",),
     before_deleting="",
     after_deleting="",
@@ -216,7 +218,7 @@ class PostgresStore:
     def _again(self, work: Callable[[BoundedConnection], T]) -> T:
         """What `work` gives; with new connections for `reconnect_s` where one is lost."""
         if self._is_closed:
-            raise TurnwiseBug(f"the journal `{self._address.name}` is closed")
+            raise JournalFailed(f"the journal `{self._address.name}` is closed: {KEEP_OPEN}")
         give_up = 0.0
         while True:
             try:
