@@ -151,6 +151,7 @@ class Agent(Generic[Deps, Output]):
         self._recovery = EndpointRecovery(circuits=Circuits(clock=self._setup.clock))
         self._ids = TimeOrderedIds(self._setup.clock)
         self._is_narrowed = False
+        self._opens = ""
         self._transport: Transport | None = None
         self._open = contextlib.AsyncExitStack()
         self._running, self._beginning = set[Runner](), set[RunBeginning]()
@@ -186,6 +187,13 @@ class Agent(Generic[Deps, Output]):
         other._running, other._beginning = set[Runner](), set[RunBeginning]()
         other._is_narrowed = True  # what a run replaces would be set up from the options, which are wider
         other._setup = self._setup.keeping(journal, config=config, effects=effects)
+        return other
+
+    def opening(self, session: str) -> "Agent[Deps, Output]":
+        """The same agent with runs of its own. A run that continues no session begins the session with this id."""
+        other = copy.copy(self)
+        other._running, other._beginning = set[Runner](), set[RunBeginning]()
+        other._opens = session
         return other
 
     def as_tool(self, name: str, description: str, *, max_depth: int = MAX_DEPTH) -> AgentTool:
@@ -666,7 +674,7 @@ class Agent(Generic[Deps, Output]):
         """The session before this turn, and its id."""
         history, session = tuple(options.get("history", ())), options.get("session")
         if not session:
-            return SessionSoFar(messages=history, carried=Carried(messages=history)), self._ids.new()
+            return SessionSoFar(messages=history, carried=Carried(messages=history)), self._opens or self._ids.new()
         if journal is None:
             raise CallerError(
                 '`session` needs a journal: Agent(..., observation={"journal": Journal(PATH)}), or pass `history`'

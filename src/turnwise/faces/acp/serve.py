@@ -1,0 +1,49 @@
+"""Serving one editor until it closes its end, or the process is told to end."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable, Generator, Mapping
+from typing import cast
+
+from acp.agent.connection import AgentSideConnection
+from acp.interfaces import Agent
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.journal.journal import Journal
+from turnwise.faces.acp.pipe import EditorPipe, own_pipes
+from turnwise.faces.acp.service import EditorService
+from turnwise.faces.cli.options import Given
+
+
+async def serve(*, given: Given, journal: Journal, clock: Clock, env: Mapping[str, str]) -> None:
+    """On this process's own pipes. Raises CallerError where they are none."""
+    pipe = await own_pipes(clock=clock)
+    with _ended_by_signals(pipe.end):
+        await serve_over(pipe, given=given, journal=journal, clock=clock, env=env)
+
+
+async def serve_over(pipe: EditorPipe, *, given: Given, journal: Journal, clock: Clock, env: Mapping[str, str]) -> None:
+    """Until the pipe ends; then open turns are cancelled, and have a moment to end in."""
+    logging.getLogger("acp").setLevel(logging.CRITICAL)
+    service = EditorService(given=given, journal=journal, clock=clock, env=env)
+    connection = AgentSideConnection(cast("Agent", service), pipe, listening=False, use_unstable_protocol=True)
+    try:
+        await connection.listen()
+    finally:
+        await service.close()
+        await connection.close()
+
+
+@contextlib.contextmanager
+def _ended_by_signals(end: Callable[[], object]) -> Generator[None]:
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in numbers:
+        loop.add_signal_handler(number, end)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
