@@ -12,6 +12,7 @@ from acp.client.connection import ClientSideConnection
 from acp.exceptions import RequestError
 from acp.helpers import text_block
 from acp.schema import (
+    AcceptElicitationResponse,
     AllowedOutcome,
     ClientCapabilities,
     CreateTerminalResponse,
@@ -53,6 +54,7 @@ class Editor:
         self.asked: list[tuple[ToolCallUpdate, list[PermissionOption]]] = []
         self.decide: Decide = allow
         self.buffers: dict[str, str] = {}
+        self.forms: list[str] = []
         self.read: list[str] = []
         self.ran: list[str] = []
         self.ended: list[str] = []
@@ -75,6 +77,10 @@ class Editor:
         if chosen is None:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
         return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen))
+
+    async def create_elicitation(self, message: str, mode: object, **_: object) -> AcceptElicitationResponse:
+        self.forms.append(message)
+        return AcceptElicitationResponse(action="accept", content={"answer": "Ada"})
 
     async def read_text_file(self, session_id: str, path: str, **_: object) -> ReadTextFileResponse:
         self.read.append(path)

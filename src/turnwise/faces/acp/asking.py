@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from acp.exceptions import RequestError
-from acp.schema import AllowedOutcome, PermissionOption, ToolCallUpdate
+from acp.schema import (
+    AcceptElicitationResponse,
+    AllowedOutcome,
+    ElicitationFormSessionMode,
+    ElicitationSchema,
+    ElicitationStringPropertySchema,
+    PermissionOption,
+    ToolCallUpdate,
+)
 from pydantic import ValidationError
 
 from turnwise.drivers.clock import Clock
@@ -17,7 +25,7 @@ from turnwise.faces.acp.calls import MAX_TITLE, Content, arguments_of, diffs_of,
 from turnwise.faces.acp.telling import EditorTeller
 from turnwise.faces.acp.updates import Updates
 from turnwise.faces.cli.asks import SPARE_S, always_said
-from turnwise.faces.cli.text import visible_line
+from turnwise.faces.cli.text import visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import Policy, judge_permission, session_rules
 from turnwise.turn.approvals import Approval, OneAsk, digest_of
@@ -29,6 +37,8 @@ if TYPE_CHECKING:
 
 ONCE, ALWAYS, NO = "allow-once", "allow-always", "reject-once"
 MAX_OPTIONS = 20  # of a question
+MAX_WRITTEN = 64 * 1024  # characters of an answer, as at a terminal
+ANSWER = "answer"
 WITHOUT_SANDBOX = "without sandbox: it runs in the editor's terminal"
 
 
@@ -42,6 +52,7 @@ class AskMeans(msgspec.Struct, frozen=True, kw_only=True):
     workspace: WorkspacePaths
     clock: Clock
     runs_commands: bool  # the editor does, without a sandbox
+    has_forms: bool  # the editor can ask for a text
 
 
 class EditorApprover:
@@ -107,9 +118,10 @@ class EditorApprover:
                 return _answer(ask, verdict="deny")
 
     async def _question(self, ask: OneAsk, *, path: tuple[str, ...]) -> Approval:
-        """One with answers to choose from is put as a choice. The protocol has no free text: the model may ask in its answer."""
+        """One with answers to choose from is put as a choice, any other as a form, if the editor has forms."""
         if not ask.options:
-            return _answer(ask, verdict="deny", text="this editor can only choose from `options`: ask in your answer")
+            text = await self._written(ask) if self._means.has_forms else ""
+            return _answer(ask, verdict="allow" if text else "deny", text=text)
         names = [visible_line(option)[:MAX_TITLE] for option in ask.options[:MAX_OPTIONS]]
         options = [
             PermissionOption(option_id=f"answer-{number}", name=name, kind="allow_once")
@@ -121,6 +133,20 @@ class EditorApprover:
         if number is None:
             return _answer(ask, verdict="deny")
         return _answer(ask, verdict="allow", text=ask.options[number])
+
+    async def _written(self, ask: OneAsk) -> str:
+        """What the person writes into a form; empty where they do not."""
+        field = ElicitationStringPropertySchema(type="string", title="Answer", max_length=MAX_WRITTEN)
+        form = ElicitationSchema(type="object", properties={ANSWER: field}, required=[ANSWER])
+        mode = ElicitationFormSessionMode(session_id=self._means.session, requested_schema=form)
+        await self._updates.flush()
+        try:
+            said = await self._means.client.create_elicitation(visible(ask.subject), mode)
+        except (RequestError, ValidationError, ConnectionError):
+            return ""
+        content = said.content if isinstance(said, AcceptElicitationResponse) else None
+        text = (content or {}).get(ANSWER)
+        return text.strip()[:MAX_WRITTEN] if isinstance(text, str) else ""
 
     async def _chosen(
         self, ask: OneAsk, *, path: tuple[str, ...], content: Sequence[Content], options: list[PermissionOption]

@@ -170,6 +170,7 @@ class EditorSession:
                 workspace=place.workspace,
                 clock=self._means.clock,
                 runs_commands=self._runs_commands,
+                has_forms=self._means.can.elicitation is not None and self._means.can.elicitation.form is not None,
             ),
             policy=self._policy,
             updates=self.updates,
