@@ -132,7 +132,7 @@ class EditorPipe:
             # the library hands what stands in `_meta` to its handlers as if it were fields of the request
             kept["params"] = {key: value for key, value in cast("EditorMessage", params).items() if key != "_meta"}
         if id is None:
-            return kept
+            return kept if _is_heeded(kept) else None
         if id in self._open or len(self._open) >= MAX_OPEN_REQUESTS:
             why = "a request with this id is open" if id in self._open else f"{MAX_OPEN_REQUESTS} requests are open"
             await self._refuse(INVALID_REQUEST, f"{why}: wait for an answer", id=id)
@@ -155,6 +155,14 @@ async def _drain(writer: asyncio.StreamWriter) -> None:
 async def _closed(writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError):
         await writer.wait_closed()
+
+
+def _is_heeded(notification: EditorMessage) -> bool:
+    """The protocol wants others to be ignored; the library would log each with a traceback."""
+    params: object = notification.get("params")
+    if notification["method"] != "session/cancel" or not isinstance(params, dict):
+        return False
+    return isinstance(cast("EditorMessage", params).get("sessionId"), str)
 
 
 def _response(message: EditorMessage) -> EditorMessage | None:

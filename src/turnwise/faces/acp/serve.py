@@ -5,8 +5,10 @@ import contextlib
 import logging
 import signal
 from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
 from typing import cast
 
+import acp
 from acp.agent.connection import AgentSideConnection
 from acp.interfaces import Agent
 
@@ -26,14 +28,14 @@ async def serve(*, given: Given, journal: Journal, clock: Clock, env: Mapping[st
 
 async def serve_over(pipe: EditorPipe, *, given: Given, journal: Journal, clock: Clock, env: Mapping[str, str]) -> None:
     """Until the pipe ends; then open turns are cancelled, and have a moment to end in."""
-    logging.getLogger("acp").setLevel(logging.CRITICAL)
     service = EditorService(given=given, journal=journal, clock=clock, env=env)
     connection = AgentSideConnection(cast("Agent", service), pipe, listening=False, use_unstable_protocol=True)
-    try:
-        await connection.listen()
-    finally:
-        await service.close()
-        await connection.close()
+    with _library_is_silent():
+        try:
+            await connection.listen()
+        finally:
+            await service.close()
+            await connection.close()
 
 
 @contextlib.contextmanager
@@ -47,3 +49,18 @@ def _ended_by_signals(end: Callable[[], object]) -> Generator[None]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+
+
+@contextlib.contextmanager
+def _library_is_silent() -> Generator[None]:
+    """The protocol's library logs what an editor does wrong on the root logger, each with a traceback; the editor is told."""
+    library, root = str(Path(acp.__file__).parent), logging.getLogger()
+
+    def is_ours(record: logging.LogRecord) -> bool:
+        return not record.pathname.startswith(library)
+
+    root.addFilter(is_ours)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_ours)
