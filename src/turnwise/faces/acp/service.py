@@ -2,7 +2,9 @@
 
 import asyncio
 import functools
+import importlib
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -38,10 +40,9 @@ from turnwise._version import __version__
 from turnwise.drivers.clock import Clock, wait_for_task
 from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal.journal import Journal, Session
-from turnwise.drivers.replaying.forking import fork
 from turnwise.errors import CallerError, TurnwiseError
-from turnwise.faces.acp.choices import MODE, MODEL, EditorOption, is_mode, mode_state, options_of
-from turnwise.faces.acp.commands import SlashCommands, available, change_model, command_in
+from turnwise.faces.acp.choices import MODE, MODEL, EditorOption, change_model, is_mode, mode_state, options_of
+from turnwise.faces.acp.commands import available, command_in
 from turnwise.faces.acp.folders import folder_of
 from turnwise.faces.acp.prompts import read_blocks
 from turnwise.faces.acp.replaying import tell_history
@@ -92,6 +93,12 @@ def told(method: Callable[..., Awaitable[Result]]) -> Callable[..., Awaitable[Re
     return answered
 
 
+def load_ahead() -> None:
+    """Load what the first request needs, in a thread of its own, while the person still types: it takes a third of a second."""
+    name = "turnwise.drivers.endpoints.aiohttp_transport"
+    threading.Thread(target=lambda: importlib.import_module(name), name="turnwise-loading", daemon=True).start()
+
+
 class EditorService:
     """One editor's agent. The library of the protocol calls its methods by their names, with the fields of the request."""
 
@@ -126,6 +133,7 @@ class EditorService:
         self, protocol_version: int, client_capabilities: ClientCapabilities | None = None, **_: object
     ) -> InitializeResponse:
         self._can = client_capabilities or ClientCapabilities()
+        asyncio.get_running_loop().call_soon(load_ahead)  # the editor is answered first
         return InitializeResponse(
             protocol_version=min(max(protocol_version, 1), PROTOCOL_VERSION),
             agent_capabilities=AgentCapabilities(
@@ -195,6 +203,8 @@ class EditorService:
         mcp_servers: list[Any] | None = None,
         **_: object,
     ) -> ForkSessionResponse:
+        from turnwise.drivers.replaying.forking import fork  # few editors want it
+
         folder = folder_of(cwd, others=additional_directories, env=self._env)
         new = fork(self._journal, self._found(session_id), new_id=self._ids.new)
         session = self._open(new.session, folder=folder, begun=True, mcp_servers=mcp_servers)
@@ -269,6 +279,8 @@ class EditorService:
         command = command_in(read.typed)
         if command is None:
             return await session.prompt(read)
+        from turnwise.faces.acp.obeying import SlashCommands  # with what takes changes back
+
         self._refuse_if_busy(session)
         commands = SlashCommands(session, offers=self._offers, changed=lambda: self._tell_options(session))
         try:
