@@ -26,6 +26,7 @@ from acp.schema import (
     WaitForTerminalExitResponse,
 )
 
+from faces.cli.test_processes import wait_until
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.drivers.settings.options import RunSettings
@@ -189,3 +190,8 @@ async def say(client: ClientSideConnection, session: str, text: str):
 
 async def new(client: ClientSideConnection, folder: Path) -> str:
     return (await client.new_session(cwd=str(folder), mcp_servers=[])).session_id
+
+
+async def written(path: Path) -> None:
+    """Something stands in the file."""
+    await asyncio.to_thread(wait_until, lambda: path.exists() and bool(path.read_text().strip()))

@@ -12,7 +12,7 @@ from acp.exceptions import RequestError
 from acp.helpers import resource_link_block, text_block
 from acp.schema import PermissionOption, ToolCallUpdate
 
-from faces.acp.editor import Editor, editing, given_at, new, pipes, say
+from faces.acp.editor import Editor, editing, given_at, new, pipes, say, written
 from faces.cli.running import running_lab, script
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
@@ -287,9 +287,7 @@ async def test_an_editor_that_dies_in_mid_turn_ends_the_turn_and_its_command(lab
             {"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": {"sessionId": session, "prompt": prompt}}
         )
         begun = folder / "begun.txt"
-        while not begun.exists() or not begun.read_text().strip():
-            await asyncio.wait((serving,), timeout=0.02)
-            assert not serving.done()
+        await written(begun)
         writer.transport.abort()
         await asyncio.wait_for(serving, HANG_S)
     with pytest.raises(ProcessLookupError):

@@ -12,7 +12,7 @@ import pytest
 from acp.client.connection import ClientSideConnection
 from acp.schema import ClientCapabilities
 
-from faces.acp.editor import Editor, new, say
+from faces.acp.editor import Editor, new, say, written
 from faces.cli.running import Cli, at
 from turnwise.faces.cli.acp import INSTALL
 from turnwise.lab import Lab
@@ -59,9 +59,7 @@ async def test_sigterm_ends_a_turn_and_its_command(lab: Lab, folder: Path) -> No
     await client.initialize(1, ClientCapabilities())
     turn = asyncio.create_task(say(client, await new(client, folder), "Run it."))
     begun = folder / "begun.txt"
-    while not begun.exists() or not begun.read_text().strip():
-        await asyncio.wait((turn,), timeout=0.02)
-        assert not turn.done()
+    await written(begun)
     process.send_signal(signal.SIGTERM)
     assert await asyncio.wait_for(process.wait(), HANG_S) == 0
     with pytest.raises(ProcessLookupError):

@@ -8,7 +8,7 @@ from acp.exceptions import RequestError
 from acp.helpers import image_block, resource_link_block, text_block
 from acp.schema import PermissionOption, ToolCallUpdate
 
-from faces.acp.editor import Editor, deny, editing, given_at, new, say
+from faces.acp.editor import Editor, deny, editing, given_at, new, say, written
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock
 from waits import HANG_S
@@ -116,9 +116,7 @@ async def test_cancel_ends_the_turn_with_what_there_is(lab: Lab, folder: Path) -
     async with editing(given_at(lab, "slow-bash")) as (client, editor):
         session = await new(client, folder)
         turn = asyncio.create_task(say(client, session, "Wait."))
-        while not (folder / "begun.txt").exists():
-            await asyncio.wait((turn,), timeout=0.02)
-            assert not turn.done()
+        await written(folder / "begun.txt")
         await client.cancel(session_id=session)
         answer = await asyncio.wait_for(turn, HANG_S)
         assert answer.stop_reason == "cancelled"
