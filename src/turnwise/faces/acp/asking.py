@@ -77,7 +77,7 @@ class EditorApprover:
     async def __call__(self, asking: Asking) -> Sequence[Approval]:
         """The answers that came in time; the others take their default, and the person is told."""
         clock = self._means.clock
-        until = clock.monotonic() + asking.deadline_s - SPARE_S
+        until = clock.monotonic() + asking.deadline_s - min(SPARE_S, asking.deadline_s / 10)
         approvals: list[Approval] = []
         try:
             for ask in asking.asks:
