@@ -17,6 +17,8 @@ from acp.schema import (
 
 from faces.acp.editor import Editor, editing, given_at, new, say
 from faces.cli.running import running_lab, script
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock
 from waits import HANG_S
@@ -71,12 +73,30 @@ calls = [{ name = "bash", arguments = { command = "echo hello > made.txt", timeo
 text = "It said: {result}"
 """,
 )
+DELEGATES = script(
+    "delegates",
+    """
+[[steps]]
+asked = "do it"
+calls = [{ name = "bash", arguments = { command = "echo child > made.txt" } }]
+
+[[steps]]
+asked = "do it"
+text = "Done."
+
+[[steps]]
+calls = [{ name = "task", arguments = { prompt = "do it" } }]
+
+[[steps]]
+text = "It said: {result}"
+""",
+)
 FS = FileSystemCapabilities(read_text_file=True, write_text_file=True)
 
 
 @pytest.fixture(scope="module")
 def own_lab() -> Iterator[Lab]:
-    with running_lab([PLANS, ASKS, ASKS_FREELY, OUTSIDE, ECHO]) as lab:
+    with running_lab([PLANS, ASKS, ASKS_FREELY, OUTSIDE, ECHO, DELEGATES]) as lab:
         yield lab
 
 
@@ -229,3 +249,19 @@ async def test_a_terminal_that_the_editor_lacks_is_said(lab: Lab, folder: Path) 
     async with editing(given_at(lab, "echo")) as (client, _):
         with pytest.raises(RequestError, match="this editor offers no terminal"):
             await new(client, folder)
+
+
+async def test_a_sub_agents_calls_are_shown_and_asked_about_with_its_name(lab: Lab, folder: Path) -> None:
+    """The ask says who asks; its session is none that an editor may load."""
+    async with editing(given_at(lab, "delegates")) as (client, editor):
+        session = await new(client, folder)
+        await say(client, session, "Hand it on.")
+        assert [asked.title for asked, _ in editor.asked] == ["general › bash echo child > made.txt"]
+        assert (folder / "made.txt").read_text() == "child\n"
+        shown = editor.call("general › bash")
+        assert shown["states"] == ["in_progress", "completed"] and editor.call("task")["states"][-1] == "completed"
+        with Journal(journal_path(os.environ), clock=SystemClock()) as journal:
+            ((_, child),) = journal.children(journal.find_session(session).turns[0].id)
+        assert [one.session_id for one in (await client.list_sessions()).sessions] == [session]
+        with pytest.raises(RequestError, match="there is no session"):
+            await client.load_session(cwd=str(folder), session_id=child.row.id, mcp_servers=[])

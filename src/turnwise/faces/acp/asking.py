@@ -89,7 +89,8 @@ class EditorApprover:
             if clock.monotonic() >= until:
                 for ask in asking.asks[len(approvals) :]:
                     then = "the model decides" if ask.kind == "question" and ask.by == "model" else "denied"
-                    self._note(f"not answered within {asking.deadline_s:g} s: {visible_line(ask.call.name)}: {then}")
+                    name = visible_line(" › ".join([*asking.path, ask.call.name]))
+                    self._note(f"not answered within {asking.deadline_s:g} s: {name}: {then}")
             raise
         return approvals
 

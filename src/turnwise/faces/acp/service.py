@@ -118,13 +118,12 @@ class EditorService:
 
     async def close(self) -> None:
         """The editor is gone: turns end with what there is, within bounds."""
-        for session in self._sessions.values():
-            session.cancel()
-        for session in self._sessions.values():
-            await self._settled(session)
+        await self._settled(*self._sessions.values())
 
-    async def _settled(self, session: EditorSession) -> None:
-        task = asyncio.ensure_future(session.settled())
+    async def _settled(self, *sessions: EditorSession) -> None:
+        for session in sessions:
+            session.cancel()
+        task = asyncio.ensure_future(asyncio.gather(*[session.settled() for session in sessions]))
         if not await wait_for_task(cast("asyncio.Task[object]", task), clock=self._clock, timeout_s=SETTLE_S):
             task.cancel()
 
@@ -240,9 +239,7 @@ class EditorService:
 
     @told
     async def close_session(self, session_id: str, **_: object) -> CloseSessionResponse:
-        session = self._opened(session_id)
-        session.cancel()
-        await self._settled(session)
+        await self._settled(self._opened(session_id))
         self._sessions.pop(session_id, None)
         return CloseSessionResponse()
 
