@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import Any, TypedDict
 
+from process_cpu import cpu_of
+
 PATIENCE_S = 60.0
 CHUNK = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "bench"}
 WORDS = (
@@ -112,13 +114,6 @@ def read_request(connection: socket.socket) -> None:
         if not piece:
             return
         got += piece
-
-
-def cpu_of(pid: int) -> float:
-    """Of the living threads to the nanosecond, or of all, those that ended too, to the hundredth of a second: the larger."""
-    living = sum([int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat")]) / 1e9
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return max(living, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
 
 
 main()

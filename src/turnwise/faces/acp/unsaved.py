@@ -14,9 +14,8 @@ from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.drivers.tools.workspace.content import text_of
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.previews import CHANGING, paths_of_call
-from turnwise.drivers.tools.workspace.reading import MAX_CHARACTERS, MAX_LINE_CHARACTERS
+from turnwise.drivers.tools.workspace.reading import ReadArguments, tell_text
 from turnwise.errors import ToolFault
-from turnwise.vocab import Text
 
 if TYPE_CHECKING:
     from acp.agent.connection import AgentSideConnection
@@ -102,24 +101,14 @@ def _on_disk(workspace: WorkspacePaths, name: str) -> str | None:
     return None if found is None else found.text
 
 
-def _shown(name: str, text: str, *, arguments: Arguments) -> list[Text]:
-    """As `read` shows a file, with its numbered lines; what it is stands in front of it."""
-    offset, limit = arguments.get("offset", 1), arguments.get("limit", 2000)
-    first = offset if isinstance(offset, int) and offset > 0 else 1
-    count = limit if isinstance(limit, int) and 0 < limit <= 2000 else 2000
-    lines = text.replace("\r\n", "\n").split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    shown: list[str] = []
-    characters = 0
-    for number, line in enumerate(lines[first - 1 : first - 1 + count], start=first):
-        line = line[:MAX_LINE_CHARACTERS]
-        characters += len(line) + 8
-        if characters > MAX_CHARACTERS:
-            break
-        shown.append(f"{number:6}\t{line}")
-    last = first + len(shown) - 1
-    if last < len(lines):
-        shown.append(f"[lines {first} to {last} of {len(lines)}; go on with offset={last + 1}]")
-    head = f"[`{name}` as it stands in the user's editor, not saved yet; it cannot be changed before it is saved]\n"
-    return [Text(head + "\n".join(shown))]
+def _shown(name: str, text: str, *, arguments: Arguments) -> str:
+    """As `read` shows a file; what it is stands in front of it. Raises ToolFault."""
+    try:
+        given = msgspec.convert(arguments, ReadArguments, strict=False)
+    except msgspec.ValidationError as error:
+        raise ToolFault(f"the arguments do not fit: {error}") from None
+    found = text_of(text.encode("utf-8", "replace"))
+    if found is None:
+        raise ToolFault(f"`{name}` is no text in the user's editor")
+    head = f"[`{name}` as it stands in the user's editor, not saved yet; it cannot be changed before it is saved]"
+    return f"{head}\n{tell_text(found, given=given)}"
