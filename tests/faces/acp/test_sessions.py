@@ -285,3 +285,17 @@ async def test_the_editors_mcp_servers_are_not_started_and_that_is_told(lab: Lab
         await say(client, session, "Hello.")
         await say(client, session, "Hello.")
     assert editor.text().count("MCP servers are not started") == 1
+
+
+async def test_whole_responses_are_shown_too(lab: Lab, folder: Path) -> None:
+    """`--no-stream`: the answer stands there once, as on the command line."""
+    async with editing(given_at(lab, "read-edit-answer", no_stream=True)) as (client, editor):
+        await say(client, await new(client, folder), "Set it.")
+    assert editor.text() == "Done: notes.txt now says 'status: done'."
+
+
+async def test_a_stream_that_breaks_off_is_told_as_discarded(lab: Lab, folder: Path) -> None:
+    """What an editor was shown cannot be taken back: a line says that it does not count."""
+    async with editing(given_at(lab, "fault-once-reset")) as (client, editor):
+        answer = await say(client, await new(client, folder), "Go.")
+    assert answer.stop_reason == "end_turn" and "[turnwise]" in editor.text() and "trying again" in editor.text()

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import cast
 
 import msgspec
@@ -70,7 +71,7 @@ def locations_of(call: ToolCall, *, workspace: WorkspacePaths) -> list[ToolCallL
     found: list[ToolCallLocation] = []
     for name in paths_of_call(call.name, arguments_of(call))[:MAX_LOCATIONS]:
         try:
-            found.append(ToolCallLocation(path=os.fsencode(workspace.real_path(name)).decode("utf-8", "replace")))
+            found.append(ToolCallLocation(path=_path_said(workspace.real_path(name))))
         except ToolFault:
             continue
     return found
@@ -99,7 +100,12 @@ def _diff_of(change: FileChange) -> Content:
         new = after.decode()
     except UnicodeDecodeError:
         return told(f"{change.shown}: no UTF-8; {len(before):,} bytes become {len(after):,}")
-    return tool_diff_content(str(change.path), new, old)
+    return tool_diff_content(_path_said(change.path), new, old)
+
+
+def _path_said(path: Path) -> str:
+    """A name may be no UTF-8, and JSON is."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def told(text: str) -> Content:

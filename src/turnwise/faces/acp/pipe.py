@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import stat
 import sys
@@ -194,7 +195,10 @@ def _encoded(message: EditorMessage) -> bytes:
         short["message"] = str(short.get("message", ""))[:MAX_ERROR_CHARACTERS]
         short.pop("data", None)
         return msgspec.json.encode({**message, "error": short})
-    return msgspec.json.encode(message)
+    try:
+        return msgspec.json.encode(message)
+    except UnicodeEncodeError:  # half of a pair: as an escape it is JSON
+        return json.dumps(message).encode()
 
 
 async def own_pipes(*, clock: Clock) -> EditorPipe:

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from turnwise.faces.acp.prompts import PromptBlock
 
-MAX_SESSIONS = 32  # open at once: each holds what was read in its folder
+MAX_SESSIONS = 64  # open at once: each holds what was read in its folder
 PAGE = 50
 MAX_LISTED = 5000  # of the journal, the latest first
 TITLE = 100
