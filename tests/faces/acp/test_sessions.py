@@ -1,6 +1,7 @@
 """A whole session of an editor: text, calls with diffs, permissions, cancel, load, list and fork."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from acp.helpers import image_block, resource_link_block, text_block
 from acp.schema import PermissionOption, ToolCallUpdate
 
 from faces.acp.editor import Editor, deny, editing, given_at, new, say, written
+from turnwise.drivers.settings.options import RunSettings
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock
 from waits import HANG_S
@@ -266,8 +268,6 @@ async def test_a_failed_provider_is_an_error_of_the_prompt(lab: Lab, folder: Pat
 
 async def test_a_limit_has_its_word_and_a_refusal_its_own(lab: Lab, folder: Path) -> None:
     """The protocol's `max_turn_requests`, and a line that says which limit it was."""
-    from turnwise.drivers.settings.options import RunSettings
-
     async with editing(given_at(lab, "never-stops", settings=RunSettings(max_steps=2))) as (client, editor):
         answer = await say(client, await new(client, folder), "Go.")
     assert answer.stop_reason == "max_turn_requests" and "[turnwise] answered from incomplete data" in editor.text()
@@ -299,3 +299,20 @@ async def test_a_stream_that_breaks_off_is_told_as_discarded(lab: Lab, folder: P
     async with editing(given_at(lab, "fault-once-reset")) as (client, editor):
         answer = await say(client, await new(client, folder), "Go.")
     assert answer.stop_reason == "end_turn" and "[turnwise]" in editor.text() and "trying again" in editor.text()
+
+
+async def test_usage_and_cost_are_told(lab: Lab, folder: Path) -> None:
+    """How full the window is after the last request, and what the session has cost in all its turns."""
+    place = Path(os.environ["XDG_CONFIG_HOME"]) / "turnwise"
+    place.mkdir(parents=True)
+    (place / "turnwise.toml").write_text('[prices]\n"plain-answer" = { input = 1000, output = 1000 }\n')
+    settings = RunSettings(context_window=50_000)
+    async with editing(given_at(lab, "plain-answer", settings=settings)) as (client, editor):
+        session = await new(client, folder)
+        answers = [await say(client, session, "Hello."), await say(client, session, "Hello.")]
+    told = [one for one in editor.updates if one.session_update == "usage_update"]
+    tokens = [answer.usage.total_tokens for answer in answers if answer.usage is not None]
+    assert [(one.used, one.size) for one in told] == [(tokens[0], 50_000), (tokens[1], 50_000)]
+    costs = [one.cost.amount for one in told if one.cost is not None]
+    assert costs == pytest.approx([tokens[0] / 1000, sum(tokens) / 1000]) and told[0].cost.currency == "USD"
+    assert answers[0].field_meta is not None and float(answers[0].field_meta["turnwise"]["cost_usd"]) == costs[0]
