@@ -12,10 +12,10 @@ import acp
 from acp.agent.connection import AgentSideConnection
 from acp.interfaces import Agent
 
-from turnwise.drivers.clock import Clock
+from turnwise.drivers.clock import Clock, ends_in_time
 from turnwise.drivers.journal.journal import Journal
 from turnwise.faces.acp.pipe import EditorPipe, own_pipes
-from turnwise.faces.acp.service import EditorService
+from turnwise.faces.acp.service import SETTLE_S, EditorService
 from turnwise.faces.cli.options import Given
 
 
@@ -35,7 +35,11 @@ async def serve_over(pipe: EditorPipe, *, given: Given, journal: Journal, clock:
             await connection.listen()
         finally:
             await service.close()
-            await connection.close()
+            # it waits for its tasks without a limit
+            closing = asyncio.ensure_future(connection.close())
+            await ends_in_time(
+                cast("asyncio.Task[object]", closing), clock=clock, timeout_s=SETTLE_S, settle_s=SETTLE_S
+            )
 
 
 @contextlib.contextmanager
