@@ -9,33 +9,33 @@ FOLDER = "../examples/comparison"
 BAR = "\\|"  # a bar inside a cell
 INTRODUCTION = """# turnwise beside pydantic-ai and openai-agents
 <!-- drawn by scripts/compare_libraries.py; change the programs or the script, not this file -->
-The same ten tasks, written with three libraries. Each program uses the best way that its library offers, and its first line says
-which. `No:` means that the library has no way of its own; the program is then the shortest workaround.
+The same ten tasks, written with three libraries. Each program uses the best way that its library offers. Its first line names
+this way. `No:` means that the library has no way of its own; then the program is the shortest workaround.
 
 The programs ran against the [lab](lab.md) over HTTP, with the Responses API. Everything in these tables was seen in a run. Other
 versions and other APIs may differ."""
 LINES = """## The programs
-Lines of code: no blank lines, comments or docstrings, and one line for each import. Those of turnwise name the lab's URL; the
-other two read it from the environment."""
+The table counts lines of code, without blank lines, comments and docstrings; each import counts as one line. The programs for
+turnwise name the lab's URL; the programs for the other two libraries read it from the environment."""
 TYPES = """## What a type checker knows
-The type that pyright (strict) gives to the outcome, and its errors in the program."""
+The table shows which type pyright (strict) sees for the result of the run, and how many errors it finds, if any."""
 TYPOS = """## A typo in an option
-One option of each program is misspelt. The cell says what the run does. `silent` means that the program does what it did before,
-without that option. `types` says whether pyright finds the typo."""
+One option of each program is misspelt. The cell says what the run does. `silent` means that the program prints and raises the
+same as without the typo. `types` says whether pyright finds the typo."""
 CUT = """## A call that the output limit cuts
-The model writes a file, and the output limit cuts its call. In the next two columns the smaller pieces that it tries then are cut
-as well; `retries=3` is an option of pydantic-ai, and the others ran without one. The last column is the first one over another
-API. There the lab refuses broken JSON in the history. vLLM, llama.cpp, Mistral and Groq parse it, too; api.openai.com does not
-look at it."""
+The model writes a file, and the output limit cuts its call. In the first column, the smaller pieces that the model then tries
+are not cut. In the next two columns they are cut as well. `retries=3` is an option of pydantic-ai; the other two libraries ran
+without it. The last column repeats the first over another API. There the lab refuses a history with broken JSON in it. vLLM,
+llama.cpp, Mistral and Groq parse this JSON, too; api.openai.com does not look at it."""
 CAP = """## A cap of steps
-The model searches until it is made to answer. In the second column the program catches no exception and asks no second time."""
+The model searches until it has to answer. In the second column the program catches no exception and asks only once."""
 END = """## Run it yourself
 ```sh
 bash benchmarks/setup
 python scripts/compare_libraries.py --check
 ```
 
-The check says what is different from this page. Without `--check` the results and the page are written anew."""
+The check lists what is different from this page. Without `--check` the script writes the results and the page again."""
 
 WORD = re.compile(r"\w+")
 Cell = Callable[[Task, Library, ProgramFacts], str]

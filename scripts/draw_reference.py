@@ -376,7 +376,7 @@ def entry(name: str, value: object, *, room: str) -> Iterator[str]:
     """One public name."""
     yield from ["", f"### `{name}`", ""]
     if not callable(value):
-        yield from [f"*text* · `import {room}`", "", "The version of turnwise that is installed, as `0.1.0`."]
+        yield from [f"*text* · `import {room}`", "", "The version of turnwise that is installed, for example `0.1.0`."]
         return
     found = public(room, name)
     assert found is not None, name

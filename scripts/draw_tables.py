@@ -46,18 +46,19 @@ def finish_reasons() -> str:
     lines = [
         "# Finish reasons",
         DRAWN,
-        "Every provider's word for why a response ended, and ours. A word that is not here keeps its place in",
-        "`provider_finish`, and a repair names it. A part of it may tell what it means (`length`, `safety`, `error`); else it is",
-        "judged by what the response holds: `tool_calls` with calls, `stop` without. In Responses an unknown reason for",
-        "`incomplete` is `cut`, as the status says.",
+        "The tables list the words with which providers say why a response ended, and what turnwise makes of each. If a",
+        "provider sends another word, turnwise keeps it in `provider_finish`, and a repair names it. If a part of the word shows",
+        "its meaning (`length`, `safety`, `error`), turnwise uses that. Otherwise it looks at the response: with tool calls the",
+        "reason is `tool_calls`, without calls it is `stop`. If a response of the Responses API is `incomplete` for an unknown",
+        "reason, the reason is `cut`.",
         "",
-        "A stream that ends without a word is `cut`; with its API's end mark it counts as complete, unless its usage, length or",
-        "arguments say that the limit cut it.",
+        "If a stream ends without such a word, the reason is `cut`. If it ends without the word but with its API's end mark,",
+        "the response counts as complete, unless its usage, its length or its arguments show that the output limit cut it.",
     ]
     for family in families():
         lines += ["", f"## {family.name}"]
         lines += table(
-            ("the provider's word", "ours"),
+            ("the provider's word", "turnwise's word"),
             ((f"`{word}`", f"`{ours}`") for word, ours in sorted(family.finish_reasons.items())),
         )
     return "\n".join(lines) + "\n"

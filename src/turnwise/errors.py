@@ -117,7 +117,7 @@ class ModelFault(TurnwiseError):
 
 
 class OutputMismatch(ModelFault):
-    """`RunResult.output` was read, but the answer does not fit the output type or there is no answer yet.
+    """`RunResult.output` was read, but no answer of the model fits the output type, or the run ended without one.
 
     - `text` is the answer's text; `stop_reason` says why the run ended.
     - `requests`, `usage` (tokens) and `cost_usd` (US dollars; None: not known) are the run's bill.

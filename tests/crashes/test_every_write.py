@@ -21,7 +21,7 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Session
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.records import ToolsStarted
-from turnwise.faces.agent import read_session
+from turnwise.faces.taking_up import read_session
 from turnwise.lab import Lab
 from turnwise.turn.endings import UNKNOWN_OUTCOME
 from turnwise.turn.snapshot import restore

@@ -19,7 +19,7 @@ from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.ledger_thread import LedgerThread
 from turnwise.drivers.journal.replacing import replace_damaged
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed
-from turnwise.faces.agent import read_session
+from turnwise.faces.taking_up import read_session
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.testing.scripted_model import BASE_URL
 from turnwise.vocab import StopReason
@@ -27,7 +27,7 @@ from turnwise.vocab import StopReason
 SESSIONS = 8
 PAGE = 4096
 LONG = "x" * 3000  # most records get pages of their own
-TABLES = {"session", "turn", "event", "request", "record", "repair_seen"}
+TABLES = {"session", "turn", "event", "request", "record", "repair_seen", "budget", "budget_run"}
 
 Content = dict[str, list[JournalEntry]]
 """The records of each session, all of its turns."""

@@ -12,7 +12,7 @@ from turnwise.drivers.journal.records import JournalRecord, ToolsStarted
 from turnwise.drivers.replaying.playing import SessionPlayer
 from turnwise.drivers.replaying.recorded import read_recorded
 from turnwise.drivers.replaying.without_secrets import without_secrets
-from turnwise.faces.agent import read_session
+from turnwise.faces.taking_up import read_session
 from turnwise.testing import FakeClock
 from turnwise.turn.events import ResponseReceived, ScriptCalled, TurnStarted
 from turnwise.vocab import Message

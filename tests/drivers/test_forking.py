@@ -13,7 +13,7 @@ from turnwise.drivers.replaying.forking import Forked, fork
 from turnwise.drivers.replaying.playing import SessionPlayer
 from turnwise.drivers.replaying.recorded import RecordedSession, read_recorded
 from turnwise.errors import CallerError
-from turnwise.faces.agent import read_session
+from turnwise.faces.taking_up import read_session
 from turnwise.testing import FakeClock
 from turnwise.turn.commands import FinishTurn
 from turnwise.turn.snapshot import restore

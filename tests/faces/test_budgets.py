@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from left_journals import copy_of_a_crash
+from never_stopping import after, look_of, never_stops
 from turnwise import (
     Agent,
     Budget,
@@ -26,7 +27,6 @@ from turnwise import (
     RunResult,
     StopReason,
     Subagents,
-    tool,
 )
 from turnwise.drivers.journal.prices import Prices, read_prices
 from turnwise.lab import Lab
@@ -34,47 +34,6 @@ from turnwise.testing import ScriptedModel, call
 from waits import HANG_S
 
 PRICES = Prices(user=read_prices({"*": {"input": "3", "output": "15"}}, named="the test's prices", source="test"))
-NEVER_STOPS = 200
-
-
-def look_of(passes: int) -> Any:
-    @tool(repeatable=True)
-    async def search(pattern: str = "") -> str:
-        """Search."""
-        for _ in range(passes):
-            await asyncio.sleep(0)
-        return "nothing"
-
-    return search
-
-
-def never_stops(limits: Any, *, passes: int = 0, **options: Any) -> tuple[Agent, ScriptedModel]:
-    """An agent whose model calls its tool for as long as it may."""
-
-    def say(request: Any) -> Any:
-        may = request.tool_choice != "none" and any(one.name == "search" for one in request.tools)
-        return [call("search", pattern=str(len(request.messages)))] if may else "That is all."
-
-    model = ScriptedModel([say] * NEVER_STOPS)
-    at = {"base_url": model.endpoint.base_url, "transport": model}
-    return Agent("openai_chat:m", tools=[look_of(passes)], limits=limits, endpoint=at, **options), model  # pyright: ignore[reportArgumentType]
-
-
-async def after(passes: int, agent: Agent, *, cancelled: int | None) -> RunResult[Any] | BaseException:
-    """A run that begins after so many passes of the event loop, and may be cancelled after some more."""
-    for _ in range(passes):
-        await asyncio.sleep(0)
-    running = asyncio.create_task(agent.run("Look."))
-    for _ in range(cancelled or 0):
-        await asyncio.sleep(0)
-    if cancelled is not None:
-        running.cancel()
-    try:
-        return await running
-    except (BudgetSpent, asyncio.CancelledError) as error:
-        return error
-
-
 RUNS = st.lists(
     st.tuples(st.integers(0, 60), st.integers(0, 9), st.none() | st.integers(0, 90)), min_size=1, max_size=7
 )
@@ -275,6 +234,14 @@ async def test_a_budget_of_money_needs_prices() -> None:
     with pytest.raises(CallerError, match="cannot hold"):
         await agent.run("Look.")
     assert (model.requests, budget.left) == ([], MaxCost("1.00"))
+
+
+def test_a_budget_is_joined_with_no_limit() -> None:
+    """Proves: the error says where the limit belongs."""
+    budget: Any = Budget(MaxRequests(3))
+    for join in (lambda: budget | MaxSteps(3), lambda: MaxSteps(3) | budget, lambda: budget & MaxSteps(3)):
+        with pytest.raises(CallerError, match="into its `per_run`"):
+            join()
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,16 @@ def agent_of(model: ScriptedModel, deps_type: object, *, clock: FakeClock | None
     )
 
 
+def test_a_generator_function_is_no_factory() -> None:
+    """The error says what is missing."""
+
+    async def opened(key: SessionKey) -> AsyncGenerator[Db]:
+        yield Db()
+
+    with pytest.raises(CallerError, match="`opened` is a generator function: write `@asynccontextmanager` above"):
+        DepsFactory(opened)
+
+
 def test_what_a_factory_opens_is_closed_when_the_run_has_ended() -> None:
     """One task enters and leaves it."""
     db = Db()

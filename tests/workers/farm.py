@@ -26,7 +26,7 @@ import os
 import sys
 from pathlib import Path
 
-from turnwise import Agent, RetryPolicy, Subagents, tool
+from turnwise import Agent, Budget, DepsFactory, Journal, MaxRequests, RetryPolicy, Subagents, tool
 from turnwise.faces.agent_groups import GROUP_OF
 
 WORLD = Path(os.environ["WORLD"])
@@ -110,9 +110,10 @@ def grouped(tools, agents=None, **flat):
     return {"tools": [*tools, *([Subagents(agents)] if agents else [])], **groups}
 
 
-def agent(model, **more):
+def agent(model, *, limits=None, deps_type=None, **more):
     usual = {"base_url": os.environ["LAB"], "api_key": "lab", "retry": RetryPolicy(attempts=3)}
-    return Agent(f"openai_chat:{model}", **grouped([do, slow, work], **more, **usual))
+    groups = grouped([do, slow, work], **more, **usual)
+    return Agent(f"openai_chat:{model}", limits=limits, deps_type=deps_type, **groups)
 
 
 plain = agent("plain")
@@ -132,6 +133,15 @@ def named():
 
 def short():
     return agent("short")
+
+
+def budgeted():
+    journal = Journal(os.environ["OWNERS"])
+    return agent("waits", limits=Budget(MaxRequests(9), per_run=MaxRequests(6), journal=journal, name="team"))
+
+
+def labelled():
+    return agent("plain", deps_type=DepsFactory(lambda key: note("for-" + key.labels.get("user", "nobody"))))
 
 
 async def breaks(messages):
@@ -190,6 +200,8 @@ text = "Done: {name}"
 """
 TEXTS = {"plain": PLAIN, "waits": WAITS, "parent": PARENT, "named": NAMED, "short": SHORT}
 
+OTHERS = ("broken", "budgeted", "labelled")
+
 
 def scripts() -> list[Script]:
     return [parse_script(text, name=name) for name, text in TEXTS.items()]
@@ -208,7 +220,7 @@ class WorkerProcess:
     """`turnwise worker` in a folder that has the agents. `end` it."""
 
     def __init__(self, farm: "Farm", *options: str) -> None:
-        agents = [part for name in (*TEXTS, "broken") for part in ("--agent", f"{name}=farm_agents:{name}")]
+        agents = [part for name in (*TEXTS, *OTHERS) for part in ("--agent", f"{name}=farm_agents:{name}")]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "turnwise", "worker", *agents, "--json", *options],
             cwd=farm.folder,

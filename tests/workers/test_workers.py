@@ -14,6 +14,7 @@ import pytest
 
 from faces.cli.running import running_lab
 from postgres_server import PostgresServer
+from turnwise import Budget, Journal, MaxRequests
 from waits import HANG_S
 from workers.farm import Farm, scripts
 
@@ -147,6 +148,45 @@ def test_a_worker_that_is_stopped_lets_go_of_a_tool_that_takes_too_long(farm: Fa
     assert second.until("resumed")["session"] == session
     assert farm.ended(session)["code"] == 0
     assert farm.effects() == ["before", "middle", "after"]
+
+
+@pytest.mark.promise("end:budget", "keep:machines")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_turn_that_goes_to_another_worker_keeps_its_part_of_a_budget(farm: Farm, how: signal.Signals) -> None:
+    """Proves: the part moves with the turn, whether it was handed over or its worker died, and is counted once."""
+    session = farm.submit("budgeted")
+    first = farm.worker("--lease", "2", "--grace", "0")
+    first.until("entered")
+    second = farm.worker()
+    with Journal(farm.environment["TURNWISE_DATABASE"]) as journal:
+        budget = Budget(MaxRequests(9), journal=journal, name="team")
+        assert budget.left == MaxRequests(3)
+        first.send(how)
+        first.wait()
+        assert second.until("resumed")["session"] == session
+        assert farm.ended(session)["code"] == 0
+        second.send(signal.SIGTERM)
+        assert second.wait() == 0
+        assert (budget.spent.requests, len(budget.ledger), budget.left) == (4, 4, MaxRequests(5))
+
+
+def test_labels_come_with_a_submitted_turn(farm: Farm) -> None:
+    """Proves: the agent's `DepsFactory` gets them in each turn of the session; other or broken labels are an error."""
+    session = farm.submit("labelled", "--label", "user=42=x", "--label", "team=")
+    farm.worker()
+    assert farm.ended(session)["code"] == 0
+    assert farm.submit("labelled", "--session", session) == session
+    assert farm.ended(session)["code"] == 0
+    assert farm.effects() == ["for-42=x", "a", "for-42=x", "a"]
+    for words, said in (
+        (("--session", session, "--label", "user=43"), "was begun with other labels"),
+        (("--label", "user"), "write `--label NAME=TEXT`"),
+        (("--label", "user=1", "--label", "user=2"), "was given twice"),
+        (("--label", f"user={'x' * 1001}"), "at most 1000 characters"),
+    ):
+        refused = farm.run("submit", "--agent", "labelled", *words, "Go.")
+        assert (refused.returncode, said in refused.stderr) == (2, True), refused.stderr
+        assert "43" not in refused.stderr
 
 
 def test_a_session_has_one_turn_at_a_time(farm: Farm) -> None:

@@ -1,4 +1,4 @@
-"""`needs_approval`; the run ends with `interruptions`, and its state goes on."""
+"""`needs_approval`; the run ends with `interruptions`. Pass the run's state to the next run to continue."""
 
 from agents import Agent, Runner, function_tool
 

@@ -1,4 +1,4 @@
-"""`requires_approval`; the run ends with `DeferredToolRequests`, and `deferred_tool_results=` goes on."""
+"""`requires_approval`; the run ends with `DeferredToolRequests`. Pass `deferred_tool_results=` to the next run to continue."""
 
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
 

@@ -1,4 +1,4 @@
-"""A policy asks; `verdict="later"` ends the run as `waiting`, and `approvals=` goes on."""
+"""A policy asks; `verdict="later"` ends the run as `waiting`. Pass `approvals=` to the next run to continue."""
 
 import os
 from collections.abc import Sequence

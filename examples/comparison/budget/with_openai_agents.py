@@ -1,4 +1,4 @@
-"""No: the turns that are left are counted by hand; the run that would spend more raises `MaxTurnsExceeded`."""
+"""No: the program counts the remaining turns by hand. The run that would exceed them raises `MaxTurnsExceeded`."""
 
 from agents import Agent, MaxTurnsExceeded, Runner, function_tool
 

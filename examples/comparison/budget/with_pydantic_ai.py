@@ -1,4 +1,4 @@
-"""`usage=` hands one `RunUsage` to every run; the run that would spend more raises `UsageLimitExceeded`."""
+"""All runs share one `RunUsage` (`usage=`). The run that would exceed the limit raises `UsageLimitExceeded`."""
 
 from pydantic_ai import Agent, RunUsage, UsageLimitExceeded, UsageLimits
 

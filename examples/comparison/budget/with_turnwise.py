@@ -1,4 +1,4 @@
-"""`Budget` bounds all runs that are given it, also at once; the last request that it allows is the answer."""
+"""`Budget` limits all runs that get it, also at the same time. The last request that it allows is used for the answer."""
 
 import os
 

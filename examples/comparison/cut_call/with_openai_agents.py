@@ -1,4 +1,4 @@
-"""The call never runs half: a response that the output limit cut raises `ModelBehaviorError`."""
+"""The cut call never runs. The response raises `ModelBehaviorError`."""
 
 from agents import Agent, ModelSettings, Runner, function_tool
 

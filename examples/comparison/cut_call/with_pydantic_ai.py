@@ -1,4 +1,4 @@
-"""The call never runs half: its broken JSON is told to the model, as often as `retries` allows (1 by default)."""
+"""The cut call never runs. The model is told about the broken JSON, as often as `retries` allows (1 by default)."""
 
 from pydantic_ai import Agent
 

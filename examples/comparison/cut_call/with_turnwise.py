@@ -1,4 +1,4 @@
-"""The call never runs half: the model continues it, or is asked for smaller pieces."""
+"""The cut call never runs. The model continues it, or is asked for smaller pieces."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""`RunContextWrapper`, and `context=` of the run."""
+"""`RunContextWrapper` in the tool, and `context=` in the run."""
 
 from dataclasses import dataclass
 

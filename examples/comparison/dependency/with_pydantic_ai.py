@@ -1,4 +1,4 @@
-"""`deps_type` and `RunContext`."""
+"""`deps_type` of the agent, and `RunContext` in the tool."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""No: texts of Chat Completions pass as they are, calls and results are translated by hand."""
+"""No: it accepts the texts of Chat Completions unchanged. The program translates calls and results by hand."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""No: it reads UI messages of AG-UI and Vercel AI alone; each message is translated by hand."""
+"""No: it reads only the UI messages of AG-UI and Vercel AI. The program translates each message by hand."""
 
 import json
 from pathlib import Path

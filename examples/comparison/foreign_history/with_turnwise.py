@@ -1,4 +1,4 @@
-"""`messages_from(...)`; what it cannot carry over is in `losses`."""
+"""`messages_from(...)`. Its `losses` list everything that it could not convert."""
 
 import json
 import os

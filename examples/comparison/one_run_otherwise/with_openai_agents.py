@@ -1,4 +1,4 @@
-"""`agent.clone(...)`: another agent, as `RunConfig` has the model alone."""
+"""`agent.clone(...)` makes another agent, because `RunConfig` can change only the model."""
 
 from agents import Agent, Runner
 

@@ -1,4 +1,4 @@
-"""`model=` of the run, and `agent.override(instructions=...)`: `instructions=` of the run are added to the agent's."""
+"""`model=` of the run, and `agent.override(instructions=...)`, because `instructions=` of the run only adds to the agent's."""
 
 from pydantic_ai import Agent
 

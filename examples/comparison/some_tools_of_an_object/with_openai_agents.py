@@ -1,4 +1,4 @@
-"""`function_tool` of a bound method; a list of those that you want, or `is_enabled` of each."""
+"""`function_tool` of a bound method. List the methods that you want, or set `is_enabled` for each."""
 
 from dataclasses import dataclass
 

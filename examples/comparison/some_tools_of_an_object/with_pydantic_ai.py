@@ -1,4 +1,4 @@
-"""Bound methods are tools; a `FunctionToolset` of them can be `filtered`."""
+"""Bound methods are tools. Put them into a `FunctionToolset`, which can be `filtered`."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Bound methods are tools; name those that you want."""
+"""Bound methods are tools. List the methods that you want: `tools=[shop.price]`."""
 
 import os
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`max_turns` raises `MaxTurnsExceeded`; an error handler may ask once more, without tools, and its answer is the run's."""
+"""`max_turns` raises `MaxTurnsExceeded`. An error handler may ask once more, without tools, and return this answer."""
 
 from agents import Agent, RunErrorHandlerInput, Runner, TResponseInputItem, function_tool
 

@@ -1,4 +1,4 @@
-"""`UsageLimits(request_limit=...)` raises `UsageLimitExceeded`; a second run without tools asks for the answer."""
+"""`UsageLimits(request_limit=...)` raises `UsageLimitExceeded`. A second run without tools asks for the answer."""
 
 from pydantic_ai import Agent, UsageLimitExceeded, UsageLimits, capture_run_messages
 

@@ -1,4 +1,4 @@
-"""`MaxSteps`: the last step must answer, and the result says that it is not complete."""
+"""`MaxSteps`: the last step must answer, and the result says that the answer is not complete."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""`Runner.run_streamed(...)`, and the API's own events picked out of `stream_events()`."""
+"""`Runner.run_streamed(...)`; the program takes the API's own text events from `stream_events()`."""
 
 import asyncio
 

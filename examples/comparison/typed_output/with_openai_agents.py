@@ -1,4 +1,4 @@
-"""`output_type`: the provider's own JSON output; `final_output_as` gives it its type."""
+"""`output_type`: the provider's own JSON output. `final_output_as` tells the type checker the type."""
 
 from agents import Agent, Runner
 from pydantic import BaseModel

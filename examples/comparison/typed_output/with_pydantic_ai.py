@@ -1,4 +1,4 @@
-"""`output_type`: a tool that takes the output; `UnexpectedModelBehavior` if nothing fits."""
+"""`output_type`: a tool that takes the output. `UnexpectedModelBehavior` is raised if no answer fits."""
 
 from pydantic import BaseModel
 from pydantic_ai import Agent

@@ -1,4 +1,4 @@
-"""`output_type`: the provider's own JSON output, checked; `OutputMismatch` if nothing fits."""
+"""`output_type`: the provider's own JSON output, validated. `OutputMismatch` is raised if no answer fits."""
 
 import os
 

@@ -15,7 +15,7 @@ from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.drivers.endpoints.first_reply import WithFirstReply
 from turnwise.drivers.endpoints.transport import Transport
 from turnwise.drivers.ids import TimeOrderedIds
-from turnwise.drivers.journal.journal import Journal, Session
+from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.running.approvals import Approver
 from turnwise.drivers.running.children import Minder, as_child, idle_s_of
@@ -29,7 +29,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
 from turnwise.faces.agent_options import check_names, checking_options
 from turnwise.faces.agent_setup import AgentOptions, AgentSetup, over, set_up
-from turnwise.faces.beginnings import RunBeginning, furnished, open_transport, priced, reserved
+from turnwise.faces.beginnings import RunBeginning, furnished, open_transport, priced, reserved, run_below
 from turnwise.faces.budgets import Budget
 from turnwise.faces.children import MAX_DEPTH, AgentTool, Delegate
 from turnwise.faces.deps import DepsFactory, DepsWanted
@@ -50,18 +50,16 @@ from turnwise.faces.run_options import (
 )
 from turnwise.faces.schemas import OutputType
 from turnwise.faces.streaming import RunStream
-from turnwise.faces.taking_up import check_endpoint, folded, left_child, left_run
+from turnwise.faces.taking_up import check_endpoint, left_child, left_run, run_before
 from turnwise.faces.tools import BATCH_HINT, ToolLike
 from turnwise.rules.history import check_input, open_calls
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
 from turnwise.rules.shares import least_of
 from turnwise.turn.approvals import OneAsk, listed
-from turnwise.turn.carrying import Carried
 from turnwise.turn.config import Effect, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted
 from turnwise.turn.resuming import asked_ids, asks_of, listed_digests
-from turnwise.turn.snapshot import SessionSoFar
 from turnwise.vocab import File, Message, StopReason, Text
 
 Deps = TypeVar("Deps", default=None)
@@ -242,7 +240,7 @@ class Agent(Generic[Deps, Output]):
         """Run one turn to its end, in a program without an event loop. Options and result are those of `run`.
 
         Raises CallerError if an event loop is running. Ctrl-C raises RunInterrupted, a KeyboardInterrupt that holds the
-        `result` so far. A tool's task that ignores its cancellation is left behind.
+        `result` so far. If a tool ignores that it was cancelled, `run_sync` ends without waiting for it.
         """
         try:
             asyncio.get_running_loop()
@@ -283,12 +281,12 @@ class Agent(Generic[Deps, Output]):
         return RunStream(partial(self._run, prompt, options=options))
 
     def open_asks(self, session: str) -> tuple[OneAsk, ...]:
-        """The asks that a session of the journal waits for, also in another process. Nothing waits: an empty tuple.
+        """The asks that a session of the journal waits for, also in another process. If nothing waits, the tuple is empty.
 
         Answer them with `agent.run(session=..., approvals=[Approval(call_id=ask.call.id, verdict="allow", digest=ask.digest)])`.
-        Raises CallerError without a journal, and if there is no such session.
+        Raises CallerError if the agent has no journal, or if the session does not exist.
         """
-        before, _ = self._before({"session": session}, journal=self._setup.journal)
+        before = run_before({"session": session}, journal=self._setup.journal, new_id=self._ids.new).so_far
         messages = before.carried.messages
         return asks_of(open_calls(messages), asks=before.asks, messages=messages)
 
@@ -362,15 +360,19 @@ class Agent(Generic[Deps, Output]):
     ) -> RunResult[Any]:
         tools = setup.offered
         setup.check_rules()
-        before, session_id = self._before(options, journal=setup.journal)
+        new_id = self._ids.new if not self._opens else lambda: self._opens
+        begun = run_before(options, journal=setup.journal, new_id=new_id)
+        before, session_id = begun.so_far, begun.session_id
         earlier = tuple(before.carried.messages)
-        run = await stack.enter_async_context(setup.deps_wanted().opened(options, session=session_id))
+        run = await stack.enter_async_context(
+            setup.deps_wanted().opened(options, session=session_id, labels=begun.labels)
+        )
         config = self._config_of_run(setup, tools=tools, session_id=session_id)
         only_decides = prompt is None and options.get("approvals") and not options.get("results")
         given = () if only_decides else input_of(prompt, results=options.get("results") or None, earlier=earlier)
         config, given = await priced(setup, config), await opened(given, opening=setup.opening, earlier=earlier)
         config = await setup.instructions.written(config, run=run, clock=setup.clock)
-        config, reservation = reserved(setup, config, stack=stack)
+        config, reservation = reserved(setup, config, stack=stack, journal=setup.journal)
         started = TurnStarted(
             config=config,
             input=given,
@@ -401,8 +403,6 @@ class Agent(Generic[Deps, Output]):
             approver=setup.safety.approver,
             observation=Observation(watch=options.get("watch"), feed=feed),
         )
-        if reservation is not None:
-            reservation.runner = runner
         pen = None
         if setup.journal is not None:
             pen = setup.journal.begin_turn(
@@ -411,7 +411,10 @@ class Agent(Generic[Deps, Output]):
                 folder=setup.folder,
                 title=title_of(started.input),
                 started=started,
+                labels=run.labels,
             )
+        if reservation is not None:
+            reservation.begins(runner)
         kept = session_id if setup.journal is not None else ""
         carried = () if started.history else before.carried
         turn = runner.run(started, earlier=carried, journal=pen, ends=beginning.ends)
@@ -430,10 +433,11 @@ class Agent(Generic[Deps, Output]):
           happen. Otherwise the model is told that the outcome is unknown.
         - The turn keeps its model, limits and rules. Tools, keys and the approver come from this agent; `rules` are
           added after the turn's own.
-        - An open ask that `approvals` does not answer is asked again, for the rest of its time or for `ask_s` seconds.
-          If no time is left, its default applies.
+        - If `approvals` does not answer an open ask, the approver is asked again. It has `ask_s` seconds, or else the time
+          that was left. If no time is left, a call is denied, and a question stays without an answer.
 
-        Raises CallerError if there is nothing to resume, if there is no journal, and for what `run` raises it.
+        Raises CallerError if there is nothing to resume, if the agent has no journal, and in all cases in which `run` raises
+        it.
         """
         check_names(options, known=ResumeOptions.__annotations__, what="`resume`")
         setup = self._setup
@@ -450,7 +454,8 @@ class Agent(Generic[Deps, Output]):
         async with contextlib.AsyncExitStack() as stack:
             if setup.is_unfurnished:
                 setup = await furnished(setup, stack=stack)
-            opened_deps = setup.deps_wanted().opened(options, session=found.session.row.id)
+            row = found.session.row
+            opened_deps = setup.deps_wanted().opened(options, session=row.id, labels=row.labels)
             run = await stack.enter_async_context(opened_deps)
             runner = self._runner(
                 setup,
@@ -463,10 +468,10 @@ class Agent(Generic[Deps, Output]):
                 approver=options.get("approver", setup.safety.approver),
                 observation=Observation(watch=options.get("watch"), ledger=found.ledger),
             )
-            _, reservation = reserved(setup, config, stack=stack, whole=True)
-            if reservation is not None:
-                reservation.runner = runner
+            _, reservation = reserved(setup, config, stack=stack, whole=True, journal=journal)
             pen = journal.resume_turn(found.turn_id)
+            if reservation is not None:
+                reservation.begins(runner)
             turn = runner.resume(found.left, journal=pen)
             ended = partial(run_result, output=output, before=found.before, session=found.session.row.id)
             return await self._to_end(setup, runner, turn, config=config, run=run, ended=ended)
@@ -508,7 +513,7 @@ class Agent(Generic[Deps, Output]):
         return self._setup.known_below()
 
     def knows_tools(self) -> bool:
-        """Whether all its tools are known, and those below: no toolset is still to be asked."""
+        """Whether all tools of this agent and of its sub-agents are known. False if a toolset must be asked first."""
         return self._setup.knows_tools()
 
     def check_rules(self) -> None:
@@ -563,9 +568,12 @@ class Agent(Generic[Deps, Output]):
                 config = started.config
             # what a run above has reserved in the same budget is this one's, too
             is_held = setup.budget is not None and setup.budget.is_held_above()
-            config, reservation = (
-                (config, None) if is_held else reserved(setup, config, stack=stack, whole=started is None)
-            )
+            reservation = None
+            if not is_held:
+                spends = run_below(config, order=order, path=minder.path)
+                config, reservation = reserved(
+                    setup, config, stack=stack, whole=started is None, journal=journal, run=spends
+                )
             if started is not None:
                 started = msgspec.structs.replace(started, config=config)
             runner = self._runner(
@@ -581,11 +589,12 @@ class Agent(Generic[Deps, Output]):
                 path=minder.path,
                 settle_s=minder.settle_s,
             )
-            if reservation is not None:
-                reservation.runner, reservation.path = runner, minder.path
             if found is not None and journal is not None:
                 found.left.terms = order.terms
-                return await minder.run(runner, runner.resume(found.left, journal=journal.resume_turn(found.turn_id)))
+                pen = journal.resume_turn(found.turn_id)
+                if reservation is not None:
+                    reservation.begins(runner)
+                return await minder.run(runner, runner.resume(found.left, journal=pen))
             assert started is not None, "a child that was not left begins"
             pen = None
             if journal is not None:
@@ -597,7 +606,10 @@ class Agent(Generic[Deps, Output]):
                     title=title,
                     parent=(order.parent_turn, order.call.id),
                     started=started,
+                    labels=run.labels,
                 )
+            if reservation is not None:
+                reservation.begins(runner)
             return await minder.run(runner, runner.run(started, journal=pen))
 
     async def _child_started(
@@ -669,22 +681,3 @@ class Agent(Generic[Deps, Output]):
             judges_cut=True,
             prepares_steps=setup.prepare_step is not None,
         )
-
-    def _before(self, options: TypedRunOptions, *, journal: Journal | None) -> tuple[SessionSoFar, str]:
-        """The session before this turn, and its id."""
-        history, session = tuple(options.get("history", ())), options.get("session")
-        if not session:
-            return SessionSoFar(messages=history, carried=Carried(messages=history)), self._opens or self._ids.new()
-        if journal is None:
-            raise CallerError(
-                '`session` needs a journal: Agent(..., observation={"journal": Journal(PATH)}), or pass `history`'
-            )
-        if history:
-            raise CallerError("give either `session` or `history`, not both: the session has its own messages")
-        found = journal.find_session(session)
-        return read_session(journal, found), found.row.id
-
-
-def read_session(journal: Journal, session: Session) -> SessionSoFar:
-    """What was said in a session, and what its next turn starts from; a turn that was killed has its open calls answered."""
-    return folded(journal, session.turns)

@@ -1,7 +1,7 @@
 """What an agent is set up with, beside model, tools, instructions, output type and limits: four groups of options.
 
-A group is a plain dict that a type checker knows: `Agent("openai:gpt-5", recovery={"recover": "split"})`. A run may give the same
-groups; what it says stands over the agent's, option by option.
+A group is a plain dict that a type checker knows: `Agent("openai:gpt-5", recovery={"recover": "split"})`. A run may give the
+same groups; its options replace the agent's, one by one.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ from turnwise.turn.config import CallsInText, Deadlines, Effect, RoomPolicy, Scr
 from turnwise.vocab import Cache, Message, Settings, Text, ToolChoice
 
 OpeningSource = Callable[[Sequence[Message]], Awaitable[Sequence[Text]]]
-"""Gives what stands in front of a turn's user message. It sees the messages that the session carries on."""
+"""Returns texts to put before a turn's user message. It gets the earlier messages of the session."""
 
 
 class EndpointOptions(TypedDict, total=False):
@@ -35,16 +35,18 @@ class EndpointOptions(TypedDict, total=False):
     - `api_key`, `api_key_env`: the key, or the name of the variable that holds it. Default: the provider's usual
       variable.
     - `settings`: temperature, output limit and so on. A run's settings replace the agent's, field by field.
-    - `extra`: more fields of the request body, for the provider.
-    - `stream`: False asks for each response as one body. Default: True.
-    - `cache`: `auto` asks the provider to keep the prompt in its cache for its usual time, `1h` for an hour (OpenAI: up
-      to a day). `off` does not ask. Default: `auto`.
-    - `tool_choice`, `parallel_tool_calls`: whether the model must, may or must not call tools, and several at once.
-    - `batch_hint`: adds a sentence to the instructions that asks for independent calls together. Default: False.
+    - `extra`: further fields that turnwise adds to the body of each request.
+    - `stream`: with False the provider sends each response in one piece. Default: True.
+    - `cache`: `auto` asks the provider to keep the prompt in its cache for the provider's usual time. `1h` asks for an hour
+      (OpenAI: up to a day). `off` does not ask. Default: `auto`.
+    - `tool_choice`, `parallel_tool_calls`: whether the model must, may or must not call tools, and whether it may call
+      several at once.
+    - `batch_hint`: adds a sentence to the instructions; it asks the model to make independent calls in one response.
+      Default: False.
     - `prepare_step`: a function that may change one step. It takes a `StepView` and returns `StepChanges` or None.
     - `opening`: an async function that returns texts to put before each turn's user message.
     - `model_limits`: context window and output limit in tokens. Set this if turnwise's values are missing or wrong.
-    - `transport`: sends the requests in place of HTTP: a `ScriptedModel` or a `Recording` in tests.
+    - `transport`: an object that sends the requests in place of HTTP. In tests: a `ScriptedModel` or a `Recording`.
     """
 
     base_url: str | None
@@ -66,10 +68,11 @@ class EndpointOptions(TypedDict, total=False):
 class RecoveryOptions(TypedDict, total=False):
     """What happens if a request fails, a response is cut, or a prompt gets too long.
 
-    - `recover`: for a response that the output limit cut. `continue`: the model continues from the cut. `split`:
-      turnwise asks for smaller pieces in place of a cut call. `off`: no request is made for it. Default: `continue`.
-    - `calls_in_text`: whether a call that the model wrote into its text counts. `auto`: if the endpoint's server may
-      leave it there. `on`: always, even if the answer is only a code block or a JSON object. `off`: never. Default:
+    - `recover`: what turnwise does if the output limit cuts a response. `continue`: the model continues from the cut.
+      `split`: turnwise asks for smaller pieces in place of a cut call. `off`: turnwise makes no further request for it.
+      Default: `continue`.
+    - `calls_in_text`: whether a call that the model wrote into its text counts. `auto`: only if the endpoint's server may
+      leave calls in the text. `on`: always, even if the answer is only a code block or a JSON object. `off`: never. Default:
       `auto`.
     - `retry`: how often a failed request is sent again, and for how long.
     - `fallbacks`: other models of the same endpoint. They are asked in this order after a model has failed.
@@ -96,15 +99,16 @@ class SafetyOptions(TypedDict, total=False):
     - `allowed`: effects of tools that may run. A call of another effect is answered with a message. Default: all.
     - `allow_hint`: how a person allows such a call, in words for the model.
     - `policy`: permission rules. They allow a call, deny it, or ask the `approver`.
-    - `approver`: answers asks. A call that nobody answers in time is denied. It needs a policy that is `attended`, of
-      this agent or of a sub-agent.
-    - `inspect`: finds the paths and commands of a call, for rules about them.
+    - `approver`: your function that answers asks. If it does not answer an ask in time, the call is denied. An approver
+      needs a policy with `attended=True`, of this agent or of a sub-agent.
+    - `inspect`: your function that finds the paths and commands of a call, so that rules about these can judge it. It gets
+      the calls of tools with `ToolOffer(inspected=True)`.
     - `hooks`: functions that see calls, results and requests, and may change or deny them.
-    - `script`: a tool in which the model writes a small program that calls the other tools. `auto` offers it if the
-      plan bills by the request. Default: `auto`.
+    - `script`: offers the model a tool to which it gives a small program that calls the other tools. `auto` does so if the
+      provider bills by the request. Default: `auto`.
     - `script_limits`: how much one such program may use.
-    - `max_subagents`, `max_subagent_requests`: how many sub-agents a run may start, with those below them, and how many
-      requests they may make together. None removes the limit.
+    - `max_subagents`, `max_subagent_requests`: how many sub-agents a run may start, and how many requests they may make
+      together. Sub-agents of sub-agents count, too. None removes the limit.
     """
 
     allowed: Sequence[Effect]
@@ -124,8 +128,8 @@ class ObservationOptions(TypedDict, total=False):
 
     - `journal`: keeps every turn, so that you can continue a session or resume a crashed turn: `Journal("turns.db")`.
     - `folder`: the folder under which the journal lists a session. Default: the current folder.
-    - `prices`: prices that replace those that turnwise knows.
-    - `clock`: for tests.
+    - `prices`: your own prices, which replace turnwise's prices.
+    - `clock`: a clock for tests, such as `FakeClock`.
     """
 
     journal: Journal | None

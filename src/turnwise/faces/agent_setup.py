@@ -126,8 +126,8 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
         return not self.toolsets and all(agent.knows_tools() for agent in self._agents())
 
     def check_rules(self) -> None:
-        """Raise CallerError for a rule or a hook about no tool that there is, here or below. Where a toolset is still to be
-        asked, nobody knows that: then it is not looked at."""
+        """Raise CallerError if a rule or a hook is about a tool that neither this agent nor a sub-agent has. Nothing is
+        checked while a toolset has not told its tools."""
         if self.knows_tools():
             known = known_tools((*self.known_below(), *self.offered))
             check_tools_of_rules(self.config.policy, tools=known)

@@ -6,7 +6,10 @@ from decimal import Decimal
 import msgspec
 
 from turnwise.drivers.endpoints.transport import Transport
+from turnwise.drivers.journal.budgets import BudgetRun
+from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.running.runner import InterruptKind
+from turnwise.drivers.tools.tools import ChildOrder
 from turnwise.faces.agent_setup import AgentSetup
 from turnwise.faces.budgets import Reservation
 from turnwise.faces.model_prices import with_prices
@@ -23,22 +26,38 @@ class RunBeginning:
 
 
 def reserved(
-    setup: AgentSetup, config: TurnConfig, *, stack: contextlib.AsyncExitStack, whole: bool = False
+    setup: AgentSetup,
+    config: TurnConfig,
+    *,
+    stack: contextlib.AsyncExitStack,
+    whole: bool = False,
+    journal: Journal | None,
+    run: BudgetRun | None = None,
 ) -> tuple[TurnConfig, Reservation | None]:
     """The configuration with the run's part of its budget, and that part, until `stack` is left. `whole`: of a turn that goes on,
-    with what it began with. Raises BudgetSpent."""
+    with what it began with. `run` is the run in its tree; None: it is the root. Raises BudgetSpent."""
     if setup.budget is None:
         return config, None
+    setup.budget.check_journal(journal)
+    run = run or BudgetRun(turn=config.turn_id, root_session=config.session_id, root_turn=config.turn_id)
     row = config.prices.get(config.model)
     least_usd = Decimal(0) if row is None else least_of(row)
-    part = stack.enter_context(setup.budget.reserving(config.limits, least_usd=least_usd, whole=whole))
+    part = stack.enter_context(setup.budget.reserving(run, config.limits, least_usd=least_usd, whole=whole))
     return config if whole else msgspec.structs.replace(config, limits=part.limit), part
 
 
-async def furnished(setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> AgentSetup:
-    from turnwise.faces.furnishing import furnished as made  # most agents have no toolsets
+def run_below(config: TurnConfig, *, order: ChildOrder, path: tuple[str, ...]) -> BudgetRun:
+    """A sub-agent's run in the tree of its root."""
+    session, turn = config.session_id, config.turn_id
+    if order.ledger is not None:
+        session, turn = order.ledger.root_session, order.ledger.root_turn
+    return BudgetRun(turn=config.turn_id, root_session=session, root_turn=turn, path=path)
 
-    return await made(setup, stack=stack)
+
+async def furnished(setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> AgentSetup:
+    from turnwise.faces.furnishing import with_open_toolsets  # most agents have no toolsets
+
+    return await with_open_toolsets(setup, stack=stack)
 
 
 async def priced(setup: AgentSetup, config: TurnConfig) -> TurnConfig:

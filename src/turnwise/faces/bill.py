@@ -38,7 +38,8 @@ class BillRow(TypedDict):
 
 
 class Bill(tuple[LedgerEntry, ...]):
-    """The ledger of a run: an entry for each request, in the order in which they left, sub-agents' included.
+    """The ledger of a run: an entry for each request, in the order in which the requests were sent. Sub-agents' requests are
+    included.
 
     It is a tuple, and equal to a tuple with the same entries.
     """

@@ -1,33 +1,41 @@
 """`Budget`: many runs, of one agent or of several, under one limit."""
 
 import contextlib
-import threading
+import logging
+import secrets
 from collections.abc import Generator, Sequence
 from contextvars import ContextVar
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
-from turnwise.errors import BudgetSpent
-from turnwise.rules.limits import AnyOf, Limit, MaxCost, Spent
+from turnwise.drivers.journal.budgets import BudgetRun, holder_in
+from turnwise.drivers.journal.owners import our_name
+from turnwise.errors import BudgetSpent, CallerError, JournalFailed
+from turnwise.faces.budget_keeping import BudgetAtHand, keeper_of
+from turnwise.rules.limits import AnyOf, Limit, Spent
 from turnwise.rules.pricing import ZERO
 from turnwise.rules.reserving import (
     Amount,
-    Countable,
-    amount_of,
+    BudgetPart,
+    BudgetState,
+    Reserved,
+    RunSpending,
     bound_by,
     check_part,
     countable,
     reserve,
-    used_of,
+    unspent,
     with_amount,
 )
+from turnwise.vocab import StopReason
 
 if TYPE_CHECKING:
+    from turnwise.drivers.journal.journal import Journal
     from turnwise.drivers.journal.ledger import LedgerEntry
     from turnwise.drivers.running.runner import Runner
     from turnwise.faces.bill import Bill
+
+_log = logging.getLogger("turnwise")
 
 
 class Budget:
@@ -35,25 +43,30 @@ class Budget:
 
         budget = Budget(MaxCost("2.00") | MaxRequests(100), per_run=MaxCost("0.20") | MaxRequests(10))
 
-    Each run reserves its part before it sends anything: `per_run`, or what is left if that is less. What it has not spent is free
-    again when it ends. Each run keeps one request of its part for its answer. Sub-agents spend the part of the run that started
-    them. `per_run` names a part of each of the budget's limits; steps and time may stand in it, too. Without `per_run` a run
-    reserves all that is free, so a second run at the same time raises BudgetSpent.
+    Each run reserves its part before it sends anything: `per_run`, or what is left if that is less. What it has not
+    spent is free again when it ends. Each run keeps one request of its part for its answer. Sub-agents spend the part of
+    the run that started them. `per_run` names a part of each of the budget's limits; steps and time may stand in it,
+    too. Without `per_run` a run reserves all that is free, so a second run at the same time raises BudgetSpent.
 
-    A run for which too little is free raises BudgetSpent. Raises CallerError for limits of steps or time, and for `&`. The budget
-    lives in this process: another process has its own.
+    A budget belongs to one process, unless it has a `journal` and a `name`: then all processes that give the same name
+    and the same journal share it, and their agents must use that journal, too. Each process gives the limits itself. They
+    must be of the same kinds; the amounts may differ, and each process compares with its own. If a process dies, the
+    part of its run stays reserved until the session is resumed (`Agent.resume`) or has gone on without that run.
+
+    A run for which too little is free raises BudgetSpent. Raises CallerError for limits of steps or time, for `&`, and
+    for a name without a journal.
     """
 
-    def __init__(self, limit: Limit, *, per_run: Limit | None = None) -> None:
+    def __init__(
+        self, limit: Limit, *, per_run: Limit | None = None, journal: "Journal | None" = None, name: str = ""
+    ) -> None:
         self._limits = countable(limit)
         if per_run is not None:
             check_part(per_run, of=self._limits)
         self.limit, self.per_run = limit, per_run
-        self._lock = threading.Lock()  # runs of several event loops may share it
-        self._used: list[Amount] = [ZERO if isinstance(amount_of(one), Decimal) else 0 for one in self._limits]
-        self._reserved: dict[Reservation, tuple[Amount, ...]] = {}
-        self._spent = Spent()
-        self._entries: dict[tuple[str, int], LedgerEntry] = {}
+        self._new = unspent(self._limits)
+        self._keeper = keeper_of(journal, name=name, new=self._new)
+        self.check_journal = self._keeper.check_journal
 
     @property
     def most_of_a_run(self) -> Limit:
@@ -63,13 +76,13 @@ class Budget:
     @property
     def spent(self) -> Spent:
         """What the runs that have ended spent: requests, tokens, tool calls, and dollars if the budget limits cost."""
-        return self._spent
+        return self._keeper.look().spent
 
     @property
     def left(self) -> Limit:
         """What is neither spent nor reserved, as a limit. A run whose spending is unknown counts with its whole part."""
-        with self._lock:
-            parts = [with_amount(one, free) for one, free in zip(self._limits, self._free(), strict=True)]
+        free = self._keeper.look().free(self._limits)
+        parts = [with_amount(one, amount) for one, amount in zip(self._limits, free, strict=True)]
         return AnyOf(tuple(parts)) if len(parts) > 1 else parts[0]
 
     @property
@@ -77,16 +90,16 @@ class Budget:
         """The requests of all runs that have ended, sub-agents' among them, as `RunResult.ledger` has those of one."""
         from turnwise.faces.bill import Bill
 
-        return Bill(self._entries.values())
+        return Bill(self._keeper.billed())
 
     @contextlib.contextmanager
     def reserving(
-        self, limits: Limit | None, *, least_usd: Decimal = ZERO, whole: bool = False
+        self, run: BudgetRun, limits: Limit | None, *, least_usd: Decimal = ZERO, whole: bool = False
     ) -> "Generator[Reservation]":
-        """A run's part, which is given back at the end. `limits` are the run's own, `per_run` among them; `whole`: it needs all
-        that they bound, as a turn that goes on has begun with it. Raises BudgetSpent."""
-        reservation = self._reserve(limits, least_usd=least_usd, whole=whole)
-        token = _held.set(frozenset([self]))
+        """A run's part, which is given back at the end. `limits` are the run's own, `per_run` among them. `whole`: a turn that
+        goes on needs all that they bound, as it has begun with it. The part that it had is still its own. Raises BudgetSpent."""
+        reservation = self._reserve(run, limits, least_usd=least_usd, whole=whole)
+        token = _held.set(_held.get() | {self._keeper.key})
         try:
             yield reservation
         finally:
@@ -95,76 +108,126 @@ class Budget:
 
     def is_held_above(self) -> bool:
         """Whether the run that starts a sub-agent has reserved for it here."""
-        return self in _held.get()
+        return self._keeper.key in _held.get()
 
-    def _reserve(self, limits: Limit | None, *, least_usd: Decimal, whole: bool) -> "Reservation":
-        with self._lock:
-            free = self._free()
+    def _reserve(self, run: BudgetRun, limits: Limit | None, *, least_usd: Decimal, whole: bool) -> "Reservation":
+        holder = holder_in(our_name(), token=secrets.token_hex(8))
+
+        def found_in(state: BudgetState) -> Reserved | None:
+            own = state.parts.get(run.turn)
+            free = state.free(self._limits) if own is None else own.amounts
             found = reserve(self._limits, free=free, asked=limits, least_usd=least_usd)
-            if found is None or (whole and self._falls_short(found.amounts, limits)):
-                raise BudgetSpent(self._said(free))
-            reservation = Reservation(found.limit)
-            self._reserved[reservation] = found.amounts
-        return reservation
+            return None if found is None or (whole and self._falls_short(found.amounts, limits)) else found
+
+        def reserve_in(budget: BudgetAtHand) -> Reservation | BudgetState:
+            state = budget.read(self._new)
+            found = found_in(state)
+            if found is None:
+                state = self._without_ended(budget, state)
+                found = found_in(state)
+            if found is None:
+                return state
+            own = state.parts.get(run.turn)
+            if own is None:
+                budget.write(state.with_part(run.turn, BudgetPart(found.amounts, holder)))
+                budget.keep_run(run)
+            return Reservation(
+                self, run, found.limit, holder=holder, is_taken_over=own is not None and own.holder != holder
+            )
+
+        reserved = self._keeper.change(reserve_in)
+        if isinstance(reserved, BudgetState):
+            raise BudgetSpent(self._said(reserved))
+        return reserved
+
+    def _without_ended(self, budget: BudgetAtHand, state: BudgetState) -> BudgetState:
+        """Runs whose process died after their end, before it could settle: their parts are settled now."""
+        settled = state
+        for turn, spending in budget.spent_by_ended(state.parts).items():
+            settled = settled.settled(turn, limits=self._limits, spending=spending)
+        if settled is not state:
+            budget.write(settled)
+        return settled
 
     def _falls_short(self, amounts: Sequence[Amount], limits: Limit | None) -> bool:
         """Whether one of these amounts is less than `limits` allow."""
         bounds = [bound_by(limits, of=one) for one in self._limits]
         return any(bound is not None and amount < bound for amount, bound in zip(amounts, bounds, strict=True))
 
-    def _free(self) -> list[Amount]:
-        """Of each limit what is neither spent nor reserved; never below 0."""
-        return [
-            max(amount_of(limit) - self._used[nth] - sum([one[nth] for one in self._reserved.values()]), 0)
-            for nth, limit in enumerate(self._limits)
-        ]
+    def take_over(self, run: BudgetRun, *, holder: str) -> None:
+        """From now on `holder` settles the part of the run, and the process that had it does not. Raises JournalFailed."""
+
+        def take_in(budget: BudgetAtHand) -> None:
+            state = budget.read(self._new)
+            if (part := state.parts.get(run.turn)) is not None:
+                budget.write(state.with_part(run.turn, BudgetPart(part.amounts, holder)))
+
+        self._keeper.change(take_in)
 
     def _settle(self, reservation: "Reservation") -> None:
-        spent = reservation.spent
-        with self._lock:
-            amounts = self._reserved.pop(reservation)
-            for nth, limit in enumerate(self._limits):
-                self._used[nth] += spent.counted(limit, reserved=amounts[nth])
-            self._spent = msgspec.structs.replace(self._spent + spent.known, steps=0, elapsed_s=0.0)
-            self._entries.update(reservation.entries)
+        """The part of a turn that another process goes on with stays reserved for it, and so does one whose journal fails."""
+        if self._keeper.outlives_processes and reservation.goes_on:
+            return
+        turn, holder, spending = reservation.run.turn, reservation.holder, reservation.spent
 
-    def _said(self, free: list[Amount]) -> str:
+        def settle_in(budget: BudgetAtHand) -> None:
+            state = budget.read(self._new)
+            if (part := state.parts.get(turn)) is not None and part.holder == holder:
+                budget.write(state.settled(turn, limits=self._limits, spending=spending))
+
+        try:
+            self._keeper.change(settle_in)
+        except JournalFailed as failed:
+            _log.warning("a run has ended, and its part of the budget stays reserved: %s", failed)
+        self._keeper.bill(reservation.entries)
+
+    def _said(self, state: BudgetState) -> str:
+        free = state.free(self._limits)
         left = ", ".join([f"{amount} of `{limit}`" for limit, amount in zip(self._limits, free, strict=True)])
-        running = len(self._reserved)
+        running, gone = len(state.parts), self._keeper.left_sessions(state)
         if not running:
             return f"the budget is spent: {left} left, too little for another run. Raise its limit, or start a new one"
         told = "" if self.per_run is not None else ", or give `Budget(..., per_run=...)`: without it a run reserves all"
         runs = "a run that has" if running == 1 else f"{running} runs that have"
-        return (
-            f"the budget has {left} free, beside {runs} not ended: too little for another run. Try again when one has "
-            f"ended{told}"
+        advice = [f"try again when one has ended{told}"] if len(gone) < running else list[str]()
+        if gone:
+            advice.append(f"resume the sessions whose process is gone: {', '.join(sorted(set(gone)))}")
+        return f"the budget has {left} free, beside {runs} not ended: too little for another run; {'; '.join(advice)}"
+
+    def _joined(self, other: object) -> NoReturn:
+        raise CallerError(
+            f"a budget is the whole of `limits`: put `{other}` into its `per_run`, or into the budget itself"
         )
 
-
-class RunSpending(msgspec.Struct, frozen=True):
-    """What of a run's spending is known; whether that is all of it, and all of its cost."""
-
-    known: Spent
-    is_whole: bool = True
-    knows_cost: bool = True
-
-    def counted(self, limit: Countable, *, reserved: Amount) -> Amount:
-        """What counts towards the limit: all that was reserved, where the spending is unknown."""
-        used = used_of(limit, self.known)
-        is_known = self.is_whole and (self.knows_cost or not isinstance(limit, MaxCost))
-        return used if is_known else max(used, reserved)
+    __or__ = __ror__ = __and__ = __rand__ = _joined
 
 
 class Reservation:
-    """One run's part of a budget, as the limit of the run. `runner` runs its turn, once there is one."""
+    """One run's part of a budget, as the limit of the run. `runner` runs its turn, once that has begun."""
 
-    def __init__(self, limit: Limit) -> None:
-        self.limit = limit
+    def __init__(self, budget: Budget, run: BudgetRun, limit: Limit, *, holder: str, is_taken_over: bool) -> None:
+        self._budget, self.run, self.limit, self.holder = budget, run, limit, holder
+        self._is_taken_over = is_taken_over
         self.runner: Runner | None = None
-        self.path: tuple[str, ...] = ()  # the sub-agents that lead to the run
+
+    def begins(self, runner: "Runner") -> None:
+        """The turn is run here: nobody else can run it any more."""
+        self.runner = runner
+        if self._is_taken_over:
+            try:
+                self._budget.take_over(self.run, holder=self.holder)
+            except JournalFailed as failed:
+                _log.warning("a run goes on, and its part of the budget will stay reserved: %s", failed)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the turn has begun and has not ended: it was handed over, or its journal failed."""
+        result = None if self.runner is None else self.runner.result
+        return self.runner is not None and (result is None or result.stop_reason is StopReason.JOURNAL_FAILED)
 
     @property
     def spent(self) -> RunSpending:
+        """What the run is known to have spent."""
         if self.runner is None:
             return RunSpending(Spent())
         if self.runner.result is None:
@@ -184,8 +247,8 @@ class Reservation:
     def entries(self) -> "dict[tuple[str, int], LedgerEntry]":
         ledger = None if self.runner is None else self.runner.ledger
         entries = () if ledger is None else ledger.entries
-        depth = len(self.path)
-        return {(one.turn, one.number): one for one in entries if one.path[:depth] == self.path}
+        depth = len(self.run.path)
+        return {(one.turn, one.number): one for one in entries if one.path[:depth] == self.run.path}
 
 
-_held: "ContextVar[frozenset[Budget]]" = ContextVar("budgets of the run at hand", default=frozenset())
+_held: "ContextVar[frozenset[object]]" = ContextVar("budgets of the run at hand", default=frozenset())

@@ -39,8 +39,8 @@ class Delegate(Protocol):
 class Subagents(msgspec.Struct, frozen=True):
     """One tool, `task`, by which the model gives tasks to other agents: `Subagents({"research": researcher})`.
 
-    `descriptions` say by name what each agent is for. Agents nest at most `max_depth` levels deep. Raises CallerError
-    if there is no agent, or if a description belongs to none of them.
+    `descriptions` maps the name of each agent to what it is for. Agents nest at most `max_depth` levels deep. Raises
+    CallerError if there is no agent, or if a description belongs to no agent.
     """
 
     agents: Mapping[str, Delegate]

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import typing
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 import msgspec
 
 from turnwise.drivers.clock import Clock, Overdue, wait_for_task
+from turnwise.drivers.journal.labels import NO_LABELS, Labels
 from turnwise.drivers.running.own_functions import SETTLE_S, said_by
 from turnwise.drivers.running.run_context import RunAtHand, class_of
 from turnwise.drivers.tools.tools import Tool
@@ -26,11 +28,12 @@ Deps = TypeVar("Deps")
 class SessionKey(msgspec.Struct, frozen=True, kw_only=True):
     """What a `DepsFactory` learns about the run.
 
-    `id` is the id of the session; it is the same after a crash. `path` names the sub-agents that lead to the run,
-    outermost first. It is empty at the root.
+    `id` is the id of the session; it is the same after a crash. `labels` are the labels that the session was begun with
+    (the run option `labels`). `path` names the sub-agents that lead to the run, outermost first. It is empty at the root.
     """
 
     id: str
+    labels: Mapping[str, str] = {}
     path: tuple[str, ...] = ()
 
 
@@ -51,6 +54,11 @@ class DepsFactory(Generic[Deps]):
     @overload
     def __init__(self, function: Callable[[SessionKey], Deps], /) -> None: ...
     def __init__(self, function: Callable[[SessionKey], Any], /) -> None:
+        if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+            raise CallerError(
+                f"`DepsFactory`: `{name_of(function)}` is a generator function: write `@asynccontextmanager` above an async one, "
+                "or return the deps"
+            )
         self.function = function
 
     def __repr__(self) -> str:
@@ -85,22 +93,25 @@ class DepsWanted(msgspec.Struct, frozen=True, kw_only=True):
         options: Mapping[str, object],
         *,
         session: str,
+        labels: Labels = NO_LABELS,
         path: tuple[str, ...] = (),
         above: RunAtHand | None = None,
     ) -> AsyncGenerator[RunAtHand]:
         """A run with the deps of its options, with those that the factory makes, or, of a sub-agent that wants some, with those
         of the run `above`. Raises CallerError where they do not fit."""
         factory = factory_of(self.wanted)
+        if above is not None:
+            labels = above.labels
         if factory is not None and "deps" not in options:
-            key = SessionKey(id=session, path=path)
+            key = SessionKey(id=session, labels=labels, path=path)
             async with _made(factory.function, key=key, clock=self.clock, timeout_s=self.timeout_s) as deps:
                 self._check_tools(deps)
-                yield RunAtHand(deps=deps, session=session, path=path)
+                yield RunAtHand(deps=deps, session=session, path=path, labels=labels)
             return
         deps = options.get("deps") if above is None or self.wanted is None else above.deps
         check_deps(deps, wanted=self.wanted)
         self._check_tools(deps)
-        yield RunAtHand(deps=deps, session=session, path=path)
+        yield RunAtHand(deps=deps, session=session, path=path, labels=labels)
 
     def _check_tools(self, deps: object, *, of: str = "") -> None:
         """Raise CallerError for tools here or below that cannot work with these deps."""

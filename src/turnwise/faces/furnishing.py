@@ -26,7 +26,7 @@ NO_POLICY = (
 )
 
 
-async def furnished(setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> AgentSetup:
+async def with_open_toolsets(setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> AgentSetup:
     """The same with the tools of its toolsets, which are open as long as `stack` is. Raises CallerError for one that fails, and
     for a name that is given twice."""
     await stack.enter_async_context(opened(setup))

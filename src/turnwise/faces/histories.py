@@ -61,7 +61,7 @@ class ExportedHistory(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     family: FamilyName
-    messages: list[Any]  # an SDK's own types of messages are wanted there, and each SDK has others
+    messages: list[Any]  # each SDK has its own types of messages
     instructions: Any = None
     losses: tuple[Repair, ...] = ()
 

@@ -74,7 +74,7 @@ def find_profile(name: str, *, profiles: Mapping[str, Profile] | None = None) ->
 
 
 def _with_provider(text: str, *, known: Mapping[str, Profile]) -> str:
-    """The same model in our words; empty where nobody knows whose it is. Other programs write PROVIDER/NAME. A word alone
+    """The same model in our words; empty if the provider is unknown. Other programs write PROVIDER/NAME. A word alone
     (`opus`) is no model's whole name."""
     before, slash, name = text.partition("/")
     if slash and name:

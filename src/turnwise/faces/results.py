@@ -60,21 +60,21 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
 
     - `history` is what the next run needs: pass it on. It is everything that was said, until a run makes room. From
       then on it contains summaries and shortened results.
-    - `messages` are all messages of the session, unshortened, as far as this run has got them. `new_messages` are those
-      of this run.
+    - `messages` are all messages of the session that this run knows, unshortened. `new_messages` are those of this run.
     - `session` is the id of the session.
 
     The bill:
 
-    - `steps`, `requests` (HTTP requests) and `usage` (tokens) are this run's, without its sub-agents. `children` is
-      what these spent.
+    - `steps`, `requests` (HTTP requests) and `usage` (tokens) are this run's, without its sub-agents. `children` says what
+      the sub-agents spent.
     - `requests_by_purpose` counts the requests by purpose (`compact`: for a summary).
-    - `recovery_usage` is the part of `usage` that recovered what the output limit cut.
+    - `recovery_usage` is the part of `usage` that was spent to recover what the output limit cut.
     - `ledger` has an entry for each request, sub-agents' included. `ledger.to_rows()` gives plain dicts for a data
       frame.
     - `cost` is the sum in US dollars, and the number of requests whose price is unknown.
-    - `prefix_changes` are requests that begin differently from the request before, so that the provider's prompt cache
-      missed. Each says why, and what it cost. `cache_missed` are requests that read less from the cache than it held.
+    - `prefix_changes` are requests that begin differently from the request before, so that the provider could not use its
+      prompt cache. Each entry says why, and what this cost. `cache_missed` are requests that read less from the cache than
+      it held.
     """
 
     text: str
@@ -108,12 +108,14 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     def output(self) -> Output:
         """The answer as a value of the run's output type. Without an output type it is the text.
 
-        Raises OutputMismatch if the answer does not fit, and if the run waits for calls.
+        Raises OutputMismatch if there is no such value: the answer does not fit, the run waits for calls, the provider
+        failed, or a limit ended the run without an answer.
         """
         if self.output_or_none is None:
             why = WAITS if self.pending else self.why_incomplete or "there is no answer"
+            text = "" if why in self.text else f". Its text is {_shortened(self.text)!r}"
             raise OutputMismatch(
-                f"the run has no output ({self.stop_reason.value}): {why}. Its text is {_shortened(self.text)!r}",
+                f"the run has no output ({self.stop_reason.value}): {why.rstrip('.')}{text}",
                 text=self.text,
                 stop_reason=self.stop_reason,
                 requests=self.requests,

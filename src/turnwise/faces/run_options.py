@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TypedDict, cast
 
+from turnwise.drivers.journal.labels import read_labels
 from turnwise.drivers.running.approvals import Approver
 from turnwise.drivers.running.means import StepPreparer
 from turnwise.drivers.running.watching import Watch
@@ -35,6 +36,8 @@ class RunOptions(TypedDict, total=False):
     - `approvals`: answers to asks that an earlier run left for later (`RunResult.asks`). `results` and `approvals` may
       leave some calls out; those stay pending.
     - `watch`: a function that gets every event.
+    - `labels`: texts by name that a new session keeps (`{"user": "42"}`). A `DepsFactory` gets them in every run of the
+      session; later runs may leave them out.
 
     The other options replace the agent's for this run: `limits` as a whole, the four dicts option by option. If the run
     names a model of another provider, the agent's URL and key are not used.
@@ -45,6 +48,7 @@ class RunOptions(TypedDict, total=False):
     results: Mapping[str, object]
     approvals: Sequence[Approval]
     watch: Watch
+    labels: Mapping[str, str]
     model: str
     tools: Sequence[ToolLike]
     instructions: Instruction | Sequence[Instruction]
@@ -63,9 +67,9 @@ class TypedRunOptions(RunOptions, total=False):
 
 
 class ResumeOptions(TypedDict, total=False):
-    """Options of `Agent.resume`: what a journal cannot hold, and answers to open asks.
+    """Options of `Agent.resume`: values that a journal cannot hold, and answers to open asks.
 
-    - `approvals` answer open asks; `ask_s` gives the others so many seconds.
+    - `approvals` answer open asks. `ask_s` is how many seconds the approver has for the other open asks.
     - `rules` are permission rules that are added after the turn's own.
     """
 
@@ -104,11 +108,12 @@ def check_options(options: Mapping[str, object]) -> None:
     at = cast("EndpointOptions", options.get("endpoint", {}))
     if "settings" in at:
         read_settings(at["settings"], what="`settings` of the run")
+    read_labels(options.get("labels", {}))
     check_history(options.get("history", ()), what="`history`")
 
 
 def said_of_agent(options: TypedRunOptions) -> AgentOptions:
-    """What of a run's options stands over its agent's."""
+    """The options of a run that replace its agent's."""
     said = {name: value for name, value in options.items() if name in AgentOptions.__annotations__}
     return cast("AgentOptions", said)
 

@@ -1,17 +1,20 @@
 """Finding a turn that its process has left, in the journal, and all that is needed to go on with it."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 import msgspec
 
 from turnwise.drivers.journal.folding import session_so_far
 from turnwise.drivers.journal.journal import Journal, Session, SessionRow, TurnRow
+from turnwise.drivers.journal.labels import Labels, check_same
 from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.running.resumption import LeftTurn, left_turn
 from turnwise.drivers.tools.tools import ChildOrder
 from turnwise.errors import CallerError, TurnRefused, TurnwiseError, UnreadableTurn
+from turnwise.faces.run_options import TypedRunOptions
+from turnwise.turn.carrying import Carried
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.snapshot import SessionSoFar
 
@@ -60,6 +63,37 @@ def left_run(journal: Journal, session: Session) -> LeftRun:
         if entry.root_turn == last.id:
             ledger.put(entry)
     return LeftRun(session=session, before=before, turn_id=last.id, left=left, ledger=ledger)
+
+
+class RunBefore(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run that begins finds: its session so far, the session's id, and its labels."""
+
+    so_far: SessionSoFar
+    session_id: str
+    labels: Labels
+
+
+def run_before(options: TypedRunOptions, *, journal: Journal | None, new_id: Callable[[], str]) -> RunBefore:
+    """From the session that the options name, or from their history in a new session. Raises CallerError where they do not fit
+    together, or do not fit the session."""
+    history, session, labels = tuple(options.get("history", ())), options.get("session"), options.get("labels", {})
+    if not session:
+        so_far = SessionSoFar(messages=history, carried=Carried(messages=history))
+        return RunBefore(so_far=so_far, session_id=new_id(), labels=labels)
+    if journal is None:
+        raise CallerError(
+            '`session` needs a journal: Agent(..., observation={"journal": Journal(PATH)}), or pass `history`'
+        )
+    if history:
+        raise CallerError("give either `session` or `history`, not both: the session has its own messages")
+    found = journal.find_session(session)
+    check_same(labels, kept=found.row.labels, session=found.row.id)
+    return RunBefore(so_far=read_session(journal, found), session_id=found.row.id, labels=found.row.labels)
+
+
+def read_session(journal: Journal, session: Session) -> SessionSoFar:
+    """What was said in a session, and what its next turn starts from; a turn that was killed has its open calls answered."""
+    return folded(journal, session.turns)
 
 
 def folded(journal: Journal, turns: Sequence[TurnRow]) -> SessionSoFar:

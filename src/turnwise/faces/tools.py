@@ -49,8 +49,8 @@ BATCH_HINT = (
 class FunctionTool(Generic[P, R]):
     """A function that a model may call. Your program can still call it as before.
 
-    In a class it is a method: `shop.find` is a tool of the object `shop`. `Shop.find` has no object, so it is a
-    BadTool.
+    In a class it is a method: `shop.find` is a tool of the object `shop`. `Shop.find` has no object, so an agent raises
+    BadTool for it.
     """
 
     def __init__(
@@ -97,16 +97,17 @@ OneTool = Tool | ToolSpec | FunctionTool[..., Any] | Callable[..., Any]
 
 
 class Toolset(Protocol):
-    """Tools that belong together: those of a folder, an object, a server.
+    """Tools that belong together: for example the tools of a folder, an object or a server.
 
-    An agent asks for them at the beginning of each turn, so they may change between turns. If the toolset is an async context
-    manager, it is open before it is asked and while a turn uses its tools: as long as its agent is (`async with agent`), else
-    for one run. Agents and runs that share it in one event loop open it once. A toolset that does not open, or does not tell
-    its tools, within `Deadlines(toolset_s=...)` seconds is a CallerError. So is a failure of either.
+    An agent asks the toolset for its tools at the beginning of each turn, so the tools may change between turns. If the
+    toolset is an async context manager, turnwise opens it before it asks. The toolset stays open as long as the agent
+    (`async with agent`), otherwise for one run. Agents and runs that share a toolset in one event loop open it once. The run
+    raises CallerError if the toolset fails, or if it does not open and give its tools within `Deadlines(toolset_s=...)`
+    seconds each.
     """
 
     async def tools(self) -> Sequence[OneTool]:
-        """The tools that the next turn gets. Raising makes the run a CallerError."""
+        """The tools that the next turn gets. If this raises, the run raises CallerError."""
         ...
 
 
@@ -115,7 +116,8 @@ ToolLike = OneTool | Subagents | AgentTool | Toolset
 
 
 class ToolMaker(Protocol):
-    """What `@tool(...)` is before it sees its function. Without a `probe` nothing says yet what the function takes."""
+    """The result of `@tool(...)` before it gets the function. Without a `probe` the function's parameters are not known
+    yet."""
 
     def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 

@@ -26,9 +26,10 @@ GLOB = frozenset("*?[")
 class MethodsOf:
     """The public methods of an object as tools: those whose parameters all have type hints.
 
-    `names` chooses some of them, in that order; a name that is no public method, or one that cannot be described to a model, is
-    a BadTool. `keep` says of each name whether it stays. `effect` is what these tools do to the world. What a method's own
-    `@tool` says of it stands. Raises CallerError if no method is left.
+    `names` chooses some of the methods, in that order. `keep` takes a name and returns whether this method is a tool.
+    `effect` is what these tools do to the world; a method with its own `@tool(...)` keeps the options of that. Raises
+    BadTool if a name is no public method, or if a method cannot be described to a model. Raises CallerError if no method is
+    left.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class MethodsOf:
             )
 
     async def tools(self) -> Sequence[OneTool]:
-        """The methods, as tools. They stay the same."""
+        """The methods, as tools. Each turn gets the same tools."""
         return self._tools
 
     def __repr__(self) -> str:
@@ -87,7 +88,7 @@ class WrappedToolset:
 
 
 def prefixed(source: Toolset | Sequence[OneTool], prefix: str) -> Toolset:
-    """The same tools with `prefix` in front of each name. Rules and hooks then know them by the longer name."""
+    """The same tools with `prefix` in front of each name. In rules and hooks, use the longer name."""
 
     check_tool_name(f"{prefix}a")
 
@@ -101,9 +102,9 @@ def prefixed(source: Toolset | Sequence[OneTool], prefix: str) -> Toolset:
 def filtered(
     source: Toolset | Sequence[OneTool], *names: str, keep: Callable[[ToolSpec], bool] | None = None
 ) -> Toolset:
-    """Only the tools of these names (globs: `read_*`), and only those that `keep` returns True for.
+    """Only the tools with these names (globs: `read_*`). With `keep`, only those of them for which `keep` returns True.
 
-    A name without a glob that the toolset does not offer is a CallerError when a turn begins.
+    If the toolset does not offer a name (one without a glob), the run raises CallerError when it begins.
     """
 
     if not names and keep is None:
@@ -117,10 +118,11 @@ def filtered(
 
 
 def approved(source: Toolset | Sequence[OneTool], *names: str) -> Toolset:
-    """The same tools, whose calls are asked about through the agent's policy; with names (globs) only the calls of these.
+    """The same tools, but turnwise asks before each call, through the agent's policy. Names (globs) choose some of the
+    tools.
 
-    The policy's rules do not allow such a call by themselves; `always=True` in an answer does, for the rest of the turn. Without
-    a policy there is nobody to ask, and the run is a CallerError. So is a name that the toolset does not offer.
+    A rule of the policy that allows such a call does not replace the ask. An answer with `always=True` allows the tool for
+    the rest of the turn. The run raises CallerError if the agent has no policy, or if the toolset does not offer a name.
     """
 
     def change(tools: Sequence[Tool]) -> Sequence[Tool]:

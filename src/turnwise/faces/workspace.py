@@ -22,16 +22,17 @@ from turnwise.faces.tools import OneTool
 class Workspace:
     """A toolset that works in one folder: read, write, edit, multi_edit, apply_patch, list, search and bash.
 
-    No path outside `folder` can be used unless an approver allows the call. Commands run in a sandbox where there is one, without
-    network unless `network` is set; `sandbox=False` runs them without. They see the usual environment variables and those named
-    in `env`. `search` passes over files that `withheld` names (globs).
+    A call can use a path outside of `folder` only if it is approved. Commands run in a sandbox if the machine has one, and
+    without network unless `network` is set. With `sandbox=False` they run without a sandbox. Commands see the usual
+    environment variables and those that `env` names. The tool `search` skips files that match a glob in `withheld`.
 
-    It brings what permission rules need: the facts of calls, and the folder. An agent's policy judges its calls by the rules and
-    defaults of the command line: reading in the folder is allowed, writing and commands are asked about. Without a policy what
-    would be asked about is denied. `reads_rules` takes the rules of the settings files too, before the policy's own.
+    `Workspace` finds the paths and commands of its calls, so that permission rules can judge them. The agent's policy judges
+    the calls by the same defaults as at the command line: reading in the folder is allowed, and turnwise asks before a call
+    writes or runs a command that may do more than read. Without a policy such calls are denied. With `reads_rules` the rules
+    of the settings files hold, too; the policy's own rules come after them.
 
-    `changes` keeps the old contents: `workspace.changes.undo_last()` takes back what the last turn changed. What a model has
-    read counts for one turn. `said` is a line for people on how commands run. Raises CallerError if there is no such folder.
+    `changes` keeps the old contents: `workspace.changes.undo_last()` undoes what the last turn changed. The tools remember
+    for one turn which files the model has read. Raises CallerError if the folder does not exist.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Workspace:
         return self._shell.said
 
     async def tools(self) -> Sequence[OneTool]:
-        """The tools of the folder, each with what a verdict on its calls needs."""
+        """The tools of the folder, with everything that permission rules need to judge their calls."""
         return [msgspec.structs.replace(one, judging=self._judging) for one in self._tools()]
 
     def __repr__(self) -> str:

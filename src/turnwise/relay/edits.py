@@ -101,7 +101,8 @@ def _lay_under(fields: Fields, profile: Profile) -> None:
 
 
 def _ask_for_usage(fields: Fields, request: Request, *, profile: Profile) -> bool:
-    """Whether the gateway asks for the usage of a stream that the client did not ask for: without it nobody knows the bill."""
+    """Whether the gateway asks for the usage of a stream that the client did not ask for: without it the cost stays
+    unknown."""
     if not request.stream or not profile.stream_usage:
         return False
     options = _object(fields.get("stream_options"))

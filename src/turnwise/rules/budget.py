@@ -83,7 +83,7 @@ UNKNOWN_LIMITS = ModelLimits()
 
 
 class OutputBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """`max_tokens` caps all that is generated; None leaves it to the provider, because nobody knows the model's limit.
+    """`max_tokens` caps all that is generated; None leaves it to the provider, because the model's limit is unknown.
     `reasoning_tokens` is the part of it that reasoning may use, where a budget was asked for; `answer_tokens` what is left
     of it for the answer. None where there is nothing to divide."""
 
@@ -122,7 +122,7 @@ def _ceiling(limits: ModelLimits, *, settings: Settings) -> int | None:
 
 
 def window_of(limits: ModelLimits) -> int:
-    """The window, or what is assumed where nobody knows it."""
+    """The window, or an assumed one if it is unknown."""
     window = limits.context_window_tokens
     if window is not None:
         return window
@@ -256,8 +256,9 @@ def raised_limit(limits: ModelLimits, *, settings: Settings, prompt_tokens: int,
 def kept_below(settings: Settings, *, tokens: int, sent_tokens: int | None) -> Settings:
     """The settings of a request whose response may hold `tokens` at most, because a limit of the turn leaves no more.
 
-    `sent_tokens` is the limit of output that would go out; where none would (nobody knows the model's) a high one stays
-    unsaid: a server refuses more than its model can give. Reasoning that was given a budget leaves the answer its floor.
+    `sent_tokens` is the limit of output that would be sent. If none would, because the model's limit is unknown, a high
+    limit is not sent: a server refuses more than its model can give. Reasoning that was given a budget leaves the answer its
+    floor.
     """
     if tokens >= (UNKNOWN_OUTPUT_TOKENS + 1 if sent_tokens is None else sent_tokens):
         return settings

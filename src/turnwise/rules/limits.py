@@ -39,7 +39,7 @@ Amount = TypeVar("Amount", int, float)
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a turn has spent, or what a request is likely to. `elapsed_s` is the wall clock's, tools and waits included.
+    """What a turn has spent, or what a request is likely to spend. `elapsed_s` is real time, with tools and waits.
 
     `cost_usd` counts where a limit of cost asks, `tool_calls` where one of calls does. Of `projected` requests nobody said the
     price, and they are in it as they were projected, never as 0.

@@ -38,7 +38,7 @@ class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     - `tool` and `path` are globs; `effect` is `none`, `read`, `write` or `execute`. None matches everything.
     - `command` has one pattern for each word of a command.
     - `source` and `where` say where the rule stands (its file and key), for messages.
-    - `places` are the folders of a remembered command: the rule holds for these alone.
+    - `places` are folders. They are set if a person has allowed a command with `always`: the rule holds only there.
     """
 
     verdict: PermissionKind
@@ -52,10 +52,10 @@ class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The permission rules of a run, and what they need to know.
+    """The permission rules of a run, and the facts that the rules need.
 
     - `workspace` and `home` are resolved absolute paths.
-    - `attended`: somebody can answer. If False, every ask becomes `unattended` at once.
+    - `attended`: whether a person can answer asks. If False, each ask gets the verdict `unattended` at once.
     - `trusts_project`: whether rules of the project's own files may allow calls.
     """
 

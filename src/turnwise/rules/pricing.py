@@ -1,6 +1,6 @@
 """What a request cost: its usage and a row of prices -> money.
 
-Money is `Decimal`, in US dollars, and sums are exact. What nobody knows is `Unknown` with the reason, never 0 (promise
+Money is `Decimal`, in US dollars, and sums are exact. An unknown price is `Unknown` with the reason, never 0 (promise
 bill:plans). Rows come in as data; where they come from is the drivers' business.
 """
 
@@ -16,9 +16,9 @@ from turnwise.vocab import Fault, Untold, Usage
 Plan = Literal["tokens", "request", "step", "free"]
 """What a provider bills by. `step`: once for all requests of a step."""
 Fate = Literal["whole", "refused", "empty", "broken", "unheard"]
-"""What came of a request: a whole response; an answer that is an error, so that nothing was generated; an answer that is nothing
-of the kind (no content, a page of HTML); the beginning of an answer; or none at all, so that nobody knows whether the request
-arrived."""
+"""What came of a request: a whole response; an answer that is an error, so that nothing was generated; an answer that is
+nothing of the kind (no content, a page of HTML); the beginning of an answer; or none at all, so that it is unknown whether
+the request arrived."""
 
 REDIRECTS = 300  # the lowest status that is no answer
 
@@ -47,8 +47,8 @@ class TokenPrices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class OwnCost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the provider's usage object says what the request cost. `unit_usd` is what 1 of it is worth. `also` is added where
-    the flag at `also_if` is true (OpenRouter with the user's own key at the provider)."""
+    """The place in the provider's usage object that says what the request cost. `unit_usd` is the value of 1 unit of it in
+    US dollars. `also` is added if the flag at `also_if` is true (OpenRouter with the user's own key at the provider)."""
 
     path: tuple[str, ...]
     unit_usd: Decimal = Decimal(1)
@@ -63,9 +63,9 @@ class PriceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - `request_usd` is the price of each HTTP request, and `step_usd` of each step, in US dollars, beside any price of
       tokens.
     - `bills_refused`: whether a request that is answered with an error costs `request_usd`, too. None: not known.
-    - `own_cost`: where the provider's usage says the cost itself.
-    - `is_from_project`: a project's file says so; the row is shown but not used for limits.
-    - `asks_hour`: the requests ask for a cache that is kept for an hour.
+    - `own_cost`: where to find the cost in the provider's usage object, if the provider reports it.
+    - `is_from_project`: the price comes from a project's file. It is shown, but not used for limits.
+    - `asks_hour`: whether the requests ask the provider to keep the cache for an hour.
     """
 
     plan: Plan
@@ -125,7 +125,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
         return self.requests != 0 and self.unknown == self.requests
 
     def __repr__(self) -> str:
-        """A sum that nobody knows does not read as 0."""
+        """An unknown sum does not read as 0."""
         usd = "unknown" if self.is_unknown else f"at least {self.usd}" if self.unknown else repr(self.usd)
         return f"Cost(usd={usd}, requests={self.requests}, unknown={self.unknown})"
 
@@ -187,8 +187,9 @@ def price_of(
     its response costs more than tokens (`apart.billed_apart`). `asked_hour`: it asked for a cache that is kept for an hour, which
     holds for all that was written where usage does not tell (usage of Chat Completions never does).
 
-    A refused request has generated nothing, so plans by token or step do not bill it. Source: usage is what the providers bill
-    by, and an error has none. A plan by step bills the first request that is answered; of one that broke off nobody knows.
+    A refused request has generated nothing, so plans by token or step do not bill it. Source: usage is what the providers
+    bill by, and an error has none. A plan by step bills the first request that is answered; whether it bills a request that
+    broke off is unknown.
     """
     if row is None:
         return NO_PRICE

@@ -4,7 +4,7 @@ The parts that are reserved and what was spent are together never more than the 
 lets them start a request that the limit forbids; each run is as exact as its own limit is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import get_args
 
@@ -38,6 +38,88 @@ class Reserved(msgspec.Struct, frozen=True, kw_only=True):
 
     amounts: tuple[Amount, ...]
     limit: Limit
+
+
+class RunSpending(msgspec.Struct, frozen=True):
+    """What of a run's spending is known; whether that is all of it, all of its cost, of its tokens and of its tool calls."""
+
+    known: Spent
+    is_whole: bool = True
+    knows_cost: bool = True
+    knows_tokens: bool = True
+    knows_tool_calls: bool = True
+
+    def counted(self, limit: Countable, *, reserved: Amount) -> Amount:
+        """What counts towards the limit: all that was reserved, where the spending is unknown."""
+        used = used_of(limit, self.known)
+        return used if self.is_whole and self._knows(limit) else max(used, reserved)
+
+    def _knows(self, limit: Countable) -> bool:
+        match limit:
+            case MaxCost():
+                return self.knows_cost
+            case MaxTokens():
+                return self.knows_tokens
+            case MaxToolCalls():
+                return self.knows_tool_calls
+            case MaxRequests():
+                return True
+
+
+class BudgetPart(msgspec.Struct, frozen=True):
+    """What one run has reserved, an amount for each limit of the budget. Only its `holder` settles it."""
+
+    amounts: tuple[Amount, ...]
+    holder: str
+
+
+class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a budget stands: what its limits count, what was `used` of each, and the parts of runs that have not ended, by the id
+    of their turn. `spent` is the sum of the runs that have ended."""
+
+    counts: tuple[str, ...]
+    used: tuple[Amount, ...]
+    parts: Mapping[str, BudgetPart] = {}
+    spent: Spent = Spent()
+
+    def free(self, limits: Sequence[Countable]) -> list[Amount]:
+        """Of each limit what is neither used nor reserved; never below 0."""
+        reserved = [part.amounts for part in self.parts.values()]
+        return [
+            max(amount_of(limit) - self.used[nth] - sum([amounts[nth] for amounts in reserved]), 0)
+            for nth, limit in enumerate(limits)
+        ]
+
+    def with_part(self, turn: str, part: BudgetPart) -> "BudgetState":
+        return msgspec.structs.replace(self, parts={**self.parts, turn: part})
+
+    def settled(self, turn: str, *, limits: Sequence[Countable], spending: RunSpending) -> "BudgetState":
+        """The run has ended: what it spent counts, and the rest of its part is free."""
+        amounts = self.parts[turn].amounts
+        return msgspec.structs.replace(
+            self,
+            used=tuple(
+                [
+                    used + spending.counted(limit, reserved=reserved)
+                    for limit, used, reserved in zip(limits, self.used, amounts, strict=True)
+                ]
+            ),
+            parts={id: part for id, part in self.parts.items() if id != turn},
+            spent=msgspec.structs.replace(self.spent + spending.known, steps=0, elapsed_s=0.0),
+        )
+
+
+def unspent(limits: Sequence[Countable]) -> BudgetState:
+    """A budget of which nothing is used yet."""
+    return BudgetState(
+        counts=tuple([counted_by(one) for one in limits]),
+        used=tuple([ZERO if isinstance(amount_of(one), Decimal) else 0 for one in limits]),
+    )
+
+
+def counted_by(limit: Countable) -> str:
+    """What a limit counts, by name: two with the same name differ in their amounts only."""
+    return f"MaxTokens({limit.counts})" if isinstance(limit, MaxTokens) else type(limit).__name__
 
 
 def countable(limit: Limit) -> tuple[Countable, ...]:
@@ -135,6 +217,4 @@ def _is_counted(limit: Limit, by: Sequence[Countable]) -> bool:
 
 
 def _counts_the_same(one: Countable, other: Countable) -> bool:
-    if isinstance(one, MaxTokens) and isinstance(other, MaxTokens):
-        return one.counts == other.counts
-    return type(one) is type(other)
+    return counted_by(one) == counted_by(other)

@@ -17,16 +17,17 @@ from turnwise.vocab import Fault, FaultKind
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How often a failed request is sent again, and for how long.
 
-    - `attempts` counts the first attempt. While a server still loads the model, only the time counts.
+    - `attempts` is the number of attempts, including the first. While a server is still loading the model, only `total_s`
+      limits them.
     - `base_s`: the first wait in seconds. Each further wait is twice as long, up to `cap_s` seconds. A wait that the
       provider asks for replaces it.
     - `total_s`: no attempt begins later than this many seconds after the first failure.
     """
 
     attempts: int = 4  # the vendors' own clients make 3, and give up in the middle of a short outage
-    base_s: float = 0.5  # theirs
+    base_s: float = 0.5  # as in the vendors' own clients
     cap_s: float = 30.0
-    total_s: float = 180.0  # limits per minute are over by then; who waits longer had better be asked
+    total_s: float = 180.0  # limits per minute are over by then; before a longer wait, ask the user
 
 
 NO_RETRY = RetryPolicy(attempts=1)

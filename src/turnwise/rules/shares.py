@@ -38,7 +38,7 @@ def _either(found: list[Share]) -> Share:
 
 
 def _both(shares: list[Share]) -> Share:
-    """One that is used up stops nothing by itself: the others decide. One that is none of a child's never stops it."""
+    """A limit that is used up stops nothing by itself: the others decide. A limit of None never stops a child."""
     found = [share for share in shares if share.enough]
     if not found:
         return NOTHING_LEFT

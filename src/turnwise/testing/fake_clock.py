@@ -9,7 +9,8 @@ PASSES = 50
 
 
 class FakeTimer:
-    """Cancelled by setting a flag, as in asyncio: a heap cannot give up an entry in its middle."""
+    """A timer of a `FakeClock`. `cancel()` only sets a flag, as in asyncio, because a heap cannot remove an entry from its
+    middle."""
 
     def __init__(self, callback: Callable[[], object]) -> None:
         self.callback = callback
@@ -99,7 +100,7 @@ class FakeClock:
         await _let_others_run()
 
     async def until_waiting(self, delay_s: float) -> None:
-        """Wait until a timer is due in exactly `delay_s` seconds. Then the code that sets it has come that far."""
+        """Wait until some code has set a timer that is due in exactly `delay_s` seconds."""
         while delay_s not in self.delays:
             self._changed.clear()
             await self._changed.wait()

@@ -6,6 +6,7 @@ AssertionError where something does not hold. Run them from your test framework;
 """
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from turnwise.drivers.journal.budgets import BudgetRow, BudgetRun
 from turnwise.drivers.journal.direct_ledger import EntryBecame, EntryLeaves, EntryStayed, LedgerLine, gateway_session
 from turnwise.drivers.journal.journal import Journal, JournalEntry
 from turnwise.drivers.journal.ledger import LedgerEntry
@@ -24,6 +26,7 @@ from turnwise.drivers.journal.pen import TurnJournal
 from turnwise.drivers.journal.records import JournalRecord, RequestSent, ScriptBegan, ToolsStarted
 from turnwise.drivers.journal.repairs_seen import RepairSeen, RequestSum
 from turnwise.errors import CallerError, JournalFailed
+from turnwise.rules.reserving import BudgetState
 from turnwise.testing.fake_clock import FakeClock
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.events import RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
@@ -537,6 +540,51 @@ def _refused(call: Callable[[], object], text: str) -> None:
         raise AssertionError(f"nothing was refused, but for: {text}")
 
 
+def check_budgets(target: Target) -> None:
+    """One process at a time changes a budget, which is found by its name alone, as are its runs and their requests."""
+    new = BudgetState(counts=("MaxRequests", "MaxCost"), used=(0, Decimal(0)))
+    run = BudgetRun(turn="t1", root_session="s1", root_turn="t1")
+    changes = 40
+
+    def add_one(row: BudgetRow) -> None:
+        state = row.read(new)
+        row.write(msgspec.structs.replace(state, used=(state.used[0] + 1, state.used[1] + Decimal("0.000000001"))))
+
+    def many_times() -> None:
+        with opened(target) as own:
+            for _ in range(changes):
+                own.budgets.change("grüß 😀 '%s' ?", add_one)
+
+    with opened(target) as journal:
+        book = journal.budgets
+        assert book.look("team", new=new) == new and book.runs("team") == [] == book.entries("team", without=())
+        threads = [threading.Thread(target=many_times) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(HANG_S)
+        found = book.look("grüß 😀 '%s' ?", new=new)
+        assert found.used == (3 * changes, Decimal("0.000000001") * 3 * changes)
+        assert book.look("team", new=new) == new
+
+        def fails(row: BudgetRow) -> None:
+            add_one(row)
+            raise ValueError("all or nothing")
+
+        with contextlib.suppress(ValueError):
+            book.change("team", fails)
+        assert book.look("team", new=new) == new
+        for _ in range(2):  # a second time, as after a lost connection
+            book.change("team", lambda row: row.keep_run(run))
+        assert book.runs("team") == [run]
+        pen = begin(journal)
+        pen.request_leaves(sent(1), entry(1))
+        pen.request_became(ended(1))
+        pen.close(result())
+        assert [one.number for one in book.entries("team", without=())] == [1]
+        assert book.entries("team", without=("t1",)) == []
+
+
 ALONE: Sequence[Callable[[Target], None]] = (
     check_records_come_back,
     check_texts_come_back,
@@ -547,6 +595,7 @@ ALONE: Sequence[Callable[[Target], None]] = (
     check_a_left_turn_is_taken_over,
     check_one_turn_at_a_time,
     check_ledger,
+    check_budgets,
     check_threads_share_a_journal,
     check_processes_share_a_journal,
     check_one_process_wins_a_session,

@@ -41,7 +41,7 @@ ReplyMaker = Callable[[HttpRequest], Reply]
 
 
 class ScriptedTransport:
-    """A transport that answers each request with the next reply, or with what a function makes of the request.
+    """A transport that answers each request with the next reply. A reply may be a function that makes it from the request.
 
     It implements `turnwise.drivers.endpoints.transport.Transport`. `requests` are the requests that were sent; `open`
     counts replies that are not closed yet. A request without a reply raises AssertionError.

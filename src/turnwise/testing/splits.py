@@ -18,7 +18,7 @@ def every_split(stream: bytes) -> Iterator[list[bytes]]:
 
 
 def random_splits(stream: bytes, *, seed: int, count: int = SPLITS_AT_RANDOM) -> Iterator[list[bytes]]:
-    """`count` ways to cut the stream at random places, the same for the same seed. Empty pieces are included.
+    """`count` ways to cut the stream at random places. The same seed gives the same ways. Empty pieces are included.
 
     The first few make pieces of a few bytes, the later ones long pieces.
     """

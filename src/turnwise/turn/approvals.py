@@ -50,10 +50,11 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - `call_id` is the id of the ask's call.
     - `verdict`: `allow`, `deny`, or `later`. `later` leaves the call pending, and the run ends as `waiting`.
     - `text` is the answer to a question, or what the model is told with a denial.
-    - `always`: do not ask about calls like this one again in this session.
-    - `digest` is the ask's own digest: the approval holds for what was shown, and for nothing else. Without it the
-      approval holds for the ask that the approver was given, or that the paused result listed.
-    - `subject`, if given, must be the ask's subject.
+    - `always`: until the turn ends, do not ask again about the same path, command or tool. (The command line keeps such an
+      answer for the session.)
+    - `digest` is `OneAsk.digest`: the approval allows only what this ask has shown. Without it, the approval is for the ask
+      that the approver got, or for the ask in the result that ended as `waiting`.
+    - `subject`, if you set it, must equal the subject of the ask; otherwise the approval does not count.
     - `by` says who answered. `failed`: the approver raised or gave an invalid answer, and `text` says what happened.
     """
 

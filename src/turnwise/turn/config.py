@@ -48,10 +48,10 @@ class ToolOffer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     client_side: bool = False
     exclusive: bool = False  # never runs beside another call
     idempotent: bool = False  # running it twice does no harm
-    repeatable: bool = False  # meant to be asked again and again, even while the answer stays the same
+    repeatable: bool = False  # meant to be called again and again with the same answer
     effect: Effect = "none"
     timeout_s: float | None = None
-    inspected: bool = False  # it works on paths or shell commands: a verdict on its calls needs facts
+    inspected: bool = False  # `safety["inspect"]` finds the paths and commands of its calls
     asks_user: bool = False  # its calls are questions to the person; the answer is the result
     child: bool = False  # its calls run agents of their own, on a share of the turn's limits
     child_usd: dict[
@@ -108,7 +108,7 @@ class ScriptLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     memory_bytes: int = 128 * 1024 * 1024
     calls: int = 200  # each is journalled, and may be asked about
     call_bytes: int = 4 * 1024 * 1024  # a large source file has a tenth
-    exchanged_bytes: int = 32 * 1024 * 1024  # all of it is in our memory for a moment, and in the journal
+    exchanged_bytes: int = 32 * 1024 * 1024  # all of it is in memory for a moment, and in the journal
     output_characters: int = 64 * 1024  # as a tool's result; head and tail are kept
     program_characters: int = 64 * 1024
 
@@ -215,9 +215,9 @@ class ChildReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """What a sub-agent spent, with the sub-agents below it, and how it ended.
 
     - `requests`, `usage` (tokens) and `subagents` count all of them.
-    - `charged_usd` is what counts towards limits of cost, in US dollars. A request of unknown price counts as it was
-      estimated. None: not known.
-    - `also_spent` is what other limits count.
+    - `charged_usd` is what counts towards limits of cost, in US dollars. For a request of unknown price, this is turnwise's
+      estimate. None: not known.
+    - `also_spent` is what the other limits count.
     - `unknown` are calls whose outcome is unknown, because a process died while they ran.
     """
 

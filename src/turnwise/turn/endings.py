@@ -99,7 +99,7 @@ HAD_ARRIVED = "\n\nWhat had arrived: "  # of an answer that was filtered
 
 
 def is_unknown(result: ToolResult) -> bool:
-    """Whether it says that nobody knows what became of the call."""
+    """Whether the result says that the outcome of the call is unknown."""
     return result.is_error and result.content == (Text(UNKNOWN_OUTCOME),)
 
 

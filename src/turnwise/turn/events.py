@@ -41,8 +41,8 @@ class StepPrepared(msgspec.Struct, frozen=True, kw_only=True, tag="step_prepared
     settings: Settings | None = None
     output: OutputSchema | None = None
     instruction: str | None = None  # added as a trailing user-role text for this step only
-    price: PriceRow | None = None  # of `model`; the face looks it up where a limit of cost needs it
-    at_s: float = 0.0  # here and below: seconds since the turn began, set by the driver
+    price: PriceRow | None = None  # of `model`; turnwise sets it if a limit of cost needs it
+    at_s: float = 0.0  # here and in the events below: seconds since the turn began; turnwise sets it
 
 
 class ResponseReceived(msgspec.Struct, frozen=True, kw_only=True, tag="response_received", omit_defaults=True):

@@ -163,8 +163,8 @@ class Turn(msgspec.Struct, kw_only=True):
         return self._finish(outcome)
 
     def left_behind(self, begun: Collection[str] | None = None) -> tuple[Message, ...]:
-        """What the turn adds to its session if nothing more happens; every call that may have run has a result. Those whose ids
-        are in `begun` had started; None: nobody knows which.
+        """What the turn adds to its session if nothing more happens; every call that may have run has a result. The calls in
+        `begun` (ids) had started; None: it is unknown which calls had.
 
         Of use after a crash. The turn takes no event afterwards.
         """

@@ -163,8 +163,8 @@ class CallsWait(msgspec.Struct, frozen=True):
 
 
 class CalledTools(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a program's calls: one result each, the tools that ran, those of which nobody knows whether they did, and
-    how long a person was asked."""
+    """What became of a program's calls: a result for each, the tools that ran, the tools that may have run, and how long a
+    person was asked."""
 
     results: Sequence[ToolResult]
     ran: tuple[str, ...]

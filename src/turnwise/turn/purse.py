@@ -64,7 +64,7 @@ class Purse(msgspec.Struct, frozen=True, kw_only=True):
                 return self
 
     def pays_unknown(self, usd: Decimal) -> "Purse":
-        """A sub-agent that nobody knows the cost of has spent all that it might."""
+        """A sub-agent of unknown cost is charged its full share."""
         return msgspec.structs.replace(self, usd=add(self.usd, usd), projected=self.projected + 1)
 
     def _pays(self, stake: AtStake, usage: Usage | None, *, fate: Fate, apart: str = "") -> "Purse":

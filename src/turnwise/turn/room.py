@@ -59,7 +59,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
     unproven: ModelLimits | None = None  # the limits before refusals that no answer has followed yet
     unanswered: Summarise | None = None  # the request for this summary was refused
     largest_bytes: int = 0  # of the prompts that went through in this turn
-    unsaid: Fault | None = None  # words that nobody knows, taken for an overflow
+    unsaid: Fault | None = None  # unknown words, taken for an overflow
     tried_unsaid: bool = False  # once a turn
     cap_tokens: int | None = None  # the server's own limit of output, where it is below what was asked for
 

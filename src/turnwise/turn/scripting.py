@@ -26,8 +26,9 @@ from turnwise.vocab import Text, ToolResult
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The programs of a response. `names` are the tools that they may call, `place` the program at hand; `ran`, `guard`, `judged`
-    and the times are that one's: `ran` are the tools that it has run, `unknown` those of which nobody knows whether they have."""
+    """The programs of a response. `names` are the tools that they may call, `place` the program at hand; `ran`, `guard`,
+    `judged` and the times belong to this program: `ran` are the tools that it has run, `unknown` the tools that may have
+    run."""
 
     plans: tuple[PlannedCall, ...]
     names: tuple[str, ...]

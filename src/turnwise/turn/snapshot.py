@@ -86,8 +86,8 @@ class SessionFold:
             self.take(_rebuilt(events, earlier=self.carried), started=_first(events[0]), begun=begun)
 
     def take(self, turn: Turn, *, started: TurnStarted, begun: Collection[str] | None = None) -> None:
-        """Put the session's next turn behind the others; one that has not ended is left as it is. Of its open calls only those
-        in `begun` (ids; None: nobody knows) are told as perhaps run. It takes no event afterwards."""
+        """Put the session's next turn behind the others; one that has not ended is left as it is. The model is told that the
+        open calls in `begun` (ids) may have run; None: any of them may have. The turn takes no event afterwards."""
         messages = self._messages
         messages += started.history
         messages += turn.left_behind(begun)

@@ -95,8 +95,8 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", kw_only=True, omit_
 
     - `arguments` is the raw text: JSON, or plain text if `free_form`. It goes back to the provider byte for byte. `{}`
       if the model sent none.
-    - `state` says whether the arguments are whole. Only a `COMPLETE` call may run; `reason` says why another one is
-      not.
+    - `state` says whether the arguments are whole. Only a `COMPLETE` call may run. For any other state, `reason` says why
+      the call is not complete.
     - `alternatives` are the JSON texts if one call held several (`{"a":1}{"a":2}`). Then `state` is INVALID, and the
       tool's schema decides whether they are several calls.
     - `asked` is the digest of what a person was shown, if the call waits for an approval.

@@ -37,7 +37,7 @@ class FaultKind(StrEnum):
     """What kind of failure it was. The retry rules decide by it."""
 
     UNREACHABLE = "unreachable"  # no connection: name, route, TLS, refused
-    TIMEOUT = "timeout"  # a deadline of ours on connect, first event or idle passed
+    TIMEOUT = "timeout"  # one of turnwise's deadlines passed: connect, first event or idle
     DISCONNECTED = "disconnected"  # the connection broke before the response was whole
     AUTH = "auth"  # 401, 403: key missing, wrong or without rights
     NOT_FOUND = "not_found"  # 404: model or path unknown there
@@ -48,7 +48,7 @@ class FaultKind(StrEnum):
     OVERLOADED = "overloaded"  # 503, 529
     SERVER = "server"  # other 5xx, an error object without a better word
     PROTOCOL = "protocol"  # what arrived is not this family's format
-    TOO_LARGE = "too_large"  # past our own byte limits
+    TOO_LARGE = "too_large"  # larger than turnwise's byte limits
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -66,7 +66,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry_at_s: float | None = (
         None  # the same as a date, seconds since 1970: who has a clock makes `retry_after_s` of it
     )
-    should_retry: bool | None = None  # a plain word about it, which counts more than the kind
+    should_retry: bool | None = None  # what the provider says about a retry; it counts more than the kind
     request_id: str | None = None
 
 

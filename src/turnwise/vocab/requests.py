@@ -69,10 +69,10 @@ it knows no hour), or not at all. Where it keeps prompts unasked, it does so in 
 
 
 class Caching(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The provider is asked to keep the prompt. `key` is the caller's own name for the requests that begin alike, in at most 64
-    characters; empty: it is made of how the request begins. The last `passing` messages are for this request only, so nothing
-    behind what stands before them is worth keeping. `shared_only`: nothing reads what is kept of this request's messages, so only
-    tools and system text are worth it."""
+    """The provider is asked to keep the prompt in its cache. `key` is the caller's name for requests that begin alike, in at
+    most 64 characters; if it is empty, turnwise makes one from the beginning of the request. The last `passing` messages are
+    for this request only, so the cache should end before them. `shared_only`: no later request reads this request's
+    messages, so only tools and system text should be kept."""
 
     hour: bool = False
     key: str = ""
@@ -83,8 +83,8 @@ class Caching(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request to a model.
 
-    `system` are the leading instructions, one text each. `extra` are body fields of one API family (a JSON object as
-    text); they are merged over the encoded body. Without `cache` no caching is asked for.
+    `system` are the leading instructions, one text each. `extra` are body fields of one API family (a JSON object as text);
+    they are merged over the encoded body. Without `cache` the request does not ask for caching.
     """
 
     model: str
@@ -105,10 +105,11 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     - `message` is the assistant's, with its calls in the order in which they began.
     - `fault` is set if the stream itself reported an error. What had arrived before is kept.
-    - `lost`: a piece did not arrive. Calls that it may belong to have the state `lost`, and the text is not complete.
+    - `lost`: a piece of the response did not arrive. Calls to which the piece may belong have the state `lost`, and the text
+      is not complete.
     - `is_closed`: the response ended without a finish reason, but everything in it has its own end on the wire.
-    - `may_hide_cut` are ids of `complete` calls that would count as cut if the output limit ended the response. They
-      came last, and as an object, as free-form text or without arguments, so that a cut would not show in them.
+    - `may_hide_cut` are ids of calls at the end of the response that are `complete`, but count as cut if the output limit
+      ended the response. In an object, in free-form text and in a call without arguments a cut cannot be seen.
     """
 
     message: Message

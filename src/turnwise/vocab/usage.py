@@ -15,8 +15,9 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - `input_tokens` is the whole prompt; `cache_read_tokens` and `cache_write_tokens` are parts of it.
     - `output_tokens` is everything that was generated; `reasoning_tokens` is a part of it.
     - `provider` is the provider's own usage object as JSON text. It is empty on sums.
-    - `untold` names the counts that the provider did not report. They are unknown, not zero: the number is the least
-      that they can be. `searches` means that the provider searched and did not count its searches. Sums have none.
+    - `untold` names the counts that the provider did not report. Such a count is unknown, not zero: the true number is at
+      least the number that stands here. `searches` means that the provider searched and did not count its searches. It is
+      empty on sums.
     """
 
     input_tokens: int = 0

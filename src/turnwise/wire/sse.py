@@ -76,7 +76,7 @@ class _Strings:
     __slots__ = ("_is_json", "_is_open")
 
     def __init__(self) -> None:
-        self._is_json: bool | None = None  # nobody knows before the first line that is not blank
+        self._is_json: bool | None = None  # None: not known before the first line that is not blank
         self._is_open = False
 
     def are_open_after(self, line: bytes) -> bool:

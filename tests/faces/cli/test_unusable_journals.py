@@ -15,6 +15,7 @@ import pytest
 from faces.cli.running import Cli, Ran, at, begin, end
 from faces.cli.test_full_disk import not_begun, within
 from sandboxes import sandbox_called
+from turnwise.drivers.journal.failures import ELSEWHERE
 from turnwise.drivers.journal.journal import journal_path
 from turnwise.lab import Lab
 from waits import HANG_S
@@ -74,7 +75,7 @@ def test_a_read_only_file_system_is_read(lab: Lab, folder: Path, kept: Path) -> 
     assert (listed.code, shown.code, used.code) == (0, 0, 0) and used.events()[0]["total"]["cost"]["requests"] == 2
     ran = within(frozen, "run", "Go.", "--json", *at(lab, "plain-answer"), cwd=folder)
     assert (ran.code, lab.count()) == (2, 0) and not_begun(ran)
-    assert "make it writable, or set TURNWISE_STATE_DIR to another folder; `turnwise sessions`" in ran.err
+    assert f"make it writable, or {ELSEWHERE}; `turnwise sessions`" in ran.err
     assert files_of(kept) == before
 
 

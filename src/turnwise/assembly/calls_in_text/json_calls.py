@@ -368,7 +368,7 @@ def _members_of(object: msgspec.Raw) -> dict[str, msgspec.Raw]:
 
 
 def _refuse_unknown(keys: Iterable[str]) -> None:
-    """A member that nobody knows may be the arguments under another name: without it the call would say something else."""
+    """An unknown member may hold the arguments under another name. Without it the call would mean something else."""
     unknown = sorted(set(keys) - _BESIDE)
     if unknown:
         raise Wrong(f"`{unknown[0][:64]}` stands beside the name and the arguments")

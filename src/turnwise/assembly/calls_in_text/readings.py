@@ -53,7 +53,7 @@ class ReadText:
 
 def _is_made_of(word: str, known: frozenset[str]) -> bool:
     if len(word) > _LONGEST_WORD:
-        return True  # nobody knows
+        return True  # too long to find out
     ends = {0}
     for end in range(1, len(word) + 1):
         if any(word[begin:end] in known for begin in ends):

@@ -75,7 +75,7 @@ def is_json(text: str) -> bool:
 
 
 def names_twice(text: str) -> bool:
-    """Whether a key stands twice in an object of this JSON. Of two members of one name nobody knows which is meant.
+    """Whether a key stands twice in an object of this JSON. If two members have one name, it is unclear which is meant.
 
     Raises RecursionError for what is nested too deeply.
     """

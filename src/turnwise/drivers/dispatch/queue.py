@@ -19,6 +19,7 @@ from turnwise.drivers.dispatch.turn_status import TurnStatus, status_of
 from turnwise.drivers.dispatch.wishes import NO_WISHES, TurnWishes, write_wishes
 from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal.claims import Claim
+from turnwise.drivers.journal.labels import NO_LABELS, Labels, check_same, labels_in, labels_text, read_labels
 from turnwise.drivers.journal.postgres.address import DatabaseAddress, read_address
 from turnwise.drivers.journal.postgres.connecting import BoundedConnection, connect
 from turnwise.drivers.journal.postgres.schema import bring_up_to_date, refuse_newer, version_of
@@ -96,9 +97,10 @@ class TurnQueue:
         needs: Sequence[str] = (),
         folder: Path | str = "",
         wishes: TurnWishes = NO_WISHES,
+        labels: Labels = NO_LABELS,
     ) -> str:
-        """Queue a turn of that session, or of a new one, with no more than its `wishes`; its session's id. Raises CallerError
-        where there is no such session."""
+        """Queue a turn of that session, or of a new one with these `labels`, with no more than its `wishes`; its session's id.
+        Raises CallerError where there is no such session, or where it has other labels."""
         if not agent.strip():
             raise CallerError("the agent's name is empty: give the one by which workers call it")
         if not is_text("".join((prompt, agent, session, str(folder), *needs, wishes.model, wishes.instructions))):
@@ -117,13 +119,15 @@ class TurnQueue:
             "needs": list(needs),
             "prompt": prompt,
             "wishes": None if wishes == NO_WISHES else write_wishes(wishes),
+            "labels": labels_text(read_labels(labels)),
         }
 
         def write(connection: BoundedConnection) -> str:
             if session:
-                found = connection.execute("select 1 from session where id = %s for update", (session,)).fetchone()
+                found = connection.execute("select labels from session where id = %s for update", (session,)).fetchone()
                 if found is None:
                     raise CallerError(f"there is no session `{session}`: leave it out to start a new one")
+                check_same(labels, kept=labels_in(found[0]), session=session)
             connection.execute(statements.KEEP_SESSION, values)
             connection.execute(statements.SUBMIT, values)
             ring(connection, session=submitted_to)
@@ -252,7 +256,7 @@ class TurnQueue:
         values = {"session": session, "now": self._clock.now()}
 
         def write(connection: BoundedConnection) -> int:
-            connection.execute("select 1 from session where id = %s for update", (session,))
+            connection.execute("select labels from session where id = %s for update", (session,))
             queued = connection.execute(statements.CANCEL_QUEUED, values).rowcount
             running = connection.execute(statements.CANCEL_RUNNING, values).rowcount
             ring(connection, session=session)

@@ -8,7 +8,8 @@ order in which its turns have begun; its place among those that wait stays that 
 from typing import LiteralString
 
 KEEP_SESSION: LiteralString = """
-insert into session (id, folder, title, created, updated) values (%(session)s, %(folder)s, %(title)s, %(now)s, %(now)s)
+insert into session (id, folder, title, created, updated, labels)
+    values (%(session)s, %(folder)s, %(title)s, %(now)s, %(now)s, %(labels)s)
 on conflict (id) do update set updated = excluded.updated"""
 
 SUBMIT: LiteralString = """

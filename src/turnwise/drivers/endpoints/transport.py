@@ -8,7 +8,7 @@ import msgspec
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes out. The headers hold the key, so neither repr nor str shows their values."""
+    """A request as turnwise sends it. The headers hold the key, so repr and str do not show their values."""
 
     url: str
     headers: tuple[tuple[str, str], ...]
@@ -46,7 +46,8 @@ class HttpReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transport(Protocol):
-    """`send` gives the reply once its head has arrived; leaving the context closes what is left of it.
+    """Sends requests. `send` gives the reply as soon as its head has arrived. When the context is left, the connection's
+    rest is closed.
 
     Raises ProviderFault with a `Fault` of kind unreachable (no connection), timeout (`connect_s` passed), disconnected
     (broke off before the body was whole) or protocol (not HTTP). The other deadlines count frames, which only the runner

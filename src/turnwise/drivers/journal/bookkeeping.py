@@ -27,7 +27,7 @@ from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ScriptC
 from turnwise.vocab import Fault
 
 PriceFinder = Callable[[str, float], PriceRow | None]
-"""What a model costs at that time (UTC, seconds since 1970); None where nobody knows."""
+"""What a model costs at that time (UTC, seconds since 1970); None if no price is known."""
 
 
 class Bookkeeper:

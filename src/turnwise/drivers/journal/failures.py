@@ -10,8 +10,8 @@ from typing import NoReturn
 from turnwise.errors import JournalDamaged, JournalFailed, TurnwiseBug
 
 BUSY_S = 10.0
-ELSEWHERE = "set TURNWISE_STATE_DIR to another folder"
-A_FOLDER = "set TURNWISE_STATE_DIR to a folder"
+ELSEWHERE = "set TURNWISE_STATE_DIR to another folder (in Python: give `Journal` another path)"
+A_FOLDER = "set TURNWISE_STATE_DIR to a folder (in Python: give `Journal` a path in one)"
 RESCUE = "`turnwise sessions rescue` puts what can be read into a new file, and keeps this one"
 
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFREG: "a file", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}

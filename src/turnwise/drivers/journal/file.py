@@ -34,7 +34,7 @@ SQLITE = Dialect(
     texts="select value from json_each({})",
     next_number="(select coalesce(max(number), 0) + 1 from turn)",
     shell="sqlite3",
-    elsewhere="set TURNWISE_STATE_DIR to another folder",
+    elsewhere=ELSEWHERE,
     record=f"insert into record (id, epoch, kind, body, t) values ((? << {SEQ_BITS}) + ?, ?, ?, ?, ?)",
     last_epoch=f"select epoch from record where id > (:number << {SEQ_BITS}) and id < ((:number + 1) << {SEQ_BITS})"
     f" and {PROGRESS} order by id desc limit 1",

@@ -21,11 +21,13 @@ from typing import Literal, NamedTuple, Self
 import msgspec
 
 from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.journal.budgets import BudgetBook
 from turnwise.drivers.journal.claims import Claim, Lease
 from turnwise.drivers.journal.direct_ledger import DirectLedger
 from turnwise.drivers.journal.durability import Durability, check_durability
 from turnwise.drivers.journal.failures import BUSY_S, raise_explained
 from turnwise.drivers.journal.file import JournalFile, make_private, prepare
+from turnwise.drivers.journal.labels import NO_LABELS, Labels, labels_in, labels_text
 from turnwise.drivers.journal.ledger_queries import LedgerReader
 from turnwise.drivers.journal.owners import is_alive, our_name
 from turnwise.drivers.journal.pen import TurnJournal
@@ -56,8 +58,13 @@ SessionStatus = Literal["queued", "running", "waiting", "done", "lost"]
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """A session in the list of sessions.
 
-    Times are UTC, in seconds since 1970. `updated` is when its last turn began or ended. `status`, `stop_reason` and
-    `complete` are those of the last turn.
+    <<<<<<< HEAD
+        Times are UTC, in seconds since 1970. `updated` is when its last turn began or ended. `status`, `stop_reason` and
+        `complete` are those of the last turn. `labels` are those that its first run gave it.
+    =======
+        Times are UTC, in seconds since 1970. `updated` is the time at which the session's last turn began or ended. `status`,
+        `stop_reason` and `complete` are those of the last turn.
+    >>>>>>> e135d7b6de9ca6b0664bf162549009e888b05de7
     """
 
     id: str
@@ -69,6 +76,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     status: SessionStatus | None  # of the last turn
     stop_reason: StopReason | None
     complete: bool | None
+    labels: Labels = {}
 
 
 class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,10 +277,11 @@ class Journal:
         title: str,
         parent: tuple[str, str] | None = None,
         started: TurnStarted | None = None,
+        labels: Labels = NO_LABELS,
     ) -> TurnJournal:
         """Begin a turn of a session and return the pen that writes it. A new session is made.
 
-        `title` is kept from the session's first turn. `parent` is the turn and the call that a sub-agent's session
+        `title` and `labels` are kept from the session's first turn. `parent` is the turn and the call that a sub-agent's session
         belongs to. `started` is written as the first record, so that no turn is without its beginning.
 
         Raises CallerError if a living process (this one included) runs a turn of that session, or if a newer turnwise
@@ -287,9 +296,9 @@ class Journal:
         def begin(connection: JournalConnection) -> int:
             self._store.check_version(connection)
             connection.execute(
-                "insert into session (id, folder, title, created, updated, parent_turn, parent_call)"
-                " values (?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set updated = excluded.updated",
-                (session_id, str(folder), title, now, now, *(parent or (None, None))),
+                "insert into session (id, folder, title, created, updated, parent_turn, parent_call, labels)"
+                " values (?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set updated = excluded.updated",
+                (session_id, str(folder), title, now, now, *(parent or (None, None)), labels_text(labels)),
             )
             for running, number, owner in connection.execute(
                 "select id, number, owner from turn where session = ? and status = 'running'", (session_id,)
@@ -563,6 +572,23 @@ class Journal:
         return RepairBook(transaction=self._store.transaction, statement=self._store.statement)
 
     @property
+    def budgets(self) -> BudgetBook:
+        """The budgets that processes share."""
+        return BudgetBook(self._store, now=self._clock.now)
+
+    def keeps_the_same_as(self, other: "Journal") -> bool:
+        """Whether both are the same file or database, as far as their paths or addresses tell."""
+        if self._store is other._store:
+            return True
+        own = self.address()
+        return bool(own) and own == other.address()
+
+    def address(self) -> str:
+        """The file, or the address of the database without its password. "" for a journal in memory."""
+        with self._store.statement() as connection:
+            return self._store.name(connection)
+
+    @property
     def retention(self) -> Retention:
         """Finds sessions to delete."""
         return Retention(self._store)
@@ -626,7 +652,7 @@ select count(*) from t"""
 _SESSIONS_WHERE = """
 select session.id, folder, title, session.created, updated, last.finished,
     (select count(*) from turn where session = session.id),
-    last.status, last.stop_reason, last.complete, last.owner
+    last.status, last.stop_reason, last.complete, last.owner, session.labels
 from session left join turn as last on last.id = (
     select turn.id from turn where turn.session = session.id order by number desc nulls last, created desc, id desc limit 1
 )
@@ -645,11 +671,12 @@ SessionColumns = tuple[
     str | None,
     int | None,
     str | None,
+    str,
 ]
 
 
 def _session_row(columns: SessionColumns) -> SessionRow:
-    id, folder, title, created, updated, finished, turns, status, stop_reason, complete, owner = columns
+    id, folder, title, created, updated, finished, turns, status, stop_reason, complete, owner, labels = columns
     return SessionRow(
         id=id,
         folder=folder,
@@ -660,4 +687,5 @@ def _session_row(columns: SessionColumns) -> SessionRow:
         status="lost" if status == "running" and owner and not is_alive(owner) else status,
         stop_reason=None if stop_reason is None else StopReason(stop_reason),
         complete=None if complete is None else bool(complete),
+        labels=labels_in(labels),
     )

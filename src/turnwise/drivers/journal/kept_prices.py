@@ -70,7 +70,8 @@ def package_edition() -> str:
 
 
 class KeptPrices:
-    """The rows of one file, read when the first is asked for. `edition` says what they are rows of."""
+    """The rows of one file. The file is read when the first row is needed. `edition` says which edition of prices the rows
+    come from."""
 
     def __init__(self, path: Path, *, edition: Callable[[], str] = package_edition) -> None:
         self._path = path

@@ -1,9 +1,9 @@
 """The ledger: one entry for each HTTP request that left, whatever became of it (promise bill:wire).
 
-An entry is written before the first byte leaves and completed when the request has ended; it is struck out where no byte
-can have left (no connection, cancelled before). One without an end is a request whose outcome nobody knows: its process went
-away, and the provider may have billed it. Entries of a turn and of its sub-agents stand in one ledger, each with the path that
-leads to it.
+An entry is written before the first byte leaves and completed when the request has ended; it is struck out where no byte can
+have left (no connection, cancelled before). An entry without an end is a request of unknown outcome: its process died, and
+the provider may have billed it. Entries of a turn and of its sub-agents stand in one ledger, each with the path that leads
+to it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,14 +57,14 @@ DISCARDED = (
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One request. Times are UTC, seconds since 1970; bytes are those of the bodies.
 
-    `number` counts the requests of its turn from 1, further attempts included; `purpose` is the turn's own, `retry_of` what a
-    retry is a further attempt at. `path` names the sub-agents that lead to its turn, outermost first; `root_turn` and
-    `root_session` are those of the turn that the user began. `outcome` is `ok`, `cancelled`, `discarded`, `lost`, or the kind of
-    the fault; None where nobody knows. `discarded`: it was given up and sent again. `calls` are the tool calls that it brought;
-    `programs` are those of them that ran as programs, and `program_calls` the calls that these have made.
-    `usage` is None where the provider did not say (its `untold` counts are 0, and null in the table), `usd` where the price is
-    not known: `price_note` says why, or whose price it is. `cache_missed_tokens` are those that the provider had kept and did not
-    give; `cache_write_usd` is what the tokens that were written to its cache cost more than others, and is in `usd`.
+    `number` counts the requests of its turn from 1, further attempts included; `purpose` is the turn's own, `retry_of` what
+    a retry is a further attempt at. `path` names the sub-agents that lead to its turn, outermost first; `root_turn` and
+    `root_session` are those of the turn that the user began. `outcome` is `ok`, `cancelled`, `discarded`, `lost`, or the
+    kind of the fault; None if it is unknown. `discarded`: it was given up and sent again. `calls` are the tool calls that it
+    brought; `programs` are those of them that ran as programs, and `program_calls` the calls that these have made. `usage`
+    is None where the provider did not say (its `untold` counts are 0, and null in the table), `usd` where the price is not
+    known: `price_note` says why, or whose price it is. `cache_missed_tokens` are those that the provider had kept and did
+    not give; `cache_write_usd` is what the tokens that were written to its cache cost more than others, and is in `usd`.
     """
 
     session: str
@@ -283,7 +283,7 @@ def _only_told(usage: Usage) -> Usage:
 def lost_entry(
     entry: LedgerEntry, *, fault: Fault, ended: float, row: PriceRow | None, billed_in_step: int
 ) -> LedgerEntry:
-    """Of a request whose response a crash has taken: nobody knows its tokens or its price."""
+    """The entry of a request whose response was lost in a crash: its tokens and its price are unknown."""
     received = ReceivedResponse(fault=fault, answered=False)
     lost = ended_entry(entry, received, ended=ended, row=row, billed_in_step=billed_in_step)
     return msgspec.structs.replace(lost, outcome=LOST)

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, cast
 import msgspec
 
 from turnwise.drivers.journal.ledger import COLUMNS, PICO, LedgerEntry, Value, entry_from
-from turnwise.drivers.journal.stores import Dialect, JournalConnection, JournalStore
+from turnwise.drivers.journal.stores import Dialect, JournalConnection, JournalStore, Values
 from turnwise.errors import CallerError
 from turnwise.rules.cache_losses import CacheCounts, unread_tokens, unread_usd
 from turnwise.rules.pricing import EXACT, ZERO, Cost, add
@@ -158,6 +158,15 @@ union all select id, cache_write_usd from request where cache_write_usd is not n
 """
 
 
+def entries_where(where: str, values: Values, *, connection: JournalConnection) -> list[LedgerEntry]:
+    """The requests that the SQL of a condition names, in the order in which they left."""
+    query = f"select {', '.join(COLUMNS)} from request where {where} order by started, id"
+    return [
+        entry_from(cast("dict[str, Value]", dict(zip(COLUMNS, row, strict=True))))
+        for row in connection.execute(query, values)
+    ]
+
+
 class LedgerReader:
     """Reads the ledger of a journal."""
 
@@ -204,12 +213,8 @@ class LedgerReader:
     def entries(self, span: LedgerSpan) -> list[LedgerEntry]:
         """Each request, in the order in which they left."""
         where, values = where_of(span)
-        query = f"select {', '.join(COLUMNS)} from request where {where} order by started, id"
         with self._open() as connection:
-            return [
-                entry_from(cast("dict[str, Value]", dict(zip(COLUMNS, row, strict=True))))
-                for row in connection.execute(query, values)
-            ]
+            return entries_where(where, values, connection=connection)
 
     def _texts(self, name: str) -> str:
         return self._dialect.texts.format(name)
@@ -314,7 +319,8 @@ def sum_of_totals(totals: Sequence[Total]) -> Total | None:
 
 
 def _sum_of_known(amounts: Sequence[tuple[Decimal | None, bool]]) -> Decimal | None:
-    """Of amounts, each with whether there was something to count: None where there was, and nobody knows the price of any."""
+    """The sum of the known amounts. Each comes with whether there was something to count. None if there was, and no price is
+    known."""
     known = [amount for amount, _ in amounts if amount is not None]
     if any(amount is None for amount, _ in amounts) and not any(
         counts for amount, counts in amounts if amount is not None

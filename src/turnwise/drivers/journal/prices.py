@@ -77,8 +77,8 @@ class _Plans(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Prices of models, by `PROVIDER:MODEL` or `MODEL`. They replace the prices that turnwise knows.
 
-    `read_prices` makes the dicts. `file` and `user` are your own prices; `project` are those of a project's file, which
-    may add missing prices but not override known ones. `kept` keeps found rows on disk for the next process.
+    `read_prices` makes the dicts. `file` and `user` are your own prices; `project` are those of a project's file, which may
+    add missing prices but not override known ones. `kept` stores on disk the rows that were found, for the next process.
     """
 
     file: Mapping[str, PriceRow] = {}

@@ -4,10 +4,11 @@ They are those that PostgreSQL will have when machines share (`turn` has an epoc
 append).
 """
 
+from turnwise.drivers.journal.budgets import BUDGET_TABLES
 from turnwise.drivers.journal.ledger import LEDGER_CACHES, LEDGER_PROGRAMS, LEDGER_SCHEMA
 from turnwise.drivers.journal.repairs_seen import REPAIRS_SCHEMA
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 APPLICATION_ID = 0x7475726E  # "turn": tells our files from other SQLite files
 
 FIRST_TABLES = """
@@ -43,6 +44,8 @@ RECORDS = (
         from turn join record on record.id > turn.number << {SEQ_BITS} and record.id < (turn.number + 1) << {SEQ_BITS}""",
     "drop index if exists request_by_turn",
 )
+# Version 9 keeps budgets, and the labels of a session as a JSON object.
+SHARED = (*BUDGET_TABLES, "alter table session add column labels text not null default '{}'")
 SCHEMA = ";".join(
     (
         FIRST_TABLES.strip().removesuffix(";"),
@@ -51,6 +54,7 @@ SCHEMA = ";".join(
         *RECORDS,
         *LEDGER_CACHES,
         *REPAIRS_SCHEMA,
+        *SHARED,
     )
 )
 
@@ -67,4 +71,5 @@ UPGRADES = {
     5: LEDGER_CACHES,
     6: REPAIRS_SCHEMA,
     7: (),  # the records of a turn that went on after a crash: an older turnwise would replay them wrongly
+    8: SHARED,
 }

@@ -58,7 +58,10 @@ def fork(
             copies.append(_up_to(step, player=player, earlier=fold.carried))
     new = new_id()
     for one in copies:
-        pen = journal.begin_turn(turn_id=new_id(), session_id=new, folder=session.row.folder, title=session.row.title)
+        row = session.row
+        pen = journal.begin_turn(
+            turn_id=new_id(), session_id=new, folder=row.folder, title=row.title, labels=row.labels
+        )
         for record in one.records:
             pen.later(record)
         if one.result is None:

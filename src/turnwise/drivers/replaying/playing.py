@@ -93,7 +93,8 @@ class TurnPlayer:
 
     @property
     def begun(self) -> Collection[str] | None:
-        """The ids of the calls that had started by now; None where a damaged journal has lost records: nobody knows."""
+        """The ids of the calls that had started by now. None if they are unknown, because a damaged journal has lost
+        records."""
         return None if self.recorded.row.has_lost_records else self._begun
 
     def play(self) -> Iterator[Played]:

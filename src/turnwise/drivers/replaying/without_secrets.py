@@ -68,7 +68,7 @@ def without_secrets(
 def _times(session: RecordedSession, *, texts: Sequence[str]) -> tuple[int, ...]:
     said: set[str] = set()
     for one in all_sessions(session):
-        said |= {one.row.title, one.row.folder}
+        said |= {one.row.title, one.row.folder, *one.row.labels, *one.row.labels.values()}
         said.update(*[texts_in(entry.record) for turn in one.turns for entry in turn.entries])
     return tuple([sum([_holds(one, text=text) for one in said]) for text in texts])
 
@@ -182,7 +182,10 @@ class _Hiding:
             children = tuple([(self._text(call_id), self.session(child)) for call_id, child in recorded.children])
             turns.append(RecordedTurn(row=recorded.row, entries=tuple(entries), children=children))
         row = msgspec.structs.replace(
-            session.row, title=self._text(session.row.title), folder=self._text(session.row.folder)
+            session.row,
+            title=self._text(session.row.title),
+            folder=self._text(session.row.folder),
+            labels={self._text(name): self._text(value) for name, value in session.row.labels.items()},
         )
         return RecordedSession(row=row, turns=tuple(turns))
 

@@ -179,7 +179,7 @@ async def _answers(approver: Approver, asking: Asking, *, scrub: Callable[[str],
             answers.append(msgspec.structs.replace(answer, text=journalable(answer.text)))
         except (msgspec.ValidationError, TypeError) as error:
             nonsense = f"it gave an answer that is no approval: {scrub(str(error))}"
-    # behind its other answers: which ask the nonsense was for, nobody knows
+    # behind its other answers: it is unknown which ask the invalid answer was for
     left = {one.call.id for one in asking.asks} - {one.call_id for one in answers}
     return answers + [one for one in (_failed(asking, why=nonsense) if nonsense else []) if one.call_id in left]
 

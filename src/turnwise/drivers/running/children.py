@@ -75,7 +75,7 @@ def idle_s_of(deadlines: Deadlines, *, profile: Profile, stream: bool) -> float:
 
 
 class TreeSpending(msgspec.Struct, frozen=True, kw_only=True):
-    """What a turn and its sub-agents spent. `charged_usd`: None where nobody knows, or nothing limited it."""
+    """What a turn and its sub-agents spent. `charged_usd` is None if it is unknown, or if no limit counted it."""
 
     requests: int
     usage: Usage
@@ -264,7 +264,7 @@ class Minder:
         )
 
     def _unknown(self, result: TurnResult | None) -> tuple[str, ...]:
-        """Its calls whose outcome nobody knows, and those below it."""
+        """The calls of unknown outcome: the sub-agent's own, and those of its sub-agents."""
         own = [] if self._left is None else [call_said(call) for call in self._left.unknown]
         children = () if result is None else result.children
         return (*own, *[call for child in children for call in child.unknown])

@@ -139,7 +139,7 @@ def _furnish(ours: Path, *, commit: str, common: Path) -> None:
 
 def _environment(ours: str, *, root: Path, own: Path, common: Path) -> dict[str, str]:
     """Nothing of the outer one but where the user's own list of ignored files lies."""
-    home = os.path.expanduser("~")  # noqa: PTH111 (it stays as it is where nobody knows)
+    home = os.path.expanduser("~")  # noqa: PTH111 (`~` stays if the home folder is unknown)
     ignored = os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "git", "ignore")  # noqa: PTH118
     return {
         "PATH": os.defpath,

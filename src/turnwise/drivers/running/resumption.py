@@ -228,8 +228,8 @@ async def results_of_left(
     clock: Clock,
     run: RunAtHand | None = None,
 ) -> list[tuple[PlannedCall, ToolResult]]:
-    """The calls that may have run, each with what its tool's probe tells of it, or with the result that nobody knows. Those that
-    have not happened, and those that may happen twice, are not among them: they run."""
+    """The calls that may have run, each with the result from its tool's probe, or with the result that its outcome is
+    unknown. Calls that have not happened, and calls that may happen twice, are not among them: they run."""
     found: list[tuple[PlannedCall, ToolResult]] = []
     for planned in calls:
         tool = tools.get(planned.call.name)

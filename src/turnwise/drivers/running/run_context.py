@@ -2,9 +2,10 @@
 
 import inspect
 import typing
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Generic, Protocol
 
 from typing_extensions import TypeVar
@@ -13,6 +14,7 @@ from turnwise.errors import CallerError
 from turnwise.turn.approvals import Approval
 from turnwise.vocab import NO_USAGE, ToolCall, Usage
 
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 Deps_co = TypeVar("Deps_co", covariant=True, default=Any)
 
 
@@ -22,12 +24,20 @@ class RunAtHand:
     No text that is made of it shows the deps: they may hold a password.
     """
 
-    __slots__ = ("deps", "path", "session", "so_far")
+    __slots__ = ("deps", "labels", "path", "session", "so_far")
 
-    def __init__(self, *, deps: object = None, session: str = "", path: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        deps: object = None,
+        session: str = "",
+        path: tuple[str, ...] = (),
+        labels: Mapping[str, str] = _NO_LABELS,
+    ) -> None:
         self.deps = deps
         self.session = session
         self.path = path
+        self.labels = labels
         self.so_far: Callable[[], tuple[int, Usage]] = _nothing_yet
 
 
@@ -82,15 +92,16 @@ class RunContext(Generic[Deps_co]):
     def report(self, text: str) -> None:
         """Show the progress of a tool: watchers get the last line of `text` as a `ToolProgress` event.
 
-        A line has at most 200 characters. The first report is shown at once and the last one always; of those between, a
-        few a second are shown. It works from any thread. Outside of a tool it does nothing.
+        A line has at most 200 characters. The first report is shown at once, and the last report is always shown. Of the
+        reports between them, a few are shown each second. You may call it from any thread. Outside of a tool it does
+        nothing.
         """
         if self._work is not None:
             self._work.report(text)
 
     async def ask(self, question: str, *, options: Sequence[str] = (), why: str = "") -> Approval:
-        """Ask a person a question while the tool runs, and wait for the answer. The tool's own time stops meanwhile;
-        the turn's time goes on.
+        """Ask a person a question while the tool runs, and wait for the answer. Until then the tool's own time stands still,
+        but the turn's time goes on.
 
         The run's approver gets an ask with `kind="question"` and `by="tool"`, and has `Deadlines.ask_s` seconds.
         `options` are answers to offer; `why` says why the tool asks. The returned `Approval` has a `verdict` (`allow`

@@ -369,7 +369,7 @@ class _Running:
         return await asyncio.create_task(self._do(command))
 
     def _end(self, turn: Turn, *, kind: EndKind) -> TurnResult:
-        """A command that is still at hand is cut short; whatever of it goes on all the same counts for nothing."""
+        """A command that is still at hand counts as cut short; if a part of it goes on, its outcome is ignored."""
         self._is_over = True
         if not isinstance(self._command, FinishTurn):
             event = msgspec.structs.replace(self._cut_short(kind, command=self._command), why=self._why_stopped)

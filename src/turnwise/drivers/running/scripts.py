@@ -238,7 +238,7 @@ class _Program:
         self._called: list[ToolCall] = []  # that it waits for
         self._waiting: dict[str, int] = {}  # the interpreter's numbers by the ids of the calls that it waits for
         self._ran: tuple[str, ...] = ()
-        self._unknown: list[str] = []  # its calls whose outcome nobody knows, whatever it made of that
+        self._unknown: list[str] = []  # its calls of unknown outcome, whatever the program made of that
 
     async def close(self) -> None:
         # A worker that computes is killed; nothing that closing finds wrong is of use to anybody.
@@ -556,7 +556,7 @@ def _counted(number: int) -> str:
 
 
 def _unknown_of(calls: Sequence[ToolCall], results: Sequence[ScriptResult]) -> list[str]:
-    """Those of the calls whose outcome nobody knows."""
+    """The calls of unknown outcome."""
     unknown = {result.call_id for result in results if result.is_error and result.text == UNKNOWN_OUTCOME}
     return [call_said(call) for call in calls if call.id in unknown]
 

@@ -99,7 +99,7 @@ def facts_of_git(state: GitState) -> Facts:
 
 def shown_folder(folder: Path) -> str:
     """From `~` where it lies in the home folder, and without the names of the user and the host wherever it lies."""
-    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 (it stays as it is where nobody knows)
+    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 (`~` stays if the home folder is unknown)
     text = str(folder)
     if home != "/" and is_inside(text, folder=home):
         text = f"~{text[len(home) :]}"

@@ -1,6 +1,6 @@
 """What models can take and give: the rows of `model_limits.toml`, and the user's own over them.
 
-Rules get the limits as data; a model that nobody knows has none, and the rules have safe defaults for that.
+Rules get the limits as data. An unknown model has no limits, and the rules have safe defaults for that.
 """
 
 import functools
@@ -97,7 +97,7 @@ def rows_over(below: Mapping[str, LimitRow], above: Mapping[str, LimitRow]) -> d
 def find_limits(
     model: str, *, profile: str, overrides: Mapping[str, LimitRow] | None = None, catalogue: Catalogue | None = None
 ) -> ModelLimits | None:
-    """The limits of `model` where the endpoint `profile` serves it; None where nobody knows them.
+    """The limits of `model` where the endpoint `profile` serves it; None if they are unknown.
 
     The user's rows win and stand over the others field by field; an override's name may begin with "PROFILE:".
     """

@@ -122,15 +122,15 @@ class CallJudging(msgspec.Struct, frozen=True, kw_only=True):
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool with its implementation, for programs that make tools themselves. `@tool` is simpler.
 
-    - `function` takes the decoded arguments (free-form tools: `{"input": text}`). It returns text, a value that JSON
-      can carry, a `Text` or `File`, a list of these, or an awaitable. A plain function runs in a thread of its own, so
-      it may block. None: a client-side tool.
+    - `function` takes the decoded arguments (free-form tools: `{"input": text}`). It returns text, a value that JSON can
+      carry, a `Text` or `File`, a list of these, or an awaitable. A plain function runs in a thread of its own, so it may
+      block. None makes a client-side tool, which your program runs.
     - `start` takes the place of `function` in a sub-agent's tool.
     - `grace_s`: seconds that a call gets after its time is up, if it can still end with what it has.
     - `keeps` returns the folder where the tool has put texts that are too long to show. None: there is none.
     - `probe` says after a crash what became of a call.
     - `takes_context`, `deps`: whether the function needs the `RunContext`, and the class of its deps.
-    - `judging`: what the verdict on a call needs beside the policy.
+    - `judging`: what turnwise needs beside the policy to judge a call.
     """
 
     offer: ToolOffer
@@ -150,7 +150,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def goes_again(self) -> bool:
-        """Whether a call that may have run can be repeated: this does no harm, or the call continues."""
+        """Whether a call that may have run can be repeated: either this does no harm, or the call goes on where it was."""
         return self.offer.idempotent or self.start is not None
 
 

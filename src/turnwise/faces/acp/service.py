@@ -47,11 +47,11 @@ from turnwise.faces.acp.folders import folder_of
 from turnwise.faces.acp.prompts import read_blocks
 from turnwise.faces.acp.replaying import tell_history
 from turnwise.faces.acp.session import EditorMeans, EditorSession, TurnFailed
-from turnwise.faces.agent import read_session
 from turnwise.faces.cli.last_exchange import ENDS
 from turnwise.faces.cli.model_names import Offers
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.text import clean, shortened, visible_line
+from turnwise.faces.taking_up import read_session
 
 if TYPE_CHECKING:
     from pathlib import Path

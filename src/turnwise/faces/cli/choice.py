@@ -34,7 +34,8 @@ def choose(
     env: Mapping[str, str],
     settings: RunSettings,
 ) -> Choice:
-    """Model, address and key variable of a session go together: with another `--model` none of them is kept.
+    """Model, address and key variable of a session go together: with a different `--model`, the session's address and key
+    variable are dropped.
 
     Raises NoModel where none is named, CallerError where it has no address or key, or the session's address cannot be told.
     """

@@ -1,7 +1,7 @@
 """`turnwise compare`: the same prompt with several models, or under several plans, side by side.
 
-One model after the other, so that none shares the line with another and the times are its own. They may read the folder and
-change nothing, so each finds it as the one before did.
+Models run one at a time, so timings do not affect each other. They may read the folder and change nothing, so each finds it
+as the one before did.
 """
 
 import csv
@@ -419,7 +419,7 @@ def _under(run: Run, *, plan: str) -> str:
 
 
 def write_csv(runs: Sequence[Run], *, plans: dict[str, PriceRow], stream: TextIO) -> None:
-    """An empty cell is a price that nobody knows, or a time that there was none of."""
+    """An empty cell is an unknown price, or a time that was not measured."""
     writer = csv.writer(stream, lineterminator="\n")
     head = "model requests steps input_tokens cached_tokens output_tokens usd requests_of_unknown_price".split()
     writer.writerow([*head, *plans, "first_token_s", "seconds", "stop_reason", "complete", "session"])

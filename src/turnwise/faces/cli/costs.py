@@ -1,4 +1,4 @@
-"""Costs in JSON: null where nobody knows any of a sum."""
+"""Costs in JSON: null if no part of a sum is known."""
 
 from typing import cast
 

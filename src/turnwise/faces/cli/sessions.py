@@ -13,7 +13,6 @@ import msgspec
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, Session, SessionRow, journal_path
 from turnwise.drivers.journal.replacing import replace_damaged
-from turnwise.faces.agent import read_session
 from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.interrupted_sessions import how_they_go_on
@@ -23,7 +22,7 @@ from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.screen import describe_call, describe_result
 from turnwise.faces.cli.text import clean, clean_answer, short_id, shortened, style
 from turnwise.faces.saying import many, purposes_said
-from turnwise.faces.taking_up import goes_on
+from turnwise.faces.taking_up import goes_on, read_session
 from turnwise.vocab import File, Message, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 SHOWN = 20  # of the list, unless told otherwise

@@ -13,7 +13,6 @@ from turnwise.drivers.dispatch.turn_status import TurnStatus
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.errors import JournalFailed
-from turnwise.faces.agent import read_session
 from turnwise.faces.cli.asks_elsewhere import asks_said
 from turnwise.faces.cli.databases import as_database_failure, checked_dsn, database_option, open_queue
 from turnwise.faces.cli.event_lines import EventLines
@@ -22,6 +21,7 @@ from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.text import clean
 from turnwise.faces.following import watch_session
+from turnwise.faces.taking_up import read_session
 from turnwise.vocab import Refusal, Text
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """`turnwise submit`: have a worker run a turn."""
 
 import sys
+from collections.abc import Sequence
 from typing import get_args
 
 import click
@@ -20,6 +21,7 @@ Examples:
   turnwise submit --agent helper "sum up the report"
   turnwise submit --agent helper --session "$SESSION" "and in French?"
   turnwise submit --agent coder --needs folder:/srv/x --priority 5 "fix the tests"
+  turnwise submit --agent helper --label user=42 "what did I order?"
   turnwise submit --agent coder --effect read --max-cost 0.20 "what is slow here?"
 
 These options can only narrow what the agent may do. If no worker accepts the turn, it waits, and `turnwise status` says why.
@@ -61,6 +63,13 @@ Exit codes: 0 submitted; 1 the database failed; 2 wrong use, or no such session.
     type=click.Choice(get_args(Effect)),
     help="Only tools with this effect, or with none, may run. May be repeated.",
 )
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="NAME=TEXT",
+    help="A label that a new session keeps; the agent's `DepsFactory` gets it. May be repeated.",
+)
 @options_of_limits
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
@@ -73,6 +82,7 @@ def command(
     model: str,
     instructions: str,
     effects: tuple[Effect, ...],
+    labels: tuple[str, ...],
     settings: RunSettings,
     as_json: bool,
 ) -> None:
@@ -93,6 +103,21 @@ def command(
             max_time=settings.max_time,
             max_tool_calls=settings.max_tool_calls,
         )
-        found = queue.submit(prompt, agent=agent, session=session, priority=priority, needs=needs, wishes=wishes)
+        found = queue.submit(
+            prompt, agent=agent, session=session, priority=priority, needs=needs, wishes=wishes, labels=_labels(labels)
+        )
         text = msgspec.json.encode({"session": found}).decode() if as_json else found
         sys.stdout.write(f"{text}\n")
+
+
+def _labels(given: Sequence[str]) -> dict[str, str]:
+    """`user=42` each. Raises Failure for one without a name, and for a name that comes twice."""
+    labels = dict[str, str]()
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not name or not equals:
+            raise Failure(f"`--label {one}` names no text: write `--label NAME=TEXT`, `--label user=42`")
+        if name in labels:
+            raise Failure(f"`--label {name}=...` was given twice")
+        labels[name] = value
+    return labels

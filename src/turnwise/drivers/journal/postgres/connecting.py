@@ -38,7 +38,7 @@ PostgresRows = psycopg.Cursor[TupleRow]
 
 
 class BoundedConnection(psycopg.Connection[TupleRow]):
-    """Gives up after `answer_s`, and is closed then: nobody knows what became of its statement."""
+    """Gives up after `answer_s` and is closed then. The outcome of its statement is unknown."""
 
     answer_s = USUAL_WAITS.answer_s
 

@@ -20,7 +20,7 @@ from turnwise._version import __version__
 from turnwise.drivers.journal.postgres.connecting import SCHEMA, BoundedConnection
 from turnwise.errors import CallerError, JournalFailed
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 OLDEST_SERVER = 13
 _LOCK_KEY = 0x7475726E  # "turn"
 LOCK_S = 2
@@ -93,6 +93,15 @@ TABLES: tuple[LiteralString, ...] = (
     """create aggregate exact_sum(text)
         (sfunc = exact_add, stype = numeric, initcond = '0', finalfunc = exact_text, parallel = restricted)""",
 )
+# Rights that were given on all tables are rights on the tables of that time: who has them on `turn` gets them on new tables.
+_LIKE_TURN: LiteralString = """do $$ declare given record; begin
+    for given in select distinct grantee, privilege_type from pg_class, aclexplode(relacl)
+        where oid = 'turn'::regclass and grantee <> relowner and grantee <> 0
+        and privilege_type in ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
+    loop
+        execute format('grant %s on TABLES to %s', given.privilege_type, given.grantee::regrole);
+    end loop;
+end $$"""
 Upgrades = Mapping[int, Sequence[LiteralString]]
 UPGRADES: Upgrades = {
     1: (  # turns that wait for a worker
@@ -138,15 +147,8 @@ UPGRADES: Upgrades = {
         """insert into line (session, priority, place, agent, needs)
             select distinct on (session) session, priority, number, agent, needs from turn
             where status = 'queued' order by session, number""",
-        # Whoever works on the turns works on their line: rights that were given on all tables are rights on those of then.
-        """do $$ declare given record; begin
-            for given in select distinct grantee, privilege_type from pg_class, aclexplode(relacl)
-                where oid = 'turn'::regclass and grantee <> relowner and grantee <> 0
-                and privilege_type in ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
-            loop
-                execute format('grant %s on line to %s', given.privilege_type, given.grantee::regrole);
-            end loop;
-        end $$""",
+        # Whoever works on the turns works on their line.
+        _LIKE_TURN.replace("TABLES", "line"),
         "drop index turn_in_line",
         "drop index turn_open",
         "create index turn_queued on turn (session, (coalesce(place, number))) where status = 'queued'",
@@ -154,6 +156,17 @@ UPGRADES: Upgrades = {
         "create index turn_begun on turn (session, number) where status <> 'queued'",
         "create index turn_by_time on turn (created desc, number desc) where agent is not null",
         "create index turn_of_session_by_time on turn (session, created desc, number desc) where agent is not null",
+    ),
+    4: (  # budgets that processes share, and the labels of a session
+        """create table budget (
+            name text collate "C" primary key, state text collate "C" not null, updated double precision not null
+        )""",
+        """create table budget_run (
+            budget text collate "C" not null, turn text collate "C" not null, root_session text collate "C" not null,
+            root_turn text collate "C" not null, path text collate "C" not null, primary key (budget, turn)
+        )""",
+        """alter table session add column labels text collate "C" not null default '{}'""",
+        _LIKE_TURN.replace("TABLES", "budget, budget_run"),
     ),
 }
 """What brings the tables up to the next version, by their version."""

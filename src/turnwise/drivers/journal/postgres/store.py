@@ -1,8 +1,9 @@
 """The journal's database on PostgreSQL: one connection, used by one thread at a time, made anew where it was lost.
 
-It is used in the event loop's thread, as SQLite's file is: an append is one round trip, and a hop to another thread would cost
-as much. Every wait is bounded (`connecting.Waits`). Where a connection is lost, nobody knows whether its last
-statement stands. So what is written again is either the same when written twice, or looked for first (`appending.py`).
+It is used in the event loop's thread, as SQLite's file is: an append is one round trip, and a hop to another thread would
+cost as much. Every wait is bounded (`connecting.Waits`). If a connection is lost, it is unknown whether its last statement
+was carried out. So a record that is written again is either the same when written twice, or is looked for first
+(`appending.py`).
 """
 
 import threading

@@ -72,7 +72,7 @@ class WorkspacePaths:
         self._outside = outside if callable(outside) else frozenset(outside).__contains__
         self.changes = changes if changes is not None else FileChanges()
         self.withheld = tuple(withheld)
-        self.home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 (it stays as it is where nobody knows)
+        self.home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 (`~` stays if the home folder is unknown)
         self.disk = disk or Disk()
         self._kept: set[Callable[[], Path | None]] = set()
         self.seen = Memory()

@@ -182,7 +182,7 @@ def shown_of(
         profile_row, row_name = write_row(profile), profile.name
         assert parse_profiles(profile_row) == {profile.name: profile}, "the row reads back"
     usages = [observed.response.usage for observed in course.observations if observed.response is not None]
-    # What a request used that nobody waited for, nobody knows.
+    # The usage of a request whose answer was not awaited is unknown.
     prices = [price_of(usage, row=row) for usage in [*usages, *[None for _ in judgement.unanswered]]]
     return CheckReport(
         model=f"{named.profile.name}:{named.name}",

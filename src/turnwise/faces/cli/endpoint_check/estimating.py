@@ -11,7 +11,7 @@ from turnwise.faces.saying import many, usd_said
 from turnwise.rules.pricing import Priced, PriceRow, price_of
 from turnwise.vocab import Message, Request, Usage
 
-BYTES_A_TOKEN = 3  # of UTF-8, as for a prompt whose usage nobody knows yet: rather too many tokens than too few
+BYTES_A_TOKEN = 3  # of UTF-8, as for a prompt whose usage is not known yet: rather too many tokens than too few
 OWN_CALL_BYTES = (
     4096  # that the model's own call may add to a request that goes on from it; with more, an invented one is sent
 )

@@ -1,0 +1,177 @@
+"""Where a budget stands: in this process, or in a journal that several processes use."""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+from turnwise.drivers.journal.budgets import BudgetRow, BudgetRun, process_of
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.journal.ledger import LedgerEntry
+from turnwise.drivers.journal.owners import is_alive
+from turnwise.errors import CallerError
+from turnwise.rules.reserving import BudgetPart, BudgetState, RunSpending
+
+LONGEST_NAME = 200  # characters
+
+Outcome = TypeVar("Outcome")
+
+
+class BudgetAtHand(Protocol):
+    """A budget that nobody else changes meanwhile."""
+
+    def read(self, new: BudgetState, /) -> BudgetState: ...
+    def write(self, state: BudgetState, /) -> None: ...
+    def keep_run(self, run: BudgetRun, /) -> None: ...
+    def spent_by_ended(self, parts: Mapping[str, BudgetPart], /) -> dict[str, RunSpending]: ...
+
+
+class BudgetKeeper(Protocol):
+    """Keeps one budget."""
+
+    @property
+    def key(self) -> object:
+        """Two budgets with the same key are the same one."""
+        ...
+
+    def change(self, work: Callable[[BudgetAtHand], Outcome], /) -> Outcome:
+        """`work`, while nobody else changes the budget. It may be called again though its first call stands."""
+        ...
+
+    def look(self) -> BudgetState: ...
+    def bill(self, entries: Mapping[tuple[str, int], LedgerEntry], /) -> None:
+        """The requests of a run that has ended."""
+        ...
+
+    def billed(self) -> list[LedgerEntry]:
+        """The requests of the runs that have ended, in the order in which they left."""
+        ...
+
+    def left_sessions(self, state: BudgetState, /) -> list[str]:
+        """The session of each run whose process has gone away while it had a part."""
+        ...
+
+    @property
+    def outlives_processes(self) -> bool:
+        """Whether another process may go on with a run, and settle its part."""
+        ...
+
+    def check_journal(self, journal: Journal | None, /) -> None:
+        """Raise CallerError for a run whose journal does not have the budget."""
+        ...
+
+
+class MemoryKeeper:
+    """The budget of one process. Runs of several event loops may share it."""
+
+    outlives_processes = False
+
+    def __init__(self, new: BudgetState) -> None:
+        self._state = new
+        self._lock = threading.Lock()
+        self._entries: dict[tuple[str, int], LedgerEntry] = {}
+
+    @property
+    def key(self) -> object:
+        return self
+
+    def change(self, work: Callable[[BudgetAtHand], Outcome]) -> Outcome:
+        with self._lock:
+            return work(self)
+
+    def read(self, new: BudgetState) -> BudgetState:
+        return self._state
+
+    def write(self, state: BudgetState) -> None:
+        self._state = state
+
+    def keep_run(self, run: BudgetRun) -> None:
+        """The run brings its requests when it ends."""
+
+    def spent_by_ended(self, parts: Mapping[str, BudgetPart]) -> dict[str, RunSpending]:
+        """Every run of this process settles its own part."""
+        return {}
+
+    def look(self) -> BudgetState:
+        return self._state
+
+    def bill(self, entries: Mapping[tuple[str, int], LedgerEntry]) -> None:
+        self._entries.update(entries)
+
+    def billed(self) -> list[LedgerEntry]:
+        return list(self._entries.values())
+
+    def left_sessions(self, state: BudgetState) -> list[str]:
+        return []
+
+    def check_journal(self, journal: Journal | None) -> None:
+        """Any will do."""
+
+
+class JournalKeeper:
+    """The budget of all processes that use the journal, by its name."""
+
+    outlives_processes = True
+
+    def __init__(self, journal: Journal, *, name: str, new: BudgetState) -> None:
+        self._journal, self._name, self._new = journal, name, new
+        self._book = journal.budgets
+
+    @property
+    def key(self) -> object:
+        return self._journal.address() or self._journal, self._name
+
+    def change(self, work: Callable[[BudgetAtHand], Outcome]) -> Outcome:
+        def checked(row: BudgetRow) -> Outcome:
+            self._check(row.read(self._new))
+            return work(row)
+
+        return self._book.change(self._name, checked)
+
+    def look(self) -> BudgetState:
+        state = self._book.look(self._name, new=self._new)
+        self._check(state)
+        return state
+
+    def bill(self, entries: Mapping[tuple[str, int], LedgerEntry]) -> None:
+        """The journal's ledger has them."""
+
+    def billed(self) -> list[LedgerEntry]:
+        return self._book.entries(self._name, without=self.look().parts)
+
+    def left_sessions(self, state: BudgetState) -> list[str]:
+        left = {turn for turn, part in state.parts.items() if not is_alive(process_of(part))}
+        return [run.root_session for run in self._book.runs(self._name) if run.turn in left] if left else []
+
+    def check_journal(self, journal: Journal | None) -> None:
+        if journal is None or not journal.keeps_the_same_as(self._journal):
+            has = "has no journal" if journal is None else "has another journal"
+            raise CallerError(
+                f"the budget `{self._name}` is kept in a journal, and this agent {has}: give it the same one, "
+                '`observation={"journal": Journal(PATH)}`'
+            )
+
+    def _check(self, state: BudgetState) -> None:
+        if state.counts != self._new.counts:
+            raise CallerError(
+                f"the budget `{self._name}` was begun with limits of {', '.join(state.counts)}, and this `Budget` has "
+                f"{', '.join(self._new.counts)}: give the same kinds in the same order (the amounts may differ), or "
+                "another name"
+            )
+
+
+def keeper_of(journal: object, *, name: object, new: BudgetState) -> BudgetKeeper:
+    """Raises CallerError where only one of the two is given, and for a name that is none."""
+    if not isinstance(name, str) or len(name) > LONGEST_NAME or not name.isprintable():
+        raise CallerError(f"`name` of a budget must be a text of at most {LONGEST_NAME} printable characters")
+    if journal is None:
+        if name:
+            raise CallerError(
+                f"the budget `{name}` has a name and no journal: give `journal=Journal(PATH)` to share it, or leave "
+                "`name` out"
+            )
+        return MemoryKeeper(new)
+    if not isinstance(journal, Journal):
+        raise CallerError(f"`journal` of a budget must be a `Journal`, not `{type(journal).__name__}`")
+    if not name:
+        raise CallerError('a budget in a journal needs a name, `name="team-a"`: processes share it by its name')
+    return JournalKeeper(journal, name=name, new=new)
