@@ -61,7 +61,7 @@ _OF_LIMITS = frozenset("is_over output_left said enough share fault".split())
 INSIDE: dict[str, frozenset[str]] = {
     "Budget": frozenset("most_of_a_run reserving is_held_above".split()),
     "Agent": frozenset(
-        "config keeping policies known_below check_rules within_effects deps_wanted least_usd run_child".split()
+        "config keeping opening policies known_below check_rules within_effects deps_wanted least_usd run_child".split()
     ),
     "AgentTool": frozenset("agents tool over".split()),
     "Subagents": frozenset("tool over".split()),

@@ -27,6 +27,7 @@ from real_agents.running import WITHOUT, Outcome, Trial, run_trial  # noqa: E402
 
 PAGE = ROOT / "docs" / "gateway-agents.md"
 AT_ONCE, WAITING_AT_ONCE = 3, 16  # a stalled stream costs nothing but time
+CLIENTS = ("acpx",)  # of an editor's protocol: no agents, so they stand on no page
 PYTHON_AGENTS = frozenset({"langchain", "pydantic-ai"})
 FAMILIES = {
     "openai_chat": "Chat Completions",
@@ -57,7 +58,7 @@ def setup(names: Iterable[str]) -> int:
     python, node = False, []
     for name in names:
         python = python or name in PYTHON_AGENTS
-        node += [] if name in PYTHON_AGENTS else [AGENTS[name].package]
+        node += [] if name in PYTHON_AGENTS else [AGENTS[name].package if name in AGENTS else name]
     if node:
         npm = places.npm_command()
         if npm is None:
@@ -139,7 +140,8 @@ def drawn(found: dict[Trial, Outcome]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--agent", action="append", choices=AGENTS, help="only this one; can be repeated")
+    only = "only this one; can be repeated"
+    parser.add_argument("--agent", action="append", choices=[*AGENTS, *CLIENTS], help=only)
     parser.add_argument("--case", action="append", choices=CASES, help="only this one; can be repeated")
     parser.add_argument("--setup", action="store_true", help="install the agents")
     parser.add_argument("--json", action="store_true", help="one line a run, with the end of what the agent said")
@@ -150,6 +152,8 @@ def main() -> int:
     agents, cases = options.agent or list(AGENTS), options.case or list(CASES)
     if options.setup:
         return setup(agents)
+    if clients := [name for name in agents if name in CLIENTS]:
+        parser.error(f"{clients[0]} is no agent: it can only be installed (--setup)")
     if (options.draw or options.check) and (options.agent or options.case):
         parser.error("the page has all agents and cases: leave out --agent and --case")
     missing = [lack for name in agents if (lack := AGENTS[name].missing())]

@@ -17,6 +17,7 @@ SYSTEMS = {
     "tool_dispatch": {"turnwise"},
     "resuming": {"turnwise"},
     "cold_start": {"turnwise", "turnwise, as a library"},
+    "first_reply": {"turnwise", "bare agent"},
     "answer": {"turnwise", "turnwise, --plain", "printing raw"},
     "paced": {"turnwise", "turnwise, uvloop, TLS"},
     "gateway": {"turnwise", "turnwise, uvloop", "floor", "no gateway"},

@@ -1,5 +1,6 @@
 """What each way of starting loads: no clock is looked at, but each module that comes in by mistake costs its milliseconds."""
 
+import json
 import re
 import socket
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,12 +20,12 @@ PYTHONS = {"_distutils_hack", "_virtualenv", "sitecustomize", "usercustomize", "
 TURNWISE = ("-c", "import sys; from turnwise.faces.cli.main import main; sys.argv[0] = 'turnwise'; main()")
 
 
-def started(*args: str, folder: Path) -> "subprocess.Popen[str]":
+def started(*args: str, folder: Path, listens: bool = False) -> "subprocess.Popen[str]":
     """A fresh process that tells each module that it has imported."""
     env = {"HOME": str(folder), "OPENAI_API_KEY": "sk-test-0123456789", "TURNWISE_STATE_DIR": str(folder / "state")}
     return subprocess.Popen(
         [sys.executable, "-X", "importtime", *args],
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE if listens else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -56,17 +58,19 @@ def test_nothing_but_turnwise_is_loaded_before_ctrl_c_is_heard() -> None:
     assert ran.stdout.split() == ours
 
 
-def imported_until_request(args: Sequence[str], *, folder: Path) -> set[str]:
-    """The modules that a process has loaded when its first request has wholly arrived: it is killed then."""
+def imported_until_request(args: Sequence[str], *, folder: Path, asks: Sequence[tuple[str, object]] = ()) -> set[str]:
+    """The modules that a process has loaded when its first request has wholly arrived: it is killed then. An editor's agent is
+    asked for these first, and then to go on in the session that it has opened."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(HANG_S)
         url = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
-        process = started(*TURNWISE, *args, "--base-url", url, folder=folder)
+        process = started(*TURNWISE, *args, "--base-url", url, folder=folder, listens=bool(asks))
         told: list[str] = []
         assert process.stderr is not None and process.stdout is not None
         reader = threading.Thread(target=lambda stream: told.append(stream.read()), args=(process.stderr,))
         reader.start()
         try:
+            prompt_after(asks, process=process)
             connection, _ = server.accept()
             with connection:
                 connection.settimeout(HANG_S)
@@ -78,7 +82,27 @@ def imported_until_request(args: Sequence[str], *, folder: Path) -> set[str]:
             reader.join(HANG_S)
             process.stdout.close()
             process.stderr.close()
+            if process.stdin is not None:
+                process.stdin.close()
     return set(IMPORTED.findall(told[0]))
+
+
+def prompt_after(asks: Sequence[tuple[str, object]], *, process: "subprocess.Popen[str]") -> None:
+    """Give a prompt, once each of these has an answer; the last of them opens the session."""
+    if not asks:
+        return
+    assert process.stdin is not None and process.stdout is not None
+    session = ""
+    for id, (method, params) in enumerate(asks):
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}) + "\n")
+        process.stdin.flush()
+        answer: dict[str, Any] = {}
+        while answer.get("id") != id:
+            answer = json.loads(process.stdout.readline())
+        session = answer["result"].get("sessionId", "")
+    prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "Hello."}]}
+    process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": "p", "method": "session/prompt", "params": prompt}) + "\n")
+    process.stdin.flush()
 
 
 def read_request(connection: socket.socket) -> None:
@@ -168,3 +192,40 @@ def test_a_run_loads_what_its_first_request_needs(tmp_path: Path) -> None:
         "turnwise.faces.cli.first_start",
     }
     assert not [name for name in found if re.match(r"turnwise\.wire\.(openai_chat|anthropic|gemini)", name)]
+
+
+def test_an_agent_of_editors_loads_what_its_first_request_needs(tmp_path: Path) -> None:
+    """`turnwise acp` until a prompt's request has arrived: the protocol's library with pydantic, and what `run` needs; no prices,
+    no parser of commands, nothing of a terminal, no other family, and nothing that only some sessions want."""
+    hello = {"protocolVersion": 1, "clientCapabilities": {}}
+    opens = {"cwd": str(tmp_path), "mcpServers": []}
+    found = imported_until_request(
+        ["acp", "-m", "openai:gpt-5"], folder=tmp_path, asks=[("initialize", hello), ("session/new", opens)]
+    )
+    assert {"acp", "pydantic", "aiohttp"} <= strangers(found) and "turnwise.wire.openai_responses.request" in found
+    assert not strangers(found) & {
+        "genai_prices",
+        "griffe",
+        "rich",
+        "prompt_toolkit",
+        "tree_sitter",
+        "tree_sitter_bash",
+        "pydantic_monty",
+        "httpx",
+        "websockets",
+        "uvicorn",
+        "mcp",
+    }
+    assert not found & {
+        "acp.http",
+        "acp.ws",
+        "turnwise.drivers.replaying.forking",
+        "turnwise.faces.acp.obeying",
+        "turnwise.faces.gateway",
+        "turnwise.faces.cli.conversation",
+        "turnwise.faces.cli.taking_back",
+        "turnwise.faces.cli.first_start",
+    }
+    assert not [name for name in found if re.match(r"turnwise\.wire\.(openai_chat|anthropic|gemini)", name)]
+    assert len([name for name in rooms(found) if name.startswith("turnwise.faces.acp")]) < 20
+    assert len(rooms(found)) < 400

@@ -14,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import TypedDict
+
+from process_cpu import cpu_of
 
 PATIENCE_S = 60.0
 
@@ -70,13 +71,6 @@ def ended(child: subprocess.Popen[bytes], begin: float) -> tuple[float, float]:
     if child.returncode:
         raise SystemExit(f"it ended with {child.returncode}")
     return usage.ru_utime + usage.ru_stime, time.monotonic() - begin
-
-
-def cpu_of(pid: int) -> float:
-    """Of the living threads to the nanosecond, or of all, those that ended too, to the hundredth of a second: the larger."""
-    living = sum([int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat")]) / 1e9
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return max(living, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
 
 
 main()

@@ -14,6 +14,7 @@ NAMES = (
     "journal_append",
     "tool_dispatch",
     "cold_start",
+    "first_reply",
     "answer",
     "gateway",
     "worker_turns",

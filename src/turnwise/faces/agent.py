@@ -149,6 +149,7 @@ class Agent(Generic[Deps, Output]):
         self._recovery = EndpointRecovery(circuits=Circuits(clock=self._setup.clock))
         self._ids = TimeOrderedIds(self._setup.clock)
         self._is_narrowed = False
+        self._opens = ""
         self._transport: Transport | None = None
         self._open = contextlib.AsyncExitStack()
         self._running, self._beginning = set[Runner](), set[RunBeginning]()
@@ -184,6 +185,13 @@ class Agent(Generic[Deps, Output]):
         other._running, other._beginning = set[Runner](), set[RunBeginning]()
         other._is_narrowed = True  # what a run replaces would be set up from the options, which are wider
         other._setup = self._setup.keeping(journal, config=config, effects=effects)
+        return other
+
+    def opening(self, session: str) -> "Agent[Deps, Output]":
+        """The same agent with runs of its own. A run that continues no session begins the session with this id."""
+        other = copy.copy(self)
+        other._running, other._beginning = set[Runner](), set[RunBeginning]()
+        other._opens = session
         return other
 
     def as_tool(self, name: str, description: str, *, max_depth: int = MAX_DEPTH) -> AgentTool:
@@ -352,7 +360,8 @@ class Agent(Generic[Deps, Output]):
     ) -> RunResult[Any]:
         tools = setup.offered
         setup.check_rules()
-        begun = run_before(options, journal=setup.journal, new_id=self._ids.new)
+        new_id = self._ids.new if not self._opens else lambda: self._opens
+        begun = run_before(options, journal=setup.journal, new_id=new_id)
         before, session_id = begun.so_far, begun.session_id
         earlier = tuple(before.carried.messages)
         run = await stack.enter_async_context(

@@ -369,6 +369,16 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             default="true",
         ),
     ] = None
+    terminal: Annotated[
+        Literal["editor"] | None,
+        Option(
+            page="`editor`: run commands in the editor's terminal, without a sandbox ([editors](acp.md#commands-in-the-editor))",
+            sources=("file",),
+            project="never",
+            why_never="a project's file cannot take commands out of the sandbox: write it in your own turnwise.toml",
+            default="turnwise's sandbox",
+        ),
+    ] = None
     model_limits: Annotated[
         dict[str, LimitRow],
         Option(

@@ -31,6 +31,7 @@ COMMANDS = {
     "doctor": ("turnwise.faces.cli.doctor", "Check what a run needs, and say what to do."),
     "check": ("turnwise.faces.cli.check", "Ask an endpoint a dozen small things: what works, what turnwise heals."),
     "gateway": ("turnwise.faces.cli.gateway", "Serve your models to any client; broken streams arrive whole."),
+    "acp": ("turnwise.faces.cli.acp", "Serve an editor that speaks the Agent Client Protocol."),
     "worker": ("turnwise.faces.cli.worker", "Run the turns that wait in a database, with the agents you name."),
     "submit": ("turnwise.faces.cli.submit", "Have a worker run a turn."),
     "status": ("turnwise.faces.cli.status", "Show the turns that were submitted, and what they wait for."),

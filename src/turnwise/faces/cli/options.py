@@ -95,7 +95,7 @@ def _type_of(row: OptionRow) -> click.ParamType[Any] | None:
     return click.Choice(row.choices) if row.choices else None
 
 
-_OF_THE_PLACE = (
+_OF_ONE_START = (
     click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Work in this folder."),
     click.option("-c", "--continue", "go_on", is_flag=True, help="Continue the last session of this folder."),
     click.option(
@@ -104,6 +104,8 @@ _OF_THE_PLACE = (
         shell_complete=complete_sessions,
         help="Continue this session (see `turnwise sessions list`).",
     ),
+)
+_OF_INSTRUCTIONS = (
     click.option("--system", metavar="TEXT", help="Instructions in place of turnwise's own."),
     click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md, here or below, as instructions."),
     click.option(
@@ -140,10 +142,12 @@ _OF_THE_SCREEN = (
 )
 SHARED = (
     *[_option(row) for row in rows_from("command line")],
-    *_OF_THE_PLACE,
+    *_OF_ONE_START,
+    *_OF_INSTRUCTIONS,
     *_OF_THE_SCREEN,
     *_OF_PERMISSIONS,
 )
+OF_EDITORS = (*[_option(row) for row in rows_from("command line")], *_OF_INSTRUCTIONS, *_OF_PERMISSIONS)
 NAMES_A_MODEL = frozenset({"model", "base_url", "api_key_env"})
 OF_LIMITS = tuple([_option(row) for row in rows_from("command line") if row.option.limit or row.name == "max_steps"])
 OF_COMPARE = tuple([_option(row) for row in rows_from("compare")])
@@ -151,6 +155,11 @@ OF_COMPARE = tuple([_option(row) for row in rows_from("compare")])
 
 def shared_options(command: Command) -> Command:
     return _with(SHARED, command=command)
+
+
+def options_of_editors(command: Command) -> Command:
+    """Those that hold for each session of an editor, which says itself where each one works and goes on."""
+    return _with(OF_EDITORS, command=command)
 
 
 def options_of_limits(command: Command) -> Command:

@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ from turnwise.faces.policies import ASK_USER, check_tools_of_rules
 from turnwise.faces.run_options import groups_of
 from turnwise.faces.tools import BATCH_HINT
 from turnwise.rules.limits import Limit, MaxSteps
-from turnwise.rules.permissions import Policy
+from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.turn.config import MAX_STEPS, Deadlines, ToolOffer, TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import ToolSpec
@@ -79,6 +79,17 @@ _QUESTION = ToolSpec(
 )
 
 
+class FaceTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a face brings of its own. `rules` come after those of the command line. `fit` gives what stands in place of a tool
+    that works in the folder; `more` are tools of the agent itself, not of its sub-agents. `runs_commands`: the face runs them,
+    without a sandbox."""
+
+    rules: tuple[PermissionRule, ...] = ()
+    fit: Callable[[Tool, WorkspacePaths], Tool] | None = None
+    more: tuple[Tool, ...] = ()
+    runs_commands: bool = False
+
+
 class Workplace(msgspec.Struct, frozen=True, kw_only=True):
     """`notes` are lines to tell before the run; `commands_note` before the first command."""
 
@@ -108,9 +119,11 @@ def furnish(
     attended: bool,
     output_type: object = None,
     left: TurnConfig | None = None,
+    face: FaceTerms = FaceTerms(),  # noqa: B008 (frozen)
 ) -> Workplace:
     """Everything that a run of these options needs. `attended`: somebody can be asked. `left` is the configuration of a turn that
-    goes on: its rules, deadlines and instructions hold, for its sub-agents too. Raises CallerError."""
+    goes on: its rules, deadlines and instructions hold, for its sub-agents too. `face` is what the face brings. Raises
+    CallerError."""
     if given["go_on"] and given["session"]:
         raise CallerError("give either --continue or --session, not both")
     folder = (given["cwd"] or Path.cwd()).resolve()
@@ -131,7 +144,7 @@ def furnish(
         settings=settings,
     )
     policy = _policy_of(
-        given, before=before, left=left, layers=layers, folder=folder, journal=journal, attended=attended
+        given, before=before, left=left, layers=layers, folder=folder, journal=journal, attended=attended, face=face
     )
     deadlines = deadlines_of(given) if left is None else left.deadlines
     streams = not given["no_stream"] if left is None else left.stream
@@ -143,7 +156,7 @@ def furnish(
     workspace = WorkspacePaths(folder, changes=changes)
     shell = Shell(
         folder,
-        sandbox=find_sandbox(wanted="none") if given["no_sandbox"] else None,
+        sandbox=find_sandbox(wanted="none") if given["no_sandbox"] or face.runs_commands else None,
         network=given["network"],
         hidden_env=key_variables(choice),
     )
@@ -158,6 +171,7 @@ def furnish(
         shell=shell,
         changes=changes,
         policy=policy,
+        face=face,
         hooks=read_hooks(layers, folder=folder, env=os.environ),
         system=system,
         deadlines=deadlines,
@@ -173,7 +187,7 @@ def furnish(
             reads_agents_md=not given["no_agents_md"],
         ),
     )
-    tools = agents.tools(workspace)
+    tools = [*agents.tools(workspace), *face.more]
     inspect = inspector(tools, workspace=folder, programs=shell.programs, private=shell.private_folder, clock=clock)
     return Workplace(
         folder=folder,
@@ -204,6 +218,7 @@ def _policy_of(
     folder: Path,
     journal: Journal,
     attended: bool,
+    face: FaceTerms,
 ) -> Policy:
     """What may run: by the files and the options, or as it was for the turn that goes on; and what the session was allowed."""
     remembered = () if before is None else remembered_rules(journal, before, workspace=os.path.realpath(folder))
@@ -219,6 +234,7 @@ def _policy_of(
         allow=given["allow"],
         remembered=remembered,
     )
+    policy = msgspec.structs.replace(policy, rules=(*policy.rules, *face.rules))
     check_tools_of_rules(policy, tools={})
     return policy
 
@@ -236,6 +252,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
     shell: Shell
     changes: FileChanges
     policy: Policy
+    face: FaceTerms
     hooks: Sequence[Hook]
     system: Sequence[str]
     deadlines: Deadlines
@@ -248,6 +265,8 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
     def tools(self, workspace: WorkspacePaths) -> list[Tool]:
         """Those of the folder, and one for questions where somebody is there to answer."""
         tools = [_inspected(tool) for tool in workspace_tools(workspace, shell=self.shell)]
+        if (fit := self.face.fit) is not None:
+            tools = [fit(tool, workspace) for tool in tools]
         if self.policy.attended:
             tools.append(Tool(offer=ToolOffer(spec=_QUESTION, asks_user=True)))
         return tools

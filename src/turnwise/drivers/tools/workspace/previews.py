@@ -57,14 +57,22 @@ def preview(workspace: WorkspacePaths, tool: str, arguments: PreviewArguments) -
 
 def whole_preview(workspace: WorkspacePaths, tool: str, arguments: PreviewArguments) -> list[str]:
     """The same, every line of it, whole: what a person approves, they can see."""
-    plan_of = _PLANS.get(tool)
-    if plan_of is None:
+    if tool not in _PLANS:
         return []
     try:
-        plan = plan_of(workspace, arguments)
+        changes = changes_of_call(workspace, tool, arguments)
     except (ToolFault, msgspec.ValidationError) as fault:
         return visible(f"(the call would fail: {fault})").split("\n")
-    return [visible(line) for change in plan.changes for line in diff_of(change)]
+    return [visible(line) for change in changes for line in diff_of(change)]
+
+
+def changes_of_call(workspace: WorkspacePaths, tool: str, arguments: PreviewArguments) -> tuple[FileChange, ...]:
+    """What the call would change now; () for a tool that changes no file by itself. Changes nothing and remembers nothing.
+
+    Raises ToolFault and ValidationError where the call would fail.
+    """
+    plan_of = _PLANS.get(tool)
+    return () if plan_of is None else plan_of(workspace, arguments).changes
 
 
 def shortly(lines: list[str]) -> list[str]:

@@ -42,12 +42,22 @@ def read(workspace: WorkspacePaths, given: ReadArguments, *, whole: bool = False
         raise ToolFault(f"`{given.path}` is {kind_of(found.content)} ({len(found.content):,} bytes)")
     if whole and (place := text.first_broken) is not None:
         raise ToolFault(f"`{given.path}` is not UTF-8 (byte {place} of {len(found.content):,})")
-    lines = printable(text.text).replace("\r\n", "\n").split("\n")
-    if lines[-1] == "":
-        lines.pop()
+    lines = _lines_of(text)
     told, seen = _numbered(text, lines=lines, given=given)
     workspace.seen.keep_lines(found.path, found.content, shown=seen, total=len(lines))
     return told
+
+
+def tell_text(text: FileText, *, given: ReadArguments) -> str:
+    """What `read` tells of a text, wherever it stands."""
+    return _numbered(text, lines=_lines_of(text), given=given)[0]
+
+
+def _lines_of(text: FileText) -> list[str]:
+    lines = printable(text.text).replace("\r\n", "\n").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return lines
 
 
 def _image(path: str, content: bytes, *, media_type: str) -> list[Text | File]:

@@ -1,0 +1,214 @@
+"""Asking the person at the editor: what will run and what it would change, within the ask's deadline."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from acp.exceptions import RequestError
+from acp.schema import (
+    AcceptElicitationResponse,
+    AllowedOutcome,
+    ElicitationFormSessionMode,
+    ElicitationSchema,
+    ElicitationStringPropertySchema,
+    PermissionOption,
+    ToolCallUpdate,
+)
+from pydantic import ValidationError
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.running.approvals import Asking
+from turnwise.drivers.tools.fact_finding import Inspector
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
+from turnwise.faces.acp.calls import MAX_TITLE, Content, arguments_of, diffs_of, kind_of, locations_of, title_of, told
+from turnwise.faces.acp.telling import EditorTeller
+from turnwise.faces.acp.updates import Updates
+from turnwise.faces.cli.asks import SPARE_S, always_said
+from turnwise.faces.cli.text import visible, visible_line
+from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permissions import Policy, judge_permission, session_rules
+from turnwise.turn.approvals import Approval, OneAsk, digest_of
+from turnwise.turn.commands import PlannedCall
+from turnwise.turn.config import ToolOffer
+
+if TYPE_CHECKING:
+    from acp.agent.connection import AgentSideConnection
+
+ONCE, ALWAYS, NO = "allow-once", "allow-always", "reject-once"
+MAX_OPTIONS = 20  # of a question
+MAX_WRITTEN = 64 * 1024  # characters of an answer, as at a terminal
+ANSWER = "answer"
+WITHOUT_SANDBOX = "without sandbox: it runs in the editor's terminal"
+
+
+class AskMeans(msgspec.Struct, frozen=True, kw_only=True):
+    """What asks of a session are judged and shown by."""
+
+    client: "AgentSideConnection"
+    session: str
+    offers: Mapping[str, ToolOffer]
+    inspect: Inspector
+    workspace: WorkspacePaths
+    clock: Clock
+    runs_commands: bool  # the editor does, without a sandbox
+    has_forms: bool  # the editor can ask for a text
+
+
+class EditorApprover:
+    """Puts one ask after the other to the editor. What was allowed always is not asked again: `policy` holds it, for further
+    turns. An answer that is none of those offered is a no."""
+
+    def __init__(
+        self,
+        means: AskMeans,
+        *,
+        policy: Policy,
+        updates: Updates,
+        teller: EditorTeller,
+        note: Callable[[str], object],
+    ) -> None:
+        self._means = means
+        self.policy = policy
+        self._updates = updates
+        self._teller = teller
+        self._note = note
+
+    async def __call__(self, asking: Asking) -> Sequence[Approval]:
+        """The answers that came in time; the others take their default, and the person is told."""
+        clock = self._means.clock
+        until = clock.monotonic() + asking.deadline_s - min(SPARE_S, asking.deadline_s / 10)
+        approvals: list[Approval] = []
+        try:
+            for ask in asking.asks:
+                answer = await self._one(ask, path=asking.path)
+                approvals.append(answer)
+                if ask is not asking.asks[-1]:
+                    asking.keep(answer)
+        except asyncio.CancelledError:
+            if clock.monotonic() >= until:
+                for ask in asking.asks[len(approvals) :]:
+                    then = "the model decides" if ask.kind == "question" and ask.by == "model" else "denied"
+                    name = visible_line(" › ".join([*asking.path, ask.call.name]))
+                    self._note(f"not answered within {asking.deadline_s:g} s: {name}: {then}")
+            raise
+        return approvals
+
+    async def _one(self, ask: OneAsk, *, path: tuple[str, ...]) -> Approval:
+        if ask.kind == "question":
+            return await self._question(ask, path=path)
+        facts = await self._facts(ask)
+        if judge_permission(facts, policy=self.policy).kind == "allow":  # by what was allowed always
+            return _answer(ask, verdict="allow")
+        # what is shown is what is there now
+        ask = msgspec.structs.replace(ask, digest=digest_of(ask.call.name, arguments=ask.arguments, facts=facts))
+        rules = session_rules(facts, policy=self.policy)
+        options = [PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
+        if rules:
+            said = always_said(rules, workspace=self.policy.workspace)
+            name = f"Always allow in this session: {said}"
+            options.append(PermissionOption(option_id=ALWAYS, name=name, kind="allow_always"))
+        options.append(PermissionOption(option_id=NO, name="Do not run it", kind="reject_once"))
+        match await self._chosen(ask, path=path, content=await self._shown(ask, facts=facts), options=options):
+            case "allow-once":
+                return _answer(ask, verdict="allow")
+            case "allow-always":
+                self.policy = msgspec.structs.replace(self.policy, rules=(*self.policy.rules, *rules))
+                return _answer(ask, verdict="allow", always=True)
+            case _:
+                return _answer(ask, verdict="deny")
+
+    async def _question(self, ask: OneAsk, *, path: tuple[str, ...]) -> Approval:
+        """One with answers to choose from is put as a choice, any other as a form, if the editor has forms."""
+        if not ask.options:
+            text = await self._written(ask) if self._means.has_forms else ""
+            return _answer(ask, verdict="allow" if text else "deny", text=text)
+        names = [visible_line(option)[:MAX_TITLE] for option in ask.options[:MAX_OPTIONS]]
+        options = [
+            PermissionOption(option_id=f"answer-{number}", name=name, kind="allow_once")
+            for number, name in enumerate(names)
+        ]
+        options.append(PermissionOption(option_id=NO, name="No answer", kind="reject_once"))
+        chosen = await self._chosen(ask, path=path, content=[told(ask.subject)], options=options)
+        number = next((at for at, one in enumerate(options[:-1]) if one.option_id == chosen), None)
+        if number is None:
+            return _answer(ask, verdict="deny")
+        return _answer(ask, verdict="allow", text=ask.options[number])
+
+    async def _written(self, ask: OneAsk) -> str:
+        """What the person writes into a form; empty where they do not."""
+        field = ElicitationStringPropertySchema(type="string", title="Answer", max_length=MAX_WRITTEN)
+        form = ElicitationSchema(type="object", properties={ANSWER: field}, required=[ANSWER])
+        mode = ElicitationFormSessionMode(session_id=self._means.session, requested_schema=form)
+        await self._updates.flush()
+        try:
+            said = await self._means.client.create_elicitation(visible(ask.subject), mode)
+        except (RequestError, ValidationError, ConnectionError):
+            return ""
+        content = said.content if isinstance(said, AcceptElicitationResponse) else None
+        text = (content or {}).get(ANSWER)
+        return text.strip()[:MAX_WRITTEN] if isinstance(text, str) else ""
+
+    async def _chosen(
+        self, ask: OneAsk, *, path: tuple[str, ...], content: Sequence[Content], options: list[PermissionOption]
+    ) -> str:
+        """The id of the option that was chosen, which is one of them; empty where none was."""
+        means = self._means
+        # a sub-agent's call is shown under the ask alone: the editor knows it by another id once it runs
+        id = self._teller.ask(ask.call) if not path else f"{self._teller.id_of(ask.call)}-{'-'.join(path)}-ask"
+        title = title_of(ask.call, path=path)
+        if means.runs_commands and self._is_command(ask):
+            title = f"{title[: MAX_TITLE - 20]} (without sandbox)"
+        shown = ToolCallUpdate(
+            tool_call_id=id,
+            title=title,
+            kind=kind_of(ask.call),
+            status="pending",
+            content=list(content),
+            locations=locations_of(ask.call, workspace=means.workspace) or None,
+        )
+        await self._updates.flush()
+        try:
+            said = await means.client.request_permission(session_id=means.session, tool_call=shown, options=options)
+        except (RequestError, ValidationError, ConnectionError):
+            return ""
+        outcome = said.outcome
+        known = {option.option_id for option in options}
+        return outcome.option_id if isinstance(outcome, AllowedOutcome) and outcome.option_id in known else ""
+
+    async def _shown(self, ask: OneAsk, *, facts: CallFacts) -> list[Content]:
+        """What is to be decided: the diff of a change, else the command or all arguments; and why it is asked."""
+        judged = [path.resolved for path in facts.paths if path.resolved]
+        call = msgspec.structs.replace(ask.call, arguments=ask.arguments)
+        diffs = await asyncio.to_thread(diffs_of, call, workspace=self._means.workspace, judged=judged)
+        what = diffs or [told(_command_of(ask))]
+        why = f"{ask.subject}: {ask.why}" if ask.subject and ask.subject not in ask.why else ask.why
+        notes = [f"asked because: {why}"] if why else []
+        if self._means.runs_commands and self._is_command(ask):
+            notes.append(WITHOUT_SANDBOX)
+        return [*what, *[told(note) for note in notes]]
+
+    def _is_command(self, ask: OneAsk) -> bool:
+        offer = self._means.offers.get(ask.call.name)
+        return offer is not None and offer.effect == "execute"
+
+    async def _facts(self, ask: OneAsk) -> CallFacts:
+        offer = self._means.offers.get(ask.call.name)
+        if offer is not None and not offer.inspected:
+            return CallFacts(call_id=ask.call.id, tool=ask.call.name, effect=offer.effect)
+        planned = PlannedCall(call=ask.call, arguments=ask.arguments, timeout_s=0.0)
+        (facts,) = await self._means.inspect((planned,))
+        return facts
+
+
+def _command_of(ask: OneAsk) -> str:
+    """The command as it would run, and nothing beside it; every argument of any other call."""
+    arguments = arguments_of(msgspec.structs.replace(ask.call, arguments=ask.arguments))
+    command = arguments.get("command")
+    return command if isinstance(command, str) and len(arguments) == 1 else ask.arguments
+
+
+def _answer(ask: OneAsk, *, verdict: Literal["allow", "deny"], text: str = "", always: bool = False) -> Approval:
+    return Approval(
+        call_id=ask.call.id, verdict=verdict, text=text, always=always, subject=ask.subject, digest=ask.digest
+    )

@@ -1,0 +1,122 @@
+"""How an editor shows a call: its title, its kind, the files that it is about, and what it changes as a diff."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import msgspec
+from acp.helpers import text_block, tool_content, tool_diff_content
+from acp.schema import (
+    ContentToolCallContent,
+    FileEditToolCallContent,
+    TerminalToolCallContent,
+    ToolCallLocation,
+    ToolKind,
+)
+
+from turnwise.drivers.tools.grants import judged_paths
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
+from turnwise.drivers.tools.workspace.previews import CHANGING, changes_of_call, paths_of_call
+from turnwise.drivers.tools.workspace.staging import FileChange
+from turnwise.errors import ToolFault
+from turnwise.faces.cli.text import clean, visible, visible_line
+from turnwise.rules.advice import for_people
+from turnwise.vocab import Text, ToolCall, ToolResult
+from turnwise.wire.json_fields import UNREADABLE
+
+Content = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
+
+KINDS: Mapping[str, ToolKind] = {
+    "read": "read",
+    "list": "search",
+    "search": "search",
+    "bash": "execute",
+    "script": "execute",
+    "task": "think",
+    "ask_user": "think",
+    **dict.fromkeys(CHANGING, "edit"),
+}
+MAX_TITLE = 200
+MAX_SHOWN = 64 * 1024  # characters of a result, or of a command that is asked about: a person reads no more
+MAX_DIFF = 512 * 1024  # of both sides of a file; a larger one is told by its size
+MAX_DIFFS = 20  # files of one call
+MAX_LOCATIONS = 50
+
+
+def arguments_of(call: ToolCall) -> dict[str, object]:
+    """Empty for those that are no JSON object."""
+    try:
+        decoded: object = msgspec.json.decode(call.arguments)
+    except UNREADABLE:
+        return {}
+    return cast("dict[str, object]", decoded) if isinstance(decoded, dict) else {}
+
+
+def title_of(call: ToolCall, *, path: tuple[str, ...] = ()) -> str:
+    """`read notes.txt` on one line, nothing of it hidden; behind the sub-agents that lead to it."""
+    arguments = arguments_of(call)
+    first = next((one for key in ("command", "path", "question") if isinstance(one := arguments.get(key), str)), None)
+    told = first if first is not None else "" if not arguments else call.arguments
+    line = visible_line(" › ".join([*path, f"{call.name} {told}".rstrip()]))
+    return line if len(line) <= MAX_TITLE else f"{line[: MAX_TITLE - 1]}…"
+
+
+def kind_of(call: ToolCall) -> ToolKind:
+    return KINDS.get(call.name, "other")
+
+
+def locations_of(call: ToolCall, *, workspace: WorkspacePaths) -> list[ToolCallLocation]:
+    """The files that it names, where they lead."""
+    found: list[ToolCallLocation] = []
+    for name in paths_of_call(call.name, arguments_of(call))[:MAX_LOCATIONS]:
+        try:
+            found.append(ToolCallLocation(path=_path_said(workspace.real_path(name))))
+        except ToolFault:
+            continue
+    return found
+
+
+def diffs_of(call: ToolCall, *, workspace: WorkspacePaths, judged: Iterable[str] | None = None) -> list[Content]:
+    """What it would change now; a sentence where it would fail, or is too large to show. `judged` are resolved paths beyond the
+    folder that it may be looked at for."""
+    if call.name not in CHANGING:
+        return []
+    try:
+        with judged_paths(judged):
+            changes = changes_of_call(workspace, call.name, arguments_of(call))
+    except (ToolFault, msgspec.ValidationError) as fault:
+        return [told(f"(the call would fail: {fault})")]
+    more = [told(f"({len(changes) - MAX_DIFFS} more files)")] if len(changes) > MAX_DIFFS else []
+    return [*[_diff_of(change) for change in changes[:MAX_DIFFS]], *more]
+
+
+def _diff_of(change: FileChange) -> Content:
+    before, after = change.before or b"", change.after or b""
+    if len(before) + len(after) > MAX_DIFF:
+        return told(f"{change.shown}: {len(before):,} bytes become {len(after):,}")
+    try:
+        old = None if change.before is None else change.before.decode()
+        new = after.decode()
+    except UnicodeDecodeError:
+        return told(f"{change.shown}: no UTF-8; {len(before):,} bytes become {len(after):,}")
+    return tool_diff_content(_path_said(change.path), new, old)
+
+
+def _path_said(path: Path) -> str:
+    """A name may be no UTF-8, and JSON is."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def told(text: str) -> Content:
+    """A text of which nothing is hidden, cut where nobody reads on."""
+    shown = visible(text)
+    if len(shown) > MAX_SHOWN:
+        shown = f"{shown[:MAX_SHOWN]}\n[{len(shown) - MAX_SHOWN:,} MORE CHARACTERS ARE NOT SHOWN]"
+    return tool_content(text_block(shown))
+
+
+def result_said(result: ToolResult) -> Sequence[Content]:
+    """What the model reads of it, without what only the model is told."""
+    text = for_people("".join([part.text for part in result.content if isinstance(part, Text)]))
+    return [told(clean(text))] if text.strip() else []

@@ -1,0 +1,100 @@
+"""What a person chooses at the editor: what may run without asking (the mode), and the model."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard
+
+from acp.schema import (
+    SessionConfigOptionBoolean,
+    SessionConfigOptionSelect,
+    SessionConfigSelectOption,
+    SessionMode,
+    SessionModeState,
+)
+
+from turnwise.faces.cli.model_names import Offers, another_model, choice_of
+from turnwise.faces.cli.text import visible_line
+from turnwise.rules.permissions import PermissionRule
+
+if TYPE_CHECKING:
+    from turnwise.faces.acp.session import EditorSession
+
+EditorOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
+ModeName = Literal["read-only", "ask", "edits"]
+MODE, MODEL = "mode", "model"  # ids of the two options
+MAX_MODELS = 200
+
+
+class EditorMode(NamedTuple):
+    """`rules` come after all others: they tighten whatever these say, and loosen only what no pattern forbids."""
+
+    name: str
+    description: str
+    rules: tuple[PermissionRule, ...] = ()
+
+
+def _rules(mode: str, **verdicts: Literal["allow", "deny"]) -> tuple[PermissionRule, ...]:
+    where = f"the editor's mode `{mode}`"
+    return tuple(
+        [
+            PermissionRule(verdict=verdict, effect=effect, source="command line", where=where)
+            for effect, verdict in verdicts.items()
+        ]
+    )
+
+
+MODES: Mapping[ModeName, EditorMode] = {
+    "read-only": EditorMode(
+        "Read only", "Nothing is written and no command runs.", _rules("read-only", write="deny", execute="deny")
+    ),
+    "ask": EditorMode("Ask", "Your rules hold; otherwise you are asked before files change and commands run."),
+    "edits": EditorMode(
+        "Edits allowed",
+        "Files in the folder are changed without asking; you are still asked about commands and guarded files.",
+        _rules("edits", write="allow"),
+    ),
+}
+USUAL: ModeName = "ask"
+
+
+def is_mode(name: object) -> TypeGuard[ModeName]:
+    return isinstance(name, str) and name in MODES
+
+
+def mode_state(mode: ModeName) -> SessionModeState:
+    modes = [SessionMode(id=id, name=one.name, description=one.description) for id, one in MODES.items()]
+    return SessionModeState(current_mode_id=mode, available_modes=modes)
+
+
+def options_of(mode: ModeName, *, model: str, offered: Sequence[str]) -> list[EditorOption]:
+    """The same mode, and the model, as options. `offered` are names of the model's own provider."""
+    provider = model.partition(":")[0]
+    models = list(dict.fromkeys([model, *[f"{provider}:{name}" for name in offered[:MAX_MODELS]]]))
+    return [
+        SessionConfigOptionSelect(
+            type="select",
+            id=MODE,
+            name="Permissions",
+            category="mode",
+            current_value=mode,
+            options=[
+                SessionConfigSelectOption(value=id, name=one.name, description=one.description)
+                for id, one in MODES.items()
+            ],
+        ),
+        SessionConfigOptionSelect(
+            type="select",
+            id=MODEL,
+            name="Model",
+            category="model",
+            current_value=model,
+            options=[SessionConfigSelectOption(value=one, name=visible_line(one)) for one in models],
+        ),
+    ]
+
+
+def change_model(session: "EditorSession", name: str, *, offers: Offers) -> None:
+    """From the next turn on. Raises CallerError; then the model is the same as before."""
+    choice = session.place.choice
+    given = another_model(name, given=session.given, choice=choice, offered=offers.names(choice), again="turnwise acp")
+    choice_of(given, at_hand=choice, env=session.means.env, settings=session.place.settings, again="turnwise acp")
+    session.choose(given=given)

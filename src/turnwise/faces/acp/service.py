@@ -1,0 +1,354 @@
+"""What an editor may ask for: sessions new, loaded, listed and forked, prompts, modes and models. Names are the protocol's."""
+
+import asyncio
+import functools
+import importlib
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from acp.exceptions import RequestError
+from acp.meta import PROTOCOL_VERSION
+from acp.schema import (
+    AgentCapabilities,
+    ClientCapabilities,
+    CloseSessionResponse,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    ForkSessionResponse,
+    Implementation,
+    InitializeResponse,
+    ListSessionsResponse,
+    LoadSessionResponse,
+    NewSessionResponse,
+    PromptCapabilities,
+    PromptResponse,
+    ResumeSessionResponse,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionForkCapabilities,
+    SessionInfo,
+    SessionListCapabilities,
+    SessionResumeCapabilities,
+    SetSessionConfigOptionResponse,
+    SetSessionModeResponse,
+)
+
+from turnwise._version import __version__
+from turnwise.drivers.clock import Clock, wait_for_task
+from turnwise.drivers.ids import TimeOrderedIds
+from turnwise.drivers.journal.journal import Journal, Session
+from turnwise.errors import CallerError, TurnwiseError
+from turnwise.faces.acp.choices import MODE, MODEL, EditorOption, change_model, is_mode, mode_state, options_of
+from turnwise.faces.acp.commands import available, command_in
+from turnwise.faces.acp.folders import folder_of
+from turnwise.faces.acp.prompts import read_blocks
+from turnwise.faces.acp.replaying import tell_history
+from turnwise.faces.acp.session import EditorMeans, EditorSession, TurnFailed
+from turnwise.faces.cli.last_exchange import ENDS
+from turnwise.faces.cli.model_names import Offers
+from turnwise.faces.cli.options import Given
+from turnwise.faces.cli.text import clean, shortened, visible_line
+from turnwise.faces.taking_up import read_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from acp.agent.connection import AgentSideConnection
+
+    from turnwise.faces.acp.prompts import PromptBlock
+
+MAX_SESSIONS = 64  # open at once: each holds what was read in its folder
+PAGE = 50
+MAX_LISTED = 5000  # of the journal, the latest first
+TITLE = 100
+SETTLE_S = 10.0  # that turns have to end in once the editor is gone
+
+INVALID_PARAMS, FAILED = -32602, -32603
+Result = TypeVar("Result")
+_log = logging.getLogger("turnwise")
+
+
+def told(method: Callable[..., Awaitable[Result]]) -> Callable[..., Awaitable[Result]]:
+    """What goes wrong becomes an error of the protocol in one sentence; what is a bug of ours says no more than that."""
+
+    @functools.wraps(method)
+    async def answered(*args: Any, **fields: Any) -> Result:
+        try:
+            return await method(*args, **fields)
+        except CallerError as error:
+            raise RequestError(INVALID_PARAMS, clean(str(error))) from None
+        except TurnFailed as error:
+            raise RequestError(FAILED, str(error)) from None
+        except TurnwiseError as error:
+            raise RequestError(FAILED, clean(str(error))) from None
+        except (RequestError, ConnectionError):
+            raise
+        except Exception as error:  # noqa: BLE001 (the editor goes on with its other sessions)
+            _log.exception("a request of the editor failed")
+            raise RequestError(FAILED, f"this is a bug in turnwise, please report it: {type(error).__name__}") from None
+
+    return answered
+
+
+def load_ahead() -> None:
+    """Load what the first request needs, in a thread of its own, while the person still types: it takes a third of a second."""
+    name = "turnwise.drivers.endpoints.aiohttp_transport"
+    threading.Thread(target=lambda: importlib.import_module(name), name="turnwise-loading", daemon=True).start()
+
+
+class EditorService:
+    """One editor's agent. The library of the protocol calls its methods by their names, with the fields of the request."""
+
+    def __init__(self, *, given: Given, journal: Journal, clock: Clock, env: Mapping[str, str]) -> None:
+        self._given = given
+        self._journal = journal
+        self._clock = clock
+        self._env = env
+        self._ids = TimeOrderedIds(clock)
+        self._sessions: dict[str, EditorSession] = {}
+        self._offers = Offers()
+        self._client: AgentSideConnection | None = None
+        self._can = ClientCapabilities()
+
+    def on_connect(self, conn: "AgentSideConnection") -> None:
+        self._client = conn
+
+    async def close(self) -> None:
+        """The editor is gone: turns end with what there is, within bounds."""
+        await self._settled(*self._sessions.values())
+
+    async def _settled(self, *sessions: EditorSession) -> None:
+        for session in sessions:
+            session.cancel()
+        task = asyncio.ensure_future(asyncio.gather(*[session.settled() for session in sessions]))
+        if not await wait_for_task(cast("asyncio.Task[object]", task), clock=self._clock, timeout_s=SETTLE_S):
+            task.cancel()
+
+    @told
+    async def initialize(
+        self, protocol_version: int, client_capabilities: ClientCapabilities | None = None, **_: object
+    ) -> InitializeResponse:
+        self._can = client_capabilities or ClientCapabilities()
+        asyncio.get_running_loop().call_soon(load_ahead)  # the editor is answered first
+        return InitializeResponse(
+            protocol_version=min(max(protocol_version, 1), PROTOCOL_VERSION),
+            agent_capabilities=AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(image=True, audio=False, embedded_context=True),
+                session_capabilities=SessionCapabilities(
+                    list=SessionListCapabilities(),
+                    fork=SessionForkCapabilities(),
+                    resume=SessionResumeCapabilities(),
+                    close=SessionCloseCapabilities(),
+                ),
+            ),
+            auth_methods=[],
+            agent_info=Implementation(name="turnwise", title="turnwise", version=__version__),
+        )
+
+    @told
+    async def new_session(
+        self,
+        cwd: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: list[Any] | None = None,
+        **_: object,
+    ) -> NewSessionResponse:
+        folder = folder_of(cwd, others=additional_directories, env=self._env)
+        session = self._open(self._ids.new(), folder=folder, begun=False, mcp_servers=mcp_servers)
+        return NewSessionResponse(
+            session_id=session.id, modes=mode_state(session.mode), config_options=self._options(session)
+        )
+
+    @told
+    async def load_session(
+        self,
+        cwd: str,
+        session_id: str,
+        mcp_servers: list[Any] | None = None,
+        additional_directories: list[str] | None = None,
+        **_: object,
+    ) -> LoadSessionResponse:
+        folder = folder_of(cwd, others=additional_directories, env=self._env)
+        found = self._found(session_id)
+        session = self._again(found, folder=folder, mcp_servers=mcp_servers)
+        messages = read_session(self._journal, found).messages
+        tell_history(messages, updates=session.updates, workspace=session.place.workspace)
+        await session.updates.flush()
+        return LoadSessionResponse(modes=mode_state(session.mode), config_options=self._options(session))
+
+    @told
+    async def resume_session(
+        self,
+        cwd: str,
+        session_id: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: list[Any] | None = None,
+        **_: object,
+    ) -> ResumeSessionResponse:
+        folder = folder_of(cwd, others=additional_directories, env=self._env)
+        session = self._again(self._found(session_id), folder=folder, mcp_servers=mcp_servers)
+        return ResumeSessionResponse(modes=mode_state(session.mode), config_options=self._options(session))
+
+    @told
+    async def fork_session(
+        self,
+        cwd: str,
+        session_id: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: list[Any] | None = None,
+        **_: object,
+    ) -> ForkSessionResponse:
+        from turnwise.drivers.replaying.forking import fork  # few editors want it
+
+        folder = folder_of(cwd, others=additional_directories, env=self._env)
+        new = fork(self._journal, self._found(session_id), new_id=self._ids.new)
+        session = self._open(new.session, folder=folder, begun=True, mcp_servers=mcp_servers)
+        return ForkSessionResponse(
+            session_id=session.id, modes=mode_state(session.mode), config_options=self._options(session)
+        )
+
+    @told
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: object
+    ) -> ListSessionsResponse:
+        """Those of the folder, or all, the latest first."""
+        start = 0
+        if cursor is not None:
+            if not cursor.isascii() or not cursor.isdecimal() or len(cursor) > 6:
+                raise CallerError("`cursor` is none that an earlier answer gave: leave it out")
+            start = int(cursor)
+        folder = None if cwd is None else str(folder_of(cwd, others=None, env=self._env))
+        rows = [row for row in self._journal.sessions(limit=MAX_LISTED) if folder is None or row.folder == folder]
+        page = rows[start : start + PAGE]
+        return ListSessionsResponse(
+            sessions=[
+                SessionInfo(
+                    session_id=row.id,
+                    cwd=row.folder,
+                    title=shortened(row.title, limit=TITLE) or None,
+                    updated_at=datetime.fromtimestamp(row.updated, UTC).isoformat(),
+                )
+                for row in page
+            ],
+            next_cursor=str(start + PAGE) if start + PAGE < len(rows) else None,
+        )
+
+    @told
+    async def close_session(self, session_id: str, **_: object) -> CloseSessionResponse:
+        await self._settled(self._opened(session_id))
+        self._sessions.pop(session_id, None)
+        return CloseSessionResponse()
+
+    @told
+    async def set_session_mode(self, mode_id: str, session_id: str, **_: object) -> SetSessionModeResponse:
+        session = self._opened(session_id)
+        self._choose_mode(session, mode_id)
+        session.updates.put(
+            ConfigOptionUpdate(session_update="config_option_update", config_options=self._options(session))
+        )
+        await session.updates.flush()
+        return SetSessionModeResponse()
+
+    @told
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **_: object
+    ) -> SetSessionConfigOptionResponse:
+        session = self._opened(session_id)
+        if config_id == MODE:
+            self._choose_mode(session, value)
+            session.updates.put(CurrentModeUpdate(session_update="current_mode_update", current_mode_id=session.mode))
+        elif config_id == MODEL and isinstance(value, str):
+            self._refuse_if_busy(session)
+            change_model(session, value, offers=self._offers)
+        else:
+            raise CallerError(f"there is no option `{visible_line(config_id)[:40]}`: there are `mode` and `model`")
+        await session.updates.flush()
+        return SetSessionConfigOptionResponse(config_options=self._options(session))
+
+    @told
+    async def prompt(self, prompt: "list[PromptBlock]", session_id: str, **_: object) -> PromptResponse:
+        session = self._opened(session_id)
+        read = read_blocks(prompt, workspace=session.place.workspace)
+        command = command_in(read.typed)
+        if command is None:
+            return await session.prompt(read)
+        from turnwise.faces.acp.obeying import SlashCommands  # with what takes changes back
+
+        self._refuse_if_busy(session)
+        commands = SlashCommands(session, offers=self._offers, changed=lambda: self._tell_options(session))
+        try:
+            session.note(await commands.obey(*command))
+        except CallerError as error:
+            session.note(str(error))
+        await session.updates.flush()
+        return PromptResponse(stop_reason="end_turn")
+
+    async def cancel(self, session_id: str, **_: object) -> None:
+        if (session := self._sessions.get(session_id)) is not None:
+            session.cancel()
+
+    def _choose_mode(self, session: EditorSession, mode: object) -> None:
+        if not is_mode(mode):
+            raise CallerError(f"there is no mode `{visible_line(str(mode))[:40]}`: there are read-only, ask and edits")
+        self._refuse_if_busy(session)
+        session.choose(mode=mode)
+
+    def _refuse_if_busy(self, session: EditorSession) -> None:
+        if session.is_busy:
+            raise CallerError("a turn of this session is running: wait for its end, or cancel it")
+
+    def _options(self, session: EditorSession) -> list[EditorOption]:
+        choice = session.place.choice
+        return options_of(session.mode, model=choice.model, offered=self._offers.names(choice))
+
+    def _tell_options(self, session: EditorSession) -> None:
+        session.updates.put(
+            ConfigOptionUpdate(session_update="config_option_update", config_options=self._options(session))
+        )
+
+    def _opened(self, id: str) -> EditorSession:
+        if (session := self._sessions.get(id)) is None:
+            raise CallerError(f"session `{visible_line(id)[:40]}` is not open: begin, load, resume or fork one first")
+        return session
+
+    def _found(self, id: str) -> Session:
+        """By its whole id, and none of a sub-agent. Raises CallerError."""
+        found = self._journal.find_session(id[:200])
+        if found.row.id != id or self._journal.parent_of(id) is not None:
+            raise CallerError(f"there is no session `{visible_line(id)[:40]}`")
+        return found
+
+    def _again(self, found: Session, *, folder: "Path", mcp_servers: list[Any] | None) -> EditorSession:
+        id = found.row.id
+        if id in self._sessions:
+            self._refuse_if_busy(self._sessions[id])
+        session = self._open(id, folder=folder, begun=True, mcp_servers=mcp_servers)
+        if found.turns and (end := ENDS.get(found.turns[-1].status)):
+            session.note_later(f"the last turn of this session has no answer: {end}")
+        return session
+
+    def _open(self, id: str, *, folder: "Path", begun: bool, mcp_servers: list[Any] | None) -> EditorSession:
+        if len(self._sessions) >= MAX_SESSIONS and id not in self._sessions:
+            raise CallerError(f"{MAX_SESSIONS} sessions are open: close one first")
+        assert self._client is not None, "a request came over it"
+        means = EditorMeans(
+            given=self._given,
+            journal=self._journal,
+            clock=self._clock,
+            env=self._env,
+            client=self._client,
+            can=self._can,
+        )
+        session = EditorSession(means, id=id, folder=folder, begun=begun)
+        for line in session.place.notes:
+            session.note_later(line)
+        if mcp_servers:
+            session.note_later(f"the editor's MCP servers are not started here ({len(mcp_servers)})")
+        self._sessions[id] = session
+        # not before the editor knows the session: it gets the answer first
+        asyncio.get_running_loop().call_soon(lambda: session.updates.put(available()))
+        return session

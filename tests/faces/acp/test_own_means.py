@@ -1,0 +1,267 @@
+"""What an editor has itself: unsaved texts, terminals, and plans and questions that it shows."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from acp.exceptions import RequestError
+from acp.schema import (
+    ElicitationCapabilities,
+    ElicitationFormCapabilities,
+    FileSystemCapabilities,
+    PermissionOption,
+    ToolCallUpdate,
+)
+
+from faces.acp.editor import Editor, editing, given_at, new, say
+from faces.cli.running import running_lab, script
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.journal.journal import Journal, journal_path
+from turnwise.lab import Lab
+from turnwise.testing import FakeClock
+from waits import HANG_S
+
+PLANS = script(
+    "plans",
+    """
+[[steps]]
+calls = [{ name = "plan", arguments = { entries = [{ content = "Look", status = "completed" }, { content = "Change it" }] } }]
+
+[[steps]]
+text = "Planned."
+""",
+)
+ASKS = script(
+    "asks",
+    """
+[[steps]]
+calls = [{ name = "ask_user", arguments = { question = "Which one?", options = ["The red one", "The blue one"] } }]
+
+[[steps]]
+text = "It said: {result}"
+""",
+)
+ASKS_FREELY = script(
+    "asks-freely",
+    """
+[[steps]]
+calls = [{ name = "ask_user", arguments = { question = "What is its name?" } }]
+
+[[steps]]
+text = "It said: {result}"
+""",
+)
+OUTSIDE = script(
+    "outside",
+    """
+[[steps]]
+calls = [{ name = "read", arguments = { path = "../secret.txt" } }]
+
+[[steps]]
+text = "It said: {result}"
+""",
+)
+ECHO = script(
+    "echo",
+    """
+[[steps]]
+calls = [{ name = "bash", arguments = { command = "echo hello > made.txt", timeout_s = 60 } }]
+
+[[steps]]
+text = "It said: {result}"
+""",
+)
+DELEGATES = script(
+    "delegates",
+    """
+[[steps]]
+asked = "do it"
+calls = [{ name = "bash", arguments = { command = "echo child > made.txt" } }]
+
+[[steps]]
+asked = "do it"
+text = "Done."
+
+[[steps]]
+calls = [{ name = "task", arguments = { prompt = "do it" } }]
+
+[[steps]]
+text = "It said: {result}"
+""",
+)
+FS = FileSystemCapabilities(read_text_file=True, write_text_file=True)
+
+
+@pytest.fixture(scope="module")
+def own_lab() -> Iterator[Lab]:
+    with running_lab([PLANS, ASKS, ASKS_FREELY, OUTSIDE, ECHO, DELEGATES]) as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(own_lab: Lab) -> Lab:
+    own_lab.reset()
+    return own_lab
+
+
+def wants_terminal(text: str = 'terminal = "editor"\n') -> None:
+    """In the user's own file."""
+    place = Path(os.environ["XDG_CONFIG_HOME"]) / "turnwise"
+    place.mkdir(parents=True)
+    (place / "turnwise.toml").write_text(text)
+
+
+async def test_a_plan_is_shown_and_told_again(lab: Lab, folder: Path) -> None:
+    """With the states of its steps; the tool changes nothing, so it is not asked about."""
+    async with editing(given_at(lab, "plans")) as (client, editor):
+        session = await new(client, folder)
+        await say(client, session, "Plan.")
+        await client.load_session(cwd=str(folder), session_id=session, mcp_servers=[])
+    plans = [one.entries for one in editor.updates if one.session_update == "plan"]
+    assert [[(step.content, step.status) for step in plan] for plan in plans] == [
+        [("Look", "completed"), ("Change it", "pending")]
+    ] * 2
+    assert not editor.asked
+
+
+async def test_a_question_with_answers_is_a_choice(lab: Lab, folder: Path) -> None:
+    """The model gets the answer's own words; one without answers to choose from is a form, where the editor has forms."""
+
+    async def second(_: ToolCallUpdate, options: list[PermissionOption]) -> str | None:
+        return options[1].option_id
+
+    editor = Editor()
+    editor.decide = second
+    async with editing(given_at(lab, "asks"), editor=editor) as (client, editor):
+        await say(client, await new(client, folder), "Ask me.")
+    assert [option.name for option in editor.asked[0][1]] == ["The red one", "The blue one", "No answer"]
+    assert "The blue one" in editor.text()
+    async with editing(given_at(lab, "asks-freely")) as (client, editor):
+        await say(client, await new(client, folder), "Ask me.")
+    assert not editor.asked and "Decide yourself" in lab.requests[-1].body.decode()
+    forms = ElicitationCapabilities(form=ElicitationFormCapabilities())
+    async with editing(given_at(lab, "asks-freely"), elicitation=forms) as (client, editor):
+        await say(client, await new(client, folder), "Ask me.")
+    assert editor.forms == ["What is its name?"] and "It said: Ada" in editor.text()
+
+
+async def test_the_model_reads_unsaved_text_and_cannot_change_its_file(lab: Lab, folder: Path) -> None:
+    """The editor is asked for that file alone; what it has saved, the disk has."""
+    path = folder / "notes.txt"
+    editor = Editor()
+    editor.buffers = {str(path): "status: draft\nand a line that is not saved\n"}
+    async with editing(given_at(lab, "read-edit-answer"), editor=editor, fs=FS) as (client, editor):
+        await say(client, await new(client, folder), "Set it.")
+    assert path.read_text() == "status: draft\n" and set(editor.read) == {str(path)}
+    body = lab.requests[-1].body.decode()
+    assert "and a line that is not saved" in body and "has unsaved changes in the editor" in body
+    editor = Editor()
+    editor.buffers = {str(path): "status: draft\n"}
+    async with editing(given_at(lab, "read-edit-answer"), editor=editor, fs=FS) as (client, editor):
+        await say(client, await new(client, folder), "Set it.")
+    assert path.read_text() == "status: done\n"
+
+
+async def test_an_editor_is_not_asked_for_a_file_that_the_rules_keep(lab: Lab, folder: Path) -> None:
+    """A path outside is asked about first; denied, the editor never hears of it, whatever text it has there."""
+
+    async def no(_: ToolCallUpdate, options: list[PermissionOption]) -> str | None:
+        return options[-1].option_id
+
+    outside = folder.parent / "secret.txt"
+    outside.write_text("on the disk\n")
+    editor = Editor()
+    editor.decide, editor.buffers = no, {str(outside): "in the editor\n"}
+    async with editing(given_at(lab, "outside"), editor=editor, fs=FS) as (client, editor):
+        await say(client, await new(client, folder), "Read it.")
+    assert len(editor.asked) == 1 and not editor.read and "in the editor" not in lab.requests[-1].body.decode()
+
+
+async def test_an_editor_that_does_not_say_its_text_is_not_waited_for(lab: Lab, folder: Path) -> None:
+    """Three seconds of the clock; then the disk has the file."""
+
+    class Slow(Editor):
+        async def read_text_file(self, session_id: str, path: str, **_: object):
+            self.opened.set()
+            await asyncio.Event().wait()
+
+    clock, editor = FakeClock(), Slow()
+    async with editing(given_at(lab, "read-edit-answer"), editor=editor, clock=clock, fs=FS) as (client, _):
+        turn = asyncio.create_task(say(client, await new(client, folder), "Set it."))
+        for _ in range(2):  # the read, and the edit
+            await asyncio.wait_for(editor.opened.wait(), HANG_S)
+            editor.opened.clear()
+            await clock.until_waiting(3.0)
+            await clock.advance(3.0)
+            if turn.done():
+                break
+            editor.opened.clear()
+        await asyncio.wait_for(turn, HANG_S)
+    assert (folder / "notes.txt").read_text() == "status: done\n"
+
+
+async def test_commands_run_in_the_editors_terminal_where_the_user_wants_it(lab: Lab, folder: Path) -> None:
+    """The ask says `without sandbox`; the editor runs it, and turnwise does not."""
+    wants_terminal()
+    async with editing(given_at(lab, "echo"), terminal=True) as (client, editor):
+        await say(client, await new(client, folder), "Run it.")
+    asked, _ = editor.asked[0]
+    assert asked.title == "bash echo hello > made.txt (without sandbox)"
+    assert any("without sandbox" in one.content.text for one in asked.content or [] if one.type == "content")
+    assert editor.ran == ["echo hello > made.txt"] and editor.ended == ["released"]
+    assert "in the terminal" in editor.text() and not (folder / "made.txt").exists()
+    contents = [one.content for one in editor.updates if one.session_update == "tool_call_update" and one.content]
+    assert any(content[0].type == "terminal" and content[0].terminal_id == "term-1" for content in contents)
+
+
+async def test_a_command_in_the_terminal_ends_with_its_time(lab: Lab, folder: Path) -> None:
+    """The editor is told to end it, on a clock of the test's own; the model is told, too."""
+    wants_terminal()
+    clock, editor = FakeClock(), Editor()
+    async with editing(given_at(lab, "echo", allow=("bash",)), editor=editor, clock=clock, terminal=True) as (
+        client,
+        _,
+    ):
+        editor.exits = asyncio.get_running_loop().create_future()
+        turn = asyncio.create_task(say(client, await new(client, folder), "Run it."))
+        await clock.until_waiting(60.0)
+        await clock.advance(60.0)
+        await asyncio.wait_for(turn, HANG_S)
+    assert editor.ended == ["killed", "released"] and "timed out after 60 s" in editor.text()
+
+
+async def test_a_project_cannot_take_commands_out_of_the_sandbox(lab: Lab, folder: Path) -> None:
+    """The setting in a project's file is an error; without it the editor's terminal is not used, though it has one."""
+    async with editing(given_at(lab, "echo"), terminal=True) as (client, editor):
+        await say(client, await new(client, folder), "Run it.")
+        assert editor.ran == [] and (folder / "made.txt").exists()
+        assert editor.asked[0][0].title == "bash echo hello > made.txt"
+        (folder / "turnwise.toml").write_text('terminal = "editor"\n')
+        with pytest.raises(RequestError, match="a project's file cannot take commands out of the sandbox"):
+            await new(client, folder)
+
+
+async def test_a_terminal_that_the_editor_lacks_is_said(lab: Lab, folder: Path) -> None:
+    """At the session's start, with what to do."""
+    wants_terminal()
+    async with editing(given_at(lab, "echo")) as (client, _):
+        with pytest.raises(RequestError, match="this editor offers no terminal"):
+            await new(client, folder)
+
+
+async def test_a_sub_agents_calls_are_shown_and_asked_about_with_its_name(lab: Lab, folder: Path) -> None:
+    """The ask says who asks; its session is none that an editor may load."""
+    async with editing(given_at(lab, "delegates")) as (client, editor):
+        session = await new(client, folder)
+        await say(client, session, "Hand it on.")
+        assert [asked.title for asked, _ in editor.asked] == ["general › bash echo child > made.txt"]
+        assert (folder / "made.txt").read_text() == "child\n"
+        shown = editor.call("general › bash")
+        assert shown["states"] == ["in_progress", "completed"] and editor.call("task")["states"][-1] == "completed"
+        with Journal(journal_path(os.environ), clock=SystemClock()) as journal:
+            ((_, child),) = journal.children(journal.find_session(session).turns[0].id)
+        assert [one.session_id for one in (await client.list_sessions()).sessions] == [session]
+        with pytest.raises(RequestError, match="there is no session"):
+            await client.load_session(cwd=str(folder), session_id=child.row.id, mcp_servers=[])
