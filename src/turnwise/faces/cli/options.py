@@ -118,7 +118,7 @@ ALLOW = click.option(
     metavar="WHAT",
     callback=_checked,
     help="Allow without asking: `write` (files), `bash` (commands), or calls by a pattern: `bash(git push *)`, "
-    "`edit(src/**)`. Repeatable.",
+    "`edit(src/**)`, `mcp(git.*)`. Repeatable.",
 )
 _OF_PERMISSIONS = (
     ALLOW,
