@@ -282,7 +282,7 @@ async def test_progress_goes_to_the_watchers(tmp_path: Path) -> None:
         ({"sure": {"type": "boolean"}}, ["yes"], {"action": "accept", "content": {"sure": True}}),
         ({"colour": {"enum": ["red", "blue"]}}, ["green", "grey"], {"action": "cancel"}),
         ({"colour": {"type": "string"}}, [None], {"action": "decline"}),
-        ({f"f{number}": {"type": "string"} for number in range(11)}, [], {"action": "cancel"}),
+        ({f"f{number}": {"type": "string"} for number in range(21)}, [], {"action": "cancel"}),
     ],
     ids=["text", "number at the second try", "boolean", "no choice of the list", "declined", "too many fields"],
 )

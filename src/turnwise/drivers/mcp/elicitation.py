@@ -8,7 +8,7 @@ from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitReques
 from turnwise.drivers.tools.tool_output import cut_middle
 from turnwise.turn.approvals import Approval
 
-MAX_FIELDS = 10
+MAX_FIELDS = 20
 MAX_QUESTION = 2000
 MAX_OPTIONS = 20
 MAX_OPTION = 100
