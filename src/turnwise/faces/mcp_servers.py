@@ -30,8 +30,8 @@ from turnwise.vocab import ToolSpec
 if TYPE_CHECKING:
     from turnwise.drivers.mcp.listing import Listing, OfferedTool
 
-Admit = Callable[["Listing"], "Sequence[OfferedTool]"]
-"""Says which of a server's tools are offered."""
+Admit = Callable[["Listing"], "tuple[Sequence[OfferedTool], str]"]
+"""Says which of a server's tools are offered, and what is told of the others."""
 
 _LIST = "list_resources"
 _READ = "read_resource"
@@ -82,7 +82,9 @@ class ServerToolset:
         listing = self._running.listing
         if listing is None:
             return []
-        offered = listing.tools if self._admit is None else self._admit(listing)
+        offered, told = (listing.tools, "") if self._admit is None else self._admit(listing)
+        if told:
+            self._running.say(told)
         tools = [self._tool(one) for one in offered]
         names = {one.name for one in tools}
         own = self._resource_tools() if listing.has_resources else []

@@ -103,9 +103,9 @@ class RunningServer:
             async with Watchdog(self._clock, total_s=REFRESH_S):
                 await connection.relist()
         except Overdue:
-            self._say(f"it did not list its tools within {REFRESH_S:g} s: they are those of before")
+            self.say(f"it did not list its tools within {REFRESH_S:g} s: they are those of before")
         except Exception as error:  # noqa: BLE001 (whatever a server's answer makes of the library)
-            self._say(f"it could not list its tools, they are those of before: {_words(error)}")
+            self.say(f"it could not list its tools, they are those of before: {_words(error)}")
         else:
             self._take_listing(connection)
 
@@ -185,11 +185,11 @@ class RunningServer:
                 if not self._is_given_up:
                     self._why += f"; it was started {RESTARTS} times again, and is given up"
                 self._is_given_up = True
-                self._say(self._why)
+                self.say(self._why)
                 self._settled.set()
                 return
             if not self._is_told:
-                self._say(f"{self._why}; it is started again")
+                self.say(f"{self._why}; it is started again")
             if self._listing is None:
                 self._settled.set()  # a turn that waits for its start goes without it
             await sleep(self._clock, seconds=pause_s)
@@ -205,7 +205,7 @@ class RunningServer:
                 gone.set_result(why)
                 if self._connection is not None and not self._over.is_set():
                     self._connection, self._is_told = None, True
-                    self._say(f"{why}; it is started again" if self._budget.is_left else why)
+                    self.say(f"{why}; it is started again" if self._budget.is_left else why)
 
         over = asyncio.create_task(self._over.wait())
         try:
@@ -233,9 +233,10 @@ class RunningServer:
     def _take_listing(self, connection: "Connection") -> None:
         before, self._listing = self._listing, connection.listing
         if before is not None and self._listing.left_out and before.left_out != self._listing.left_out:
-            self._say(_left_out_of(self._listing))
+            self.say(_left_out_of(self._listing))
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Tell whoever listens."""
         for tell in tuple(self._listeners):
             tell(self._named(text))
 
