@@ -58,13 +58,8 @@ SessionStatus = Literal["queued", "running", "waiting", "done", "lost"]
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """A session in the list of sessions.
 
-    <<<<<<< HEAD
-        Times are UTC, in seconds since 1970. `updated` is when its last turn began or ended. `status`, `stop_reason` and
-        `complete` are those of the last turn. `labels` are those that its first run gave it.
-    =======
-        Times are UTC, in seconds since 1970. `updated` is the time at which the session's last turn began or ended. `status`,
-        `stop_reason` and `complete` are those of the last turn.
-    >>>>>>> e135d7b6de9ca6b0664bf162549009e888b05de7
+    Times are UTC, in seconds since 1970. `updated` is the time at which the session's last turn began or ended. `status`,
+    `stop_reason` and `complete` are those of the last turn. `labels` are those that the session's first run gave it.
     """
 
     id: str
