@@ -296,5 +296,5 @@ async def test_options_that_are_no_approvals_or_rules_are_refused(tmp_path: Path
 
     await scene.dies(first)
     for options in ({"approvals": ["yes"]}, {"rules": ["allow all"]}):
-        with pytest.raises(CallerError, match="the options of `resume`"):
+        with pytest.raises(CallerError, match="of `resume` must hold"):
             await scene.goes_on(**options)

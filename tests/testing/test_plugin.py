@@ -35,6 +35,20 @@ def test_local_model():
 def test_name():
     socket.create_connection(("api.example.com", 443), timeout=1)
 
+def test_by_address():
+    socket.gethostbyaddr("192.0.2.2")
+
+def test_by_old_name():
+    socket.gethostbyname_ex("old.example.com")
+
+def test_name_info():
+    socket.getnameinfo(("192.0.2.3", 9), 0)
+
+def test_own_names_pass():
+    socket.gethostbyaddr("127.0.0.1")
+    socket.gethostbyname("localhost")
+    socket.getnameinfo(("127.0.0.1", 9), 0)
+
 def test_address():
     socket.create_connection(ELSEWHERE, timeout=0.001)
 
@@ -96,6 +110,9 @@ def test_each_real_request_fails_its_test_and_is_named(pytester: pytest.Pytester
         "recorded": "http://api.example.com/v1/chat/completions",
         "local_model": "http://127.0.0.1:1/v1/chat/completions",
         "name": "api.example.com",
+        "by_address": "192.0.2.2",
+        "by_old_name": "old.example.com",
+        "name_info": "192.0.2.3",
         "address": "192.0.2.1:9",
         "datagram": "192.0.2.1:9",
         "caught": "192.0.2.1:9",
@@ -106,7 +123,7 @@ def test_each_real_request_fails_its_test_and_is_named(pytester: pytest.Pytester
     for name, address in asked.items():
         assert f"`test_it.py::test_{name}` asked for `{address}`" in everything, name
     assert "secret" not in "".join([line for line in told if "asked for" in line])
-    ran.assert_outcomes(passed=3, failed=8, errors=1)
+    ran.assert_outcomes(passed=4, failed=11, errors=1)
 
 
 def test_an_exemption_for_some_addresses_is_refused(pytester: pytest.Pytester) -> None:

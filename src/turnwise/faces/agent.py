@@ -27,7 +27,7 @@ from turnwise.drivers.tools.grants import working_for
 from turnwise.drivers.tools.tools import ChildOrder, Tool
 from turnwise.errors import CallerError
 from turnwise.faces.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
-from turnwise.faces.agent_options import check_names, checking_options
+from turnwise.faces.agent_options import check_names, check_values, checking_options
 from turnwise.faces.agent_setup import AgentOptions, AgentSetup, over, set_up
 from turnwise.faces.beginnings import RunBeginning, furnished, open_transport, priced, reserved, run_below
 from turnwise.faces.budgets import Budget
@@ -440,6 +440,7 @@ class Agent(Generic[Deps, Output]):
         it.
         """
         check_names(options, known=ResumeOptions.__annotations__, what="`resume`")
+        check_values(options, of=" of `resume`")
         setup = self._setup
         if (journal := setup.journal) is None:
             raise CallerError('`resume` needs a journal: Agent(..., observation={"journal": Journal(PATH)})')

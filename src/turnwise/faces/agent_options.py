@@ -7,21 +7,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, ParamSpec, cast, get_args
 
-from turnwise.drivers.journal.journal import Journal
-from turnwise.drivers.journal.prices import Prices
 from turnwise.drivers.settings.options import OptionRow, rows, rows_from
-from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError, UnknownOption
 from turnwise.faces.agent_groups import GROUP_OF, GROUPS, written_in_group
-from turnwise.faces.budgets import Budget
-from turnwise.faces.deps import is_deps_type
-from turnwise.faces.tools import FunctionTool
+from turnwise.faces.option_kinds import KINDS
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import Limit, MaxSteps, leaves_of
-from turnwise.rules.permissions import Policy
-from turnwise.rules.retries import RetryPolicy
-from turnwise.turn.config import Deadlines, Effect, RoomPolicy, ScriptLimits
-from turnwise.vocab import File, Settings, Text, ToolSpec
+from turnwise.turn.config import Deadlines
+from turnwise.vocab import File, Settings, Text
 
 Given = ParamSpec("Given")
 
@@ -54,31 +47,8 @@ ELSEWHERE = {
 }
 
 BESIDE_GROUPS = frozenset({"model", "tools", "instructions", "output_type", "deps_type", "limits"})
-_OF_THE_TABLE = rows_from("agent", "run")
-_CHOICES: dict[str, tuple[object, ...]] = {
-    **{row.name: row.choices for row in _OF_THE_TABLE if row.choices},
-    "room": get_args(RoomPolicy),
-    "script": ("auto", True, False),
-}
-_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "limits": (
-        (*get_args(Limit), Budget),
-        "a limit, several joined with `|`: `MaxRequests(3) | MaxTokens(20_000)`, or a `Budget`",
-    ),
-    "retry": ((RetryPolicy,), "`RetryPolicy(attempts=...)`"),
-    "deadlines": ((Deadlines,), "`Deadlines(total_s=...)`"),
-    "model_limits": ((ModelLimits,), "`ModelLimits(context_window_tokens=...)`"),
-    "script_limits": ((ScriptLimits,), "`ScriptLimits(...)`"),
-    "policy": ((Policy,), "`Policy(...)`"),
-    "prices": ((Prices,), "`Prices`"),
-    "journal": ((Journal,), "`Journal(PATH)`"),
-    "settings": ((Settings,), "`Settings(temperature=...)`"),
-    **dict.fromkeys(GROUPS, ((Mapping,), "a dict of its options")),
-}
-_OPTIONAL = frozenset({"limits", "model_limits", "policy", "journal"})
-_LISTS = frozenset({"tools", "fallbacks", "hooks", "allowed", "output_checks"})
+_ROWS = {row.name: row for row in rows_from("agent", "run")}
 _NAMES = {MaxSteps: "max_steps", **{row.option.limit: row.name for row in rows() if row.option.limit is not None}}
-_COUNTS = frozenset([row.name for row in _OF_THE_TABLE if row.kind is int])
 
 
 def checking_options(set_up: Callable[Given, None]) -> Callable[Given, None]:
@@ -88,7 +58,7 @@ def checking_options(set_up: Callable[Given, None]) -> Callable[Given, None]:
     def checked(*args: Given.args, **options: Given.kwargs) -> None:
         known = cast("dict[str, Any]", getattr(set_up, "__kwdefaults__", {}))
         check_names([name for name in options if name != "model"], known=known, what="`Agent`")
-        check_values(options)
+        check_values({"model": args[1], **options} if len(args) > 1 else options)
         check_groups(options)
         set_up(*args, **options)
 
@@ -98,6 +68,8 @@ def checking_options(set_up: Callable[Given, None]) -> Callable[Given, None]:
 def check_names(names: Iterable[str], *, known: Collection[str], what: str) -> None:
     """Raise UnknownOption for a name that is none of these: it says the near one, or where that goes."""
     for name in names:
+        if not isinstance(cast("object", name), str):
+            raise CallerError(f"the name of an option of {what} must be a text, not {type(name).__name__}")
         if name not in known:
             raise UnknownOption(f"`{name}` is no option of {what}. {_hint(name, known=sorted(known))}")
 
@@ -152,31 +124,16 @@ def _hint(name: str, *, known: list[str]) -> str:
 
 def _problem(name: str, value: object) -> str:
     """What is wrong with the value; empty where nothing is known against it."""
-    if name in _CHOICES:
-        return _problem_of_choice(value, choices=_CHOICES[name])
-    if name in _LISTS:
-        return _problem_of_list(name, value)
-    if name == "deps_type" and not is_deps_type(value):
-        return (
-            f"must be a type, or `DepsFactory(...)` around a function that makes the deps, not a {type(value).__name__}"
-        )
-    if name in _KINDS:
-        kinds, example = _KINDS[name]
-        if isinstance(value, kinds) or (value is None and name in _OPTIONAL):
-            return _problem_of_amounts(value)
-        return f"must be {example}, not {_shown(value)}"
-    if name in _COUNTS and value is not None:
-        return _problem_of_count(name, value)
+    kind = KINDS.get(name)
+    if kind is None:
+        return ""
+    if problem := kind.problem(name, value):
+        return problem
     if name == "folder" and isinstance(value, str | Path) and not Path(value).is_dir():
         return f"is `{value}`, and there is no such folder: make it first, or leave `folder` out"
-    return ""
-
-
-def _problem_of_count(name: str, value: object) -> str:
-    if not isinstance(value, int) or isinstance(value, bool):
-        return f"must be a whole number, not {_shown(value)}"
-    row = next((row for row in _OF_THE_TABLE if row.name == name), None)
-    return "" if row is None or row.takes(value) else f"must be a whole number {row.span}, not {_shown(value)}"
+    if isinstance(value, int) and (row := _ROWS.get(name)) is not None and row.kind is int and not row.takes(value):
+        return f"must be a whole number {row.span}, not {value}"
+    return _problem_of_amounts(value)
 
 
 def _problem_of_amounts(value: object) -> str:
@@ -199,24 +156,6 @@ def _is_within(amount: object, row: OptionRow) -> bool:
         return True
     kinds = (int,) if row.kind is int else (int, float)
     return isinstance(amount, kinds) and not isinstance(amount, bool) and row.takes(amount)
-
-
-def _problem_of_choice(value: object, *, choices: tuple[object, ...]) -> str:
-    if any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
-        return ""
-    *some, last = [f'"{choice}"' if isinstance(choice, str) else str(choice) for choice in choices]
-    return f"must be {', '.join(some)} or {last}, not {_shown(value)}"
-
-
-def _problem_of_list(name: str, value: object) -> str:
-    is_single = isinstance(value, (str, Tool, ToolSpec, FunctionTool)) or callable(value)
-    if is_single or not isinstance(value, Iterable):
-        given = cast("object", value)
-        shown = repr(given) if isinstance(given, str) else getattr(given, "__name__", None) or _shown(given)
-        return f"must be a list, also of a single one: `{name}=[{shown}]`"
-    effects = get_args(Effect)
-    strange = [one for one in cast("Iterable[object]", value) if one not in effects] if name == "allowed" else []
-    return _problem_of_choice(strange[0], choices=effects).replace("must be", "must hold") if strange else ""
 
 
 def _shown(value: object) -> str:

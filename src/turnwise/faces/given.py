@@ -39,6 +39,11 @@ def input_of(
 
 
 def message_of(said: str | Sequence[str | Text | File], *, what: str) -> Message:
+    given = cast("object", said)
+    if not isinstance(given, str | Sequence) or isinstance(given, bytes | bytearray):
+        hint = ": `messages_from(...)` reads a vendor's dicts" if isinstance(given, Mapping) else ""
+        kind = type(cast("object", said)).__name__
+        raise CallerError(f"{what} must be a text, or a list of texts, `Text` and `File`, not {kind}{hint}")
     parts = (said,) if isinstance(said, str) else tuple(said)
     check_parts(parts, what=what)
     return _checked_message(
@@ -84,8 +89,11 @@ def check_history(history: object, *, what: str) -> None:
     )
 
 
-def check_text(text: str, *, what: str) -> None:
-    """Raise CallerError for half a surrogate pair: what an argument of the command line holds that is no UTF-8, too."""
+def check_text(text: object, *, what: str) -> None:
+    """Raise CallerError for what is no text, and for half a surrogate pair: what an argument of the command line holds that is
+    no UTF-8, too."""
+    if not isinstance(text, str):
+        raise CallerError(f"{what} must be a text, not {type(text).__name__}")
     try:
         text.encode()
     except UnicodeEncodeError as error:

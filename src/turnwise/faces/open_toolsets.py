@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from turnwise.drivers.clock import Clock, Overdue, Watchdog
 from turnwise.errors import CallerError, TurnwiseError
 from turnwise.faces.tools import OneTool, Toolset
-from turnwise.faces.toolsets import WrappedToolset, name_of
+from turnwise.faces.toolsets import WrappedToolset, name_of, offered_by
 
 _Opens = AbstractAsyncContextManager[object]
 
@@ -89,7 +89,7 @@ async def ask_all(toolsets: Sequence[Toolset], *, clock: Clock, ask_s: float) ->
         name = name_of(toolset)
         try:
             async with Watchdog(clock, total_s=ask_s):
-                found.append(await toolset.tools())
+                found.append(await offered_by(toolset))
         except Overdue:
             raise CallerError(
                 f"the toolset `{name}` did not give its tools within {ask_s:g} s (`Deadlines(toolset_s=...)`)"

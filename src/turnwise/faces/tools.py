@@ -273,7 +273,10 @@ def read_tool(given: ToolLike) -> Tool:
                 return cast("FunctionTool[..., Any]", function.__get__(getattr(given, "__self__", None))).tool
             return tool(given).tool
         case _:
-            raise BadTool(f"{given!r} is no tool: give a typed function, a @tool, a ToolSpec, or a toolset")
+            kind = type(given).__name__
+            raise BadTool(
+                f"`tools` holds a {kind}, which is no tool: give a typed function, a @tool, a ToolSpec, or a toolset"
+            )
 
 
 def _adapted(function: Callable[..., object], signature: Signature) -> Callable[[Arguments], object]:

@@ -80,7 +80,7 @@ class WrappedToolset:
 
     async def tools(self) -> Sequence[OneTool]:
         source = self._source
-        given = source if isinstance(source, Sequence) else await source.tools()
+        given = source if isinstance(source, Sequence) else await offered_by(source)
         return self._change([read_one_tool(one) for one in given])
 
     def __repr__(self) -> str:
@@ -130,6 +130,18 @@ def approved(source: Toolset | Sequence[OneTool], *names: str) -> Toolset:
         return [_asked(one) if _is_named(one, names) else one for one in tools]
 
     return WrappedToolset(source, change, "approved")
+
+
+async def offered_by(toolset: Toolset) -> Sequence[OneTool]:
+    """What the toolset offers now. Raises CallerError if that is no list, and whatever the toolset raises."""
+    told = cast("object", toolset.tools())
+    if not inspect.isawaitable(told):
+        raise CallerError(f"`tools` of the toolset `{name_of(toolset)}` must be an `async` method")
+    offered: object = await told
+    if not isinstance(offered, Sequence) or isinstance(offered, str | bytes | bytearray):
+        kind = type(offered).__name__
+        raise CallerError(f"`tools()` of the toolset `{name_of(toolset)}` must return a list of tools, not {kind}")
+    return cast("Sequence[OneTool]", offered)
 
 
 def read_one_tool(given: object) -> Tool:

@@ -114,6 +114,8 @@ def _look(event: str, args: tuple[object, ...]) -> None:
         address = _address_of(args[0], args[1])
     elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
         address = _name_of(args[0])
+    elif event in ("socket.gethostbyaddr", "socket.getnameinfo"):  # a server is asked whose address it is
+        address = _looked_up(args[0])
     else:
         return
     if address:
@@ -136,6 +138,14 @@ def _name_of(host: object) -> str:
     if not isinstance(name, str) or _is_here(name) or _ip_of(name) is not None:
         return ""
     return name
+
+
+def _looked_up(address: object) -> str:
+    """An address or a name that another machine would be asked about; empty for those of this machine. `getnameinfo` has host and
+    port. With `NI_NUMERICHOST` it asks nobody, but Python does not tell the flags."""
+    host: object = cast("tuple[object, ...]", address)[0] if isinstance(address, tuple) else address
+    name = host.decode(errors="replace") if isinstance(host, bytes) else host
+    return name if isinstance(name, str) and not _is_here(name) else ""
 
 
 def _is_here(host: str) -> bool:

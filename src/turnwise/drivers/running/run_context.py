@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any, Generic, Protocol
+from typing import Any, Generic, Protocol, cast
 
 from typing_extensions import TypeVar
 
@@ -94,8 +94,11 @@ class RunContext(Generic[Deps_co]):
 
         A line has at most 200 characters. The first report is shown at once, and the last report is always shown. Of the
         reports between them, a few are shown each second. You may call it from any thread. Outside of a tool it does
-        nothing.
+        nothing. Raises CallerError if `text` is no text.
         """
+        given = cast("object", text)
+        if not isinstance(given, str):
+            raise CallerError(f"`context.report(...)` must be given a text, not {type(given).__name__}")
         if self._work is not None:
             self._work.report(text)
 

@@ -95,12 +95,12 @@ class CallAtWork:
 
     async def ask(self, question: str, *, options: Sequence[str], why: str) -> Approval:
         """Raises ToolFault once the call has ended, and CallerError in another event loop than the run's."""
+        if self._is_over or self._put is None:
+            raise ToolFault(ENDED)
         if asyncio.get_running_loop() is not self._loop:
             raise CallerError(
                 "`await context.ask(...)` belongs to the event loop of the run: use `context.ask_sync(...)`"
             )
-        if self._is_over or self._put is None:
-            raise ToolFault(ENDED)
         ask = OneAsk(
             call=self.call,
             arguments=self._arguments,
@@ -126,6 +126,8 @@ class CallAtWork:
 
     def ask_sync(self, question: str, *, options: Sequence[str], why: str) -> Approval:
         """From another thread than the event loop's, which it would keep waiting. Raises as `ask` does."""
+        if self._is_over:
+            raise ToolFault(ENDED)
         if threading.get_ident() == self._thread:
             raise CallerError("`context.ask_sync(...)` would stop the event loop: use `await context.ask(...)`")
         asking = self.ask(question, options=options, why=why)
