@@ -231,7 +231,7 @@ class _Taken:
     def exchange(self, *, keys: Sequence[str], hide: Sequence[str]) -> RecordedExchange:
         """As it is written: without keys."""
         secrets = RecordingSecrets(self.request, keys=keys, texts=hide)
-        content = secrets.hidden(b"".join(self._pieces))
+        content = secrets.hidden(b"".join(self._pieces), is_stream=True)
         fault = self.fault
         if fault is not None:
             fault = msgspec.structs.replace(fault, message=secrets.hidden(fault.message.encode()).decode())

@@ -3,21 +3,21 @@
 One key has the same stand-in in every process: what a test asks later is compared with what was recorded.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from turnwise.drivers.endpoints.key_forms import HIDDEN, SHORTEST_KEY, forms_of
+from turnwise.drivers.endpoints.key_forms import HIDDEN, SHORTEST_KEY
 from turnwise.drivers.endpoints.transport import HttpRequest
 from turnwise.drivers.endpoints.visible_fields import KEYLESS_HEADERS, QUERY_UP
-from turnwise.drivers.replaying.secret_finder import SecretFinder
+from turnwise.drivers.replaying.secret_finder import NewCharacters, SecretFinder
 from turnwise.drivers.replaying.stand_ins import StandIns
+from turnwise.testing.recording_texts import Span, split_texts
 
 # What a turn reads of an answer's head: what came, and when to ask again (wire/faults.py). Cookies and the names of accounts stay
 # outside.
 KEPT_HEADERS = frozenset({"content-type", "date", "location", "retry-after", "retry-after-ms", "x-should-retry"})
 _KEPT_WORDS = ("ratelimit", "request-id")
-_FIELD = re.compile(r'"(?P<name>[^"\\]{1,64})"\s*:\s*"(?P<value>(?:[^"\\]|\\.)*)"', re.DOTALL)
 _STAND_INS = StandIns(None)
 
 
@@ -29,41 +29,48 @@ class RecordingSecrets:
         self._keys = tuple(dict.fromkeys([*keys_of(request), *keys]))
         self._texts = tuple(texts)
 
-    def hidden(self, content: bytes) -> bytes:
+    def hidden(self, content: bytes, *, is_stream: bool = False) -> bytes:
         """The content with stand-ins, as many bytes long. What it holds of one key is found whole, in pieces, encoded, and
-        where a stream brings it word by word."""
-        if not content:
-            return content
-        finder = SecretFinder(_STAND_INS, keys=self._keys, texts=self._texts)
-        hidden = finder.hidden_bytes(content)
+        where a stream brings it word by word. What only has a key's shape is joined in a stream alone: elsewhere a key
+        at the end of one text would take in the first word of the next."""
         try:
-            return self._without_split(hidden.decode()).encode()
-        except UnicodeDecodeError:
-            return hidden
+            return self._hidden(content.decode(), is_stream=is_stream).encode()
+        except UnicodeDecodeError:  # each byte counts as a character
+            return self._hidden(content.decode("latin-1"), is_stream=is_stream).encode("latin-1")
 
-    def _without_split(self, text: str) -> str:
-        """Without keys whose pieces stand in fields of one name, one behind the other, as the deltas of a stream do."""
-        forms = [form for key in (*self._keys, *self._texts) for form in forms_of(key)]
-        fields: dict[str, list[int]] = {}  # by name: the places of all characters of their values
-        for found in _FIELD.finditer(text) if forms else ():
-            fields.setdefault(found["name"], []).extend(range(*found.span("value")))
-        changed = dict[int, str]()
-        for places in fields.values():
-            joined = "".join([text[place] for place in places])
-            for form in forms:
-                for start in _found(form, text=joined):
-                    new = _STAND_INS.of(form)
-                    changed |= {places[start + place]: character for place, character in enumerate(new)}
+    def _hidden(self, body: str, *, is_stream: bool) -> str:
+        """All is looked for in the body as it came. A stand-in for the piece in one delta would make the rest of the key, in
+        the next one, unknown."""
+        any_key = SecretFinder(_STAND_INS, keys=self._keys, texts=self._texts)
+        known = SecretFinder(_STAND_INS, keys=self._keys, texts=self._texts, shapes=False)
+        split = split_texts(body)
+        streams = [_Joined(body, spans) for spans in split.streams] if is_stream else []
+        for text in streams:
+            any_key.learn(text.said)
+        hidden = any_key.hidden(body)
+        changed: NewCharacters = {}
+        for text in streams:
+            changed |= text.changed(any_key.hidden(text.said))
+        for text in [_Joined(body, spans) for spans in split.all_of_name]:
+            changed |= text.changed(known.hidden(text.said))
         if not changed:
-            return text
-        return "".join([changed.get(place, character) for place, character in enumerate(text)])
+            return hidden
+        return "".join([changed.get(place, character) for place, character in enumerate(hidden)])
 
 
-def _found(form: str, *, text: str) -> Iterator[int]:
-    start = text.find(form)
-    while start >= 0:
-        yield start
-        start = text.find(form, start + len(form))
+class _Joined:
+    """A text whose pieces stand in several fields of a body."""
+
+    def __init__(self, body: str, spans: Sequence[Span]) -> None:
+        self._spans = spans
+        self.said = "".join([body[start:end] for start, end in spans])
+
+    def changed(self, new: str) -> NewCharacters:
+        """The characters in which the text differs from `new`, by their places in the body."""
+        if new == self.said:
+            return {}
+        places = chain.from_iterable([range(*span) for span in self._spans])
+        return {place: one for place, one, before in zip(places, new, self.said, strict=True) if one != before}
 
 
 def keys_of(request: HttpRequest) -> list[str]:

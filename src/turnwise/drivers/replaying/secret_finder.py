@@ -21,6 +21,9 @@ from turnwise.drivers.replaying.terminal_text import as_shown, may_drive_termina
 from turnwise.vocab.key_shapes import keys_in
 
 PIECE = TELLTALE  # characters of a key that are no accident, wherever they stand in it
+WINDOW = (
+    PIECE // 2
+)  # a key is cut into these for the search: every piece of it that has PIECE characters holds one whole
 JSON_LEVELS = 3  # JSON text in JSON text in JSON text
 SHORTEST_PASSWORD = 10  # sought elsewhere, too: `postgres` is a password in many an address, and a word
 NewCharacters = dict[int, str]
@@ -29,11 +32,19 @@ NewCharacters = dict[int, str]
 
 class SecretFinder:
     """`keys` are sought in pieces, too, `texts` only whole. `learn` adds the keys of a text that have a key's shape,
-    `learn_chain` what is split over several texts. `replaced` are the secrets that have been replaced by now."""
+    `learn_chain` what is split over several texts; without `shapes` nothing is known by its shape. `replaced` are the secrets
+    that have been replaced by now."""
 
     def __init__(
-        self, stand_ins: StandIns, *, keys: Iterable[str] = (), texts: Iterable[str] = (), piece: int = PIECE
+        self,
+        stand_ins: StandIns,
+        *,
+        keys: Iterable[str] = (),
+        texts: Iterable[str] = (),
+        piece: int = PIECE,
+        shapes: bool = True,
     ) -> None:
+        self._shapes = shapes
         self._stand_ins = stand_ins
         self._piece = piece
         self._keys: dict[str, str] = {}  # each with its stand-in
@@ -53,7 +64,7 @@ class SecretFinder:
             self._add_key(key)
 
     def learn(self, text: str) -> None:
-        if text in self._learned:
+        if text in self._learned or not self._shapes:
             return
         self._learned.add(text)
         read = text
@@ -135,8 +146,7 @@ class SecretFinder:
             for start in _found(form, text=text):
                 self._put(places, start=start, old=form, new=stand_in, secret=secret)
         for key, stand_in in self._keys.items():
-            for first, start in _pieces_of(key, text=text, piece=self._piece):
-                length = _alike(key, text=text, first=first, start=start)
+            for first, start, length in _pieces_of(key, text=text, piece=self._piece):
                 self._put(
                     places,
                     start=start,
@@ -144,7 +154,7 @@ class SecretFinder:
                     new=stand_in[first : first + length],
                     secret=key,
                 )
-        for start, key in keys_in(text, seams=view.seams):
+        for start, key in keys_in(text, seams=view.seams) if self._shapes else ():
             self._put(places, start=start, old=key, new=self._stand_ins.of(key), secret=key)
         return places
 
@@ -212,14 +222,22 @@ def _found(piece: str, *, text: str) -> Iterator[int]:
         start = text.find(piece, start + 1)
 
 
-def _pieces_of(key: str, *, text: str, piece: int) -> Iterator[tuple[int, int]]:
-    """Where pieces of the key stand: the place in the key, and that in the text."""
-    for first in range(0, max(1, len(key) - piece + 1), piece):
-        for start in _found(key[first : first + piece], text=text):
+def _pieces_of(key: str, *, text: str, piece: int) -> Iterator[tuple[int, int, int]]:
+    """Where pieces of at least `piece` characters of the key stand: the place in the key, that in the text, and their length."""
+    least = min(piece, len(key))
+    window = min(least, WINDOW)
+    seen: set[tuple[int, int]] = set()
+    for first in range(0, len(key) - window + 1, window):
+        for start in _found(key[first : first + window], text=text):
             back = 0
             while back < min(first, start) and key[first - back - 1] == text[start - back - 1]:
                 back += 1
-            yield first - back, start - back
+            at = (first - back, start - back)
+            if at in seen:
+                continue
+            seen.add(at)
+            if (length := _alike(key, text=text, first=at[0], start=at[1])) >= least:
+                yield *at, length
 
 
 def _alike(key: str, *, text: str, first: int, start: int) -> int:

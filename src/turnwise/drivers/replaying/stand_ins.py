@@ -13,7 +13,8 @@ from functools import lru_cache
 
 BLOCK = 64  # code points: all of them take as many bytes, in UTF-8 and in JSON's escapes
 _DIGITS = "123456789"  # 0 stays: a number does not begin with it
-_UNICODE = re.compile(r"u([0-9a-fA-F]{4})\Z")
+# The whole of it: where each character of an escape is escaped again, the last one is a digit of it and not the character.
+_UNICODE = re.compile(r"\A(?:\\+u005[cC]|\\)*u([0-9a-fA-F]{4})\Z")
 _HEX = re.compile(r"(?:x|%(?:25)*|#[xX]0*)([0-9a-fA-F]{2});?\Z")
 FILLER = "x"
 
