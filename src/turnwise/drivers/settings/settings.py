@@ -119,8 +119,9 @@ def check_layer(layer: Layer, *, also: Collection[str] = ()) -> SourceSettings:
             values[key] = read_rows(value, named=layer.named(key))
             continue
         if row.choices and value not in row.choices:
-            *some, last = [f"`{one}`" for one in row.choices]
-            raise CallerError(f"{layer.named(key)} must be {', '.join(some)} or {last}; correct it, or take it out")
+            *some, last = [f"`{one}`" for one in row.choices if one]
+            among = f"{', '.join(some)} or {last}" if some else last
+            raise CallerError(f"{layer.named(key)} must be {among}; correct it, or take it out")
         try:
             values[key] = read_usd(value) if row.kind is Decimal else msgspec.convert(value, row.type)
         except (msgspec.ValidationError, ValueError) as error:
