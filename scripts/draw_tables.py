@@ -222,7 +222,7 @@ def options() -> str:
     )
     lines += [
         "",
-        "Python: what `Agent(...)` and its runs take. A run's word stands over its agent's, option by option.",
+        "Python: what `Agent(...)` and its runs take. A run's option overrides its agent's.",
         "Values have the same ranges in Python, but for `retries`: `RetryPolicy(attempts=...)` takes any number from 1.",
         "A session keeps model, address and key variable together: with another model it keeps none of the three.",
     ]

@@ -1,7 +1,7 @@
 """Where a budget stands: in this process, or in a journal that several processes use."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -33,7 +33,7 @@ class BudgetAtHand(Protocol):
     def read(self, new: BudgetState, /) -> BudgetState: ...
     def write(self, state: BudgetState, /) -> None: ...
     def keep_run(self, run: BudgetRun, /) -> None: ...
-    def runs(self) -> list[BudgetRun]: ...
+    def runs_of(self, turns: Iterable[str], /) -> list[BudgetRun]: ...
     def spending(self, run: BudgetRun, /) -> RunSpending: ...
     def spent_by_ended(self, parts: Mapping[str, BudgetPart], /, *, begins: BudgetRun) -> dict[str, RunSpending]: ...
 
@@ -104,7 +104,7 @@ class MemoryKeeper:
         """Every run of this process settles its own part."""
         return {}
 
-    def runs(self) -> list[BudgetRun]:
+    def runs_of(self, turns: Iterable[str]) -> list[BudgetRun]:
         """No other process has one to give up."""
         return []
 
@@ -164,8 +164,7 @@ class JournalKeeper:
         gone = {turn for turn, process in processes.items() if not (is_alive(process) and is_here(process))}
         return [
             LeftPart(session=run.root_session, process=processes[run.turn], may_live=is_alive(processes[run.turn]))
-            for run in (self._book.runs(self._name) if gone else ())
-            if run.turn in gone
+            for run in self._book.runs_of(self._name, gone)
         ]
 
     def check_journal(self, journal: Journal | None) -> None:

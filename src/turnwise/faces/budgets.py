@@ -67,7 +67,10 @@ class Budget:
         self.limit, self.per_run = limit, per_run
         self._new = unspent(self._limits)
         self._keeper = keeper_of(journal, name=name, new=self._new)
-        self.check_journal = self._keeper.check_journal
+
+    def check_journal(self, journal: "Journal | None") -> None:
+        """Raise CallerError for a run whose journal does not have the budget."""
+        self._keeper.check_journal(journal)
 
     @property
     def most_of_a_run(self) -> Limit:
@@ -212,7 +215,7 @@ class Budget:
 
         def give_up_in(budget: BudgetAtHand) -> None:
             state = budget.read(self._new)
-            runs = [run for run in budget.runs() if run.root_session == session and run.turn in state.parts]
+            runs = [run for run in budget.runs_of(state.parts) if run.root_session == session]
             if not runs:
                 raise CallerError(
                     f"no run of session `{session}` has a part of this budget: there is nothing to give up"

@@ -7,8 +7,7 @@ from turnwise.rules.pricing import Cost, usd_said
 from turnwise.vocab import Usage
 
 PRICE_WANTED = (
-    "a price that nobody knows can be given, for requests from then on: [prices] in your turnwise.toml; `turnwise usage --help` "
-    "shows how"
+    "to give a missing price for later requests: [prices] in your turnwise.toml; `turnwise usage --help` shows how"
 )
 UNKNOWN = "unknown"
 # What requests were for, as people read it: of one, of several.

@@ -557,7 +557,9 @@ def check_budgets(target: Target) -> None:
 
     with opened(target) as journal:
         book = journal.budgets
-        assert book.look("team", new=new) == new and book.runs("team") == [] == book.entries("team", without=())
+        assert book.look("team", new=new) == new and book.runs_of("team", ["t1"]) == [] == book.entries(
+            "team", without=()
+        )
         threads = [threading.Thread(target=many_times) for _ in range(3)]
         for thread in threads:
             thread.start()
@@ -576,7 +578,7 @@ def check_budgets(target: Target) -> None:
         assert book.look("team", new=new) == new
         for _ in range(2):  # a second time, as after a lost connection
             book.change("team", lambda row: row.keep_run(run))
-        assert book.runs("team") == [run]
+        assert book.runs_of("team", ["t1", "t2"]) == [run]
         pen = begin(journal)
         pen.request_leaves(sent(1), entry(1))
         pen.request_became(ended(1))

@@ -80,10 +80,8 @@ class BudgetRow:
     def spent_by_ended(self, parts: Mapping[str, BudgetPart], *, begins: BudgetRun) -> dict[str, RunSpending]:
         """What the ledger says of those turns that nobody can go on with, though their parts are still reserved. The run that
         `begins` ends those of its own session whose process is gone."""
-        left = [run for run in self.runs() if run.turn in parts]
-        return {
-            run.turn: self.spending(run) for run in left if self._has_ended(run, part=parts[run.turn], begins=begins)
-        }
+        left = [run for run in self.runs_of(parts) if self._has_ended(run, part=parts[run.turn], begins=begins)]
+        return {run.turn: self.spending(run) for run in left}
 
     def spending(self, run: BudgetRun) -> RunSpending:
         """What the ledger says of a run that nobody goes on with."""
@@ -117,8 +115,16 @@ class BudgetRow:
         return "given up" if status in ("lost", "waiting") and later else status
 
     def runs(self) -> list[BudgetRun]:
+        """All that have ever had a part."""
+        return self._runs_where("budget = ?", (self._name,))
+
+    def runs_of(self, turns: Iterable[str]) -> list[BudgetRun]:
+        """Those of these turns, each by the index: a budget may have had many."""
+        return [run for turn in turns for run in self._runs_where("budget = ? and turn = ?", (self._name, turn))]
+
+    def _runs_where(self, where: str, values: Sequence[str]) -> list[BudgetRun]:
         rows = self._connection.execute(
-            "select turn, root_session, root_turn, path from budget_run where budget = ? order by turn", (self._name,)
+            f"select turn, root_session, root_turn, path from budget_run where {where} order by turn", values
         ).fetchall()
         return [
             BudgetRun(
@@ -174,10 +180,10 @@ class BudgetBook:
             row = connection.execute("select state from budget where name = ?", (name,)).fetchone()
         return new if row is None else _state_in(row[0], name=name)
 
-    def runs(self, name: str) -> list[BudgetRun]:
-        """All that have ever had a part of it."""
+    def runs_of(self, name: str, turns: Iterable[str]) -> list[BudgetRun]:
+        """Those of its runs whose turns these are."""
         with self._store.statement() as connection:
-            return self._row(connection, name).runs()
+            return self._row(connection, name).runs_of(turns)
 
     def entries(self, name: str, *, without: Iterable[str]) -> list[LedgerEntry]:
         """The requests of the budget's runs, but for those turns."""
