@@ -242,12 +242,19 @@ class WorkerProcess:
 
     def until(self, happening: str) -> dict[str, Any]:
         """The next line of its log that says so."""
-        while (line := self._lines.get(timeout=HANG_S)) is not None:
+        return self.until_all(happening)[happening]
+
+    def until_all(self, *happenings: str) -> dict[str, dict[str, Any]]:
+        """The next line of its log for each of these, which come in any order."""
+        found: dict[str, dict[str, Any]] = {}
+        while len(found) < len(happenings):
+            line = self._lines.get(timeout=HANG_S)
+            assert line is not None, f"it ended without all of {happenings}: {''.join(self._said)}"
             self._said.append(line)
             event = json.loads(line) if line.startswith("{") else {}
-            if event.get("happening") == happening:
-                return event
-        raise AssertionError(f"it ended without `{happening}`: {''.join(self._said)}")
+            if (happening := event.get("happening")) in happenings:
+                found.setdefault(happening, event)
+        return found
 
     def until_or_idle(self, *happenings: str) -> None:
         """On return its log has said one of these, or nothing for LOOK_S: others have all turns."""

@@ -174,8 +174,7 @@ def test_a_stopped_worker_waits_for_a_tool_beside_an_ask_and_for_nothing_else(fa
     nothing more is sent, and then the turn is handed over though the grace is long. Each effect happens once."""
     session = farm.submit("asks_beside")
     first = asking_worker(farm, "--grace", str(2 * HANG_S))
-    first.until("asks")
-    first.until("entered")
+    first.until_all("asks", "entered")
     first.send(signal.SIGTERM)
     farm.go()
     assert first.wait() == 0
