@@ -29,8 +29,8 @@ WIDTH = 100  # a signature that is wider has one line for each parameter
 GROUPS: dict[str, str] = {
     "Running an agent": "Agent RunStream EndpointOptions Settings File Text StepView StepChanges __version__",
     "Tools and context": (
-        "tool FunctionTool RunContext DepsFactory SessionKey Workspace MethodsOf prefixed filtered approved Toolset Tool "
-        "ToolSpec NamedTool"
+        "tool FunctionTool RunContext DepsFactory SessionKey Workspace MethodsOf McpServer prefixed filtered approved "
+        "Toolset Tool ToolSpec NamedTool"
     ),
     "Limits": "MaxSteps MaxRequests MaxTokens MaxCost MaxWallTime MaxToolCalls Budget ModelLimits ScriptLimits",
     "Results": "RunResult StopReason FinishReason Usage Message ToolCall ToolResult Repair",
@@ -46,7 +46,7 @@ GROUPS: dict[str, str] = {
     "Journal and bill": "ObservationOptions Journal Prices read_prices",
     "Watching": (
         "StepStarted RequestStarted FrameSeen TextDelta ReasoningDelta RequestFinished AttemptDiscarded ToolStarted ToolProgress "
-        "ToolFinished CallAnswered AskOpened AskClosed ChildSeen RunFinished"
+        "ToolFinished CallAnswered AskOpened AskClosed ToolsetNoted ChildSeen RunFinished"
     ),
     "Histories": "messages_from messages_to ImportedHistory ExportedHistory",
 }

@@ -23,11 +23,11 @@ PUBLIC = """
 Agent AgentTool Approval AskClosed AskOpened Asking AttemptDiscarded BadTool Budget BudgetSpent CallAnswered
 CallerError ChangeArguments ChangeResult ChildSeen Deadlines Deny DepsFactory EndpointOptions ExportedHistory Fault
 FaultKind File FinishReason FrameSeen FunctionTool Hook ImportedHistory Journal MaxCost MaxRequests MaxSteps MaxTokens
-MaxToolCalls MaxWallTime Message MethodsOf MissingKey ModelFault ModelLimits NamedTool ObservationOptions OneAsk
+MaxToolCalls MaxWallTime McpServer Message MethodsOf MissingKey ModelFault ModelLimits NamedTool ObservationOptions OneAsk
 OutputMismatch PermissionRule Policy Prices ProviderFault ReasoningDelta RecoveryOptions Repair RequestAboutToLeave
 RequestFinished RequestStarted RetryPolicy RunContext RunFinished RunInterrupted RunResult RunStream SafetyOptions
 ScriptLimits SessionKey Settings StepChanges StepStarted StepView StopReason Subagents Text TextDelta Tool
-ToolAboutToRun ToolCall ToolFault ToolFinished ToolProgress ToolRan ToolResult ToolSpec ToolStarted Toolset TurnEnded
+ToolAboutToRun ToolCall ToolFault ToolFinished ToolProgress ToolRan ToolResult ToolSpec ToolStarted Toolset ToolsetNoted TurnEnded
 TurnwiseBug TurnwiseError UnknownModel UnknownOption Usage Workspace __version__ approved filtered messages_from
 messages_to prefixed read_prices tool
 """

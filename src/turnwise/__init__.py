@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         StepStarted,
         ToolFinished,
         ToolProgress,
+        ToolsetNoted,
         ToolStarted,
     )
     from turnwise.drivers.tools.tools import Tool
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from turnwise.faces.children import AgentTool, Subagents
     from turnwise.faces.deps import DepsFactory, SessionKey
     from turnwise.faces.histories import ExportedHistory, ImportedHistory, messages_from, messages_to
+    from turnwise.faces.mcp_servers import McpServer
     from turnwise.faces.results import RunFinished, RunInterrupted, RunResult
     from turnwise.faces.streaming import RunStream
     from turnwise.faces.tools import FunctionTool, Toolset, tool
@@ -119,6 +121,7 @@ _ROOMS = {
         "StepStarted",
         "ToolFinished",
         "ToolProgress",
+        "ToolsetNoted",
         "ToolStarted",
     ),
     "turnwise.errors": (
@@ -141,6 +144,7 @@ _ROOMS = {
     "turnwise.faces.children": ("AgentTool", "Subagents"),
     "turnwise.faces.histories": ("ExportedHistory", "ImportedHistory", "messages_from", "messages_to"),
     "turnwise.faces.deps": ("DepsFactory", "SessionKey"),
+    "turnwise.faces.mcp_servers": ("McpServer",),
     "turnwise.faces.results": ("RunFinished", "RunInterrupted", "RunResult"),
     "turnwise.faces.streaming": ("RunStream",),
     "turnwise.faces.tools": ("FunctionTool", "Toolset", "tool"),
@@ -216,6 +220,7 @@ __all__ = [
     "MaxTokens",
     "MaxToolCalls",
     "MaxWallTime",
+    "McpServer",
     "Message",
     "MethodsOf",
     "MissingKey",
@@ -263,6 +268,7 @@ __all__ = [
     "ToolSpec",
     "ToolStarted",
     "Toolset",
+    "ToolsetNoted",
     "TurnEnded",
     "TurnwiseBug",
     "TurnwiseError",

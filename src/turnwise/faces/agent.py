@@ -419,7 +419,7 @@ class Agent(Generic[Deps, Output]):
         carried = () if started.history else before.carried
         turn = runner.run(started, earlier=carried, journal=pen, ends=beginning.ends)
         self._beginning.discard(beginning)  # from here on an interrupt is told to the runner
-        ended = partial(run_result, output=setup.output, before=before, session=kept)
+        ended = partial(run_result, output=setup.output, before=before, session=kept, notes=setup.notes)
         return await self._to_end(setup, runner, turn, config=started.config, run=run, ended=ended, cancelled=cancelled)
 
     async def resume(self, session: str, **options: Unpack[ResumeOptions]) -> RunResult[Output]:
@@ -474,7 +474,9 @@ class Agent(Generic[Deps, Output]):
             if reservation is not None:
                 reservation.begins(runner)
             turn = runner.resume(found.left, journal=pen)
-            ended = partial(run_result, output=output, before=found.before, session=found.session.row.id)
+            ended = partial(
+                run_result, output=output, before=found.before, session=found.session.row.id, notes=setup.notes
+            )
             return await self._to_end(setup, runner, turn, config=config, run=run, ended=ended)
 
     async def _to_end(
@@ -647,7 +649,11 @@ class Agent(Generic[Deps, Output]):
                     setup.safety, approver=approver, run_hooks=partial(setup.hooks.run, run=run)
                 ),
                 recovery=self._recovery,
-                observation=msgspec.structs.replace(observation, find_price=setup.prices.find),
+                observation=msgspec.structs.replace(
+                    observation,
+                    find_price=setup.prices.find,
+                    begins=None if setup.notes is None else setup.notes.begin,
+                ),
                 prepare_step=None if prepare_step is None else setup.prices.prepares(prepare_step, config=config),
                 check_output=checker_of(output, run=run, clock=setup.clock, timeout_s=config.deadlines.hook_s),
                 path=path,

@@ -38,6 +38,7 @@ from turnwise.faces.run_steps import steps_and_limits
 from turnwise.faces.schemas import OutputType
 from turnwise.faces.scripts import check_script_limits, with_script
 from turnwise.faces.tools import ToolLike, Toolset, is_toolset, read_tools
+from turnwise.faces.toolset_notes import RunNotes, may_ask
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
 from turnwise.rules.retries import RetryPolicy
@@ -90,6 +91,7 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     config: TurnConfig
     budget: Budget | None
+    notes: RunNotes | None = None  # what its toolsets tell in the run at hand
 
     @property
     def offered(self) -> tuple[Tool, ...]:
@@ -198,7 +200,8 @@ def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
         config=at_endpoint(_config_of(options, model=model, hooks=hooks, instructions=instructions), endpoint=endpoint),
         budget=_budget_of(options),
     )
-    check_approver(made.safety.approver, policies=made.policies(), tools=made.tools)
+    if not may_ask(made.toolsets):
+        check_approver(made.safety.approver, policies=made.policies(), tools=made.tools)
     return made
 
 

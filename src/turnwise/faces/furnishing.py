@@ -14,6 +14,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.agent_setup import AgentSetup
 from turnwise.faces.open_toolsets import ask_all, holding
 from turnwise.faces.policies import read_policy
+from turnwise.faces.toolset_notes import listening
 from turnwise.faces.toolsets import name_of, read_one_tool
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permission_paths import escape_pattern
@@ -30,6 +31,7 @@ async def with_open_toolsets(setup: AgentSetup, *, stack: contextlib.AsyncExitSt
     """The same with the tools of its toolsets, which are open as long as `stack` is. Raises CallerError for one that fails, and
     for a name that is given twice."""
     await stack.enter_async_context(opened(setup))
+    notes = listening(setup.toolsets, stack=stack)
     offered = await ask_all(setup.toolsets, clock=setup.clock, ask_s=setup.config.deadlines.toolset_s)
     owners = {one.name: "`tools` of the agent" for one in setup.tools}
     tools = list(setup.tools)
@@ -43,7 +45,7 @@ async def with_open_toolsets(setup: AgentSetup, *, stack: contextlib.AsyncExitSt
                 )
             owners[one.name] = owner
             tools.append(one)
-    return judged(msgspec.structs.replace(setup, tools=tuple(tools), toolsets=(), is_unfurnished=False))
+    return judged(msgspec.structs.replace(setup, tools=tuple(tools), toolsets=(), is_unfurnished=False, notes=notes))
 
 
 def opened(setup: AgentSetup) -> contextlib.AbstractAsyncContextManager[None]:

@@ -13,6 +13,7 @@ from turnwise.errors import OutputMismatch
 from turnwise.faces.bill import Bill
 from turnwise.faces.saying import cost_said, many
 from turnwise.faces.schemas import OutputType, problems_of
+from turnwise.faces.toolset_notes import RunNotes
 from turnwise.rules.pricing import Cost
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.config import ChildReport, TurnResult
@@ -53,6 +54,7 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     - `asks` are calls that wait for an approval: run again with `approvals=`. `pending` are all waiting calls. Those
       without an ask wait for results: run again with `results={call.id: value}`. You may answer some of them; the next
       result lists the rest.
+    - `notes` are what toolsets told: an MCP server whose tools the run went without, or that died.
     - `unread` are messages of the user that came too late, or while calls were waiting. The history does not contain
       them.
 
@@ -103,6 +105,7 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     ledger: Bill = Bill()
     cost: Cost = Cost()
     cache_missed: tuple[CacheMissed, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def output(self) -> Output:
@@ -188,7 +191,13 @@ class RunInterrupted(KeyboardInterrupt):
 
 
 def run_result(
-    result: TurnResult, *, output: OutputType | None, before: SessionSoFar, session: str, ledger: Ledger | None = None
+    result: TurnResult,
+    *,
+    output: OutputType | None,
+    before: SessionSoFar,
+    session: str,
+    ledger: Ledger | None = None,
+    notes: RunNotes | None = None,
 ) -> RunResult[Any]:
     """The turn's result with the answer as a value. One that fits the schema, and that the type's own validators refused
     each time, leaves no output and the result incomplete; a repair says why."""
@@ -230,4 +239,5 @@ def run_result(
         ledger=Bill() if ledger is None else Bill(ledger.entries),
         cost=Cost() if ledger is None else ledger.cost(),
         cache_missed=() if ledger is None else tuple(ledger.cache_missed),
+        notes=() if notes is None else notes.texts,
     )

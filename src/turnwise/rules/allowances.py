@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from turnwise.rules.mcp_names import mcp_rule, server_of
 from turnwise.rules.permission_facts import CallFacts, PathFact
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission, naming_rules
 
@@ -48,6 +49,8 @@ def _sayable(rule: PermissionRule, *, facts: CallFacts, policy: Policy) -> Permi
         if any(not word or _NOT_IN_COMMANDS.search(word) for word in rule.command):
             return None
         return PermissionRule(verdict="allow", tool=rule.tool, command=rule.command, source="command line")
+    if rule.path is None and server_of(rule.tool):
+        return PermissionRule(verdict="allow", tool=rule.tool, source="command line")
     if rule.path is None or _NOT_IN_PATHS.search(rule.path):
         return None
     path = rule.path.removeprefix(policy.workspace.rstrip("/") + "/")
@@ -57,7 +60,7 @@ def _sayable(rule: PermissionRule, *, facts: CallFacts, policy: Policy) -> Permi
 
 def _text(rule: PermissionRule) -> str:
     if rule.command is None and rule.path is None:
-        return _EFFECTS[rule.effect or ""]
+        return mcp_rule(rule.tool) if server_of(rule.tool) else _EFFECTS[rule.effect or ""]
     return f"{rule.tool}({' '.join(rule.command) if rule.command else rule.path})"
 
 

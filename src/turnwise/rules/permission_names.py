@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from turnwise.errors import CallerError
+from turnwise.rules.mcp_names import server_of
 from turnwise.rules.permission_facts import Access
 from turnwise.rules.permissions import PermissionRule, names_match
 
@@ -33,6 +34,8 @@ def check_rules(rules: Iterable[PermissionRule], *, tools: Mapping[str, KnownToo
             continue
         where = rule.where or f"`policy.rules[{number}]`"
         named = {name: tool for name, tool in tools.items() if names_match(rule.tool, name=name)}
+        if not named and server_of(rule.tool):
+            continue  # the tools of an MCP server are known while it runs
         if not named:
             raise CallerError(f"{where}: there is no tool `{rule.tool}`; {_near(rule.tool, known=tools)}")
         if rule.tool in named and not any(

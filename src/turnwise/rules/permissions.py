@@ -18,6 +18,7 @@ from turnwise.rules.advice import GO_ON_WITHOUT_TOOL, allowed_by
 from turnwise.rules.environment_names import is_doubtful, steers
 from turnwise.rules.known_programs import is_known
 from turnwise.rules.linear_globs import word_glob
+from turnwise.rules.mcp_names import server_of
 from turnwise.rules.permission_commands import Match, matches_narrowly, matches_widely
 from turnwise.rules.permission_facts import Access, CallFacts, CommandFact, PathFact, Word
 from turnwise.rules.permission_paths import Guard, escape_pattern, guard_of, guard_of_text, may_contain, path_matches
@@ -179,10 +180,15 @@ def _by_tool_rules(facts: CallFacts, *, policy: Policy, start: PermissionVerdict
     found = start
     for rule in policy.rules:
         if rule.path is None and rule.command is None and _names_tool(rule, facts=facts, access=None):
-            if facts.effect == "execute" and rule.verdict == "allow" and re.search(r"(?<!\\)[*?]", rule.tool):
+            if facts.effect == "execute" and rule.verdict == "allow" and _sweeps(rule.tool):
                 continue  # what runs is not known: somebody has to have meant this very tool
             found = _by_order(rule, found=found, policy=policy)
     return found
+
+
+def _sweeps(pattern: str) -> bool:
+    """Whether it is for tools that nobody may have thought of. `git__*` names the server whose tools they are."""
+    return re.search(r"(?<!\\)[*?]", pattern) is not None and not server_of(pattern)
 
 
 def _names_tool(rule: PermissionRule, *, facts: CallFacts, access: Access | None) -> bool:

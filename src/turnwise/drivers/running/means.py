@@ -56,13 +56,14 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """Who sees and counts what happens. None of it can harm the turn.
 
     `watch` sees each event, `feed` the same in batches. Each request is entered in `ledger` (a sub-agent's in its parent's;
-    without one each turn has its own), priced by `find_price`.
+    without one each turn has its own), priced by `find_price`. `begins` is given, as a turn begins, what tells the watchers.
     """
 
     watch: Watch | None = None
     feed: Feed | None = None
     ledger: Ledger | None = None
     find_price: PriceFinder | None = None
+    begins: Callable[[Watch], object] | None = None
 
 
 class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):

@@ -189,6 +189,8 @@ class _Running:
         self._tools = {tool.name: tool for tool in means.tools}
         self._watchers = Watchers(means.observation.watch, feed=means.observation.feed)
         self._tell = self._watchers.tell
+        if means.observation.begins is not None:
+            means.observation.begins(self._tell)
         self._teller = LiveTeller(self._watchers, journal=journal)
         self._journal = journal
         self._interrupted: asyncio.Future[EndKind] = asyncio.get_running_loop().create_future()

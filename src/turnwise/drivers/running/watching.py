@@ -146,6 +146,12 @@ class ChildSeen(msgspec.Struct, frozen=True, tag="child_seen"):
     seen: "WatcherEvent"
 
 
+class ToolsetNoted(msgspec.Struct, frozen=True, tag="toolset_noted"):
+    """A toolset tells what a person should know of it: an MCP server did not start in time, died, or runs again."""
+
+    text: str
+
+
 class TurnFinished(msgspec.Struct, frozen=True, tag="turn_finished"):
     """The turn is over."""
 
@@ -165,6 +171,7 @@ WatcherEvent = (
     | ToolFinished
     | CallAnswered
     | ChildSeen
+    | ToolsetNoted
     | TurnFinished
 )
 """A face that has no line of its own for one of these shows its kind and its values: none is hidden. A further one that tools

@@ -18,6 +18,7 @@ from typing import Literal, cast, get_args
 
 from turnwise.drivers.settings.settings import Layer, SettingsSource, is_table
 from turnwise.errors import CallerError
+from turnwise.rules.mcp_names import mcp_pattern
 from turnwise.rules.permission_patterns import plain_command, plain_rule
 from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy
 from turnwise.turn.config import Effect
@@ -104,7 +105,7 @@ def parse_rule(given: object, *, source: SettingsSource, where: str) -> Permissi
         raise CallerError(f"{where}: `effect` is `{effect}`; it is one of {', '.join(_EFFECTS)}")
     rule = PermissionRule(
         verdict=_VERDICTS[verdicts[0]],
-        tool=_text(given, verdicts[0], where=where) or "*",
+        tool=_tool_of(_text(given, verdicts[0], where=where) or "*", where=where),
         effect=effect,
         path=_text(given, "path", where=where),
         command=_command(given.get("command"), where=where),
@@ -112,6 +113,18 @@ def parse_rule(given: object, *, source: SettingsSource, where: str) -> Permissi
         where=where,
     )
     return plain_rule(rule, where=where)
+
+
+def _tool_of(text: str, *, where: str) -> str:
+    """The pattern of tools; that of an MCP server's is written `mcp(server.tool)`."""
+    if not text.startswith("mcp("):
+        return text
+    pattern = mcp_pattern(text)
+    if pattern is None:
+        raise CallerError(
+            f"{where}: `{text}` is no tool of an MCP server: write `mcp(server.tool)`, or `mcp(server.*)`"
+        )
+    return pattern
 
 
 def _table(layer: Layer) -> Mapping[str, object]:

@@ -20,6 +20,7 @@ from turnwise.faces.cli.pager import Pages
 from turnwise.faces.cli.permissions import rule_said
 from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
 from turnwise.faces.cli.text import style, visible, visible_line
+from turnwise.rules.mcp_names import server_of
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission, session_rules
 from turnwise.turn.approvals import Approval, OneAsk, digest_of
@@ -228,6 +229,8 @@ class TerminalApprover:
         offer = self._offers.get(ask.call.name)
         if offer is not None and not offer.inspected:
             return CallFacts(call_id=ask.call.id, tool=ask.call.name, effect=offer.effect)
+        if offer is None and server_of(ask.call.name):  # it is known once its server has said so
+            return CallFacts(call_id=ask.call.id, tool=ask.call.name, effect="execute")
         (facts,) = await self._inspect((PlannedCall(call=ask.call, arguments=ask.arguments, timeout_s=0.0),))
         return facts
 

@@ -182,6 +182,7 @@ def command(
                         ask_timeout=None,
                         no_sandbox=False,
                         network=False,
+                        mcp=(),
                         no_agents_md=no_agents_md,
                         no_environment=True,  # each model gets the same prompt
                         no_stream=no_stream,

@@ -27,6 +27,7 @@ from turnwise.faces.cli.pending import dropped_line, pending_of
 from turnwise.faces.cli.permissions import rule_said
 from turnwise.faces.cli.prompts import CliPrompt
 from turnwise.faces.cli.remedies import FailedModel
+from turnwise.faces.cli.run_servers import open_servers, servers_of_run
 from turnwise.faces.cli.running import Ran, resume_turn, run_turn, typed_parts
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import cannot_go_on, show_end
@@ -100,7 +101,8 @@ class Chat:
         self._doubts = Doubts()
         self._spent = SessionSpent()
         self._leaves = False
-        self._place = furnish(given, journal=journal, clock=clock, attended=True)
+        self._servers = servers_of_run(given, attended=True, clock=clock)
+        self._place = furnish(given, journal=journal, clock=clock, attended=True, servers=self._servers)
         self._policy = self._place.policy
         before = self._place.before
         self._session = "" if before is None else before.row.id
@@ -109,12 +111,20 @@ class Chat:
     async def run(self) -> None:
         """Until the person leaves. Raises what makes going on impossible."""
         self._greet()
+        if self._servers.toolsets:
+            self._screen.tell(self._servers.waiting_line)
+        async with open_servers(self._servers, clock=self._clock):
+            await self._run()
+
+    async def _run(self) -> None:
         typed = await self._resume_left()
         if self._asks and not self._leaves:
             typed = await self._turn(None)
         while not self._leaves and (text := await self._next(typed)) is not None:
             typed = ""
-            if command_of(text) is not None:
+            if (prompt := await self._server_prompt(text)) is not None:
+                typed = await self._turn(prompt) if prompt else ""
+            elif command_of(text) is not None:
                 await self._obey(text)
             elif text.strip():
                 typed = await self._turn(text)
@@ -179,7 +189,9 @@ class Chat:
             return ""
         try:
             found = find_left(self._journal, before)
-            place = furnish_left(found, given=self._given, journal=self._journal, clock=self._clock)
+            place = furnish_left(
+                found, given=self._given, journal=self._journal, clock=self._clock, servers=self._servers
+            )
         except CallerError as error:
             self._screen.tell(cannot_go_on(error))
             self._asks = pending_of(self._journal, before).asks
@@ -236,6 +248,18 @@ class Chat:
             for line in exchange_lines(exchange, now_s=self._clock.now()):
                 self._screen.tell(line)
 
+    async def _server_prompt(self, text: str) -> str | None:
+        """What a prompt of an MCP server says (`/git:review branch=main`); empty where it failed, None: it is none."""
+        if not self._servers.toolsets:
+            return None
+        from turnwise.faces.cli.mcp_prompts import filled_prompt
+
+        try:
+            return await filled_prompt(text, servers=self._servers.toolsets)
+        except (CallerError, ToolFault) as error:
+            complain(str(error))
+            return ""
+
     async def _obey(self, line: str) -> None:
         commands: dict[str, Callable[[str], Coroutine[None, None, None] | None]] = {
             "/help": self._help,
@@ -263,6 +287,11 @@ class Chat:
     def _help(self, _: str) -> None:
         for name, summary in COMMANDS.items():
             self._terminal.say(f"  {name:<13} {summary}")
+        if self._servers.toolsets:
+            from turnwise.faces.cli.mcp_prompts import prompt_lines
+
+            for line in prompt_lines(self._servers.toolsets):
+                self._terminal.say(clean(line))
         self._terminal.say(" ".join(KEYS.split()))
 
     def _usage(self, _: str) -> None:
@@ -322,7 +351,7 @@ class Chat:
 
     def _move(self, given: Given, *, session: str) -> None:
         given = {**given, "go_on": False, "session": session or None}
-        self._place = furnish(given, journal=self._journal, clock=self._clock, attended=True)
+        self._place = furnish(given, journal=self._journal, clock=self._clock, attended=True, servers=self._servers)
         self._given, self._policy, self._session, self._asks = given, self._place.policy, session, ()
 
     def _sessions(self, _: str) -> None:

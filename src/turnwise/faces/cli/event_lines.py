@@ -19,6 +19,7 @@ from turnwise.drivers.running.watching import (
     StepStarted,
     ToolFinished,
     ToolProgress,
+    ToolsetNoted,
     ToolStarted,
     TurnFinished,
     WatcherEvent,
@@ -88,6 +89,8 @@ def _seen(seen: WatcherEvent) -> str:
             return f"{visible_line(call.name)} asks: {_short(question)}"
         case AskClosed(answer=answer):
             return f"answered by {answer.by}: {answer.verdict} {_short(answer.text)}".rstrip()
+        case ToolsetNoted(text=text):
+            return _short(text)
         case FrameSeen() | RequestStarted() | RequestFinished() | ToolProgress() | TurnFinished() | ChildSeen():
             return ""
         case _:

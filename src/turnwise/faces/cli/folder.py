@@ -12,7 +12,7 @@ from turnwise.drivers.unasked_files import LeftOut, read_unasked
 from turnwise.errors import CallerError
 from turnwise.turn.config import TurnConfig
 
-READ_ELSEWHERE = frozenset({PERMISSIONS, PRICES, SESSIONS, "hooks"})  # tables with readers of their own
+READ_ELSEWHERE = frozenset({PERMISSIONS, PRICES, SESSIONS, "mcp", "hooks"})  # tables with readers of their own
 MAX_AGENTS_BYTES = 64 * 1024  # instructions travel with every request
 
 

@@ -13,6 +13,7 @@ from turnwise.drivers.settings.options import RunSettings
 from turnwise.errors import CallerError
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.permissions import allowed_rules
+from turnwise.faces.cli.run_servers import NO_SERVERS, RunServers
 from turnwise.faces.cli.spending import is_same_model
 from turnwise.faces.cli.text import clean
 from turnwise.faces.cli.workplace import Workplace, furnish
@@ -38,7 +39,9 @@ def find_left(journal: Journal, session: Session) -> LeftRun:
     return left_run(journal, session)
 
 
-def furnish_left(found: LeftRun, *, given: Given, journal: Journal, clock: Clock) -> Workplace:
+def furnish_left(
+    found: LeftRun, *, given: Given, journal: Journal, clock: Clock, servers: RunServers = NO_SERVERS
+) -> Workplace:
     """What the turn goes on with: its own model, limits, rules and folder. Of the options that were `given` hold those that no
     journal has; `--allow` and `--ask-timeout` are its terms from now on. Raises CallerError."""
     config = found.left.config
@@ -59,7 +62,15 @@ def furnish_left(found: LeftRun, *, given: Given, journal: Journal, clock: Clock
     schema = None if config.output is None else msgspec.json.decode(config.output.schema)
     attended = config.policy is not None and config.policy.attended
     known = msgspec.structs.replace(config, policy=found.left.turn.known.config.policy)
-    return furnish(options, journal=journal, clock=clock, attended=attended, output_type=schema, left=known)
+    return furnish(
+        options,
+        journal=journal,
+        clock=clock,
+        attended=attended,
+        output_type=schema,
+        left=known,
+        servers=servers,
+    )
 
 
 def folder_of(config: TurnConfig, *, row: SessionRow) -> Path:

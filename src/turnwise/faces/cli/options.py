@@ -37,6 +37,7 @@ class Given(TypedDict):
     ask_timeout: float | None
     no_sandbox: bool
     network: bool
+    mcp: tuple[Path, ...]
     no_agents_md: bool
     no_environment: bool
     no_stream: bool
@@ -120,7 +121,7 @@ ALLOW = click.option(
     metavar="WHAT",
     callback=_checked,
     help="Allow without asking: `write` (files), `bash` (commands), or calls by a pattern: `bash(git push *)`, "
-    "`edit(src/**)`. Repeatable.",
+    "`edit(src/**)`, `mcp(git.*)`. Repeatable.",
 )
 _OF_PERMISSIONS = (
     ALLOW,
@@ -131,6 +132,13 @@ _OF_PERMISSIONS = (
         help=f"How long a question waits for you; then the answer is no. [default: {Deadlines().ask_s:g}]",
     ),
     click.option("--network", is_flag=True, help="Let commands use the network."),
+    click.option(
+        "--mcp",
+        multiple=True,
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Start the MCP servers that this JSON file names, too. Repeatable.",
+    ),
     click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox."),
 )
 _OF_THE_SCREEN = (

@@ -10,6 +10,7 @@ from turnwise.drivers.journal.journal import Journal, Session
 from turnwise.drivers.settings.permission_files import parse_rule, policy_of
 from turnwise.drivers.settings.settings import Layer
 from turnwise.errors import CallerError
+from turnwise.rules.mcp_names import mcp_rule
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permission_paths import escape_pattern
 from turnwise.rules.permissions import PermissionRule, Policy, session_rules
@@ -48,6 +49,8 @@ def allowed_rules(text: str) -> tuple[PermissionRule, ...]:
     if (effect := EFFECTS.get(text)) is not None:
         # a command that may run may also write by `>` what it could write by itself
         return (PermissionRule(verdict="allow", effect=effect, source="command line", where=where),)
+    if text.startswith("mcp("):
+        return (parse_rule({"allow": text}, source="command line", where=where),)
     found = _CALLS.fullmatch(text)
     if found is None:
         near = difflib.get_close_matches(text.casefold(), EFFECTS, n=1)
@@ -66,7 +69,7 @@ def rule_said(rule: PermissionRule, *, workspace: str) -> str:
     """`edit(notes.txt)`: the calls that a rule is about, as settings files of the workspace and `--allow` write them."""
     words = [shlex.quote(word) if not word or re.search(r"\s", word) else word for word in rule.command or ()]
     path = (rule.path or "").removeprefix(f"{escape_pattern(workspace)}/")
-    return f"{rule.tool}({' '.join(words) or path})".removesuffix("()")
+    return f"{mcp_rule(rule.tool)}({' '.join(words) or path})".removesuffix("()")
 
 
 def remembered_rules(journal: Journal, session: Session, *, workspace: str) -> tuple[PermissionRule, ...]:

@@ -57,6 +57,7 @@ class ResumeGiven(msgspec.Struct, frozen=True, kw_only=True):
             ask_timeout=self.ask_timeout,
             no_sandbox=self.no_sandbox,
             network=self.network,
+            mcp=(),
             no_agents_md=self.no_agents_md,
             no_environment=False,
             no_stream=False,

@@ -22,6 +22,7 @@ from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import ALL, NOTHING, decide, dropped_line, pending_of
 from turnwise.faces.cli.prompts import GOES_ON, MAX_INPUT_BYTES, CliPrompt, Input, beyond_window, read_prompt
 from turnwise.faces.cli.remedies import FailedModel
+from turnwise.faces.cli.run_servers import servers_of_run
 from turnwise.faces.cli.running import Face, Ran, resume_turn, run_turn, what_was_sent
 from turnwise.faces.cli.screen import Screen, outcome_line
 from turnwise.faces.cli.spending import model_limits_of
@@ -94,6 +95,7 @@ class SingleRun:
         as_json: bool,
     ) -> None:
         self._journal, self._clock = journal, clock
+        self._servers = servers_of_run(given, attended=attended and not as_json, clock=clock)
         self._attended, self._output_type = attended, output_type
         try:
             self._place = self._furnished(given)
@@ -109,7 +111,12 @@ class SingleRun:
 
     def _furnished(self, given: Given) -> Workplace:
         return furnish(
-            given, journal=self._journal, clock=self._clock, attended=self._attended, output_type=self._output_type
+            given,
+            journal=self._journal,
+            clock=self._clock,
+            attended=self._attended,
+            output_type=self._output_type,
+            servers=self._servers,
         )
 
     def to_end(self, asked: CliPrompt | None, *, has_words: bool, answers: Answers) -> int:
@@ -129,6 +136,8 @@ class SingleRun:
         self._has_told = True
         for line in self._place.notes:
             self._face.tell(line)
+        if waiting := self._servers.waiting_line:
+            self._face.tell(waiting)
         if self._place.before is not None:
             from turnwise.faces.cli.last_exchange import exchange_line, last_exchange
 
@@ -142,7 +151,9 @@ class SingleRun:
         """Go on with the turn that was left; its exit code where that is all there is to do."""
         try:
             found = find_left(self._journal, session)
-            place = furnish_left(found, given=self._given, journal=self._journal, clock=self._clock)
+            place = furnish_left(
+                found, given=self._given, journal=self._journal, clock=self._clock, servers=self._servers
+            )
         except CallerError as error:
             self._tell_beginning()
             self._face.tell(cannot_go_on(error))

@@ -35,6 +35,7 @@ from turnwise.faces.cli.folder import read_agents_md, settings_of_run
 from turnwise.faces.cli.opening import opening_of
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.permissions import allowed_rules, policy_of_run, remembered_rules
+from turnwise.faces.cli.run_servers import NO_SERVERS, RunServers
 from turnwise.faces.cli.spending import is_same_model, limits_of, model_limits_of, request_settings, retry_of
 from turnwise.faces.cli.waiting import WaitBounds
 from turnwise.faces.models import read_model
@@ -119,11 +120,12 @@ def furnish(
     attended: bool,
     output_type: object = None,
     left: TurnConfig | None = None,
+    servers: RunServers = NO_SERVERS,
     face: FaceTerms = FaceTerms(),  # noqa: B008 (frozen)
 ) -> Workplace:
     """Everything that a run of these options needs. `attended`: somebody can be asked. `left` is the configuration of a turn that
-    goes on: its rules, deadlines and instructions hold, for its sub-agents too. `face` is what the face brings. Raises
-    CallerError."""
+    goes on: its rules, deadlines and instructions hold, for its sub-agents too. `servers` offer their tools to all of them, and
+    `face` is what the face brings. Raises CallerError."""
     if given["go_on"] and given["session"]:
         raise CallerError("give either --continue or --session, not both")
     folder = (given["cwd"] or Path.cwd()).resolve()
@@ -177,6 +179,7 @@ def furnish(
         deadlines=deadlines,
         streams=streams,
         output_type=output_type,
+        servers=servers,
         limits=limits_of(settings, last=last.limits if last else None),
         prices=prices_of_layers(layers, env=os.environ),
         opening=opening_of(
@@ -201,7 +204,7 @@ def furnish(
         offers={tool.name: tool.offer for tool in tools},
         inspect=inspect,
         clock=clock,
-        notes=(*_notes_of(agents_md, before, layers=layers, folder=folder), *finished),
+        notes=(*_notes_of(agents_md, before, layers=layers, folder=folder), *finished, *servers.notes),
         commands_note=shell.said,
         ask_s=deadlines.ask_s,
         bounds=_bounds_of(choice.model, settings=settings, deadlines=deadlines, streams=streams),
@@ -258,6 +261,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
     deadlines: Deadlines
     streams: bool
     output_type: object
+    servers: RunServers
     limits: Limit | None
     prices: Prices
     opening: OpeningSource
@@ -288,7 +292,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
         limits = steps if self.limits is None or not is_root else steps | self.limits
         return Agent(
             self.choice.model,
-            tools=[*tools, *below],
+            tools=[*tools, *self.servers.toolsets, *below],
             instructions=self.system,
             output_type=self.output_type if is_root else None,
             limits=limits,

@@ -55,13 +55,15 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         hidden_env: frozenset[str] = frozenset(),
         own: Iterable[Path] = (),
         shown: Iterable[Path] = (),
+        given: int | None = None,
     ) -> Wrapped:
         """What to start for `argv` (its first word an absolute path).
 
         It may write in `workspace`, in `writable` and in `scratch.temporary`. `outer_env` is the environment to choose from
         (else our own), `also_env` names let through beside the usual ones, `hidden_env` names kept back. `own` are further
-        files that it must not read, like a journal, `shown` such that it may read wherever they lie. The caller closes the
-        descriptors once it has started.
+        files that it must not read, like a journal, `shown` such that it may read wherever they lie. `given` is the descriptor
+        of its standard input: whoever starts it passes that on where the sandbox `watches`, and else starts it with that as
+        its input. The caller closes the descriptors once it has started.
         """
         outer = os.environ if outer_env is None else outer_env
         temporary = next(iter(self.private_folders), scratch.temporary)
@@ -77,6 +79,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             hidden=secret_paths(home=_home(outer), own=(*_own_folders(outer), *own)),
             shown=(scratch.outputs, *shown),
             network=network,
+            given=given,
         )
         match self.kind:
             case "bubblewrap":
@@ -84,7 +87,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             case "landlock":
                 return wrap_in_landlock(order, version=self.landlock)
             case "none" if self.leaves_none:
-                return Wrapped(argv=keeper_command(order.argv), env=order.env, supervised=True, watches=True)
+                return Wrapped(argv=keeper_command(order), env=order.env, supervised=True, watches=True)
             case "none":
                 return Wrapped(argv=order.argv, env=order.env)
             case _:

@@ -1,9 +1,9 @@
 """Runs one command, confined if asked to, and ends with everything that the command started.
 
-A script of its own, run as `python -I -S keeper.py RULES FILTER ASKED PROCESSES COMMAND...`; it imports nothing of turnwise.
+A script, run as `python -I -S keeper.py RULES FILTER ASKED PROCESSES INPUT COMMAND...`. It imports nothing of turnwise.
 RULES is the descriptor of a Landlock ruleset, FILTER a seccomp program in hexadecimal, ASKED is `asked` where the filter leaves
-signals to this process, PROCESSES how many processes may be added; `-` is none. It ends the command when its standard input
-closes, which happens too when turnwise is killed.
+signals to this process, PROCESSES how many processes may be added, INPUT the descriptor of the command's standard input; `-` is
+none. It ends the command when its own standard input closes, which happens too when turnwise is killed.
 
 What leaves its parent and its session comes to this process (PR_SET_CHILD_SUBREAPER), so it is found as well.
 The rules are set between fork and exec of a process with one thread: in turnwise itself, which has several, that is not safe.
@@ -72,7 +72,7 @@ def send(number: signal.Signals, *, to: Iterable[int]) -> None:
             os.kill(pid, number)
 
 
-def _main(rules: str, filter_hex: str, asked: str, processes: str, *command: str) -> None:
+def _main(rules: str, filter_hex: str, asked: str, processes: str, given: str, *command: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # the command may not look into this process
@@ -87,17 +87,24 @@ def _main(rules: str, filter_hex: str, asked: str, processes: str, *command: str
     if pid == 0:
         try:
             signal.set_wakeup_fd(-1)
+            _take_input(given)
             _become(libc, keeper=keeper, rules=rules, filter_hex=filter_hex, processes=processes, questions=questions)
             os.execv(command[0], command)
         except OSError as error:
             os.write(2, f"turnwise: the command could not be started: {error}\n".encode())
         finally:
             os._exit(_CANNOT_RUN)
+    if given != "-":
+        os.close(int(given))  # else it would stay open when the command closes its own
     if questions is not None:
         questions.take()
     status = _wait(pid, woken=woken, questions=questions)
     _end_all()
     _leave(status)
+
+
+def _take_input(given: str) -> None:
+    os.dup2(os.open("/dev/null", os.O_RDONLY) if given == "-" else int(given), 0)
 
 
 def _become(
@@ -108,8 +115,6 @@ def _become(
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != keeper:
         os._exit(_CANNOT_RUN)
-    null = os.open("/dev/null", os.O_RDONLY)
-    os.dup2(null, 0)
     for number in (*_QUIET_SIGNALS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -12,7 +12,8 @@ class SandboxOrder(msgspec.Struct, frozen=True, kw_only=True):
     """A command and what it may do. All paths are absolute and have no link in them.
 
     It may write in `workspace`, in `writable` and in the temporary folder; `hidden` paths it may not even read.
-    `shown` it may read although they lie inside something hidden.
+    `shown` it may read although they lie inside something hidden. `given` is the descriptor of its standard input, where a
+    keeper has to hand it on.
     """
 
     argv: tuple[str, ...]
@@ -24,6 +25,7 @@ class SandboxOrder(msgspec.Struct, frozen=True, kw_only=True):
     hidden: tuple[Path, ...] = ()
     shown: tuple[Path, ...] = ()
     network: bool = False
+    given: int | None = None
 
 
 class Wrapped(msgspec.Struct, frozen=True, kw_only=True):

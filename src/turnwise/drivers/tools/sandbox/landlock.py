@@ -66,15 +66,17 @@ def wrap_in_landlock(order: SandboxOrder, *, version: int) -> Wrapped:
         ).hex()
     rules = make_ruleset(order, version=version)
     asked = program != "-" and version < SCOPES_ABI
-    keeper = keeper_command(order.argv, rules=str(rules), program=program, asked=asked)
+    keeper = keeper_command(order, rules=str(rules), program=program, asked=asked)
     return Wrapped(argv=keeper, env=order.env, descriptors=(rules,), supervised=True, watches=True)
 
 
 def keeper_command(
-    argv: tuple[str, ...], *, rules: str = "-", program: str = "-", asked: bool = False
+    order: SandboxOrder, *, rules: str = "-", program: str = "-", asked: bool = False
 ) -> tuple[str, ...]:
     """`asked`: the filter `program` lets the keeper judge signals."""
-    return (*HELPER, str(KEEPER), rules, program, "asked" if asked else "-", str(MORE_PROCESSES), *argv)
+    given = "-" if order.given is None else str(order.given)
+    how = (rules, program, "asked" if asked else "-", str(MORE_PROCESSES), given)
+    return (*HELPER, str(KEEPER), *how, *order.argv)
 
 
 def make_ruleset(order: SandboxOrder, *, version: int) -> int:

@@ -36,9 +36,8 @@ class _Child(asyncio.Protocol):
         self._on_output = on_output
         self._output: asyncio.BaseTransport | None = None
         self._input: asyncio.WriteTransport | None = None
-        self.exited: asyncio.Future[None] = loop.create_future()
+        self.exited = exit_of(process)
         self.closed: asyncio.Future[None] = loop.create_future()  # its output, by whoever held it last
-        self._watch_exit()
 
     @property
     def group(self) -> int:
@@ -77,22 +76,26 @@ class _Child(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed.set_result(None)
 
-    def _watch_exit(self) -> None:
-        try:
-            descriptor = os.pidfd_open(self._process.pid)
-        except (AttributeError, OSError):  # no Linux, or one before 5.3
-            waiting = asyncio.ensure_future(in_thread(self._process.wait, name="turnwise-wait"))
-            waiting.add_done_callback(lambda _: self.exited.set_result(None))
-            return
-        loop = asyncio.get_running_loop()
 
-        def hear() -> None:
-            loop.remove_reader(descriptor)
-            os.close(descriptor)
-            self._process.wait()
-            self.exited.set_result(None)
+def exit_of(process: subprocess.Popen[bytes]) -> asyncio.Future[None]:
+    """Done once the process has ended, which is heard at once; its `returncode` is set then."""
+    loop = asyncio.get_running_loop()
+    exited: asyncio.Future[None] = loop.create_future()
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # no Linux, or one before 5.3
+        waiting = asyncio.ensure_future(in_thread(process.wait, name="turnwise-wait"))
+        waiting.add_done_callback(lambda _: exited.set_result(None))
+        return exited
 
-        loop.add_reader(descriptor, hear)
+    def hear() -> None:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+        process.wait()
+        exited.set_result(None)
+
+    loop.add_reader(descriptor, hear)
+    return exited
 
 
 async def run_group(
@@ -159,7 +162,7 @@ async def _end(child: _Child, *, supervised: bool, watches: bool) -> None:
             if supervised:
                 send(signal.SIGTERM, to=descendants(group))
             else:
-                _signal(group, signal.SIGTERM)
+                signal_group(group, signal.SIGTERM)
             await asyncio.wait([child.exited], timeout=TERM_GRACE_S)
         if watches and not child.exited.done():
             child.close_input()
@@ -167,13 +170,13 @@ async def _end(child: _Child, *, supervised: bool, watches: bool) -> None:
     finally:
         if watches and not child.exited.done():  # it did not manage: what left its group can still be found below it
             send(signal.SIGKILL, to=descendants(group))
-        _signal(group, signal.SIGKILL)  # also what it left in the background
+        signal_group(group, signal.SIGKILL)  # also what it left in the background
         await asyncio.wait([child.exited])
         # A child that made a session of its own may hold the output open: what it says later is not waited for.
         await asyncio.wait([child.closed], timeout=LAST_OUTPUT_S)
         child.close()
 
 
-def _signal(group: int, number: signal.Signals) -> None:
+def signal_group(group: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):  # all of them have ended
         os.killpg(group, number)

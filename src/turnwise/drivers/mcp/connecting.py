@@ -1,0 +1,334 @@
+"""One connection to a server: the handshake, what it offers, calls, and what it asks meanwhile."""
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Protocol, TypeVar
+
+from mcp import Client, MCPError
+from mcp.client.session import ClientRequestContext, IncomingMessage
+from mcp.client.stdio import get_default_environment
+from mcp.server import Server
+from mcp.server.mcpserver import MCPServer
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INVALID_REQUEST,
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    ElicitRequest,
+    ElicitRequestParams,
+    ElicitResult,
+    ErrorData,
+    GetPromptRequest,
+    GetPromptRequestParams,
+    GetPromptResult,
+    Implementation,
+    InputRequiredResult,
+    ListPromptsResult,
+    ListToolsResult,
+    Prompt,
+    PromptListChangedNotification,
+    ReadResourceRequest,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Tool,
+    ToolListChangedNotification,
+)
+from pydantic import TypeAdapter, ValidationError
+
+from turnwise._version import __version__
+from turnwise.drivers.clock import Clock, sleep
+from turnwise.drivers.mcp.bounds import MAX_PAGES, MAX_TOOLS, McpFailure, UnaskedMeter
+from turnwise.drivers.mcp.contents import parts_of, resource_parts, said_by_server
+from turnwise.drivers.mcp.elicitation import Asker, elicit
+from turnwise.drivers.mcp.entries import ServerAddress, ServerCommand, ServerEntry, ServerObject
+from turnwise.drivers.mcp.http import http_streams
+from turnwise.drivers.mcp.listing import Listing, read_prompts, read_tools
+from turnwise.drivers.mcp.processes import ServerProcess
+from turnwise.drivers.mcp.stdio import stdio_streams
+from turnwise.drivers.tools.sandbox import Scratch
+from turnwise.drivers.tools.tool_output import cut_middle
+from turnwise.errors import ToolFault
+from turnwise.vocab import File, Text
+
+for _name in ("mcp", "client", "httpx2"):  # what they would print goes to whoever wants it, and not to the terminal
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
+MAX_ROUNDS = 10  # as often may a server ask in one call; the other clients of the protocol have the same bound
+MAX_MESSAGE = 2000  # characters of what a server says went wrong
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 0.25
+
+_Sent = TypeVar("_Sent", CallToolResult, GetPromptResult, ReadResourceResult)
+_CALLED: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
+_PROMPTED: TypeAdapter[GetPromptResult | InputRequiredResult] = TypeAdapter(GetPromptResult | InputRequiredResult)
+_READ: TypeAdapter[ReadResourceResult | InputRequiredResult] = TypeAdapter(ReadResourceResult | InputRequiredResult)
+
+
+class ConnectionLost(Exception):
+    """The connection ended while the server was at work: whether it did what was asked is unknown."""
+
+
+class AskingCall(Asker, Protocol):
+    """The context of a call: it asks a person, and tells how the call gets on."""
+
+    def report(self, text: str) -> None: ...
+
+
+class Connection:
+    """An open connection. `listing` is what the server offered last, `is_stale` whether it has changed since."""
+
+    def __init__(self, entry: ServerEntry, *, clock: Clock, gone: Callable[[str], object]) -> None:
+        self.entry, self._clock, self._gone = entry, clock, gone
+        self.listing = Listing()
+        self.is_stale = False
+        self._client: Client | None = None
+        self._lost = ""
+        self._at_work: list[Asker] = []
+        self._meter = UnaskedMeter(clock)
+
+    @property
+    def client(self) -> Client:
+        assert self._client is not None, "the connection is open"
+        return self._client
+
+    def lose(self, why: str) -> None:
+        """Nothing comes any more."""
+        self._lost = self._lost or why
+        self._gone(why)
+
+    def why_refused(self, error: MCPError) -> str:
+        """Why there is no connection: it ended, or the server said no."""
+        return self._lost or f"it refused the connection: {cut_middle(error.message, limit=MAX_MESSAGE)}"
+
+    async def open(self, stack: AsyncExitStack, *, transport: object) -> None:
+        """The handshake is done, and what the server offers is listed. Raises McpFailure for lies, MCPError for a refusal."""
+        self._client = await stack.enter_async_context(
+            Client(
+                transport,  # pyright: ignore[reportArgumentType]
+                client_info=Implementation(name="turnwise", version=__version__),
+                elicitation_callback=self._elicit,
+                message_handler=self._hear,
+                cache=None,
+            )
+        )
+        await self.relist()
+
+    async def relist(self) -> None:
+        """`listing` is what the server offers now."""
+        self.is_stale = False
+        can = self.client.server_capabilities
+        try:
+            tools = await self._pages(self._tools_page) if can.tools is not None else []
+            prompts = await self._pages(self._prompts_page) if can.prompts is not None else []
+        except ValidationError as error:
+            raise McpFailure(f"what it says that it offers breaks the protocol: {_where(error)}") from None
+        offered, left_out = read_tools(tools, entry=self.entry)
+        self.listing = Listing(
+            tools=offered,
+            prompts=read_prompts(prompts),
+            has_resources=can.resources is not None,
+            left_out=left_out,
+        )
+        # Later versions of the protocol tell of changes only whoever subscribes: their lists are asked for again.
+        self.is_stale = self.client.session.initialize_result is None
+
+    async def call(self, name: str, arguments: Mapping[str, object], *, context: AskingCall) -> list[Text | File]:
+        """The parts of the result. Raises ToolFault where the server says no, ConnectionLost."""
+
+        async def tell(progress: float, total: float | None, message: str | None) -> None:
+            share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
+            context.report(f"{share} {message or ''}".strip())
+
+        async def send(answers: Any, state: str | None) -> CallToolResult | InputRequiredResult:
+            params = CallToolRequestParams(
+                name=name, arguments=dict(arguments), input_responses=answers, request_state=state
+            )
+            return await self.client.session.send_request(
+                CallToolRequest(params=params), _CALLED, progress_callback=tell
+            )
+
+        return parts_of(await self._answered(send, asker=context), server=self.entry.name)
+
+    async def read_resource(self, uri: str, *, context: Asker) -> list[Text | File]:
+        """The contents of a resource. Raises as `call` does."""
+
+        async def send(answers: Any, state: str | None) -> ReadResourceResult | InputRequiredResult:
+            params = ReadResourceRequestParams(uri=uri, input_responses=answers, request_state=state)
+            return await self.client.session.send_request(ReadResourceRequest(params=params), _READ)
+
+        result = await self._answered(send, asker=context)
+        return [said_by_server(self.entry.name), *resource_parts(result.contents)]
+
+    async def resources(self, cursor: str | None) -> list[Text | File]:
+        """One page of the resources that there are. Raises as `call` does."""
+
+        async def send(_: Any, __: str | None) -> CallToolResult:
+            page = await self.client.list_resources(cursor=cursor)
+            lines = [f"{one.uri} ({one.name}{f', {one.mime_type}' if one.mime_type else ''})" for one in page.resources]
+            more = [] if page.next_cursor is None else [f"more with the cursor {page.next_cursor}"]
+            text = "\n".join([*lines, *more]) or "(none)"
+            return CallToolResult.model_validate({"content": [{"type": "text", "text": text}]})
+
+        return parts_of(await self._answered(send, asker=None), server=self.entry.name)
+
+    async def prompt(self, name: str, arguments: Mapping[str, str]) -> GetPromptResult:
+        """A prompt, filled in. Raises as `call` does."""
+
+        async def send(answers: Any, state: str | None) -> GetPromptResult | InputRequiredResult:
+            params = GetPromptRequestParams(
+                name=name, arguments=dict(arguments), input_responses=answers, request_state=state
+            )
+            return await self.client.session.send_request(GetPromptRequest(params=params), _PROMPTED)
+
+        return await self._answered(send, asker=None)
+
+    async def _answered(
+        self,
+        send: Callable[[Any, str | None], Awaitable[_Sent | InputRequiredResult]],
+        *,
+        asker: Asker | None,
+    ) -> _Sent:
+        if asker is not None:
+            self._at_work.append(asker)
+        try:
+            return await self._rounds(send, asker=asker)
+        except MCPError as error:
+            if self._is_lost(error):
+                raise ConnectionLost(self._lost or error.message) from None
+            said = cut_middle(error.message, limit=MAX_MESSAGE)
+            raise ToolFault(f"{said_by_server(self.entry.name).text}\nerror {error.code}: {said}") from None
+        except ValidationError as error:
+            raise ToolFault(
+                f"the answer of the MCP server `{self.entry.name}` breaks the protocol: {_where(error)}"
+            ) from None
+        finally:
+            if asker is not None:
+                self._at_work.remove(asker)
+
+    async def _rounds(
+        self,
+        send: Callable[[Any, str | None], Awaitable[_Sent | InputRequiredResult]],
+        *,
+        asker: Asker | None,
+    ) -> _Sent:
+        answers: dict[str, ElicitResult] | None = None
+        state: str | None = None
+        wait_s = _FIRST_WAIT_S
+        for _ in range(MAX_ROUNDS):
+            result = await send(answers, state)
+            if not isinstance(result, InputRequiredResult):
+                return result
+            state, answers = result.request_state, None
+            if result.input_requests:
+                answers = {key: await self._put(one, asker=asker) for key, one in result.input_requests.items()}
+            else:
+                await sleep(self._clock, seconds=wait_s)
+                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        raise ToolFault(f"the MCP server `{self.entry.name}` asked {MAX_ROUNDS} times in one call: the call was ended")
+
+    async def _put(self, request: object, *, asker: Asker | None) -> ElicitResult:
+        if not isinstance(request, ElicitRequest):
+            raise ToolFault(
+                f"the MCP server `{self.entry.name}` wants a model's answer, or the folders of the user: neither is given"
+            )
+        if asker is None:
+            return ElicitResult(action="cancel")
+        return await elicit(request.params, server=self.entry.name, asker=asker)
+
+    async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
+        """What a server of an earlier version asks: it does not say in which call, so it is taken for that of the newest."""
+        del context
+        self._count()
+        if not self._at_work:
+            return ErrorData(code=INVALID_REQUEST, message="nobody is asked outside of a call")
+        return await elicit(params, server=self.entry.name, asker=self._at_work[-1])
+
+    async def _hear(self, message: IncomingMessage) -> None:
+        self._count()
+        if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
+            self.is_stale = True
+
+    def _count(self) -> None:
+        try:
+            self._meter.count(0)
+        except McpFailure as flood:
+            self.lose(str(flood))
+
+    def _is_lost(self, error: MCPError) -> bool:
+        """A server may use the code for an error of its own."""
+        if self._lost:
+            return True
+        if isinstance(self.entry.reached, ServerAddress) and error.message == "Session terminated":
+            self.lose("it has forgotten the session")
+            return True
+        closed = error.message == "Connection closed" or error.message.startswith("SSE stream")
+        if error.code == CONNECTION_CLOSED and closed:
+            self.lose(error.message)
+        return bool(self._lost)
+
+    async def _tools_page(self, cursor: str | None) -> tuple[Sequence[Tool], str | None]:
+        page: ListToolsResult = await self.client.list_tools(cursor=cursor)
+        return page.tools, page.next_cursor
+
+    async def _prompts_page(self, cursor: str | None) -> tuple[Sequence[Prompt], str | None]:
+        page: ListPromptsResult = await self.client.list_prompts(cursor=cursor)
+        return page.prompts, page.next_cursor
+
+    async def _pages(
+        self, page_of: "Callable[[str | None], Awaitable[tuple[Sequence[_Listed], str | None]]]"
+    ) -> "list[_Listed]":
+        """All pages; of a list without an end those that hold more than can be offered."""
+        found: list[_Listed] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page, cursor = await page_of(cursor)
+            found += page
+            if cursor is None or len(found) > 2 * MAX_TOOLS:
+                break
+        return found
+
+
+_Listed = TypeVar("_Listed", Tool, Prompt)
+
+
+@asynccontextmanager
+async def connected(
+    entry: ServerEntry, *, clock: Clock, scratch: Scratch, gone: Callable[[str], object]
+) -> AsyncGenerator[Connection]:
+    """An open connection to the server, which is started for it and ended with it. `gone` is told why nothing comes any more."""
+    connection = Connection(entry, clock=clock, gone=gone)
+    refused: McpFailure | None = None  # raised outside: the library's task groups would wrap it
+    async with AsyncExitStack() as stack:
+        match entry.reached:
+            case ServerCommand() as command:
+                process = ServerProcess.start(command, scratch=scratch, inherited=get_default_environment())
+                stack.push_async_callback(process.end)
+                await process.connect()
+                transport: object = stdio_streams(process, clock=clock, gone=connection.lose)
+            case ServerAddress() as address:
+                transport = http_streams(address)
+            case ServerObject(server=server):
+                transport = server
+        try:
+            await connection.open(stack, transport=transport)
+        except McpFailure as error:
+            refused = error
+        except MCPError as error:
+            refused = McpFailure(connection.why_refused(error))
+        else:
+            yield connection
+    if refused is not None:
+        raise refused
+
+
+def is_mcp_object(server: object) -> bool:
+    """Whether it is a server of the package `mcp`."""
+    return isinstance(server, MCPServer | Server)
+
+
+def _where(error: ValidationError) -> str:
+    """The first problem with its path, without the values: they may be of any size."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    path = ".".join([str(step) for step in first["loc"]][:8])
+    return cut_middle(f"{path}: {first['msg']}", limit=200)

@@ -1,0 +1,137 @@
+"""What a server asks a person in the middle of a call -> asks of that call, and the answers in the form that it wants."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, cast
+
+from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitRequestURLParams, ElicitResult
+
+from turnwise.drivers.tools.tool_output import cut_middle
+from turnwise.turn.approvals import Approval
+
+MAX_FIELDS = 20
+MAX_QUESTION = 2000
+MAX_OPTIONS = 20
+MAX_OPTION = 100
+TRIES = 2  # an answer that does not fit is asked for once more
+
+FieldValue = str | int | float | bool | list[str] | None
+
+
+class Asker(Protocol):
+    """A call at work: its context asks a person."""
+
+    async def ask(self, question: str, *, options: Sequence[str] = ..., why: str = ...) -> Approval: ...
+
+
+class _Declined(Exception):
+    """The person said no, or nobody answered: `action` is the word for that."""
+
+    def __init__(self, answer: Approval) -> None:
+        self.action = "decline" if answer.by == "person" else "cancel"
+
+
+async def elicit(params: ElicitRequestParams, *, server: str, asker: Asker) -> ElicitResult:
+    """The person's answer. Where nobody is there it is `cancel`; nothing is ever filled in for them."""
+    said = cut_middle(params.message, limit=MAX_QUESTION)
+    why = f"the MCP server `{server}` asks"
+    try:
+        if isinstance(params, ElicitRequestURLParams):
+            url = cut_middle(params.url, limit=MAX_QUESTION)
+            await _agreed(asker, f"{said}\nOpen this address yourself if you agree: {url}", why=why)
+            return ElicitResult(action="accept")
+        return ElicitResult(action="accept", content=await _filled(params, said=said, asker=asker, why=why))
+    except _Declined as declined:
+        return ElicitResult(action="decline" if declined.action == "decline" else "cancel")
+
+
+async def _filled(params: ElicitRequestFormParams, *, said: str, asker: Asker, why: str) -> dict[str, FieldValue]:
+    fields = _table(params.requested_schema.get("properties"))
+    if len(fields) > MAX_FIELDS:
+        raise _Declined(Approval(call_id="", verdict="deny", by="default"))
+    needed = params.requested_schema.get("required")
+    required = cast("list[object]", needed) if isinstance(needed, list) else []
+    if not fields:
+        await _agreed(asker, said, why=why)
+        return {}
+    content: dict[str, FieldValue] = {}
+    for name, field in fields.items():
+        value = await _field(name, _table(field), said=said, asker=asker, why=why, is_needed=name in required)
+        if value is not None:
+            content[name] = value
+    return content
+
+
+async def _agreed(asker: Asker, question: str, *, why: str) -> None:
+    answer = await asker.ask(question, options=("yes", "no"), why=why)
+    if answer.verdict != "allow" or answer.by != "person" or answer.text.strip().lower() in ("no", "n"):
+        raise _Declined(answer)
+
+
+async def _field(
+    name: str, field: Mapping[str, object], *, said: str, asker: Asker, why: str, is_needed: bool
+) -> FieldValue:
+    """One field's value; None for one that is not needed and was left empty."""
+    options = _options(field)
+    about = _text(field.get("description")) or _text(field.get("title"))
+    title = cut_middle(f"{name}: {about}" if about and about != name else name, limit=MAX_QUESTION)
+    question = f"{said}\n{title}" + ("" if is_needed else " (may be left empty)")
+    for _ in range(TRIES):
+        answer = await asker.ask(question, options=tuple(options), why=why)
+        if answer.verdict != "allow" or answer.by != "person":
+            raise _Declined(answer)
+        text = answer.text.strip()
+        if not text and not is_needed:
+            return None
+        value = _read(text, field, options=options)
+        if value is not None:
+            return value
+        question = f"{said}\n{title}\nThat was no {_text(field.get('type')) or 'such value'}; once more:"
+    raise _Declined(Approval(call_id="", verdict="deny", by="default"))
+
+
+def _options(field: Mapping[str, object]) -> dict[str, str]:
+    """What is offered, and the value of each."""
+    if field.get("type") == "boolean":
+        return {"yes": "true", "no": "false"}
+    table = _table(field.get("items")) if field.get("type") == "array" else field
+    found: dict[str, str] = {}
+    for one in [*_list(table.get("oneOf")), *_list(table.get("anyOf"))][:MAX_OPTIONS]:
+        choice = _table(one)
+        found[cut_middle(_text(choice.get("title")) or _text(choice.get("const")), limit=MAX_OPTION)] = _text(
+            choice.get("const")
+        )
+    titles = _list(table.get("enumNames"))
+    for at, value in enumerate(_list(table.get("enum"))[:MAX_OPTIONS]):
+        title = _text(titles[at]) if at < len(titles) else ""
+        found[cut_middle(title or _text(value), limit=MAX_OPTION)] = _text(value)
+    return found
+
+
+def _read(text: str, field: Mapping[str, object], *, options: Mapping[str, str]) -> FieldValue:
+    """The typed value, None where the text is none."""
+    kind = field.get("type", "string")
+    chosen = options.get(text, text)
+    if kind == "boolean":
+        words = {"true": True, "yes": True, "y": True, "false": False, "no": False, "n": False}
+        return words.get(chosen.lower())
+    if kind == "array":
+        values = [options.get(one.strip(), one.strip()) for one in text.split(",")]
+        return values if not options or set(values) <= set(options.values()) else None
+    if kind in ("integer", "number"):
+        try:
+            return int(text) if kind == "integer" else float(text)
+        except ValueError:
+            return None
+    return chosen if not options or chosen in options.values() else None
+
+
+def _table(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> Sequence[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

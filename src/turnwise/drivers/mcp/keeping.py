@@ -1,0 +1,273 @@
+"""A server that is kept running: started, heard of when it dies, started again within bounds, and ended."""
+
+import asyncio
+import importlib
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from typing import TYPE_CHECKING, cast
+
+from turnwise.drivers.clock import Clock, Overdue, Watchdog, sleep, wait_for_task
+from turnwise.drivers.mcp.bounds import (
+    LISTING_S,
+    REFRESH_S,
+    RESTARTS,
+    STARTING_S,
+    McpFailure,
+    RestartBudget,
+)
+from turnwise.drivers.mcp.entries import ServerEntry
+from turnwise.drivers.threads import in_thread
+from turnwise.drivers.tools.sandbox import Scratch
+from turnwise.errors import CallerError, ToolFault
+from turnwise.vocab import File, Text
+
+if TYPE_CHECKING:
+    from turnwise.drivers.mcp.connecting import AskingCall, Connection
+    from turnwise.drivers.mcp.listing import Listing
+
+INSTALL = "MCP servers need an extra: pip install 'turnwise[mcp]'"
+ENDING_S = 4.5  # a little less than a toolset has for its end
+SETTLE_S = 0.4
+SHOWN = 3  # of the tools that were left out
+
+Tell = Callable[[str], object]
+ServerParts = list[Text | File]
+
+
+class RunningServer:
+    """One server, from `start` to `stop`. Both belong into one task. Whoever listens is told what a person should know of it."""
+
+    def __init__(self, entry: ServerEntry, *, clock: Clock) -> None:
+        self.entry, self._clock = entry, clock
+        self._scratch = Scratch()
+        self._budget = RestartBudget(clock)
+        self._listeners: list[Tell] = []
+        self._connection: Connection | None = None
+        self._listing: Listing | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._over, self._settled = asyncio.Event(), asyncio.Event()
+        self._why = ""  # there is no connection
+        self._is_given_up = False
+        self._is_told = False  # that it died
+
+    @property
+    def listing(self) -> "Listing | None":
+        """What it offers; None until it has said so, and once it is given up. Calls of one that is being started again wait."""
+        return None if self._is_given_up else self._listing
+
+    @property
+    def shortcomings(self) -> tuple[str, ...]:
+        """What a turn that begins now should know: it goes without the tools, or without some of them."""
+        if (listing := self.listing) is not None:
+            return (self._named(_left_out_of(listing)),) if listing.left_out else ()
+        why = self._why or f"it has not started within {self.entry.start_s:g} s; its tools come with the next turn"
+        return (self._named(f"its tools are missing: {why}"),)
+
+    @contextmanager
+    def heard_by(self, tell: Tell) -> Generator[None]:
+        """`tell` is told what happens to it."""
+        self._listeners.append(tell)
+        try:
+            yield
+        finally:
+            self._listeners.remove(tell)
+
+    async def start(self) -> None:
+        """It runs, or has failed, or needs longer than `start_s`: then it goes on starting. Raises CallerError without `mcp`."""
+        await _import_mcp()
+        self._over, self._settled = asyncio.Event(), asyncio.Event()
+        self._is_given_up, self._why = False, ""
+        self._task = asyncio.create_task(self._keep(), name=f"MCP server {self.entry.name}")
+        await self._settles(self.entry.start_s)
+
+    async def stop(self) -> None:
+        """It has ended, with everything that it started."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        self._over.set()
+        try:
+            await wait_for_task(task, clock=self._clock, timeout_s=ENDING_S)
+        finally:
+            if not task.done():
+                task.cancel()
+                await wait_for_task(task, clock=self._clock, timeout_s=SETTLE_S)
+            self._connection, self._listing = None, None
+
+    async def refresh(self) -> None:
+        """`listing` is what it offers now, as far as it says so in time."""
+        connection = self._connection
+        if connection is None or not connection.is_stale:
+            return
+        try:
+            async with Watchdog(self._clock, total_s=REFRESH_S):
+                await connection.relist()
+        except Overdue:
+            self.say(f"it did not list its tools within {REFRESH_S:g} s: they are those of before")
+        except Exception as error:  # noqa: BLE001 (whatever a server's answer makes of the library)
+            self.say(f"it could not list its tools, they are those of before: {_words(error)}")
+        else:
+            self._take_listing(connection)
+
+    async def call(
+        self, name: str, arguments: Mapping[str, object], *, context: "AskingCall", again: bool
+    ) -> ServerParts:
+        """The parts of its result. `again`: the call may be sent once more where the connection was lost. Raises ToolFault."""
+        return await self._sent(lambda one: one.call(name, arguments, context=context), again=again)
+
+    async def read_resource(self, uri: str, *, context: "AskingCall") -> ServerParts:
+        """Raises ToolFault."""
+        return await self._sent(lambda one: one.read_resource(uri, context=context), again=True)
+
+    async def resources(self, cursor: str | None) -> ServerParts:
+        """One page of its resources. Raises ToolFault."""
+        return await self._sent(lambda one: one.resources(cursor), again=True)
+
+    async def prompt(self, name: str, arguments: Mapping[str, str]) -> str:
+        """The text of a prompt, filled in. Raises ToolFault."""
+        from turnwise.drivers.mcp.connecting import ConnectionLost
+        from turnwise.drivers.mcp.contents import content_parts
+
+        connection = await self._ready()
+        try:
+            async with Watchdog(self._clock, total_s=LISTING_S):
+                result = await connection.prompt(name, arguments)
+        except (Overdue, ConnectionLost) as error:
+            raise ToolFault(f"the MCP server `{self.entry.name}` gave no prompt: {error}") from None
+        parts = content_parts([message.content for message in result.messages])
+        return "\n\n".join([part.text for part in parts if isinstance(part, Text)])
+
+    async def _sent(self, send: "Callable[[Connection], Awaitable[ServerParts]]", *, again: bool) -> ServerParts:
+        from turnwise.drivers.mcp.connecting import ConnectionLost
+
+        connection = await self._ready()
+        try:
+            return await send(connection)
+        except ConnectionLost as lost:
+            if not again:
+                raise ToolFault(
+                    f"the MCP server `{self.entry.name}` was lost during the call ({lost}). Whether the call did anything is "
+                    "unknown, and it was not sent again: look first, then decide"
+                ) from None
+        try:
+            return await send(await self._ready())
+        except ConnectionLost as lost:
+            raise ToolFault(
+                f"the MCP server `{self.entry.name}` was lost during the call, and again when it was repeated ({lost})"
+            ) from None
+
+    async def _ready(self) -> "Connection":
+        """The open connection, waited for where it is being opened anew. Raises ToolFault."""
+        if self._connection is None and not self._is_given_up:
+            self._settled.clear()
+            await self._settles(self.entry.start_s)
+        if self._connection is None:
+            why = self._why or f"it did not start again within {self.entry.start_s:g} s"
+            raise ToolFault(f"the MCP server `{self.entry.name}` does not run: {why}")
+        return self._connection
+
+    async def _settles(self, within_s: float) -> None:
+        waiting = asyncio.create_task(self._settled.wait())
+        try:
+            await wait_for_task(waiting, clock=self._clock, timeout_s=within_s)
+        finally:
+            waiting.cancel()
+
+    async def _keep(self) -> None:
+        while True:
+            self._is_told = False
+            self._why = await self._live()
+            self._connection = None
+            if self._over.is_set():
+                return
+            pause_s = None if self._is_given_up else self._budget.next_pause()
+            if pause_s is None:
+                if not self._is_given_up:
+                    self._why += f"; it was started {RESTARTS} times again, and is given up"
+                self._is_given_up = True
+                self.say(self._why)
+                self._settled.set()
+                return
+            if not self._is_told:
+                self.say(f"{self._why}; it is started again")
+            if self._listing is None:
+                self._settled.set()  # a turn that waits for its start goes without it
+            await sleep(self._clock, seconds=pause_s)
+
+    async def _live(self) -> str:
+        """One life of it: why it ended."""
+        from turnwise.drivers.mcp.connecting import connected
+
+        gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def hear(why: str) -> None:
+            if not gone.done():
+                gone.set_result(why)
+                if self._connection is not None and not self._over.is_set():
+                    self._connection, self._is_told = None, True
+                    self.say(f"{why}; it is started again" if self._budget.is_left else why)
+
+        over = asyncio.create_task(self._over.wait())
+        try:
+            async with AsyncExitStack() as stack:
+                async with Watchdog(self._clock, total_s=STARTING_S):
+                    opening = connected(self.entry, clock=self._clock, scratch=self._scratch, gone=hear)
+                    connection = await stack.enter_async_context(opening)
+                self._connection = connection
+                self._take_listing(connection)
+                self._why = ""
+                self._settled.set()
+                await asyncio.wait({gone, over}, return_when=asyncio.FIRST_COMPLETED)
+                self._connection = None
+            return gone.result() if gone.done() else ""
+        except Overdue:
+            return f"it did not start within {STARTING_S:g} s"
+        except McpFailure as error:
+            self._is_given_up = error.is_final
+            return str(error)
+        except Exception as error:  # noqa: BLE001 (whatever a server makes of the library; a task group wraps it)
+            return gone.result() if gone.done() else _words(error)
+        finally:
+            over.cancel()
+
+    def _take_listing(self, connection: "Connection") -> None:
+        before, self._listing = self._listing, connection.listing
+        if before is not None and self._listing.left_out and before.left_out != self._listing.left_out:
+            self.say(_left_out_of(self._listing))
+
+    def say(self, text: str) -> None:
+        """Tell whoever listens."""
+        for tell in tuple(self._listeners):
+            tell(self._named(text))
+
+    def _named(self, text: str) -> str:
+        return f"the MCP server `{self.entry.name}`: {text}"
+
+
+def _left_out_of(listing: "Listing") -> str:
+    some, more = listing.left_out[:SHOWN], len(listing.left_out) - SHOWN
+    return f"some of its tools cannot be offered: {'; '.join(some)}{f', and {more} more' if more > 0 else ''}"
+
+
+async def _import_mcp() -> None:
+    """In a thread: it takes a second, and the event loop has other things to do."""
+
+    def load() -> ModuleNotFoundError | None:
+        try:
+            importlib.import_module("turnwise.drivers.mcp.connecting")
+        except ModuleNotFoundError as error:
+            return error
+        return None
+
+    error = await in_thread(load, name="turnwise-mcp")
+    if error is not None:
+        if (error.name or "").partition(".")[0] in ("mcp", "mcp_types", "httpx2", "anyio"):
+            raise CallerError(INSTALL) from None
+        raise error
+
+
+def _words(error: BaseException) -> str:
+    """The first error of a group, in a line; no text of it: it may hold an address with a key."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return f"the connection failed (`{type(error).__name__}`)"

@@ -1,0 +1,76 @@
+"""The messages of a server that speaks over its standard input and output, one JSON line each.
+
+The package `mcp` has such a transport, but reads a line of any length, and starts the process itself: ours runs in a sandbox.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+from mcp.client._transport import TransportStreams
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.mcp.bounds import LineCutter, McpFailure, UnaskedMeter
+from turnwise.drivers.mcp.processes import ServerProcess
+
+
+@asynccontextmanager
+async def stdio_streams(
+    process: ServerProcess, *, clock: Clock, gone: Callable[[str], object]
+) -> AsyncGenerator[TransportStreams]:
+    """Streams of messages over the pipes of the process, which is not ended. `gone` is told why nothing comes any more."""
+    received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def read() -> None:
+        cutter, meter = LineCutter(), UnaskedMeter(clock)
+        why = ""
+        async with received:
+            try:
+                while piece := await process.read():
+                    for line in cutter.take(piece):
+                        message = _message_of(line)
+                        if not _is_answer(message):
+                            meter.count(len(line))
+                        if message is not None:
+                            await received.send(message)
+                await process.exits_soon()
+            except McpFailure as error:
+                why = str(error)
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                return  # we are done with it
+            finally:
+                gone(why or process.why_ended())
+
+    async def write() -> None:
+        async with to_send:
+            async for message in to_send:
+                line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                try:
+                    await process.write(line.encode() + b"\n")
+                except OSError:
+                    return  # its end is read, too
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(read)
+        group.start_soon(write)
+        try:
+            yield incoming, outgoing
+        finally:
+            group.cancel_scope.cancel()
+            for stream in (received, incoming, outgoing, to_send):
+                stream.close()
+
+
+def _message_of(line: bytes) -> SessionMessage | None:
+    """None for a line that is no message: a server's log that went the wrong way."""
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError:
+        return None
+
+
+def _is_answer(message: SessionMessage | None) -> bool:
+    return message is not None and isinstance(message.message, JSONRPCResponse | JSONRPCError)

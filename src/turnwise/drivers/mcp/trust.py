@@ -1,0 +1,87 @@
+"""Which servers of a folder the user trusts, and what those said of their tools then. Beside the journal, for its owner alone."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from turnwise.drivers.journal.journal import journal_path
+from turnwise.drivers.unasked_files import read_of_user
+from turnwise.drivers.whole_files import in_place_of
+from turnwise.errors import CallerError
+
+MAX_BYTES = 4 * 1024 * 1024
+MAX_SHOWN = 300  # characters of a description that somebody is asked about
+
+
+class ChangedTool(msgspec.Struct, frozen=True):
+    """What a server says of a tool now: the digest, and the beginning of the description."""
+
+    digest: str
+    description: str = ""
+
+
+class _Kept(msgspec.Struct, kw_only=True):
+    trusted: list[str] = []  # digests of servers that a project names
+    told: dict[str, dict[str, str]] = {}  # by the digest of a server: tool -> digest of what was said of it
+    changed: dict[str, dict[str, ChangedTool]] = {}
+
+
+class ServerTrust:
+    """What is kept, in one file. Raises CallerError where it cannot be read or written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._kept = self._read()
+
+    @classmethod
+    def of_user(cls, env: Mapping[str, str]) -> "ServerTrust":
+        return cls(journal_path(env).parent / "mcp_trust.json")
+
+    def is_trusted(self, digest: str) -> bool:
+        """Whether the user has said that this very entry may be started."""
+        return digest in self._kept.trusted
+
+    def trust(self, digest: str) -> None:
+        self._kept.trusted = [*[one for one in self._kept.trusted if one != digest], digest]
+        self._write()
+
+    def told_of(self, digest: str) -> Mapping[str, str] | None:
+        """What the server said of its tools when it was trusted; None: it has not been started yet."""
+        return self._kept.told.get(digest)
+
+    def remember(self, digest: str, told: Mapping[str, str]) -> None:
+        self._kept.told[digest] = dict(told)
+        self._kept.changed.pop(digest, None)
+        self._write()
+
+    def note_changed(self, digest: str, changed: Mapping[str, ChangedTool]) -> None:
+        """To be asked about at the next start."""
+        if self._kept.changed.get(digest) != changed:
+            self._kept.changed[digest] = dict(changed)
+            self._write()
+
+    def changed_of(self, digest: str) -> Mapping[str, ChangedTool]:
+        return self._kept.changed.get(digest, {})
+
+    def accept_changes(self, digest: str) -> None:
+        """What it says now is what was trusted."""
+        now = {name: one.digest for name, one in self._kept.changed.get(digest, {}).items()}
+        self.remember(digest, {**self._kept.told.get(digest, {}), **now})
+
+    def _read(self) -> _Kept:
+        content = read_of_user(self._path, max_bytes=MAX_BYTES)
+        if content is None:
+            return _Kept()
+        try:
+            return msgspec.json.decode(content if isinstance(content, bytes) else b"", type=_Kept)
+        except msgspec.DecodeError:
+            raise CallerError(
+                f"`{self._path}` cannot be read: delete it, and turnwise asks about MCP servers again"
+            ) from None
+
+    def _write(self) -> None:
+        os.makedirs(self._path.parent, mode=0o700, exist_ok=True)  # noqa: PTH103
+        with in_place_of(self._path) as descriptor:
+            os.write(descriptor, msgspec.json.encode(self._kept))

@@ -1,0 +1,218 @@
+"""`turnwise mcp`: the MCP servers that runs in this folder would start."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.mcp.entries import check_server_name
+from turnwise.drivers.mcp.trust import ServerTrust
+from turnwise.drivers.own_loop import run_to_end
+from turnwise.drivers.settings.mcp_files import NamedServer, shown
+from turnwise.drivers.settings.mcp_writing import add_server, remove_server
+from turnwise.errors import CallerError
+from turnwise.faces.cli.attendance import is_attended
+from turnwise.faces.cli.failures import FAILED, as_one_line
+from turnwise.faces.cli.last_line import EndsWithLine
+from turnwise.faces.cli.lines import say
+from turnwise.faces.cli.mcp_servers import at_terminal, named_servers, refusal_of, start_of, toolset_of
+from turnwise.faces.cli.text import clean, shortened, style
+
+if TYPE_CHECKING:
+    from turnwise.faces.mcp_servers import ServerToolset
+
+EPILOG = """\b
+Examples:
+  turnwise mcp list
+  turnwise mcp add git -- mcp-server-git
+  turnwise mcp add docs --url https://example.org/mcp --header "Authorization=Bearer ${DOCS_TOKEN}"
+  turnwise mcp test git
+  turnwise mcp remove git
+  turnwise run --mcp servers.json --allow 'mcp(git.*)' "what changed this week?"
+
+Servers are named in your turnwise.toml (`[mcp.NAME]`), in a project's turnwise.toml or .mcp.json once you trust it, and by --mcp
+FILE. They need an extra: pip install 'turnwise[mcp]'."""
+
+MCP_FILES = click.option(
+    "--mcp",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Those that this JSON file names, too. Repeatable.",
+)
+CWD = click.option(
+    "--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="As a run in this folder would."
+)
+
+
+@click.group(epilog=EPILOG)
+def command() -> None:
+    """List, add, remove and test MCP servers."""
+
+
+@command.command("list", cls=EndsWithLine)
+@MCP_FILES
+@CWD
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a server, on one line each.")
+def list_servers(files: tuple[Path, ...], cwd: Path | None, as_json: bool) -> None:
+    """List the servers that a run would start, and what is asked before."""
+    with as_one_line():
+        servers = named_servers(_folder(cwd), files=files)
+        trust = ServerTrust.of_user(os.environ)
+        for server in servers:
+            start = start_of(server, trust=trust)
+            if as_json:
+                told = {"name": server.name, "source": server.source, "where": server.where, "start": start.said}
+                _write_json({**told, "reached": shown(server), "is_asked": start.is_asked})
+            else:
+                say(f"{style(server.name, 'bold')}  {clean(shown(server))}", stream=sys.stdout)
+                say(style(clean(f"  {start.said}; {server.where}"), "dim"), stream=sys.stdout)
+        if not servers and not as_json:
+            say("no MCP servers: `turnwise mcp add NAME -- COMMAND` names one")
+
+
+@command.command("add", cls=EndsWithLine)
+@click.argument("name")
+@click.argument("words", nargs=-1)
+@click.option("--url", metavar="URL", help="A server elsewhere, in place of a command.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable that it sees. Repeatable.")
+@click.option("--header", multiple=True, metavar="NAME=VALUE", help="A header of each request. Repeatable.")
+@click.option("--network", is_flag=True, help="Let it use the network.")
+@click.option("--no-sandbox", is_flag=True, help="Run it without a sandbox.")
+@click.option("--json", "as_json", is_flag=True, help="What was written, as one JSON object.")
+def add(
+    name: str,
+    words: tuple[str, ...],
+    url: str | None,
+    env: tuple[str, ...],
+    header: tuple[str, ...],
+    network: bool,
+    no_sandbox: bool,
+    as_json: bool,
+) -> None:
+    """Name a server in your turnwise.toml: NAME, then `--` and its command, or --url."""
+    with as_one_line():
+        check_server_name(name)
+        if bool(words) == bool(url):
+            raise CallerError("give one of a command (`turnwise mcp add NAME -- COMMAND`) and --url")
+        if url and not url.startswith(("https://", "http://")):
+            raise CallerError("--url begins with `https://` or `http://`")
+        table: dict[str, object] = {"url": url} if url else {"command": list(words)}
+        for key, given in (("env", env), ("headers", header)):
+            if given:
+                table[key] = _pairs(given, option="--env" if key == "env" else "--header")
+        table |= {"network": True} if network else {}
+        table |= {"sandbox": False} if no_sandbox else {}
+        path = add_server(name, table, env=os.environ)
+        if as_json:
+            _write_json({"name": name, "path": str(path)})
+        else:
+            say(f"`{name}` is in {clean(str(path))}; `turnwise mcp test {name}` starts it", stream=sys.stdout)
+
+
+@command.command("remove", cls=EndsWithLine)
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="What was removed, as one JSON object.")
+def remove(name: str, as_json: bool) -> None:
+    """Take a server out of your turnwise.toml."""
+    with as_one_line():
+        path = remove_server(name, env=os.environ)
+        if as_json:
+            _write_json({"name": name, "path": str(path)})
+        else:
+            say(f"`{name}` is out of {clean(str(path))}", stream=sys.stdout)
+
+
+@command.command("test", cls=EndsWithLine)
+@click.argument("name")
+@MCP_FILES
+@CWD
+@click.option("--network", is_flag=True, help="Let it use the network, as `run --network` does.")
+@click.option("--json", "as_json", is_flag=True, help="What it offers, as one JSON object.")
+def test(name: str, files: tuple[Path, ...], cwd: Path | None, network: bool, as_json: bool) -> None:
+    """Start a server, list what it offers, and end it. The exit code is 1 if it does not start."""
+    with as_one_line():
+        servers = {one.name: one for one in named_servers(_folder(cwd), files=files, network=network)}
+        if name not in servers:
+            raise CallerError(f"no MCP server `{name}`; there are {', '.join(servers) or 'none'}")
+        outcome = run_to_end(_tested(_judged(servers[name], network=network, as_json=as_json)))
+        if as_json:
+            _write_json(outcome)
+        else:
+            _show(outcome)
+    if not outcome.tools and outcome.notes:
+        sys.exit(FAILED)
+
+
+class Tested(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server offered when it was tried."""
+
+    name: str
+    seconds: float
+    tools: dict[str, str]
+    prompts: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def _judged(server: NamedServer, *, network: bool, as_json: bool) -> "ServerToolset":
+    trust = ServerTrust.of_user(os.environ)
+    start = start_of(server, trust=trust)
+    asks = at_terminal if is_attended() and not as_json else None
+    if start.is_asked and (why := refusal_of(start, trust=trust, asks=asks)):
+        raise CallerError(f"`{server.name}` was not started: {why}")
+    return toolset_of(start, trust=trust, network=network, clock=SystemClock())
+
+
+async def _tested(toolset: "ServerToolset") -> Tested:
+    began_s = time.monotonic()
+    notes: list[str] = []
+    with toolset.heard_by(notes.append):
+        async with toolset:
+            seconds = round(time.monotonic() - began_s, 3)
+            await asyncio.sleep(0)
+            await toolset.tools()
+            notes += toolset.shortcomings
+            listing = toolset.listing
+            return Tested(
+                name=toolset.name,
+                seconds=seconds,
+                tools={} if listing is None else {one.own_name: one.offer.spec.description for one in listing.tools},
+                prompts={} if listing is None else {one.own_name: one.description for one in listing.prompts},
+                notes=tuple(dict.fromkeys(notes)),
+            )
+
+
+def _show(outcome: Tested) -> None:
+    for note in outcome.notes:
+        say(style(clean(note), "yellow", stream=sys.stderr))
+    count = f"{len(outcome.tools)} tools, {len(outcome.prompts)} prompts"
+    say(f"{style(outcome.name, 'bold')}: {count}, after {outcome.seconds:.1f} s", stream=sys.stdout)
+    for name, description in outcome.tools.items():
+        say(f"  mcp({clean(outcome.name)}.{clean(name)})  {shortened(description, limit=80)}", stream=sys.stdout)
+    for name, description in outcome.prompts.items():
+        say(f"  /{clean(outcome.name)}:{clean(name)}  {shortened(description, limit=80)}", stream=sys.stdout)
+
+
+def _folder(cwd: Path | None) -> Path:
+    return (cwd or Path.cwd()).resolve()
+
+
+def _pairs(given: Sequence[str], *, option: str) -> dict[str, str]:
+    pairs = [one.partition("=") for one in given]
+    for name, found, _ in pairs:
+        if not found or not name:
+            raise CallerError(f"{option} is NAME=VALUE; `{shortened(name, limit=40)}` has no `=`")
+    return {name: value for name, _, value in pairs}
+
+
+def _write_json(value: object) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    sys.stdout.flush()

@@ -1,0 +1,168 @@
+"""The MCP servers of a run: which of those that files name may start, who says so, and what is told of the others."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.mcp.entries import ServerAddress, ServerCommand, ServerEntry
+from turnwise.drivers.mcp.inside import runs_inside
+from turnwise.drivers.mcp.trust import MAX_SHOWN, ChangedTool, ServerTrust
+from turnwise.drivers.own_loop import run_to_end
+from turnwise.drivers.settings.mcp_files import NamedServer, around_of, read_servers, shown
+from turnwise.drivers.settings.settings import read_layers
+from turnwise.faces.cli.options import Given
+from turnwise.faces.cli.run_servers import RunServers
+from turnwise.faces.cli.terminal import Terminal, says_yes
+from turnwise.faces.cli.text import clean, shortened
+from turnwise.faces.mcp_servers import ServerToolset
+from turnwise.wire.profiles import builtin_profiles
+
+if TYPE_CHECKING:
+    from turnwise.drivers.mcp.listing import Listing, OfferedTool
+
+Confirm = Callable[[Sequence[str], str], bool]
+"""Shows the lines, asks the question, and says whether the answer is yes."""
+
+
+class ServerStart(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be said before a server starts. `untrusted`: a project names it, and nobody has said yes to that. `inside`: why
+    it may be another program each time."""
+
+    server: NamedServer
+    untrusted: bool = False
+    inside: str = ""
+
+    @property
+    def is_asked(self) -> bool:
+        return self.untrusted or bool(self.inside)
+
+    @property
+    def said(self) -> str:
+        """For lists: what happens at a start."""
+        if self.inside:
+            return f"asked about at each start: {self.inside}"
+        return "asked about once: a project names it" if self.untrusted else "starts"
+
+
+def named_servers(
+    folder: Path, *, files: Sequence[Path] = (), network: bool = False, key: str | None = None
+) -> tuple[NamedServer, ...]:
+    """All that files name for a run in this folder. `key` is a variable that holds a key, too. Raises CallerError."""
+    keys = {name for profile in builtin_profiles().values() for name in profile.api_key_env}
+    keys |= {key} if key else set()
+    layers = read_layers(folder, env=os.environ)
+    return read_servers(layers, files=files, around=around_of(folder, keys=keys, network=network))
+
+
+def start_of(server: NamedServer, *, trust: ServerTrust) -> ServerStart:
+    """What is to be said before it starts."""
+    reached = server.entry.reached
+    inside = runs_inside(reached, path=os.environ.get("PATH")) if isinstance(reached, ServerCommand) else ""
+    untrusted = server.source == "project" and not trust.is_trusted(server.digest)
+    return ServerStart(server=server, untrusted=untrusted, inside=inside)
+
+
+def judged_servers(given: Given, *, attended: bool, clock: Clock, confirm: Confirm | None = None) -> RunServers:
+    """Those that may start in this run; a person is asked about the others, where one is there. Raises CallerError."""
+    folder, files, network = (given["cwd"] or Path.cwd()).resolve(), given["mcp"], given["network"]
+    trust = ServerTrust.of_user(os.environ)
+    asks = (confirm or at_terminal) if attended else None
+    toolsets: list[ServerToolset] = []
+    notes: list[str] = []
+    for server in named_servers(folder, files=files, network=network, key=given["api_key_env"]):
+        start = start_of(server, trust=trust)
+        if start.is_asked and (why := refusal_of(start, trust=trust, asks=asks)):
+            notes.append(f"the MCP server `{server.name}` is left out: {why}")
+            continue
+        _ask_about_changes(server, trust=trust, asks=asks)
+        toolsets.append(toolset_of(start, trust=trust, network=network, clock=clock))
+    return RunServers(toolsets=tuple(toolsets), notes=tuple(notes), waiting_line=_waiting_line(toolsets))
+
+
+def _waiting_line(toolsets: Sequence[ServerToolset]) -> str:
+    if not toolsets:
+        return ""
+    names = ", ".join([one.name for one in toolsets])
+    return f"starting MCP servers, {max(one.entry.start_s for one in toolsets):g} s at most: {names}"
+
+
+def toolset_of(start: ServerStart, *, trust: ServerTrust, network: bool, clock: Clock) -> ServerToolset:
+    """The server as a toolset: one that may be another program each time runs in the sandbox, with no more than the model's own
+    commands may; and of each, only tools whose descriptions are those that were trusted."""
+    entry = _confined(start.server.entry, network=network) if start.inside else start.server.entry
+    return ServerToolset(entry, clock=clock, admit=_Admission(start.server, trust=trust))
+
+
+def at_terminal(lines: Sequence[str], question: str) -> bool:
+    terminal = Terminal()
+    for line in lines:
+        terminal.say(clean(line))
+    return run_to_end(says_yes(terminal, lambda: question))
+
+
+def refusal_of(start: ServerStart, *, trust: ServerTrust, asks: Confirm | None) -> str:
+    """Why it does not start; empty where somebody said yes."""
+    server = start.server
+    why = start.inside or f"{server.where} is of the project, and nobody has trusted it"
+    if asks is None:
+        return f"{why}; nobody is there to be asked: run turnwise at a terminal"
+    lines = [f"MCP server `{server.name}` ({server.where}) would run: {shown(server)}"]
+    if start.inside:
+        lines.append(f"it may be another program than the last time: {start.inside}")
+    if server.variables:
+        lines.append(f"it is given the variables: {', '.join(server.variables)}")
+    if isinstance(server.entry.reached, ServerAddress):
+        lines.append("it is another machine: what the model gives its tools leaves this one")
+    if not asks(lines, f"start {server.name}? [y/N] "):
+        return "you said no"
+    if start.untrusted:
+        trust.trust(server.digest)
+    return ""
+
+
+def _ask_about_changes(server: NamedServer, *, trust: ServerTrust, asks: Confirm | None) -> None:
+    changed = trust.changed_of(server.digest)
+    if not changed or asks is None:
+        return
+    lines = [f"MCP server `{server.name}` says something else of its tools than when it was trusted:"]
+    lines += [f"  {name}: {shortened(one.description, limit=MAX_SHOWN)}" for name, one in changed.items()]
+    if asks(lines, "offer them to the model? [y/N] "):
+        trust.accept_changes(server.digest)
+
+
+def _confined(entry: ServerEntry, *, network: bool) -> ServerEntry:
+    assert isinstance(entry.reached, ServerCommand), "only a command runs here"
+    reached = msgspec.structs.replace(entry.reached, sandbox=True, network=network)
+    return msgspec.structs.replace(entry, reached=reached)
+
+
+class _Admission:
+    """Offers the tools of which the server says what it said when it was trusted; the others are told, and asked about at the
+    next start. The first time, what it says is what is trusted."""
+
+    def __init__(self, server: NamedServer, *, trust: ServerTrust) -> None:
+        self._server, self._trust = server, trust
+
+    def __call__(self, listing: "Listing") -> "tuple[Sequence[OfferedTool], str]":
+        now: Mapping[str, OfferedTool] = {one.own_name: one for one in listing.tools}
+        told = self._trust.told_of(self._server.digest)
+        if told is None:
+            self._trust.remember(self._server.digest, {name: one.digest for name, one in now.items()})
+            return listing.tools, ""
+        changed = {name: one for name, one in now.items() if told.get(name) != one.digest}
+        if not changed:
+            return listing.tools, ""
+        shown_of = {
+            name: ChangedTool(one.digest, one.offer.spec.description[:MAX_SHOWN]) for name, one in changed.items()
+        }
+        self._trust.note_changed(self._server.digest, shown_of)
+        names = ", ".join([f"`{name}`" for name in changed])
+        return (
+            [one for name, one in now.items() if name not in changed],
+            f"it says something else of {names} than when it was trusted, so they are left out; the next start at a terminal "
+            "asks about them",
+        )

@@ -1,0 +1,54 @@
+"""The MCP servers of a run as the rest of the command line sees them. Most runs have none, and load nothing more."""
+
+import os
+from contextlib import AbstractAsyncContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.settings.settings import read_layers
+from turnwise.faces.cli.options import Given
+from turnwise.faces.tools import Toolset
+from turnwise.turn.config import Deadlines
+
+if TYPE_CHECKING:
+    from turnwise.faces.mcp_servers import ServerToolset
+
+KEY = "mcp"
+PROJECT_FILE = ".mcp.json"
+
+
+class RunServers(msgspec.Struct, frozen=True, kw_only=True):
+    """The servers of a run, not yet open. `notes` say of each that is left out why; `waiting_line` what the first turn waits
+    for, and how long."""
+
+    toolsets: "tuple[ServerToolset, ...]" = ()
+    notes: tuple[str, ...] = ()
+    waiting_line: str = ""
+
+
+NO_SERVERS = RunServers()
+
+
+def servers_of_run(given: Given, *, attended: bool, clock: Clock) -> RunServers:
+    """Those that may start in this run; a person is asked about the others, where one is there. Raises CallerError."""
+    folder = (given["cwd"] or Path.cwd()).resolve()
+    layers = read_layers(folder, env=os.environ)
+    is_named = any(KEY in layer.table for layer in layers) or os.path.lexists(folder / PROJECT_FILE)
+    if not is_named and not given["mcp"]:
+        return NO_SERVERS
+    from turnwise.faces.cli.mcp_servers import judged_servers
+
+    return judged_servers(given, attended=attended, clock=clock)
+
+
+def open_servers(servers: RunServers, *, clock: Clock) -> AbstractAsyncContextManager[None]:
+    """They are open inside, for all turns of a session. Those that do not start are told by the turns."""
+    if not servers.toolsets:
+        return nullcontext()
+    from turnwise.faces.open_toolsets import holding
+
+    toolsets: list[Toolset] = list(servers.toolsets)
+    return holding(toolsets, clock=clock, open_s=Deadlines().toolset_s)

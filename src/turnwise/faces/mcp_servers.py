@@ -1,0 +1,238 @@
+"""`McpServer`: the tools of an MCP server, for an agent."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, get_args
+
+import msgspec
+
+from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.mcp.entries import (
+    START_S,
+    ServerAddress,
+    ServerCommand,
+    ServerEntry,
+    ServerObject,
+    check_server_name,
+)
+from turnwise.drivers.mcp.keeping import RunningServer
+from turnwise.drivers.mcp.processes import folder_of
+from turnwise.drivers.running.run_context import context_at_hand
+from turnwise.drivers.tools.tools import Arguments, Tool
+from turnwise.errors import CallerError
+from turnwise.faces.tools import OneTool
+from turnwise.rules.mcp_names import mcp_tool_name
+from turnwise.turn.config import Effect, ToolOffer
+from turnwise.vocab import ToolSpec
+
+if TYPE_CHECKING:
+    from turnwise.drivers.mcp.listing import Listing, OfferedTool
+
+Admit = Callable[["Listing"], "tuple[Sequence[OfferedTool], str]"]
+"""Says which of a server's tools are offered, and what is told of the others."""
+
+_LIST = "list_resources"
+_READ = "read_resource"
+
+
+class ServerToolset:
+    """The tools of the server of an entry. `admit` says which of them are offered."""
+
+    def __init__(self, entry: ServerEntry, *, clock: Clock | None = None, admit: Admit | None = None) -> None:
+        self.entry, self._admit = entry, admit
+        self._running = RunningServer(entry, clock=clock or SystemClock())
+
+    @property
+    def name(self) -> str:
+        """The name that its tools begin with."""
+        return self.entry.name
+
+    @property
+    def listing(self) -> "Listing | None":
+        """What it offers; None where it does not run."""
+        return self._running.listing
+
+    @property
+    def shortcomings(self) -> tuple[str, ...]:
+        """What a turn that begins now should know: it goes without the server's tools, or without some of them."""
+        return self._running.shortcomings
+
+    def heard_by(self, tell: Callable[[str], object]) -> AbstractContextManager[None]:
+        """Within it, `tell` is told what happens to the server."""
+        return self._running.heard_by(tell)
+
+    async def prompt(self, name: str, arguments: Mapping[str, str]) -> str:
+        """The text of one of its prompts. Raises ToolFault where there is none."""
+        return await self._running.prompt(name, arguments)
+
+    async def __aenter__(self) -> Self:
+        await self._running.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._running.stop()
+
+    async def tools(self) -> Sequence[OneTool]:
+        """The tools that it offers now; none where it does not run."""
+        await self._running.refresh()
+        listing = self._running.listing
+        if listing is None:
+            return []
+        offered, told = (listing.tools, "") if self._admit is None else self._admit(listing)
+        if told:
+            self._running.say(told)
+        tools = [self._tool(one) for one in offered]
+        names = {one.name for one in tools}
+        own = self._resource_tools() if listing.has_resources else []
+        return [*tools, *[one for one in own if one.name not in names]]
+
+    def __repr__(self) -> str:
+        return f"McpServer({self.name!r})"
+
+    def _tool(self, offered: "OfferedTool") -> Tool:
+        async def run(arguments: Arguments) -> object:
+            return await self._running.call(
+                offered.own_name, arguments, context=context_at_hand(), again=offered.offer.idempotent
+            )
+
+        return Tool(offer=offered.offer, function=run, takes_context=True)
+
+    def _resource_tools(self) -> list[Tool]:
+        """To list the server's resources, and to read one."""
+
+        async def resources(arguments: Arguments) -> object:
+            cursor = arguments.get("cursor")
+            return await self._running.resources(cursor if isinstance(cursor, str) and cursor else None)
+
+        async def read(arguments: Arguments) -> object:
+            return await self._running.read_resource(str(arguments.get("uri", "")), context=context_at_hand())
+
+        list_offer = self._resource_offer(
+            _LIST,
+            f"List the resources (documents, data) of the MCP server `{self.name}`.",
+            {"cursor": {"type": "string", "description": "From the page before, for the next one"}},
+            required=(),
+        )
+        read_offer = self._resource_offer(
+            _READ,
+            f"Read a resource of the MCP server `{self.name}` by its address.",
+            {"uri": {"type": "string", "description": "Its address, as it was listed or named in a result"}},
+            required=("uri",),
+        )
+        return [Tool(offer=list_offer, function=resources), Tool(offer=read_offer, function=read, takes_context=True)]
+
+    def _resource_offer(
+        self, name: str, description: str, properties: Mapping[str, object], *, required: Sequence[str]
+    ) -> ToolOffer:
+        schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        return ToolOffer(
+            spec=ToolSpec(
+                name=mcp_tool_name(self.name, name),
+                description=description,
+                parameters=msgspec.json.encode(schema).decode(),
+            ),
+            effect=self._effect_of(name),
+            idempotent=True,
+            timeout_s=self.entry.call_s,
+        )
+
+    def _effect_of(self, name: str) -> Effect:
+        from turnwise.drivers.mcp.listing import effect_of
+
+        return effect_of(name, entry=self.entry, read_only=True)
+
+
+class McpServer(ServerToolset):
+    """A toolset: the tools of one MCP server. Its tools are called `NAME__TOOL`. Needs `turnwise[mcp]`.
+
+        agent = Agent("anthropic:claude-sonnet-4-5", tools=[McpServer("git", command=["mcp-server-git"])])
+
+    Give exactly one of `command`, `url` and `server`:
+
+    - `command` starts a program, which speaks over its standard input and output. It runs in `folder` (the current one),
+      sees `mcp`'s default environment variables and those in `env`, and ends with the agent. It runs in a sandbox: it can
+      write in `folder` only and has no network unless `network` is set. `sandbox=False` runs it without.
+    - `url` is a server's address (streamable HTTP). `headers` go with every request.
+    - `server` is a server object of the package `mcp`, in this process.
+
+    Servers of an agent start side by side. The first turn waits `start_s` seconds; the tools of a server that needs longer
+    come with the next turn, and `RunResult.notes` says that they are missing. A server that dies is started again, at most
+    three times in five minutes. A call that was under way then is sent again only if the server calls its tool idempotent.
+    A changed list of tools holds from the next turn on.
+
+    `call_s` are the seconds for one call. `effects` says what tools do, by their names or globs: `{"read_*": "read"}`. A
+    tool that nothing is said of has the effect `execute`. With `trusts_hints` a tool that the server calls read-only has
+    the effect `read`. What a server asks a person becomes an ask of the call (`RunContext.ask`).
+
+    Raises CallerError for options that cannot work.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        command: Sequence[str] = (),
+        url: str = "",
+        server: object = None,
+        folder: Path | str | None = None,
+        env: Mapping[str, str] | None = None,
+        sandbox: bool = True,
+        network: bool = False,
+        headers: Mapping[str, str] | None = None,
+        start_s: float = START_S,
+        call_s: float | None = None,
+        effects: Mapping[str, Effect] | None = None,
+        trusts_hints: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        check_server_name(name)
+        _check_times(start_s=start_s, call_s=call_s)
+        _check_effects(effects or {})
+        _check_one(command=command, url=url, server=server)
+        if command:
+            reached: ServerCommand | ServerAddress | ServerObject = ServerCommand(
+                argv=tuple(command), folder=folder_of(folder), env=env or {}, sandbox=sandbox, network=network
+            )
+        elif url:
+            reached = ServerAddress(url=url, headers=headers or {})
+        else:
+            reached = ServerObject(server=server)
+        entry = ServerEntry(
+            name=name,
+            reached=reached,
+            start_s=start_s,
+            call_s=call_s,
+            effects=effects or {},
+            trusts_hints=trusts_hints,
+        )
+        super().__init__(entry, clock=clock)
+
+
+def _check_one(*, command: Sequence[str], url: str, server: object) -> None:
+    given = [name for name, one in (("command", command), ("url", url), ("server", server)) if one]
+    if len(given) != 1:
+        raise CallerError(
+            f"`McpServer` needs one of `command`, `url` and `server`, and has {' and '.join(given) or 'none'}"
+        )
+    if isinstance(command, str):
+        raise CallerError(f"`command` of `McpServer` is a list of words: `command={command.split()}`")
+    if url and not url.startswith(("http://", "https://")):
+        raise CallerError("`url` of `McpServer` begins with `https://` or `http://`")
+
+
+def _check_times(*, start_s: float, call_s: float | None) -> None:
+    for name, value in (("start_s", start_s), ("call_s", call_s)):
+        if value is not None and not value > 0:
+            raise CallerError(f"`{name}` of `McpServer` is {value:g}: it must be more than 0 seconds")
+
+
+def _check_effects(effects: Mapping[str, Effect]) -> None:
+    for pattern, effect in effects.items():
+        if effect not in get_args(Effect):
+            raise CallerError(
+                f"`effects` of `McpServer`: `{pattern}` is `{effect}`; it must be one of: {', '.join(get_args(Effect))}"
+            )

@@ -1,0 +1,168 @@
+"""An MCP server of the tests' own, without any library: it speaks the protocol line by line, and misbehaves as it is told.
+
+Run as `python -I -S stranger.py HABIT...`, in a folder with `tools.json`. What happens to it, it writes into `seen` there.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HABITS = set(sys.argv[1:])
+SEEN = Path("seen")
+
+
+def note(what: str) -> None:
+    with SEEN.open("a", encoding="utf-8") as file:
+        file.write(what + "\n")
+
+
+def send(**message: Any) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def texts(*said: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": one} for one in said]}
+
+
+def receive() -> dict[str, Any]:
+    line = sys.stdin.readline()
+    if not line:
+        ended()
+    return json.loads(line)
+
+
+def ended() -> None:
+    note("input ended")
+    if "stays" in HABITS:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        while True:
+            signal.pause()
+    sys.exit(0)
+
+
+def tools() -> list[dict[str, Any]]:
+    return json.loads(Path("tools.json").read_text(encoding="utf-8"))
+
+
+def call(message: dict[str, Any]) -> None:
+    params = message["params"]
+    name, arguments = params["name"], params.get("arguments") or {}
+    note(f"call {name}")
+    match name:
+        case "die":
+            os._exit(3)
+        case "die_once":
+            if SEEN.read_text(encoding="utf-8").count("call die_once") == 1:
+                os._exit(4)
+            result = texts("done at last")
+        case "hang":
+            return
+        case "flood":
+            line = json.dumps(
+                {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
+            )
+            sys.stdout.write((line + "\n") * 30_000)
+            sys.stdout.flush()
+            return
+        case "child":
+            child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+            result = texts(str(child.pid))
+        case "change":
+            changed = [{**one, "description": "changed"} for one in tools()]
+            Path("tools.json").write_text(json.dumps(changed), encoding="utf-8")
+            send(method="notifications/tools/list_changed")
+            result = texts("changed")
+        case "progress":
+            for done in range(3):
+                token = params["_meta"]["progressToken"]
+                step = {"progressToken": token, "progress": done, "total": 3, "message": f"step {done}"}
+                send(method="notifications/progress", params=step)
+            result = texts("walked")
+        case "ask":
+            form = {"message": "Which colour?", "requestedSchema": arguments["schema"]}
+            send(id="q", method="elicitation/create", params=form)
+            result = texts(json.dumps(receive()["result"], sort_keys=True))
+        case "sample":
+            wanted = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
+            send(id="s", method="sampling/createMessage", params=wanted)
+            result = texts(receive()["error"]["message"])
+        case "environment":
+            result = texts(json.dumps(dict(os.environ)))
+        case "write":
+            try:
+                Path(arguments["path"]).write_text("written", encoding="utf-8")
+                result = texts("written")
+            except OSError as error:
+                result = texts(f"no: {error.strerror}")
+        case "nonsense":
+            send(id=message["id"], result={"content": "no list"})
+            return
+        case "fail":
+            result = {**texts("it is broken"), "isError": True}
+        case "many":
+            result = {
+                "content": [
+                    {"type": "text", "text": "a"},
+                    {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"},
+                    {"type": "resource", "resource": {"uri": "note://1", "text": "hello"}},
+                    {"type": "resource_link", "uri": "note://2", "name": "two"},
+                    {"type": "audio", "data": "???", "mimeType": "audio/wav"},
+                ]
+            }
+        case _:
+            result = texts(str(arguments.get("text", name)))
+    send(id=message["id"], result=result)
+
+
+def answer(message: dict[str, Any]) -> None:
+    method = message.get("method", "")
+    if method == "notifications/cancelled":
+        note(f"cancelled {message['params']['requestId']}")
+    if "id" not in message or not method:
+        return
+    match method:
+        case "initialize":
+            if "hangs" in HABITS:
+                note("hangs")
+                return
+            can: dict[str, Any] = {"tools": {"listChanged": True}, "prompts": {}, "resources": {}}
+            about = {"protocolVersion": "2025-06-18", "capabilities": can, "serverInfo": {"name": "s", "version": "1"}}
+            send(id=message["id"], result=about)
+        case "tools/list" if "lies" in HABITS:
+            send(id=message["id"], result={"tools": [{"name": 5}]})
+        case "tools/list" if "endless" in HABITS:
+            send(id=message["id"], result={"tools": tools(), "nextCursor": "again"})
+        case "tools/list":
+            send(id=message["id"], result={"tools": tools()})
+        case "prompts/list":
+            listed = {"name": "greet", "description": "Greet.", "arguments": [{"name": "who", "required": True}]}
+            send(id=message["id"], result={"prompts": [listed]})
+        case "prompts/get":
+            said = {"type": "text", "text": f"Greet {message['params']['arguments']['who']}."}
+            send(id=message["id"], result={"messages": [{"role": "user", "content": said}]})
+        case "resources/list":
+            send(id=message["id"], result={"resources": [{"uri": "note://1", "name": "one"}]})
+        case "resources/read":
+            contents = {"uri": message["params"]["uri"], "text": "what the note says"}
+            send(id=message["id"], result={"contents": [contents]})
+        case "tools/call":
+            call(message)
+        case _:
+            send(id=message["id"], error={"code": -32601, "message": "no such method"})
+
+
+note("started")
+if "dies" in HABITS:
+    sys.stderr.write("no luck today\n")
+    sys.exit(5)
+if "dies once" in HABITS and SEEN.read_text(encoding="utf-8").count("started") == 1:
+    sys.exit(6)
+if "babbles" in HABITS:
+    sys.stdout.write("this is no message\n")
+while True:
+    answer(receive())
