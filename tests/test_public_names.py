@@ -26,8 +26,8 @@ FaultKind File FinishReason FrameSeen FunctionTool Hook ImportedHistory Journal 
 MaxToolCalls MaxWallTime Message MethodsOf MissingKey ModelFault ModelLimits NamedTool ObservationOptions OneAsk
 OutputMismatch PermissionRule Policy Prices ProviderFault ReasoningDelta RecoveryOptions Repair RequestAboutToLeave
 RequestFinished RequestStarted RetryPolicy RunContext RunFinished RunInterrupted RunResult RunStream SafetyOptions
-ScriptLimits SessionKey Settings StepChanges StepStarted StepView StopReason Subagents Text TextDelta Tool
-ToolAboutToRun ToolCall ToolFault ToolFinished ToolProgress ToolRan ToolResult ToolSpec ToolStarted Toolset TurnEnded
+ScriptLimits SessionKey Settings StepChanges StepStarted StepView StopReason Subagents Telemetry Text TextDelta
+Tool ToolAboutToRun ToolCall ToolFault ToolFinished ToolProgress ToolRan ToolResult ToolSpec ToolStarted Toolset TurnEnded
 TurnwiseBug TurnwiseError UnknownModel UnknownOption Usage Workspace __version__ approved filtered messages_from
 messages_to prefixed read_prices tool
 """

@@ -576,7 +576,7 @@ class Agent(Generic[Deps, Output]):
                 output=setup.output,
                 prepare_step=setup.prepare_step,
                 approver=minder.approver,
-                observation=Observation(watch=minder.watch, ledger=order.ledger),
+                observation=Observation(watch=minder.watch, ledger=order.ledger, observe=order.observe),
                 path=minder.path,
                 settle_s=minder.settle_s,
             )
@@ -638,7 +638,11 @@ class Agent(Generic[Deps, Output]):
                     setup.safety, approver=approver, run_hooks=partial(setup.hooks.run, run=run)
                 ),
                 recovery=self._recovery,
-                observation=msgspec.structs.replace(observation, find_price=setup.prices.find),
+                observation=msgspec.structs.replace(
+                    observation,
+                    find_price=setup.prices.find,
+                    observe=observation.observe if setup.telemetry is None else setup.telemetry.observe,
+                ),
                 prepare_step=None if prepare_step is None else setup.prices.prepares(prepare_step, config=config),
                 check_output=checker_of(output, run=run, clock=setup.clock, timeout_s=config.deadlines.hook_s),
                 path=path,

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, cast, get_args
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.journal.prices import Prices
 from turnwise.drivers.settings.options import OptionRow, rows, rows_from
+from turnwise.drivers.telemetry.telemetry import Telemetry
 from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError, UnknownOption
 from turnwise.faces.agent_groups import GROUP_OF, GROUPS, written_in_group
@@ -72,10 +73,11 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "policy": ((Policy,), "`Policy(...)`"),
     "prices": ((Prices,), "`Prices`"),
     "journal": ((Journal,), "`Journal(PATH)`"),
+    "telemetry": ((Telemetry,), "`Telemetry()`"),
     "settings": ((Settings,), "`Settings(temperature=...)`"),
     **dict.fromkeys(GROUPS, ((Mapping,), "a dict of its options")),
 }
-_OPTIONAL = frozenset({"limits", "model_limits", "policy", "journal"})
+_OPTIONAL = frozenset({"limits", "model_limits", "policy", "journal", "telemetry"})
 _LISTS = frozenset({"tools", "fallbacks", "hooks", "allowed", "output_checks"})
 _NAMES = {MaxSteps: "max_steps", **{row.option.limit: row.name for row in rows() if row.option.limit is not None}}
 _COUNTS = frozenset([row.name for row in _OF_THE_TABLE if row.kind is int])
