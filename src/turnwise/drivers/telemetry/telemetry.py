@@ -1,7 +1,10 @@
 """What a user chooses to have spans and metrics of runs: `observation={"telemetry": Telemetry()}`."""
 
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from turnwise.drivers.clock import Clock
 from turnwise.drivers.running.observing import ObservedTurn, TurnObserver
 from turnwise.errors import CallerError
 
@@ -10,6 +13,12 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
 INSTALL = "telemetry needs the package opentelemetry-api: install it with `pip install 'turnwise[otel]'`"
+
+SWITCH = "TURNWISE_TELEMETRY"
+CONTENTS = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"  # as OpenTelemetry's own instrumentations have it
+
+SpanFacts = Mapping[str, str | bool | int | float | Sequence[str]]
+LearnFacts = Callable[[SpanFacts], None]
 
 
 class Telemetry:
@@ -59,3 +68,19 @@ class Telemetry:
             has_contents=self._contents,
             sends_traceparent=self._traceparent,
         )
+
+    def gateway_span(self, headers: Mapping[str, str], *, clock: Clock) -> AbstractContextManager[LearnFacts]:
+        """A span of one request to a gateway, in the trace that its headers name. The gateway calls it."""
+        from turnwise.drivers.telemetry.gateway_span import gateway_span
+
+        return gateway_span(headers, instruments=self._instruments, clock=clock)
+
+
+def telemetry_of(env: Mapping[str, str]) -> Telemetry | None:
+    """What the user's environment asks of the command line and the gateway; None: nothing. Raises CallerError."""
+    said = env.get(SWITCH, "").strip().lower()
+    if said in ("", "0", "off", "false"):
+        return None
+    if said not in ("1", "on", "true"):
+        raise CallerError(f"`{SWITCH}` is `on` or `off`, not `{said}`")
+    return Telemetry(contents=env.get(CONTENTS, "").strip().lower() in ("1", "true"))
