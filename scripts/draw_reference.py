@@ -43,7 +43,7 @@ GROUPS: dict[str, str] = {
         "Deny ChangeArguments ChangeResult"
     ),
     "Sub-agents": "Subagents AgentTool",
-    "Journal and bill": "ObservationOptions Journal Prices read_prices",
+    "Journal, bill and traces": "ObservationOptions Journal Prices read_prices Telemetry",
     "Watching": (
         "StepStarted RequestStarted FrameSeen TextDelta ReasoningDelta RequestFinished AttemptDiscarded ToolStarted ToolProgress "
         "ToolFinished CallAnswered AskOpened AskClosed ToolsetNoted ChildSeen RunFinished"

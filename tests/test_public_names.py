@@ -26,7 +26,7 @@ FaultKind File FinishReason FrameSeen FunctionTool Hook ImportedHistory Journal 
 MaxToolCalls MaxWallTime McpServer Message MethodsOf MissingKey ModelFault ModelLimits NamedTool ObservationOptions OneAsk
 OutputMismatch PermissionRule Policy Prices ProviderFault ReasoningDelta RecoveryOptions Repair RequestAboutToLeave
 RequestFinished RequestStarted RetryPolicy RunContext RunFinished RunInterrupted RunResult RunStream SafetyOptions
-ScriptLimits SessionKey Settings StepChanges StepStarted StepView StopReason Subagents Text TextDelta Tool
+ScriptLimits SessionKey Settings StepChanges StepStarted StepView StopReason Subagents Telemetry Text TextDelta Tool
 ToolAboutToRun ToolCall ToolFault ToolFinished ToolProgress ToolRan ToolResult ToolSpec ToolStarted Toolset ToolsetNoted TurnEnded
 TurnwiseBug TurnwiseError UnknownModel UnknownOption Usage Workspace __version__ approved filtered messages_from
 messages_to prefixed read_prices tool
@@ -148,10 +148,13 @@ def test_help_of_the_command_line_reads_easily() -> None:
 
 def help_texts() -> Iterator[tuple[str, str]]:
     """Each command's help and each option's, by the words that lead to the command."""
+    names = group.context_settings[
+        "help_option_names"
+    ]  # click keeps a command's help option: that of its first context
     waiting: list[tuple[str, click.Command]] = [("turnwise", group)]
     while waiting:
         name, command = waiting.pop()
-        context = click.Context(command)
+        context = click.Context(command, help_option_names=names)
         yield name, command.get_help(context)
         if isinstance(command, click.Group):
             found = [(one, command.get_command(context, one)) for one in command.list_commands(context)]

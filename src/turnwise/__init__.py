@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         ToolsetNoted,
         ToolStarted,
     )
+    from turnwise.drivers.telemetry.telemetry import Telemetry
     from turnwise.drivers.tools.tools import Tool
     from turnwise.errors import (
         BadTool,
@@ -107,6 +108,7 @@ _ROOMS = {
     ),
     "turnwise.drivers.journal.journal": ("Journal",),
     "turnwise.drivers.journal.prices": ("Prices", "read_prices"),
+    "turnwise.drivers.telemetry.telemetry": ("Telemetry",),
     "turnwise.drivers.tools.tools": ("Tool",),
     "turnwise.drivers.running.run_context": ("RunContext",),
     "turnwise.drivers.running.watching": (
@@ -255,6 +257,7 @@ __all__ = [
     "StepView",
     "StopReason",
     "Subagents",
+    "Telemetry",
     "Text",
     "TextDelta",
     "Tool",

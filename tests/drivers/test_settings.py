@@ -231,6 +231,7 @@ NO_LIMITS = {
     "base_url": "a project's file cannot have it",
     "model_limits": "facts of a model: what it takes, not what it may spend",
     "environment": "what the model is told of the folder",
+    "terminal": "only the user's own file may say it",
 }
 LIMITS = sorted({field.name for field in msgspec.structs.fields(RunSettings)} - NO_LIMITS.keys())
 

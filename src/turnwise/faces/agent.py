@@ -587,7 +587,7 @@ class Agent(Generic[Deps, Output]):
                 output=setup.output,
                 prepare_step=setup.prepare_step,
                 approver=minder.approver,
-                observation=Observation(watch=minder.watch, ledger=order.ledger),
+                observation=Observation(watch=minder.watch, ledger=order.ledger, observe=order.observe),
                 path=minder.path,
                 settle_s=minder.settle_s,
             )
@@ -653,6 +653,7 @@ class Agent(Generic[Deps, Output]):
                     observation,
                     find_price=setup.prices.find,
                     begins=None if setup.notes is None else setup.notes.begin,
+                    observe=observation.observe if setup.telemetry is None else setup.telemetry.observe,
                 ),
                 prepare_step=None if prepare_step is None else setup.prices.prepares(prepare_step, config=config),
                 check_output=checker_of(output, run=run, clock=setup.clock, timeout_s=config.deadlines.hook_s),

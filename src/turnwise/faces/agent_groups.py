@@ -15,6 +15,7 @@ from turnwise.drivers.journal.prices import Prices
 from turnwise.drivers.running.approvals import Approver
 from turnwise.drivers.running.hooks import Hook
 from turnwise.drivers.running.means import StepPreparer
+from turnwise.drivers.telemetry.telemetry import Telemetry
 from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.faces.schemas import OutputCheck
 from turnwise.rules.budget import ModelLimits
@@ -129,12 +130,14 @@ class ObservationOptions(TypedDict, total=False):
     - `journal`: keeps every turn, so that you can continue a session or resume a crashed turn: `Journal("turns.db")`.
     - `folder`: the folder under which the journal lists a session. Default: the current folder.
     - `prices`: your own prices, which replace turnwise's prices.
+    - `telemetry`: OpenTelemetry's spans and metrics of each run: `Telemetry()`. Needs `turnwise[otel]`.
     - `clock`: a clock for tests, such as `FakeClock`.
     """
 
     journal: Journal | None
     folder: Path | str | None
     prices: Prices
+    telemetry: Telemetry | None
     clock: Clock | None
 
 

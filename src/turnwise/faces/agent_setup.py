@@ -14,6 +14,7 @@ from turnwise.drivers.journal.prices import NO_PRICES
 from turnwise.drivers.running.hooks import Hooks
 from turnwise.drivers.running.means import Safety, StepPreparer
 from turnwise.drivers.settings.catalogue import find_limits, limits_over
+from turnwise.drivers.telemetry.telemetry import Telemetry
 from turnwise.drivers.tools.tools import Tool
 from turnwise.faces.agent_groups import (
     GROUPS,
@@ -88,6 +89,7 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
     script: Literal["auto"] | bool
     journal: Journal | None
     folder: Path | str
+    telemetry: Telemetry | None
     clock: Clock
     config: TurnConfig
     budget: Budget | None
@@ -196,6 +198,7 @@ def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
         script=safely.get("script", "auto"),
         journal=seen.get("journal"),
         folder=seen.get("folder") or Path.cwd(),
+        telemetry=seen.get("telemetry"),
         clock=clock,
         config=at_endpoint(_config_of(options, model=model, hooks=hooks, instructions=instructions), endpoint=endpoint),
         budget=_budget_of(options),

@@ -10,6 +10,7 @@ from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.journal.prices import Prices
 from turnwise.drivers.running.hooks import Hook
 from turnwise.drivers.settings.options import rows_from
+from turnwise.drivers.telemetry.telemetry import Telemetry
 from turnwise.drivers.tools.tools import Tool
 from turnwise.faces.agent_groups import GROUPS
 from turnwise.faces.budgets import Budget
@@ -173,6 +174,7 @@ KINDS: dict[str, OptionKind] = {
     "journal": _value(Journal, "`Journal(PATH)`", may_be_none=True),
     "folder": OptionKind(types=(str, Path), said="a folder's path: a text or a `Path`", may_be_none=True),
     "prices": _value(Prices, "`Prices`"),
+    "telemetry": _value(Telemetry, "`Telemetry()`", may_be_none=True),
     "clock": OptionKind(
         methods=("now", "monotonic", "call_later"),
         said="a clock (with the methods `now`, `monotonic` and `call_later`)",

@@ -35,6 +35,7 @@ def around_of(
         enter=None if journal is None or journal.lease is None else journal.lease.check,
         activity=None if journal is None or journal.lease is None else journal.lease.activity,
         run=means.run,
+        observe=means.observation.observe,
         put_ask=ToolAsks(
             approver=means.safety.approver,
             policy=config.policy,

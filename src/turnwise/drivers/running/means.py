@@ -13,12 +13,15 @@ from turnwise.drivers.endpoints.transport import Transport
 from turnwise.drivers.journal.bookkeeping import PriceFinder
 from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.running.approvals import Approver
+from turnwise.drivers.running.observing import Observe, ObservedTurn, TurnObserver
 from turnwise.drivers.running.run_context import RunAtHand
-from turnwise.drivers.running.watching import Feed, Watch
+from turnwise.drivers.running.watching import Feed, Watch, Watchers
 from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.tools import Tool
 from turnwise.turn.commands import PrepareStep, RunHooks
+from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import HookOutcome, StepPrepared
+from turnwise.vocab import Message
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 
 OutputChecker = Callable[[str], Sequence[str] | Awaitable[Sequence[str]]]
@@ -57,6 +60,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
     `watch` sees each event, `feed` the same in batches. Each request is entered in `ledger` (a sub-agent's in its parent's;
     without one each turn has its own), priced by `find_price`. `begins` is given, as a turn begins, what tells the watchers.
+    `observe` makes the observer of a turn, and of its sub-agents'.
     """
 
     watch: Watch | None = None
@@ -64,6 +68,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger | None = None
     find_price: PriceFinder | None = None
     begins: Callable[[Watch], object] | None = None
+    observe: Observe | None = None
 
 
 class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,3 +92,29 @@ class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):
     path: tuple[str, ...] = ()
     settle_s: float = SETTLE_S
     run: RunAtHand | None = None
+
+    def observer_of(
+        self, config: TurnConfig, *, given: tuple[Message, ...], ledger: Ledger, is_resumed: bool
+    ) -> TurnObserver | None:
+        """The observer of a turn that begins, where there is one. `given` is the turn's input."""
+        if self.observation.observe is None:
+            return None
+        return self.observation.observe(
+            ObservedTurn(
+                config=config,
+                input=given,
+                path=self.path,
+                provider=self.endpoint.profile.name,
+                base_url=self.endpoint.base_url,
+                scrub=self.endpoint.scrub,
+                ledger=ledger,
+                clock=self.clock,
+                is_resumed=is_resumed,
+            )
+        )
+
+
+def watchers_of(observation: Observation, *, observer: TurnObserver | None) -> Watchers:
+    """All that are told what happens in a turn."""
+    inner = None if observer is None else observer.see
+    return Watchers(observation.watch, feed=observation.feed, inner=inner)

@@ -18,19 +18,13 @@ from turnwise.drivers.journal.records import AskAnswered, JournalRecord, ScriptB
 from turnwise.drivers.running.approvals import ask
 from turnwise.drivers.running.around import around_of
 from turnwise.drivers.running.asking_elsewhere import given_in_time
-from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
+from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans, watchers_of
 from turnwise.drivers.running.resumption import LOST_REQUEST, STUCK, LeftTurn, begun_below, results_of_left
 from turnwise.drivers.running.scripts import Scripts
 from turnwise.drivers.running.sending import Sender
 from turnwise.drivers.running.telling import LiveTeller, gives_up
 from turnwise.drivers.running.turn_time import TurnTime
-from turnwise.drivers.running.watching import (
-    CallAnswered,
-    ToolFinished,
-    ToolStarted,
-    TurnFinished,
-    Watchers,
-)
+from turnwise.drivers.running.watching import CallAnswered, ToolFinished, ToolStarted, TurnFinished
 from turnwise.drivers.tools.fact_finding import find_changed, find_facts
 from turnwise.drivers.tools.tools import ToolRun
 from turnwise.errors import CallerError, JournalFailed
@@ -108,7 +102,7 @@ class Runner:
         configuration that cannot work or a journal that takes no beginning of the turn, and what `prepare_step` raises. If the
         task is cancelled, the turn is journalled as cancelled, and the CancelledError goes on.
         """
-        running = self._begin(started.config, journal=journal)
+        running = self._begin(started.config, journal=journal, given=started.input)
         if ends is not None:
             running.interrupt(ends)
         return await self._run(running, running.run(started, earlier=earlier), journal=journal)
@@ -122,11 +116,18 @@ class Runner:
         running = self._begin(left.config, journal=journal, left=left)
         return await self._run(running, running.resume(left), journal=journal)
 
-    def _begin(self, config: TurnConfig, *, journal: TurnJournal | None, left: LeftTurn | None = None) -> "_Running":
+    def _begin(
+        self,
+        config: TurnConfig,
+        *,
+        journal: TurnJournal | None,
+        given: tuple[Message, ...] = (),
+        left: LeftTurn | None = None,
+    ) -> "_Running":
         if self._running is not None:
             raise CallerError("this runner is in the middle of a turn: await it, or make another runner")
         running = self._running = _Running(
-            self._means, recovery=self._recovery, config=config, journal=journal, left=left
+            self._means, recovery=self._recovery, config=config, journal=journal, given=given, left=left
         )
         self.ledger = running.books.ledger
         return running
@@ -134,8 +135,10 @@ class Runner:
     async def _run(
         self, running: "_Running", turn: Coroutine[None, None, TurnResult], *, journal: TurnJournal | None
     ) -> TurnResult:
+        observer = running.observer
         try:
-            return await turn
+            with contextlib.nullcontext() if observer is None else observer.around():
+                return await turn
         finally:
             self.result = running.result
             self._running = None
@@ -181,17 +184,13 @@ class _Running:
         recovery: EndpointRecovery,
         config: TurnConfig,
         journal: TurnJournal | None,
+        given: tuple[Message, ...],
         left: LeftTurn | None,
     ) -> None:
         self._means, self._safety = means, means.safety
         self._left = left  # until its first command is done
         self._clock = means.clock
         self._tools = {tool.name: tool for tool in means.tools}
-        self._watchers = Watchers(means.observation.watch, feed=means.observation.feed)
-        self._tell = self._watchers.tell
-        if means.observation.begins is not None:
-            means.observation.begins(self._tell)
-        self._teller = LiveTeller(self._watchers, journal=journal)
         self._journal = journal
         self._interrupted: asyncio.Future[EndKind] = asyncio.get_running_loop().create_future()
         self._unrecorded = ""  # why the journal cannot be written any more
@@ -217,12 +216,19 @@ class _Running:
         )
         if left is not None:
             self.books.go_on(program="" if left.program is None else left.program.begun.call.id)
+        self.observer = means.observer_of(config, given=given, ledger=self.books.ledger, is_resumed=left is not None)
+        self._watchers = watchers_of(means.observation, observer=self.observer)
+        self._tell = self._watchers.tell
+        if means.observation.begins is not None:
+            means.observation.begins(self._tell)
+        self._teller = LiveTeller(self._watchers, journal=journal)
         self._sender = Sender(
             means,
             recovery=recovery,
             books=self.books,
             watchers=self._watchers,
             enter_step=self._teller.enter_step,
+            observer=self.observer,
             keeps_hash=journal is not None,
             plain_choice=config.tool_choice,
         )

@@ -11,11 +11,12 @@ from turnwise.drivers.endpoints.cache_refusals import HINT
 from turnwise.drivers.endpoints.circuits import Door
 from turnwise.drivers.endpoints.endpoints import Addressing
 from turnwise.drivers.endpoints.exchange import Exchange
-from turnwise.drivers.endpoints.transport import make_ready
+from turnwise.drivers.endpoints.transport import HttpRequest, make_ready
 from turnwise.drivers.journal.bookkeeping import Bookkeeper
 from turnwise.drivers.journal.cache_watch import CacheMissed
 from turnwise.drivers.journal.records import RequestSent
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
+from turnwise.drivers.running.observing import TurnObserver
 from turnwise.drivers.running.watching import RequestFinished, RequestStarted, Watchers
 from turnwise.turn.asking import asked_of_cache
 from turnwise.turn.commands import Purpose, SendRequest
@@ -38,6 +39,7 @@ class Sender:
         books: Bookkeeper,
         watchers: Watchers,
         enter_step: Callable[[int], None],
+        observer: TurnObserver | None,
         keeps_hash: bool,
         plain_choice: ToolChoice,
     ) -> None:
@@ -50,6 +52,7 @@ class Sender:
         self._draw = recovery.jitter
         self._books = books
         self._watchers = watchers
+        self._observer = observer
         self._enter_step = enter_step
         self._addressing = Addressing(means.endpoint)
         self._history = EncodedHistory()
@@ -84,7 +87,7 @@ class Sender:
             self._is_ready = True
         entry = self._books.enter(command, sent)
         self._enter_step(command.step)
-        self._tell_started(command)
+        request = self._tell_started(command, request=request)
         began = self._clock.monotonic()
         exchange = self.exchange = Exchange(
             command,
@@ -137,9 +140,12 @@ class Sender:
         fault = msgspec.structs.replace(event.fault, message=f"{event.fault.message} ({HINT})", should_retry=True)
         return msgspec.structs.replace(event, fault=fault)
 
-    def _tell_started(self, command: SendRequest) -> None:
+    def _tell_started(self, command: SendRequest, *, request: HttpRequest) -> HttpRequest:
+        """The request, with the headers that its observer adds."""
         self.was_told = True
         if self._watchers.are_there:
+            if self._observer is not None and (headers := self._observer.asked(command)):
+                request = msgspec.structs.replace(request, headers=(*request.headers, *headers))
             self._watchers.tell(
                 RequestStarted(
                     number=command.number,
@@ -149,6 +155,7 @@ class Sender:
                     retry_of=command.retry_of,
                 )
             )
+        return request
 
     def _tell_finished(
         self,

@@ -194,33 +194,37 @@ _log = logging.getLogger("turnwise")
 
 
 class Watchers:
-    """Tells a `Watch` and a `Feed`, where there are any; neither can harm the turn, or the other."""
+    """Tells a `Watch` and a `Feed`, where there are any, and what observes the turn from within (`inner`). None can harm the
+    turn, or another one of them."""
 
-    def __init__(self, watch: Watch | None, *, feed: Feed | None) -> None:
+    def __init__(self, watch: Watch | None, *, feed: Feed | None, inner: Feed | None = None) -> None:
         self._watch = watch
         self._feed = feed
+        self._inner = inner
 
     @property
     def are_there(self) -> bool:
-        return self._watch is not None or self._feed is not None
+        return self._watch is not None or self._feed is not None or self._inner is not None
 
     def leave(self) -> None:
         """Nobody is told anything any more."""
-        self._watch = self._feed = None
+        self._watch = self._feed = self._inner = None
 
     def tell(self, seen: WatcherEvent) -> None:
-        if self._feed is not None or self._watch is not None:
+        if self.are_there:
             self._tell((seen,))
 
     def tell_frames(self, frames: Sequence[Frame], *, number: int) -> None:
         """`frames` are what one read brought of the response to request `number`."""
-        if frames and (self._feed is not None or self._watch is not None):
+        if frames and self.are_there:
             # one is the ordinary read, and speed counts
             self._tell(
                 [FrameSeen(number, frame) for frame in frames] if len(frames) > 1 else (FrameSeen(number, frames[0]),)
             )
 
     def _tell(self, batch: Sequence[WatcherEvent]) -> None:
+        if self._inner is not None:
+            self._inner(batch)  # it raises nothing
         if self._feed is not None:
             try:
                 self._feed(batch)

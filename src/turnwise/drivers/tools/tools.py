@@ -17,6 +17,7 @@ from turnwise.drivers.clock import Clock, Timer, wait_for_task
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.running.approvals import Approver
+from turnwise.drivers.running.observing import Observe
 from turnwise.drivers.running.run_context import RunAtHand, context_of, giving
 from turnwise.drivers.running.watching import Watch, WatcherEvent
 from turnwise.drivers.threads import in_thread, is_async
@@ -61,7 +62,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
       up.
     - `resumes`: a dead process may have started it; it continues there. `terms` are those of the caller that resumed
       the turn.
-    - `above` is the parent's run.
+    - `above` is the parent's run. `observe` makes observers for those below it that have none of their own.
     """
 
     call: ToolCall
@@ -82,6 +83,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     resumes: bool = False
     terms: ResumeTerms = ResumeTerms()
     above: RunAtHand | None = None
+    observe: Observe | None = None
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +106,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     activity: Activity | None = None
     put_ask: AskPutter | None = None  # asks a person what a tool asks
     run: RunAtHand | None = None  # what tools that take a context see, and whose deps sub-agents may have
+    observe: Observe | None = None
 
 
 class CallJudging(msgspec.Struct, frozen=True, kw_only=True):
@@ -360,6 +363,7 @@ class ToolRun:
                     resumes=planned.call.id in around.begun,
                     terms=around.terms,
                     above=around.run,
+                    observe=around.observe,
                 )
             )
 

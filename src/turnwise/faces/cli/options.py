@@ -132,6 +132,9 @@ _OF_PERMISSIONS = (
         help=f"How long a question waits for you; then the answer is no. [default: {Deadlines().ask_s:g}]",
     ),
     click.option("--network", is_flag=True, help="Let commands use the network."),
+    click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox."),
+)
+_OF_SERVERS = (
     click.option(
         "--mcp",
         multiple=True,
@@ -139,7 +142,6 @@ _OF_PERMISSIONS = (
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="Start the MCP servers that this JSON file names, too. Repeatable.",
     ),
-    click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox."),
 )
 _OF_THE_SCREEN = (
     click.option(
@@ -154,6 +156,7 @@ SHARED = (
     *_OF_INSTRUCTIONS,
     *_OF_THE_SCREEN,
     *_OF_PERMISSIONS,
+    *_OF_SERVERS,
 )
 OF_EDITORS = (*[_option(row) for row in rows_from("command line")], *_OF_INSTRUCTIONS, *_OF_PERMISSIONS)
 NAMES_A_MODEL = frozenset({"model", "base_url", "api_key_env"})

@@ -15,6 +15,7 @@ from turnwise.drivers.journal.prices import Prices, prices_of_layers
 from turnwise.drivers.running.hook_commands import read_hooks
 from turnwise.drivers.running.hooks import Hook
 from turnwise.drivers.settings.settings import Layer, RunSettings, read_layers
+from turnwise.drivers.telemetry.telemetry import telemetry_of
 from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.inspection import inspector
 from turnwise.drivers.tools.sandbox import find_sandbox
@@ -319,7 +320,13 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
                 "hooks": self.hooks,
                 "script": "auto" if settings.script is None else settings.script,
             },
-            observation={"journal": self.journal, "folder": self.folder, "prices": self.prices, "clock": self.clock},
+            observation={
+                "journal": self.journal,
+                "folder": self.folder,
+                "prices": self.prices,
+                "clock": self.clock,
+                "telemetry": telemetry_of(os.environ),
+            },
         )
 
 

@@ -18,6 +18,7 @@ from turnwise.drivers.journal.ledger_thread import LedgerThread
 from turnwise.drivers.journal.prices import NO_PRICES, Prices, prices_of_layers
 from turnwise.drivers.journal.repairs_seen import ANY, RepairSeen
 from turnwise.drivers.settings.settings import durability_of, read_layers
+from turnwise.drivers.telemetry.telemetry import LearnFacts, SpanFacts, Telemetry, telemetry_of
 from turnwise.errors import JournalFailed
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, Outlet, PieceWriter
 from turnwise.faces.gateway.counts import GatewayCounts
@@ -44,12 +45,14 @@ NO_LEDGER = Fault(
 
 
 class AccountMeans(msgspec.Struct, frozen=True, kw_only=True):
-    """Where accounts are written. Without a `ledger` nothing is kept: for services that are tried out."""
+    """Where accounts are written. Without a `ledger` nothing is kept: for services that are tried out. `telemetry` makes a span
+    of each request."""
 
     ledger: LedgerThread | None = None
     counts: GatewayCounts = msgspec.field(default_factory=GatewayCounts)
     prices: Prices = NO_PRICES
     clock: Clock = msgspec.field(default_factory=SystemClock)
+    telemetry: Telemetry | None = None
 
 
 class SentRequest:
@@ -160,11 +163,24 @@ class Account:
         self._answers: list[_HeardAnswer] = []
         self._relayed = 0  # so many of them belong to upstreams that are over
         self._fault = ""
+        self._learn: LearnFacts | None = None  # of the request's span
         self.not_carried: tuple[str, ...] = ()  # fields of the request, on the way to the upstream asked last
 
     @contextlib.contextmanager
     def open(self, outlet: Outlet) -> Generator[WatchedOutlet]:
         """At the end of the block the request is over: it is counted, and its line is written."""
+        telemetry = self._means.telemetry
+        if telemetry is None:
+            with self._open(outlet) as watched:
+                yield watched
+            return
+        with telemetry.gateway_span(dict(self._call.trace), clock=self._means.clock) as learn:
+            self._learn = learn
+            with self._open(outlet) as watched:
+                yield watched
+
+    @contextlib.contextmanager
+    def _open(self, outlet: Outlet) -> Generator[WatchedOutlet]:
         counts, clock, watched = self._means.counts, self._means.clock, WatchedOutlet(outlet)
         began_s = clock.monotonic()
         counts.add("turnwise_gateway_open_requests")
@@ -205,6 +221,8 @@ class Account:
             fault=self._fault,
         )
         _log.info("%s", said_of(line), extra={FIELDS: line})
+        if self._learn is not None:
+            self._learn(span_of(line))
         if (ledger := self._means.ledger) is not None:
             day = datetime.fromtimestamp(self._means.clock.now(), UTC).date().isoformat()
             if seen := [one for answer in self._answers for one in answer.seen(day)]:
@@ -332,6 +350,21 @@ class Account:
         return found
 
 
+def span_of(line: RequestLine) -> SpanFacts:
+    """What a request's span says of it."""
+    from turnwise.drivers.telemetry.gateway_span import of_answer  # only where there are spans
+
+    return of_answer(
+        provider=line.provider,
+        model=line.model,
+        tokens=(line.input_tokens, line.output_tokens),
+        requests=line.requests,
+        status=line.status,
+        fault=line.fault or ("client_left" if line.end == "left" else ""),
+        repairs=line.repairs,
+    )
+
+
 def said_of(line: RequestLine) -> str:
     """For people: no more than its fields."""
     upstream = f"{line.provider}:{line.model}" if line.provider else "nowhere"
@@ -354,7 +387,8 @@ def open_accounts(env: Mapping[str, str], *, clock: Clock) -> Generator[AccountM
     layers = [layer for layer in read_layers(Path.home(), env=env) if layer.source == "user"]
     ledger = LedgerThread(journal_path(env), clock=clock, durability=durability_of(layers))
     try:
-        yield AccountMeans(ledger=ledger, prices=prices_of_layers(layers, env=env), clock=clock)
+        prices = prices_of_layers(layers, env=env)
+        yield AccountMeans(ledger=ledger, prices=prices, clock=clock, telemetry=telemetry_of(env))
     finally:
         ledger.close()
 

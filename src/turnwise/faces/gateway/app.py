@@ -27,6 +27,7 @@ AsgiReceive = Callable[[], Awaitable[AsgiMessage]]
 AsgiSend = Callable[[AsgiMessage], Coroutine[None, None, None]]
 
 METRICS_TYPE = ("content-type", "text/plain; version=0.0.4; charset=utf-8")  # Prometheus, "Exposition formats"
+TRACE = ("traceparent", "tracestate")  # W3C, "Trace Context"
 MOST_FIELDS = 64  # of a query
 RETRY_AFTER_S = 1
 LINGER_S = (
@@ -291,6 +292,7 @@ class GatewayApp:
             client="" if client is None else client.name,
             is_only_client=visit.is_only_client,
             client_key=_key_to_forward(visit) if self._rules.forward_key else "",
+            trace=tuple([pair for pair in visit.headers if pair[0] in TRACE]),
         )
 
     async def _answer(self, visit: Visit, call: ClientCall) -> None:

@@ -46,7 +46,7 @@ class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
     fields alone, and no key. `model` and `streams` are what the path says of them (Gemini); `takes_streams` is false where the
     client's HTTP has no way to tell the end of a stream (1.0). `client` is the name of the
     client's key, empty if the gateway has no keys, and `is_only_client` false if it has keys of others; `client_key` is the key
-    to send upstream, filled only with `--forward-key`.
+    to send upstream, filled only with `--forward-key`. `trace` are the headers that say to which trace the request belongs.
     """
 
     id: str
@@ -62,6 +62,7 @@ class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
     client: str = ""
     is_only_client: bool = True
     client_key: str = ""
+    trace: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
         return f"ClientCall({self.id} {self.kind} {self.family} {self.path}, {len(self.body)} bytes)"

@@ -1,0 +1,60 @@
+"""One request of a gateway's client as a span, in the trace that the client names."""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+
+from opentelemetry.context import attach, detach
+from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.telemetry import names
+from turnwise.drivers.telemetry.attributes import provider_of
+from turnwise.drivers.telemetry.instruments import Instruments
+from turnwise.drivers.telemetry.telemetry import LearnFacts, SpanFacts
+
+
+@contextmanager
+def gateway_span(headers: Mapping[str, str], *, instruments: Instruments, clock: Clock) -> Generator[LearnFacts]:
+    """A span around the block, as a child of the span that `traceparent` in the headers names. The block says what it learned."""
+    outside = TraceContextTextMapPropagator().extract(headers)
+    span = instruments.tracer.start_span(names.CHAT, outside, kind=SpanKind.SERVER, start_time=int(clock.now() * 1e9))
+    token = attach(set_span_in_context(span, outside))
+
+    def learn(known: SpanFacts) -> None:
+        span.set_attributes(known)
+        if model := known.get(names.REQUEST_MODEL):
+            span.update_name(f"{names.CHAT} {model}")
+        if names.ERROR_TYPE in known:
+            span.set_status(Status(StatusCode.ERROR))
+
+    try:
+        yield learn
+    finally:
+        detach(token)
+        span.end(int(clock.now() * 1e9))
+
+
+def of_answer(
+    *,
+    provider: str,
+    model: str,
+    tokens: tuple[int, int],
+    requests: int,
+    status: int,
+    fault: str,
+    repairs: Mapping[str, int],
+) -> SpanFacts:
+    """What the gateway knows of a request when it is over. `tokens` are those of prompts and of answers."""
+    known: dict[str, str | bool | int | float | Sequence[str]] = {names.OPERATION: names.CHAT, names.REQUESTS: requests}
+    if provider:
+        known |= {names.PROVIDER: provider_of(provider), names.REQUEST_MODEL: model}
+    if any(tokens):
+        known |= {names.INPUT_TOKENS: tokens[0], names.OUTPUT_TOKENS: tokens[1]}
+    if status:
+        known[names.STATUS_CODE] = status
+    if fault:
+        known[names.ERROR_TYPE] = fault
+    if repairs:
+        known |= {names.REPAIRS: sum(repairs.values()), names.REPAIR_KINDS: sorted(repairs)}
+    return known

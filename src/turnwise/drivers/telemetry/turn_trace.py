@@ -1,0 +1,322 @@
+"""The spans of one turn: `invoke_agent` around it, `chat` for each request, `execute_tool` for each call that runs.
+
+It is told what watchers are told. A `ToolStarted` and a `RequestStarted` come in the context in which the call and the request
+then run, so what they start is a child of their span.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Generator, Sequence
+from typing import TypeVar
+
+import msgspec
+from opentelemetry.context import Context, attach, create_key, detach, get_current, get_value, set_value
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from turnwise.drivers.running.observing import ObservedTurn
+from turnwise.drivers.running.watching import (
+    CallAnswered,
+    FrameSeen,
+    RequestFinished,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    WatcherEvent,
+)
+from turnwise.drivers.telemetry import attributes, names
+from turnwise.drivers.telemetry.attributes import Attributes
+from turnwise.drivers.telemetry.contents import Contents
+from turnwise.drivers.telemetry.instruments import Instruments
+from turnwise.turn.commands import RECOVERY, SendRequest
+from turnwise.turn.config import TurnResult
+from turnwise.vocab import Fault, Response, ToolCall, ToolResult
+
+_RUN = create_key("turnwise-run")
+_log = logging.getLogger("turnwise")
+Told = TypeVar("Told")
+
+
+class OpenSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """A span that has not ended. `inside` is the context with it, `outside` the one around it; `measured` is what metrics say."""
+
+    span: Span
+    outside: Context
+    inside: Context
+    began_s: float
+    measured: Attributes
+
+    @property
+    def link(self) -> SpanContext:
+        return self.span.get_span_context()
+
+
+class TurnTrace:
+    """Makes the spans of one turn, between the beginning and the end of `around`. Where one cannot be made, that is logged once,
+    and the turn goes on without."""
+
+    def __init__(
+        self,
+        turn: ObservedTurn,
+        *,
+        instruments: Instruments,
+        agent_name: str,
+        has_contents: bool,
+        sends_traceparent: bool,
+    ) -> None:
+        self._turn = turn
+        self._clock = turn.clock
+        self._instruments = instruments
+        self._agent_name = turn.path[-1] if turn.path else agent_name
+        self._contents = Contents(turn.scrub) if has_contents else None
+        self._sends_traceparent = sends_traceparent
+        self._run: OpenSpan | None = None
+        self._chat: tuple[OpenSpan, SendRequest] | None = None
+        self._before: SpanContext | None = None  # the request before
+        self._calls: dict[str, OpenSpan] = {}
+        self._asked_by: dict[str, SpanContext] = {}  # call -> the request that brought it
+        self._finish = ""  # of the last response
+        self._is_broken = False
+
+    @contextlib.contextmanager
+    def around(self) -> Generator[None]:
+        """The turn runs in it, as a child of the span at hand."""
+        self._safely(self._begin, get_current())
+        token = None if self._run is None else attach(self._run.inside)
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            if token is not None:
+                detach(token)
+            self._safely(self._leave, error)
+
+    def asked(self, order: SendRequest) -> tuple[tuple[str, str], ...]:
+        """A request is about to leave, in this context. Gives the headers that say to which trace it belongs, if wanted."""
+        self._safely(self._request_leaves, order)
+        if not self._sends_traceparent or self._chat is None:
+            return ()
+        headers: dict[str, str] = {}
+        # The trace alone: baggage is the program's own data, and the endpoint may be anybody's.
+        TraceContextTextMapPropagator().inject(headers, self._chat[0].inside)
+        return tuple(headers.items())
+
+    def see(self, batch: Sequence[WatcherEvent]) -> None:
+        """What watchers are told."""
+        for seen in batch:
+            if type(seen) is not FrameSeen:
+                self._safely(self._saw, seen)
+
+    def _safely(self, do: Callable[[Told], None], told: Told) -> None:
+        if self._is_broken:
+            return
+        try:
+            do(told)
+        except Exception:  # noqa: BLE001 (processors and exporters are strangers; the turn must not end by them)
+            self._is_broken = True
+            _log.warning("a span of a turn could not be made; the rest of this turn has none", exc_info=True)
+
+    def _saw(self, seen: WatcherEvent) -> None:
+        match seen:
+            case ToolStarted(call=call):
+                self._call_starts(call)
+            case ToolFinished(result=result):
+                self._call_ended(result, goes_on=True)
+            case CallAnswered(call=call, result=result):
+                self._call_answered(call, result)
+            case RequestFinished(response=response, fault=fault, sent=sent):
+                self._request_ended(response, fault=fault, sent=sent)
+            case TurnFinished(result=result):
+                self._ended(result)
+            case _:
+                pass
+
+    # The run.
+
+    def _begin(self, outside: Context) -> None:
+        above = get_value(_RUN, outside)
+        links = [_link(above._run.link, "subagent_of")] if isinstance(above, TurnTrace) and above._run else []
+        known = attributes.of_run(self._turn, agent_name=self._agent_name)
+        if self._contents is not None:
+            known[names.SYSTEM_INSTRUCTIONS] = self._contents.instructions(self._turn.config.system)
+            known[names.INPUT_MESSAGES] = self._contents.messages(self._turn.input)
+        run = self._open(f"{names.INVOKE_AGENT} {self._agent_name}".rstrip(), outside=outside, known=known, links=links)
+        self._run = msgspec.structs.replace(run, inside=set_value(_RUN, self, run.inside))
+
+    def _ended(self, result: TurnResult) -> None:
+        if self._run is None:
+            return
+        self._close_rest()
+        run, self._run = self._run, None
+        known = attributes.of_result(result, ledger=self._turn.ledger, turn_id=self._turn.config.turn_id)
+        if self._finish:
+            known[names.FINISH_REASONS] = [self._finish]
+        if self._contents is not None and (answers := [one for one in result.messages if one.role == "assistant"]):
+            known[names.OUTPUT_MESSAGES] = self._contents.answer(answers[-1], finish=self._finish)
+        self._close(run, known=known, error=attributes.error_of_result(result))
+
+    def _leave(self, error: BaseException | None) -> None:
+        """What the end of the turn has not ended: it has raised, or nobody was told any more."""
+        self._close_rest()
+        run, self._run = self._run, None
+        if run is not None:
+            self._close(run, error=names.CANCELLED if error is None else type(error).__qualname__)
+
+    def _close_rest(self) -> None:
+        if self._chat is not None:
+            self._request_ended(None, fault=None, sent=True, goes_on=False)
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            self._close(call, error=names.CANCELLED)
+
+    # Requests.
+
+    def _request_leaves(self, order: SendRequest) -> None:
+        if self._run is None:
+            return
+        links: list[Link] = []
+        if self._before is not None and (order.retry_of is not None or order.purpose in RECOVERY):
+            is_retry = order.retry_of is not None or order.purpose == "retry"
+            links.append(_link(self._before, "retry_of" if is_retry else "continues"))
+        known = attributes.of_request(order, turn=self._turn)
+        if self._contents is not None:
+            known[names.SYSTEM_INSTRUCTIONS] = self._contents.instructions(order.request.system)
+            known[names.INPUT_MESSAGES] = self._contents.messages(order.request.messages)
+            known[names.TOOL_DEFINITIONS] = self._contents.tools(order.request.tools)
+        chat = self._open(
+            f"{names.CHAT} {order.request.model}",
+            outside=self._run.inside,
+            known=known,
+            links=links,
+            kind=SpanKind.CLIENT,
+        )
+        self._chat = (chat, order)
+        attach(chat.inside)
+
+    def _request_ended(
+        self, response: Response | None, *, fault: Fault | None, sent: bool, goes_on: bool = True
+    ) -> None:
+        """`goes_on`: what follows runs in the context in which the request left."""
+        if self._chat is None:
+            return
+        (chat, order), self._chat = self._chat, None
+        if goes_on:
+            attach(chat.outside)
+        entry = self._turn.ledger.get(self._turn.config.turn_id, order.number) if sent else None
+        known: Attributes = {} if sent else {names.SENT: False}
+        error = "" if response is not None and fault is None else attributes.error_of_entry(entry)
+        measured = dict(chat.measured)
+        if entry is not None:
+            known |= attributes.of_entry(entry)
+            if order.request.stream and entry.first_event is not None:
+                first_s = entry.first_event - entry.started
+                known[names.TIME_TO_FIRST_CHUNK] = first_s
+                self._instruments.began(first_s, attributes=measured, context=chat.inside)
+        if fault is not None:
+            known |= attributes.of_fault(fault)
+            error = str(fault.kind)
+        if response is not None:
+            self._finish = str(response.finish)
+            known |= attributes.of_response(response)
+            measured |= {names.RESPONSE_MODEL: response.model} if response.model else {}
+            self._asked_by |= {part.id: chat.link for part in response.message.parts if type(part) is ToolCall}
+            if self._contents is not None:
+                known[names.OUTPUT_MESSAGES] = self._contents.answer(response.message, finish=self._finish)
+        if entry is not None and entry.usage is not None:
+            self._instruments.used(entry.usage, attributes=measured, context=chat.inside)
+        self._before = chat.link
+        self._close(msgspec.structs.replace(chat, measured=measured), known=known, error=error)
+
+    # Calls.
+
+    def _call_starts(self, call: ToolCall) -> None:
+        if self._run is None:
+            return
+        asked_by = self._asked_by.get(call.id)
+        known = attributes.of_call(call)
+        if self._contents is not None:
+            known[names.TOOL_ARGUMENTS] = self._contents.text(call.arguments)
+        opened = self._calls[call.id] = self._open(
+            f"{names.EXECUTE_TOOL} {call.name}",
+            outside=get_current(),
+            known=known,
+            links=[] if asked_by is None else [_link(asked_by, "asked_by")],
+        )
+        attach(opened.inside)
+
+    def _call_ended(self, result: ToolResult, *, goes_on: bool) -> None:
+        opened = self._calls.pop(result.call_id, None)
+        if opened is None:
+            return
+        if goes_on:
+            attach(opened.outside)
+        known: Attributes = {}
+        if self._contents is not None:
+            known[names.TOOL_RESULT] = self._contents.result(result)
+        self._close(opened, known=known, error=names.TOOL_ERROR if result.is_error else "")
+
+    def _call_answered(self, call: ToolCall, result: ToolResult) -> None:
+        """turnwise has answered it: either it was stopped, or it never ran."""
+        if call.id in self._calls:
+            self._call_ended(result, goes_on=False)
+        elif self._run is not None:
+            self._run.span.add_event(
+                names.CALL_NOT_RUN,
+                {names.TOOL_NAME: call.name, names.TOOL_CALL_ID: call.id},
+                timestamp=self._now_ns(),
+            )
+
+    # Spans.
+
+    def _open(
+        self,
+        name: str,
+        *,
+        outside: Context,
+        known: Attributes,
+        links: Sequence[Link],
+        kind: SpanKind = SpanKind.INTERNAL,
+    ) -> OpenSpan:
+        began_s = self._clock.monotonic()
+        span = self._instruments.tracer.start_span(
+            name, outside, kind=kind, attributes=known, links=links, start_time=self._now_ns()
+        )
+        measured = {name: known[name] for name in MEASURED if name in known}
+        return OpenSpan(
+            span=span,
+            outside=outside,
+            inside=set_span_in_context(span, outside),
+            began_s=began_s,
+            measured=measured,
+        )
+
+    def _close(self, opened: OpenSpan, *, known: Attributes | None = None, error: str = "") -> None:
+        opened.span.set_attributes(known or {})
+        measured = dict(opened.measured)
+        if error:
+            measured[names.ERROR_TYPE] = error
+            opened.span.set_attribute(names.ERROR_TYPE, error)
+            opened.span.set_status(Status(StatusCode.ERROR))
+        self._instruments.ended(self._clock.monotonic() - opened.began_s, attributes=measured, context=opened.inside)
+        opened.span.end(self._now_ns())
+
+    def _now_ns(self) -> int:
+        return int(self._clock.now() * 1e9)
+
+
+# What metrics tell apart. Names of sessions, calls and tools are not among it: each value of them would be a series of its own.
+MEASURED = (
+    names.OPERATION,
+    names.PROVIDER,
+    names.REQUEST_MODEL,
+    names.SERVER_ADDRESS,
+    names.SERVER_PORT,
+    names.TOOL_NAME,
+)
+
+
+def _link(to: SpanContext, kind: str) -> Link:
+    return Link(to, {names.LINK: kind})
