@@ -1,0 +1,15 @@
+"""Writes a run's answer into answer.md and prints what it took, in one line that drives no CI system."""
+
+import json
+import sys
+from pathlib import Path
+
+folder = Path(sys.argv[1])
+result = json.loads((folder / "run.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+(folder / "answer.md").write_text(result["text"] + "\n", encoding="utf-8")
+tokens = result["usage"]["input_tokens"] + result["usage"]["output_tokens"]
+cost = "an unknown cost" if result["cost_usd"] is None else f"${result['cost_usd']}"
+print(
+    f"turnwise: {result['stop_reason']}, {'complete' if result['complete'] else 'not complete'}, exit code {result['exit_code']}:"
+    f" {result['requests']} requests, {tokens} tokens, {cost}, calls denied: {len(result['denied'])}. The answer is in answer.md."
+)
