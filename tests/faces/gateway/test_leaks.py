@@ -1,6 +1,7 @@
 """What a gateway keeps after many requests, and how much of an answer it takes for a client that does not read."""
 
 import asyncio
+import gc
 import re
 import socket
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from faces.gateway.flooding_upstream import FLOOD_BYTES, FloodingUpstream, flooding_upstream
 from faces.gateway.served_gateway import ServedGateway, served_gateway
+from turnwise.faces.gateway.program import SEARCHES, seldom_searched
 from waits import HANG_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
@@ -144,3 +146,11 @@ async def test_a_client_that_stops_reading_holds_its_upstream_back(tmp_path: Pat
             assert 0 < upstream.sent_bytes < BUFFERED_BYTES < FLOOD_BYTES
             assert process.kept_bytes("VmHWM") - before < BUFFERED_BYTES
             assert b"data: [DONE]" in await answer(gateway.port, "whole")
+
+
+def test_a_program_that_runs_a_gateway_gets_its_garbage_collector_back() -> None:
+    """Within the gateway what is loaded is not searched for garbage; behind it all is as before."""
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    with seldom_searched():
+        assert gc.get_threshold() == SEARCHES and gc.get_freeze_count() > frozen
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
