@@ -14,7 +14,7 @@ turnwise run --json --unattended --no-stdin --max-requests 60 --max-time 1500 \
     --allow '*(src/**)' --allow '*(tests/**)' --allow 'bash(python -m pytest *)' "$@" \
     "Run \`python -m pytest -q\` and mend what fails. Do not weaken a test." > "$OUT/run.jsonl"
 code=$?
-python3 "$here/report.py" "$OUT" || exit
+python3 "$here/report.py" "$OUT" || exit 1
 if [ "$code" -eq 0 ]; then
     git add --intent-to-add . && git diff --no-ext-diff --no-textconv --binary -- src tests > "$OUT/fix.patch" || exit 1
 fi

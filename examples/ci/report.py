@@ -5,7 +5,10 @@ import sys
 from pathlib import Path
 
 folder = Path(sys.argv[1])
-result = json.loads((folder / "run.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+lines = (folder / "run.jsonl").read_text(encoding="utf-8").splitlines()
+if not lines:
+    sys.exit("turnwise did not start, so there is no result.")
+result = json.loads(lines[-1])
 (folder / "answer.md").write_text(result["text"] + "\n", encoding="utf-8")
 tokens = result["usage"]["input_tokens"] + result["usage"]["output_tokens"]
 cost = "an unknown cost" if result["cost_usd"] is None else f"${result['cost_usd']}"

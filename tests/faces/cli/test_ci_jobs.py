@@ -92,6 +92,15 @@ def job(tmp_path: Path) -> Iterator[Job]:
         yield Job(tmp_path, lab=lab)
 
 
+def instead_of_turnwise(line: str, *, folder: Path) -> Path:
+    """A folder with a program of that name that does this."""
+    program = folder / "bin" / "turnwise"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{line}\n")
+    program.chmod(0o755)
+    return program.parent
+
+
 def read(name: str) -> Any:
     return yaml.safe_load((JOBS / name).read_text(encoding="utf-8"))
 
@@ -125,6 +134,13 @@ def test_a_job_ends_with_the_code_of_its_run(job: Job, step: str, code: int, sai
     assert not (job.out / "fix.patch").exists()
 
 
+def test_a_job_whose_turnwise_does_not_start_says_so(job: Job, tmp_path: Path) -> None:
+    """In one line, and it fails."""
+    folder = instead_of_turnwise("exit 127", folder=tmp_path)
+    done = job.run(f'PATH="{folder}:$PATH" sh ci/review.sh -m openai_chat:reviews')
+    assert done.returncode == 1 and done.stderr.endswith("turnwise did not start, so there is no result.\n")
+
+
 def test_nothing_is_asked_where_nothing_has_changed(job: Job) -> None:
     """No request is sent, and there is an answer."""
     done = job.run("sh ci/review.sh -m openai_chat:reviews", base="HEAD")
@@ -146,11 +162,9 @@ def test_a_fix_is_a_patch_of_the_folders_that_the_job_allows(job: Job) -> None:
 
 def test_a_fix_does_not_begin_without_a_sandbox(job: Job, tmp_path: Path) -> None:
     """It says where to look, and nothing was sent."""
-    doctor = tmp_path / "bin" / "turnwise"
-    doctor.parent.mkdir()
-    doctor.write_text("""#!/bin/sh\nprintf '{"checks": [{"name": "sandbox", "status": "note"}]}'\n""")
-    doctor.chmod(0o755)
-    done = job.run(f'PATH="{doctor.parent}:$PATH" sh ci/fix.sh -m openai_chat:mends')
+    doctor = """printf '{"checks": [{"name": "sandbox", "status": "note"}]}'"""
+    folder = instead_of_turnwise(doctor, folder=tmp_path)
+    done = job.run(f'PATH="{folder}:$PATH" sh ci/fix.sh -m openai_chat:mends')
     assert done.returncode == 2 and "`turnwise doctor` says what is missing" in done.stderr
     assert not (job.out / "run.jsonl").exists()
 
