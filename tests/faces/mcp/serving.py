@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +15,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
 
 from faces.acp.editor import given_at
+from faces.cli.forking import Process
+from faces.cli.running import begin
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.faces.mcp.runs import ServeMeans
@@ -26,7 +27,6 @@ from waits import HANG_S
 Era = Literal["legacy", "2026-07-28"]
 ERAS: tuple[Era, ...] = ("legacy", "2026-07-28")
 Answers = Callable[[str], Awaitable[str | None]]
-PROGRAM = ("-c", "import sys; from turnwise.faces.cli.main import main; sys.argv[0] = 'turnwise'; main()")
 
 
 class Person:
@@ -103,19 +103,24 @@ def text_of(result: CallToolResult) -> str:
 
 
 class RawClient:
-    """A real process, spoken to line by line."""
+    """A process of its own, spoken to line by line."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self, process: Process, *, pipes: tuple[asyncio.StreamReader, asyncio.StreamReader, asyncio.WriteTransport]
+    ) -> None:
         self.process = process
+        self._out, self._errors, self._input = pipes
         self.told: list[dict[str, Any]] = []
 
     async def send(self, **message: Any) -> None:
-        await self.send_line(json.dumps({"jsonrpc": "2.0", **message}).encode())
+        self.send_line(json.dumps({"jsonrpc": "2.0", **message}).encode())
 
-    async def send_line(self, line: bytes) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + b"\n")
-        await self.process.stdin.drain()
+    def send_line(self, line: bytes) -> None:
+        self._input.write(line + b"\n")
+
+    def leave(self) -> None:
+        """The server reads the end of its input, as when its client has died."""
+        self._input.close()
 
     async def hello(self, **capabilities: Any) -> dict[str, Any]:
         about = {
@@ -133,8 +138,7 @@ class RawClient:
         await self.send(id=id, method="tools/call", params={**params, **({"_meta": meta} if meta else {})})
 
     async def next(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        line = await asyncio.wait_for(self.process.stdout.readline(), HANG_S)
+        line = await asyncio.wait_for(self._out.readline(), HANG_S)
         message = json.loads(line)
         self.told.append(message)
         return message
@@ -148,30 +152,26 @@ class RawClient:
 
     async def ended(self) -> tuple[int, bytes]:
         """Its exit code and what it said on standard error."""
-        assert self.process.stderr is not None
-        errors = await asyncio.wait_for(self.process.stderr.read(), HANG_S)
-        return await asyncio.wait_for(self.process.wait(), HANG_S), errors
+        errors = await asyncio.wait_for(self._errors.read(), HANG_S)
+        return await asyncio.to_thread(self.process.wait, HANG_S), errors
 
 
 @contextlib.asynccontextmanager
-async def started(*args: str, folder: Path, env: Mapping[str, str] | None = None) -> AsyncIterator[RawClient]:
+async def started(*args: str, folder: Path) -> AsyncIterator[RawClient]:
     """`turnwise mcp serve ARGS` as a client starts it."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *PROGRAM,
-        "mcp",
-        "serve",
-        *args,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=folder,
-        env={**os.environ, **(env or {})},
-        limit=64 * 1024 * 1024,
-    )
+    loop = asyncio.get_running_loop()
+    (its_input, ours), (out, its_out), (errors, its_errors) = os.pipe(), os.pipe(), os.pipe()
+    process = begin("mcp", "serve", *args, cwd=folder, stdin=its_input, stdout=its_out, stderr=its_errors)
+    for theirs in (its_input, its_out, its_errors):
+        os.close(theirs)
+    said, complaints = asyncio.StreamReader(limit=64 * 1024 * 1024), asyncio.StreamReader()
+    read, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(said), os.fdopen(out, "rb"))
+    heard, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(complaints), os.fdopen(errors, "rb"))
+    given, _ = await loop.connect_write_pipe(asyncio.Protocol, os.fdopen(ours, "wb"))
     try:
-        yield RawClient(process)
+        yield RawClient(process, pipes=(said, complaints, given))
     finally:
-        if process.returncode is None:
-            process.kill()
-        await asyncio.wait_for(process.wait(), HANG_S)
+        process.kill()
+        for pipe in (read, heard, given):
+            pipe.close()
+        await asyncio.to_thread(process.wait, HANG_S)

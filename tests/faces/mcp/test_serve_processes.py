@@ -4,8 +4,9 @@ import asyncio
 import importlib.util
 import json
 import os
+import pty
+import select
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from mcp.client.stdio import stdio_client
 
 from faces.acp.editor import written
 from faces.cli.conftest import TELL_ENV
-from faces.cli.running import Cli, at, running_lab
+from faces.cli.forking import Process
+from faces.cli.running import Cli, at, begin, end, running_lab
 from faces.cli.test_processes import wait_until
-from faces.mcp.serving import PROGRAM, RawClient, call, started
+from faces.mcp.serving import RawClient, call, started
 from turnwise.drivers.own_pipes import MAX_LINE_BYTES
 from turnwise.drivers.serving_depth import DEPTH
 from turnwise.drivers.tools.programs import OWN_PYTHON
@@ -51,7 +53,17 @@ def name_server(folder: Path, program: str, *words: str, more: str = "") -> None
 
 async def test_the_official_client_runs_and_decodes_over_pipes(lab: Lab, folder: Path) -> None:
     """With its usual settings, and the folder by its path with a blank and an umlaut."""
-    words = [*PROGRAM, "mcp", "serve", *at(lab, "read-edit-answer"), "--allow", "write", "--root", str(folder.parent)]
+    words = [
+        "-m",
+        "turnwise",
+        "mcp",
+        "serve",
+        *at(lab, "read-edit-answer"),
+        "--allow",
+        "write",
+        "--root",
+        str(folder.parent),
+    ]
     there = StdioServerParameters(command=sys.executable, args=words, env=dict(os.environ))
     async with Client(stdio_client(there)) as client:
         ran = await call(client, "run", {"prompt": "Set it.", "folder": folder.name})
@@ -74,8 +86,7 @@ async def test_nothing_is_left_running_once_the_client_is_gone(lab: Lab, folder:
     async with started(*at(lab, "slow-bash"), *LOOSE, folder=folder) as client:
         pid = await begun(client, folder)
         if way == "closes":
-            assert client.process.stdin is not None
-            client.process.stdin.close()
+            client.leave()
         else:
             client.process.send_signal(signal.Signals[way])
         assert await client.ended() == (0, b"")
@@ -121,7 +132,7 @@ async def test_lines_that_are_no_messages_are_answered_and_cost_nothing_more(lab
             (b"print", None),
             (b"[" * 100_000, None),
         ):
-            await client.send_line(line)
+            client.send_line(line)
             refused = await client.next()
             assert (refused["id"], "error" in refused) == (id, True)
         await client.begin(8, "run", prompt="Go.")
@@ -144,12 +155,12 @@ async def test_only_so_many_requests_are_open_at_once(lab: Lab, folder: Path) ->
     assert {"error" in one or one["result"]["isError"] for one in refused} == {True}
 
 
-async def test_a_server_below_a_server_refuses(folder: Path) -> None:
+def test_a_server_below_a_server_refuses(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one line, with 2, before anything else."""
-    async with started(folder=folder, env={DEPTH: "1"}) as client:
-        code, errors = await client.ended()
-    assert code == 2 and errors.startswith(b"turnwise: `TURNWISE_MCP_DEPTH` is set: a run of `turnwise mcp serve`")
-    assert errors.count(b"\n") == 1
+    monkeypatch.setenv(DEPTH, "1")
+    ran = cli("mcp", "serve")
+    said = "turnwise: `TURNWISE_MCP_DEPTH` is set: a run of `turnwise mcp serve` has started this server"
+    assert (ran.code, ran.out) == (2, "") and ran.err.startswith(said) and ran.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("sandbox", [(), ("--no-sandbox",)], ids=["sandbox", "no-sandbox"])
@@ -170,7 +181,7 @@ async def test_the_depth_reaches_commands_and_mcp_servers(folder: Path, sandbox:
 
 async def test_a_server_among_its_own_servers_is_told_of(lab: Lab, folder: Path) -> None:
     """The run goes without it, and its refusal stands in the result."""
-    words = json.dumps([sys.executable, *PROGRAM, "mcp", "serve", *at(lab, "plain-answer")])
+    words = json.dumps([sys.executable, "-m", "turnwise", "mcp", "serve", *at(lab, "plain-answer")])
     name_server(folder, "")
     settings = Path(os.environ["XDG_CONFIG_HOME"]) / "turnwise" / "turnwise.toml"
     settings.write_text(f"[mcp.own]\ncommand = {words}\nsandbox = false\n")
@@ -191,39 +202,34 @@ def test_without_the_extra_the_line_that_installs_it_is_told(cli: Cli, monkeypat
 def test_a_file_is_no_client(folder: Path) -> None:
     """`turnwise mcp serve < file` says in one line how it is started."""
     with (folder / "notes.txt").open() as file:
-        ran = subprocess.run(
-            [sys.executable, *PROGRAM, "mcp", "serve"],
-            stdin=file,
-            capture_output=True,
-            text=True,
-            timeout=HANG_S,
-            check=False,
-        )
-    assert (ran.returncode, ran.stdout) == (2, "")
+        ran = end(begin("mcp", "serve", cwd=folder, stdin=file))
     said = "standard input is a file: an MCP client starts `turnwise mcp serve`, with pipes"
-    assert ran.stderr == f"turnwise: {said}\n"
+    assert (ran.code, ran.out, ran.err) == (2, "", f"turnwise: {said}\n")
 
 
 def test_at_a_terminal_the_entry_of_a_client_is_shown(folder: Path) -> None:
     """One line, with the folder in it; Ctrl-C ends it."""
-    import pty
-
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, *PROGRAM, "mcp", "serve", "-m", "ollama:qwen3:8b"],
-        stdin=theirs,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stderr is not None
-    line = process.stderr.readline().decode()
-    entry = json.loads(line[line.index("{") :])
+    process = begin("mcp", "serve", "-m", "ollama:qwen3:8b", cwd=folder, stdin=theirs)
+    line = read_line(process)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=HANG_S)
+    ran = end(process)
     os.close(ours)
     os.close(theirs)
     words = ["mcp", "serve", "-m", "ollama:qwen3:8b", "--root", str(folder)]
-    assert entry == {"mcpServers": {"turnwise": {"command": "turnwise", "args": words}}} and out == b""
+    entry = json.loads(line[line.index("{") :])
+    assert entry == {"mcpServers": {"turnwise": {"command": "turnwise", "args": words}}}
+    assert ran.code in (0, 130) and (ran.out, ran.err.strip()) == ("", "")  # 130: it was not yet serving
+
+
+def read_line(process: Process) -> str:
+    """The first line of its standard error."""
+    assert process.stderr is not None
+    line = b""
+    while not line.endswith(b"\n"):
+        assert select.select([process.stderr], [], [], HANG_S)[0], "nothing came"
+        line += os.read(process.stderr.fileno(), 1)
+    return line.decode()
 
 
 def test_help_has_examples_and_exit_codes(cli: Cli) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types import InputRequiredResult
 
 from faces.acp.editor import written
 from faces.cli.test_processes import wait_until
@@ -283,6 +284,21 @@ async def test_cancel_ends_a_request(lab: Lab, folder: Path) -> None:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
+    with Journal(journal_path(os.environ), clock=SystemClock()) as journal:
+        (row,) = journal.sessions(limit=5)
+        assert journal.find_session(row.id).turns[-1].stop_reason == "cancelled"
+
+
+async def test_a_client_that_leaves_an_open_question_ends_the_run(lab: Lab, folder: Path) -> None:
+    """In the newer protocol no call is open then: the run waits for the second one, and ends with its client."""
+    from turnwise.drivers.clock import SystemClock
+    from turnwise.drivers.journal.journal import Journal, journal_path
+
+    person = saying("allow once")
+    async with serving(lab, "read-edit-answer", root=folder, era="2026-07-28", person=person) as client:
+        asked = await asyncio.wait_for(client.session.call_tool("run", dict(SET), allow_input_required=True), HANG_S)
+        assert isinstance(asked, InputRequiredResult) and asked.request_state
+    assert (folder / "notes.txt").read_text() == "status: draft\n" and person.asked == []
     with Journal(journal_path(os.environ), clock=SystemClock()) as journal:
         (row,) = journal.sessions(limit=5)
         assert journal.find_session(row.id).turns[-1].stop_reason == "cancelled"

@@ -31,7 +31,7 @@ from turnwise.faces.mcp.arguments import read_run, run_schema
 from turnwise.faces.mcp.asking import Question
 from turnwise.faces.mcp.decoding import SCHEMA, decoded, read_decode
 from turnwise.faces.mcp.results import DECODE_OUTPUT, RUN_OUTPUT, decode_result, failed, run_result
-from turnwise.faces.mcp.runs import ServedRun, ServeMeans
+from turnwise.faces.mcp.runs import Served, ServedRun, ServeMeans
 
 RUN, DECODE = "run", "decode"
 MAX_RUNS = 8  # at work at once
@@ -124,6 +124,7 @@ class ClientService:
             return await self._listened(context, run)
         except asyncio.CancelledError:
             run.cancel()
+            run.task.add_done_callback(lambda task: self._forget(run.token, task))  # nobody will ask for its result
             raise
         finally:
             run.is_attended_to = False
@@ -165,6 +166,11 @@ class ClientService:
         if run.is_attended_to:
             raise CallerError("another call listens to this run: wait for its result")
         return run
+
+    def _forget(self, token: str, task: asyncio.Task[Served]) -> None:
+        self._runs.pop(token, None)
+        if not task.cancelled():
+            task.exception()  # else asyncio tells the terminal of it
 
     def _forget_ended(self) -> None:
         """Runs whose client did not come back; the journal has them."""
