@@ -29,8 +29,9 @@ from acp.schema import (
 from faces.cli.test_processes import wait_until
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
+from turnwise.drivers.own_pipes import MAX_LINE_BYTES
 from turnwise.drivers.settings.options import RunSettings
-from turnwise.faces.acp.pipe import MAX_LINE_BYTES, EditorPipe
+from turnwise.faces.acp.pipe import EditorPipe
 from turnwise.faces.acp.serve import serve_over
 from turnwise.faces.cli.options import Given
 from turnwise.lab import Lab

@@ -16,7 +16,8 @@ from faces.acp.editor import Editor, editing, given_at, new, pipes, say, written
 from faces.cli.running import running_lab, script
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
-from turnwise.faces.acp.pipe import MAX_LINE_BYTES, MAX_OPEN_REQUESTS, SEND_S
+from turnwise.drivers.own_pipes import MAX_LINE_BYTES, SEND_S
+from turnwise.faces.acp.pipe import MAX_OPEN_REQUESTS
 from turnwise.faces.acp.service import MAX_SESSIONS
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock

@@ -1,10 +1,12 @@
 """One connection to a server: the handshake, what it offers, calls, and what it asks meanwhile."""
 
 import logging
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
+import msgspec
 from mcp import Client, MCPError
 from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.client.stdio import get_default_environment
@@ -47,6 +49,7 @@ from turnwise.drivers.mcp.http import http_streams
 from turnwise.drivers.mcp.listing import Listing, read_prompts, read_tools
 from turnwise.drivers.mcp.processes import ServerProcess
 from turnwise.drivers.mcp.stdio import stdio_streams
+from turnwise.drivers.serving_depth import passed_on
 from turnwise.drivers.tools.sandbox import Scratch
 from turnwise.drivers.tools.tool_output import cut_middle
 from turnwise.errors import ToolFault
@@ -302,6 +305,7 @@ async def connected(
     async with AsyncExitStack() as stack:
         match entry.reached:
             case ServerCommand() as command:
+                command = msgspec.structs.replace(command, env={**command.env, **passed_on(os.environ)})
                 process = ServerProcess.start(command, scratch=scratch, inherited=get_default_environment())
                 stack.push_async_callback(process.end)
                 await process.connect()

@@ -78,7 +78,12 @@ class RunningServer:
         self._over, self._settled = asyncio.Event(), asyncio.Event()
         self._is_given_up, self._why = False, ""
         self._task = asyncio.create_task(self._keep(), name=f"MCP server {self.entry.name}")
-        await self._settles(self.entry.start_s)
+        try:
+            await self._settles(self.entry.start_s)
+        except BaseException:  # whoever wanted it does so no more: nobody would call `stop`
+            self._task.cancel()
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """It has ended, with everything that it started."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 from acp.exceptions import RequestError
@@ -21,15 +21,15 @@ from turnwise.drivers.clock import Clock
 from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
-from turnwise.faces.acp.calls import MAX_TITLE, Content, arguments_of, diffs_of, kind_of, locations_of, title_of, told
+from turnwise.faces.acp.calls import Content, arguments_of, diffs_of, kind_of, locations_of, told
 from turnwise.faces.acp.telling import EditorTeller
 from turnwise.faces.acp.updates import Updates
-from turnwise.faces.cli.asks import SPARE_S, always_said
+from turnwise.faces.cli.asked_calls import MAX_TITLE, answer_to, answered_in_order, facts_of, title_of
+from turnwise.faces.cli.asks import always_said
 from turnwise.faces.cli.text import visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import Policy, judge_permission, session_rules
 from turnwise.turn.approvals import Approval, OneAsk, digest_of
-from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
 
 if TYPE_CHECKING:
@@ -76,30 +76,16 @@ class EditorApprover:
 
     async def __call__(self, asking: Asking) -> Sequence[Approval]:
         """The answers that came in time; the others take their default, and the person is told."""
-        clock = self._means.clock
-        until = clock.monotonic() + asking.deadline_s - min(SPARE_S, asking.deadline_s / 10)
-        approvals: list[Approval] = []
-        try:
-            for ask in asking.asks:
-                answer = await self._one(ask, path=asking.path)
-                approvals.append(answer)
-                if ask is not asking.asks[-1]:
-                    asking.keep(answer)
-        except asyncio.CancelledError:
-            if clock.monotonic() >= until:
-                for ask in asking.asks[len(approvals) :]:
-                    then = "the model decides" if ask.kind == "question" and ask.by == "model" else "denied"
-                    name = visible_line(" › ".join([*asking.path, ask.call.name]))
-                    self._note(f"not answered within {asking.deadline_s:g} s: {name}: {then}")
-            raise
-        return approvals
+        return await answered_in_order(
+            asking, answered=lambda ask: self._one(ask, path=asking.path), clock=self._means.clock, note=self._note
+        )
 
     async def _one(self, ask: OneAsk, *, path: tuple[str, ...]) -> Approval:
         if ask.kind == "question":
             return await self._question(ask, path=path)
         facts = await self._facts(ask)
         if judge_permission(facts, policy=self.policy).kind == "allow":  # by what was allowed always
-            return _answer(ask, verdict="allow")
+            return answer_to(ask, verdict="allow")
         # what is shown is what is there now
         ask = msgspec.structs.replace(ask, digest=digest_of(ask.call.name, arguments=ask.arguments, facts=facts))
         rules = session_rules(facts, policy=self.policy)
@@ -111,18 +97,18 @@ class EditorApprover:
         options.append(PermissionOption(option_id=NO, name="Do not run it", kind="reject_once"))
         match await self._chosen(ask, path=path, content=await self._shown(ask, facts=facts), options=options):
             case "allow-once":
-                return _answer(ask, verdict="allow")
+                return answer_to(ask, verdict="allow")
             case "allow-always":
                 self.policy = msgspec.structs.replace(self.policy, rules=(*self.policy.rules, *rules))
-                return _answer(ask, verdict="allow", always=True)
+                return answer_to(ask, verdict="allow", always=True)
             case _:
-                return _answer(ask, verdict="deny")
+                return answer_to(ask, verdict="deny")
 
     async def _question(self, ask: OneAsk, *, path: tuple[str, ...]) -> Approval:
         """One with answers to choose from is put as a choice, any other as a form, if the editor has forms."""
         if not ask.options:
             text = await self._written(ask) if self._means.has_forms else ""
-            return _answer(ask, verdict="allow" if text else "deny", text=text)
+            return answer_to(ask, verdict="allow" if text else "deny", text=text)
         names = [visible_line(option)[:MAX_TITLE] for option in ask.options[:MAX_OPTIONS]]
         options = [
             PermissionOption(option_id=f"answer-{number}", name=name, kind="allow_once")
@@ -132,8 +118,8 @@ class EditorApprover:
         chosen = await self._chosen(ask, path=path, content=[told(ask.subject)], options=options)
         number = next((at for at, one in enumerate(options[:-1]) if one.option_id == chosen), None)
         if number is None:
-            return _answer(ask, verdict="deny")
-        return _answer(ask, verdict="allow", text=ask.options[number])
+            return answer_to(ask, verdict="deny")
+        return answer_to(ask, verdict="allow", text=ask.options[number])
 
     async def _written(self, ask: OneAsk) -> str:
         """What the person writes into a form; empty where they do not."""
@@ -193,12 +179,7 @@ class EditorApprover:
         return offer is not None and offer.effect == "execute"
 
     async def _facts(self, ask: OneAsk) -> CallFacts:
-        offer = self._means.offers.get(ask.call.name)
-        if offer is not None and not offer.inspected:
-            return CallFacts(call_id=ask.call.id, tool=ask.call.name, effect=offer.effect)
-        planned = PlannedCall(call=ask.call, arguments=ask.arguments, timeout_s=0.0)
-        (facts,) = await self._means.inspect((planned,))
-        return facts
+        return await facts_of(ask, offers=self._means.offers, inspect=self._means.inspect)
 
 
 def _command_of(ask: OneAsk) -> str:
@@ -206,9 +187,3 @@ def _command_of(ask: OneAsk) -> str:
     arguments = arguments_of(msgspec.structs.replace(ask.call, arguments=ask.arguments))
     command = arguments.get("command")
     return command if isinstance(command, str) and len(arguments) == 1 else ask.arguments
-
-
-def _answer(ask: OneAsk, *, verdict: Literal["allow", "deny"], text: str = "", always: bool = False) -> Approval:
-    return Approval(
-        call_id=ask.call.id, verdict=verdict, text=text, always=always, subject=ask.subject, digest=ask.digest
-    )

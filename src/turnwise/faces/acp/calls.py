@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 import msgspec
 from acp.helpers import text_block, tool_content, tool_diff_content
@@ -20,10 +19,10 @@ from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.previews import CHANGING, changes_of_call, paths_of_call
 from turnwise.drivers.tools.workspace.staging import FileChange
 from turnwise.errors import ToolFault
-from turnwise.faces.cli.text import clean, visible, visible_line
+from turnwise.faces.cli.asked_calls import arguments_in
+from turnwise.faces.cli.text import clean, visible
 from turnwise.rules.advice import for_people
 from turnwise.vocab import Text, ToolCall, ToolResult
-from turnwise.wire.json_fields import UNREADABLE
 
 Content = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
 
@@ -37,29 +36,15 @@ KINDS: Mapping[str, ToolKind] = {
     "ask_user": "think",
     **dict.fromkeys(CHANGING, "edit"),
 }
-MAX_TITLE = 200
 MAX_SHOWN = 64 * 1024  # characters of a result, or of a command that is asked about: a person reads no more
 MAX_DIFF = 512 * 1024  # of both sides of a file; a larger one is told by its size
 MAX_DIFFS = 20  # files of one call
 MAX_LOCATIONS = 50
 
 
-def arguments_of(call: ToolCall) -> dict[str, object]:
+def arguments_of(call: ToolCall) -> Mapping[str, object]:
     """Empty for those that are no JSON object."""
-    try:
-        decoded: object = msgspec.json.decode(call.arguments)
-    except UNREADABLE:
-        return {}
-    return cast("dict[str, object]", decoded) if isinstance(decoded, dict) else {}
-
-
-def title_of(call: ToolCall, *, path: tuple[str, ...] = ()) -> str:
-    """`read notes.txt` on one line, nothing of it hidden; behind the sub-agents that lead to it."""
-    arguments = arguments_of(call)
-    first = next((one for key in ("command", "path", "question") if isinstance(one := arguments.get(key), str)), None)
-    told = first if first is not None else "" if not arguments else call.arguments
-    line = visible_line(" › ".join([*path, f"{call.name} {told}".rstrip()]))
-    return line if len(line) <= MAX_TITLE else f"{line[: MAX_TITLE - 1]}…"
+    return arguments_in(call.arguments)
 
 
 def kind_of(call: ToolCall) -> ToolKind:

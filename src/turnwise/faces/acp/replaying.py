@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from acp.helpers import start_tool_call, update_tool_call, update_user_message_text
 
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
-from turnwise.faces.acp.calls import kind_of, locations_of, result_said, title_of
+from turnwise.faces.acp.calls import kind_of, locations_of, result_said
 from turnwise.faces.acp.plans import PLAN, plan_in
 from turnwise.faces.acp.updates import SaidPiece, Updates, WholeUpdate
+from turnwise.faces.cli.asked_calls import title_of
 from turnwise.faces.cli.text import clean, clean_answer
 from turnwise.vocab import Message, Reasoning, Refusal, Text, ToolCall, ToolResult
 

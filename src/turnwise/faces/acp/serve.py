@@ -1,10 +1,7 @@
 """Serving one editor until it closes its end, or the process is told to end."""
 
 import asyncio
-import contextlib
-import logging
-import signal
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +11,7 @@ from acp.interfaces import Agent
 
 from turnwise.drivers.clock import Clock, ends_in_time
 from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.own_pipes import ended_by_signals, library_is_silent
 from turnwise.faces.acp.pipe import EditorPipe, own_pipes
 from turnwise.faces.acp.service import SETTLE_S, EditorService
 from turnwise.faces.cli.options import Given
@@ -22,7 +20,7 @@ from turnwise.faces.cli.options import Given
 async def serve(*, given: Given, journal: Journal, clock: Clock, env: Mapping[str, str]) -> None:
     """On this process's own pipes. Raises CallerError where they are none."""
     pipe = await own_pipes(clock=clock)
-    with _ended_by_signals(pipe.end):
+    with ended_by_signals(pipe.end):
         await serve_over(pipe, given=given, journal=journal, clock=clock, env=env)
 
 
@@ -30,7 +28,7 @@ async def serve_over(pipe: EditorPipe, *, given: Given, journal: Journal, clock:
     """Until the pipe ends; then open turns are cancelled, and have a moment to end in."""
     service = EditorService(given=given, journal=journal, clock=clock, env=env)
     connection = AgentSideConnection(cast("Agent", service), pipe, listening=False, use_unstable_protocol=True)
-    with _library_is_silent():
+    with library_is_silent(str(Path(acp.__file__).parent)):
         try:
             await connection.listen()
         finally:
@@ -40,31 +38,3 @@ async def serve_over(pipe: EditorPipe, *, given: Given, journal: Journal, clock:
             await ends_in_time(
                 cast("asyncio.Task[object]", closing), clock=clock, timeout_s=SETTLE_S, settle_s=SETTLE_S
             )
-
-
-@contextlib.contextmanager
-def _ended_by_signals(end: Callable[[], object]) -> Generator[None]:
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    for number in numbers:
-        loop.add_signal_handler(number, end)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
-
-
-@contextlib.contextmanager
-def _library_is_silent() -> Generator[None]:
-    """The protocol's library logs what an editor does wrong on the root logger, each with a traceback; the editor is told."""
-    library, root = str(Path(acp.__file__).parent), logging.getLogger()
-
-    def is_ours(record: logging.LogRecord) -> bool:
-        return not record.pathname.startswith(library)
-
-    root.addFilter(is_ours)
-    try:
-        yield
-    finally:
-        root.removeFilter(is_ours)

@@ -43,10 +43,10 @@ from turnwise.drivers.journal.journal import Journal, Session
 from turnwise.errors import CallerError, TurnwiseError
 from turnwise.faces.acp.choices import MODE, MODEL, EditorOption, change_model, is_mode, mode_state, options_of
 from turnwise.faces.acp.commands import available, command_in
-from turnwise.faces.acp.folders import folder_of
 from turnwise.faces.acp.prompts import read_blocks
 from turnwise.faces.acp.replaying import tell_history
 from turnwise.faces.acp.session import EditorMeans, EditorSession, TurnFailed
+from turnwise.faces.cli.foreign_folders import foreign_folder
 from turnwise.faces.cli.last_exchange import ENDS
 from turnwise.faces.cli.model_names import Offers
 from turnwise.faces.cli.options import Given
@@ -157,7 +157,7 @@ class EditorService:
         mcp_servers: list[Any] | None = None,
         **_: object,
     ) -> NewSessionResponse:
-        folder = folder_of(cwd, others=additional_directories, env=self._env)
+        folder = self._folder_of(cwd, others=additional_directories)
         session = self._open(self._ids.new(), folder=folder, begun=False, mcp_servers=mcp_servers)
         return NewSessionResponse(
             session_id=session.id, modes=mode_state(session.mode), config_options=self._options(session)
@@ -172,7 +172,7 @@ class EditorService:
         additional_directories: list[str] | None = None,
         **_: object,
     ) -> LoadSessionResponse:
-        folder = folder_of(cwd, others=additional_directories, env=self._env)
+        folder = self._folder_of(cwd, others=additional_directories)
         found = self._found(session_id)
         session = self._again(found, folder=folder, mcp_servers=mcp_servers)
         messages = read_session(self._journal, found).messages
@@ -189,7 +189,7 @@ class EditorService:
         mcp_servers: list[Any] | None = None,
         **_: object,
     ) -> ResumeSessionResponse:
-        folder = folder_of(cwd, others=additional_directories, env=self._env)
+        folder = self._folder_of(cwd, others=additional_directories)
         session = self._again(self._found(session_id), folder=folder, mcp_servers=mcp_servers)
         return ResumeSessionResponse(modes=mode_state(session.mode), config_options=self._options(session))
 
@@ -204,7 +204,7 @@ class EditorService:
     ) -> ForkSessionResponse:
         from turnwise.drivers.replaying.forking import fork  # few editors want it
 
-        folder = folder_of(cwd, others=additional_directories, env=self._env)
+        folder = self._folder_of(cwd, others=additional_directories)
         new = fork(self._journal, self._found(session_id), new_id=self._ids.new)
         session = self._open(new.session, folder=folder, begun=True, mcp_servers=mcp_servers)
         return ForkSessionResponse(
@@ -221,7 +221,7 @@ class EditorService:
             if not cursor.isascii() or not cursor.isdecimal() or len(cursor) > 6:
                 raise CallerError("`cursor` is none that an earlier answer gave: leave it out")
             start = int(cursor)
-        folder = None if cwd is None else str(folder_of(cwd, others=None, env=self._env))
+        folder = None if cwd is None else str(self._folder_of(cwd))
         rows = [row for row in self._journal.sessions(limit=MAX_LISTED) if folder is None or row.folder == folder]
         page = rows[start : start + PAGE]
         return ListSessionsResponse(
@@ -290,6 +290,12 @@ class EditorService:
     async def cancel(self, session_id: str, **_: object) -> None:
         if (session := self._sessions.get(session_id)) is not None:
             session.cancel()
+
+    def _folder_of(self, cwd: str, *, others: list[str] | None = None) -> "Path":
+        """`others` are further roots: turnwise works in one folder, so they are refused and not left out in silence."""
+        if others:
+            raise CallerError("turnwise works in one folder: leave `additionalDirectories` out")
+        return foreign_folder(cwd, name="cwd", env=self._env)
 
     def _choose_mode(self, session: EditorSession, mode: object) -> None:
         if not is_mode(mode):

@@ -5,7 +5,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,23 +15,20 @@ from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.grants import judged_paths
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.previews import shortly, whole_preview
+from turnwise.faces.cli.asked_calls import SPARE_S, answer_to, arguments_in, facts_of
 from turnwise.faces.cli.lines import columns_of, fitted
 from turnwise.faces.cli.pager import Pages
 from turnwise.faces.cli.permissions import rule_said
 from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
 from turnwise.faces.cli.text import style, visible, visible_line
-from turnwise.rules.mcp_names import server_of
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission, session_rules
 from turnwise.turn.approvals import Approval, OneAsk, digest_of
-from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
-from turnwise.wire.json_fields import UNREADABLE
 
 MAX_SHOWN_LINES = 200
 MAX_SUBJECT = 200
 SPARE_ROWS = 3  # the answers and the prompt stand below what is shown
-SPARE_S = 0.1  # before the deadline: what was answered by then has to arrive
 SETTLE_S = 1.0  # after Ctrl-C the turn ends, and this ask with it
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # as `style` writes it
@@ -107,7 +104,7 @@ class TerminalApprover:
         approvals: list[Approval] = []
         try:
             if all([await self._is_allowed(ask) for ask in asking.asks]):
-                return [_answer(ask, verdict="allow") for ask in asking.asks]
+                return [answer_to(ask, verdict="allow") for ask in asking.asks]
             if any(self._is_command(ask) for ask in asking.asks):
                 self._before_command()
             async with asyncio.timeout(max(0.0, until - self._clock.monotonic())), self._terminal.taken():
@@ -137,7 +134,7 @@ class TerminalApprover:
         if ask.kind == "question":
             return await self._question(ask, path=path, until=until)
         if await self._is_allowed(ask):  # since another ask was answered
-            return _answer(ask, verdict="allow")
+            return answer_to(ask, verdict="allow")
         facts = await self._facts(ask)
         # what is shown is what is there now: of a call that was left for later, not what was there then
         ask = msgspec.structs.replace(ask, digest=digest_of(ask.call.name, arguments=ask.arguments, facts=facts))
@@ -150,17 +147,17 @@ class TerminalApprover:
             self._terminal.say(line, as_it_is=True)
         match await self._chosen(choices, shown=shown, until=until):
             case "yes":
-                return _answer(ask, verdict="allow")
+                return answer_to(ask, verdict="allow")
             case "always":
                 self.policy = msgspec.structs.replace(self.policy, rules=(*self.policy.rules, *rules))
-                return _answer(ask, verdict="allow", always=True)
+                return answer_to(ask, verdict="allow", always=True)
             case "later":
-                return _answer(ask, verdict="later")
+                return answer_to(ask, verdict="later")
             case "why":
                 why = await self._terminal.line(lambda: f"why not ({self._left(until)}): ", ticks=True)
-                return _answer(ask, verdict="deny", text=why)
+                return answer_to(ask, verdict="deny", text=why)
             case _:
-                return _answer(ask, verdict="deny")
+                return answer_to(ask, verdict="deny")
 
     async def _chosen(self, choices: Sequence[str], *, shown: "_Shown", until: float) -> str:
         """However long the call is, the question with its subject stays on the screen."""
@@ -208,11 +205,11 @@ class TerminalApprover:
             said = await self._terminal.line(lambda: f"{hint} ({self._left(until)}, then {then}): ", ticks=True)
             text = said.strip()
             if not text:
-                return _answer(ask, verdict="deny")
+                return answer_to(ask, verdict="deny")
             if not (ask.options and text.isdecimal()):
-                return _answer(ask, verdict="allow", text=text)
+                return answer_to(ask, verdict="allow", text=text)
             if 1 <= int(text[:9]) <= len(ask.options):
-                return _answer(ask, verdict="allow", text=ask.options[int(text) - 1])
+                return answer_to(ask, verdict="allow", text=ask.options[int(text) - 1])
             self._terminal.say(f"there is no answer {text[:9]}; they are 1 to {len(ask.options)}")
 
     async def _is_allowed(self, ask: OneAsk) -> bool:
@@ -226,22 +223,16 @@ class TerminalApprover:
         return offer is not None and offer.effect == "execute"
 
     async def _facts(self, ask: OneAsk) -> CallFacts:
-        offer = self._offers.get(ask.call.name)
-        if offer is not None and not offer.inspected:
-            return CallFacts(call_id=ask.call.id, tool=ask.call.name, effect=offer.effect)
-        if offer is None and server_of(ask.call.name):  # it is known once its server has said so
-            return CallFacts(call_id=ask.call.id, tool=ask.call.name, effect="execute")
-        (facts,) = await self._inspect((PlannedCall(call=ask.call, arguments=ask.arguments, timeout_s=0.0),))
-        return facts
+        return await facts_of(ask, offers=self._offers, inspect=self._inspect)
 
     async def _shown(
         self, ask: OneAsk, *, facts: CallFacts, path: tuple[str, ...], rules: Sequence[PermissionRule]
     ) -> "_Shown":
         """What is to be decided: the call, and the diff of what a file tool would do, as if it were allowed."""
-        arguments = _object_of(ask.arguments)
+        arguments = arguments_in(ask.arguments)
         with judged_paths([path.resolved for path in facts.paths if path.resolved]):
             changes = await asyncio.to_thread(whole_preview, self._workspace, ask.call.name, arguments)
-        what = _what(ask, previewed=bool(changes))
+        what = what_of(ask, previewed=bool(changes))
         short = shortly(changes)
         return _Shown(
             subject=_subject(ask, path=path),
@@ -285,7 +276,10 @@ def heading(ask: OneAsk, *, path: tuple[str, ...], what: Sequence[str] = ()) -> 
         asks = "the model asks" if ask.by == "model" else f"{visible_line(ask.call.name)} asks"
         why = _own(f"  asked because: {visible_line(ask.why)}") if ask.why else []
         return [_style(f"? {asks}{who}:", "bold"), *_block(visible(ask.subject).split("\n")), *why]
-    lines = [*_own(_style(f"? {visible_line(ask.call.name)} wants to run{who}:", "bold")), *_block(what or _what(ask))]
+    lines = [
+        *_own(_style(f"? {visible_line(ask.call.name)} wants to run{who}:", "bold")),
+        *_block(what or what_of(ask)),
+    ]
     why = f"{ask.subject}: {ask.why}" if ask.subject and ask.subject not in ask.why else ask.why
     return [*lines, *_own(f"  asked because: {visible_line(why)}")] if why else lines
 
@@ -296,9 +290,9 @@ def _own(line: str) -> list[str]:
     return fitted(line, columns=columns_of(sys.stderr)).split("\n")
 
 
-def _what(ask: OneAsk, *, previewed: bool = False) -> list[str]:
+def what_of(ask: OneAsk, *, previewed: bool = False) -> list[str]:
     """The command whole; of a file tool its path, as the diff tells the rest; every argument of any other."""
-    arguments = dict(_object_of(ask.arguments))
+    arguments = dict(arguments_in(ask.arguments))
     if previewed and not isinstance(arguments.get("path"), str):
         return []
     for key in ("command", "path"):
@@ -355,23 +349,6 @@ def _not_answered(ask: OneAsk, *, path: tuple[str, ...]) -> str:
     who = f"{_path(path)} › " if path else ""
     default = "the model decides itself" if ask.kind == "question" and ask.by == "model" else "denied"
     return f"no answer in time to {who}{visible_line(ask.call.name)}: {default}"
-
-
-def _answer(
-    ask: OneAsk, *, verdict: Literal["allow", "deny", "later"], text: str = "", always: bool = False
-) -> Approval:
-    return Approval(
-        call_id=ask.call.id, verdict=verdict, text=text, always=always, subject=ask.subject, digest=ask.digest
-    )
-
-
-def _object_of(arguments: str) -> Mapping[str, object]:
-    """Empty for a free-form tool's text."""
-    try:
-        decoded: object = msgspec.json.decode(arguments)
-    except UNREADABLE:
-        return {}
-    return cast("dict[str, object]", decoded) if isinstance(decoded, dict) else {}
 
 
 def _style(text: str, *styles: str) -> str:

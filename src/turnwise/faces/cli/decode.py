@@ -117,19 +117,24 @@ def command(files: tuple[str, ...], family: str, as_json: bool, tools: tuple[str
 
 def read_file(file: str, *, profile: Profile, tool_names: frozenset[str]) -> Response:
     """Raises NotARecording where the file cannot be opened."""
+    with opened(file) as stream:
+        return read_stream(stream, profile=profile, tool_names=tool_names)
+
+
+def read_stream(stream: BinaryIO, *, profile: Profile, tool_names: frozenset[str]) -> Response:
+    """What a recorded response says, streamed or not."""
     family = registry.family(profile.family)
     in_text = None  # what reads calls that the model wrote into its text, as a run would at such an endpoint
     if profile.calls_in_text:
         in_text = CallFinder(tools=[ToolSpec(name=name) for name in sorted(tool_names)])
     reader = ResponseReader(family, profile=profile, tool_names=tool_names, in_text=in_text)
-    with opened(file) as stream:
+    chunk = stream.read(CHUNK_BYTES)
+    if chunk.lstrip()[:1] == b"{":
+        body = chunk + stream.read(DEFAULT_LIMITS.response_bytes)  # one byte more than it may have is an error
+        return read_body(body, family=family, profile=profile, tool_names=tool_names, in_text=in_text)[0]
+    while chunk and not reader.faulted:
+        reader.feed(chunk)
         chunk = stream.read(CHUNK_BYTES)
-        if chunk.lstrip()[:1] == b"{":
-            body = chunk + stream.read(DEFAULT_LIMITS.response_bytes)  # one byte more than it may have is an error
-            return read_body(body, family=family, profile=profile, tool_names=tool_names, in_text=in_text)[0]
-        while chunk and not reader.faulted:
-            reader.feed(chunk)
-            chunk = stream.read(CHUNK_BYTES)
     return reader.finish()
 
 

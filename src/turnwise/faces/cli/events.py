@@ -28,6 +28,8 @@ from turnwise.faces.results import RunResult
 from turnwise.rules.stop import exit_code
 from turnwise.vocab import NO_USAGE, ReasoningDelta, RefusalDelta, StopReason, Text, TextDelta, ToolCall, ToolResult
 
+DENIED = "Denied: "  # how the results begin that the turn itself gives to calls that may not run
+
 
 class DeniedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call that was not allowed to run; `path` names the sub-agents that lead to it, `why` is what the model was told."""
@@ -35,6 +37,18 @@ class DeniedCall(msgspec.Struct, frozen=True, kw_only=True):
     path: tuple[str, ...]
     name: str
     why: str
+
+
+def denied_in(seen: WatcherEvent) -> DeniedCall | None:
+    """The call that this event says was not allowed to run."""
+    inner, path = (seen.seen, seen.path) if isinstance(seen, ChildSeen) else (seen, ())
+    if isinstance(inner, CallAnswered) and (why := text_of_result(inner.result)).startswith(DENIED):
+        return DeniedCall(path=path, name=inner.call.name, why=why)
+    return None
+
+
+def text_of_result(result: ToolResult) -> str:
+    return "".join([part.text for part in result.content if isinstance(part, Text)])
 
 
 class JsonLines:
@@ -126,7 +140,7 @@ class JsonLines:
     ) -> None:
         """`resumed`: another turn follows."""
         code = exit_code(result.stop_reason, complete=result.complete)
-        self._write({**_result_line(result, denied=denied), "event": event, "exit_code": code})
+        self._write({"event": event, **result_fields(result, denied=denied), "exit_code": code})
 
     def summarise(self, sessions: Sequence[Mapping[str, object]], *, failed: int, code: int) -> None:
         """The last line of several sessions: what came of each."""
@@ -145,7 +159,7 @@ class JsonLines:
                 "id": result.call_id,
                 "name": result.name,
                 "is_error": result.is_error,
-                "text": "".join(part.text for part in result.content if isinstance(part, Text)),
+                "text": text_of_result(result),
                 "seconds": seconds,
             }
         )
@@ -164,10 +178,10 @@ def write_line(line: Mapping[str, object]) -> None:
     sys.stdout.buffer.flush()
 
 
-def _result_line(result: RunResult, *, denied: Sequence[DeniedCall]) -> dict[str, object]:
+def result_fields(result: RunResult, *, denied: Sequence[DeniedCall]) -> dict[str, object]:
+    """What there is to say of a turn that has ended, under the names of docs/cli.md."""
     usage = result.usage
     return {
-        "event": "result",
         "text": result.text,
         "stop_reason": result.stop_reason,
         "complete": result.complete,
@@ -229,4 +243,4 @@ def write_unable(unable: Unable) -> None:
     )
     of_command = {"stop_reason": unable.stop_reason, "exit_code": unable.exit_code}
     sent = {} if unable.exit_code == USAGE else {"requests": None}
-    write_line({**_result_line(result, denied=()), **of_command, **sent})
+    write_line({"event": "result", **result_fields(result, denied=()), **of_command, **sent})

@@ -30,7 +30,7 @@ COMMANDS = {
     "compare": ("turnwise.faces.cli.compare", "Give a prompt to several models, side by side."),
     "doctor": ("turnwise.faces.cli.doctor", "Check what a run needs, and say what to do."),
     "check": ("turnwise.faces.cli.check", "Ask an endpoint a dozen small things: what works, what turnwise heals."),
-    "mcp": ("turnwise.faces.cli.mcp", "List, add, remove and test MCP servers."),
+    "mcp": ("turnwise.faces.cli.mcp", "List, add, remove and test MCP servers, or be one."),
     "gateway": ("turnwise.faces.cli.gateway", "Serve your models to any client; broken streams arrive whole."),
     "acp": ("turnwise.faces.cli.acp", "Serve an editor that speaks the Agent Client Protocol."),
     "worker": ("turnwise.faces.cli.worker", "Run the turns that wait in a database, with the agents you name."),

@@ -1,4 +1,4 @@
-"""`turnwise mcp`: the MCP servers that runs in this folder would start."""
+"""`turnwise mcp`: the MCP servers that runs in this folder would start, and turnwise as one."""
 
 import asyncio
 import os
@@ -22,6 +22,7 @@ from turnwise.faces.cli.attendance import is_attended
 from turnwise.faces.cli.failures import FAILED, as_one_line
 from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.lines import say
+from turnwise.faces.cli.mcp_serve import serve
 from turnwise.faces.cli.mcp_servers import at_terminal, named_servers, refusal_of, start_of, toolset_of
 from turnwise.faces.cli.text import clean, shortened, style
 
@@ -35,6 +36,7 @@ Examples:
   turnwise mcp add docs --url https://example.org/mcp --header "Authorization=Bearer ${DOCS_TOKEN}"
   turnwise mcp test git
   turnwise mcp remove git
+  turnwise mcp serve --root ~/projects
   turnwise run --mcp servers.json --allow 'mcp(git.*)' "what changed this week?"
 
 Servers are named in your turnwise.toml (`[mcp.NAME]`), in a project's turnwise.toml or .mcp.json once you trust it, and by --mcp
@@ -55,7 +57,7 @@ CWD = click.option(
 
 @click.group(epilog=EPILOG)
 def command() -> None:
-    """List, add, remove and test MCP servers."""
+    """List, add, remove and test MCP servers, or be one."""
 
 
 @command.command("list", cls=EndsWithLine)
@@ -150,6 +152,9 @@ def test(name: str, files: tuple[Path, ...], cwd: Path | None, network: bool, as
             _show(outcome)
     if not outcome.tools and outcome.notes:
         sys.exit(FAILED)
+
+
+command.add_command(serve)
 
 
 class Tested(msgspec.Struct, frozen=True, kw_only=True):

@@ -159,6 +159,7 @@ SHARED = (
     *_OF_SERVERS,
 )
 OF_EDITORS = (*[_option(row) for row in rows_from("command line")], *_OF_INSTRUCTIONS, *_OF_PERMISSIONS)
+OF_SERVING = (*OF_EDITORS, *_OF_SERVERS)
 NAMES_A_MODEL = frozenset({"model", "base_url", "api_key_env"})
 OF_LIMITS = tuple([_option(row) for row in rows_from("command line") if row.option.limit or row.name == "max_steps"])
 OF_COMPARE = tuple([_option(row) for row in rows_from("compare")])
@@ -171,6 +172,11 @@ def shared_options(command: Command) -> Command:
 def options_of_editors(command: Command) -> Command:
     """Those that hold for each session of an editor, which says itself where each one works and goes on."""
     return _with(OF_EDITORS, command=command)
+
+
+def options_of_serving(command: Command) -> Command:
+    """Those that hold for each run that an MCP client asks for; the client names the folder."""
+    return _with(OF_SERVING, command=command)
 
 
 def options_of_limits(command: Command) -> Command:

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 import msgspec
 
 from turnwise.drivers.running.approvals import Asking
-from turnwise.drivers.running.watching import CallAnswered, ChildSeen, ToolStarted, WatcherEvent
+from turnwise.drivers.running.watching import ChildSeen, ToolStarted, WatcherEvent
 from turnwise.drivers.tools.workspace.instructions import begin_telling
 from turnwise.faces.agent import Agent
 from turnwise.faces.cli.asks import TerminalApprover
-from turnwise.faces.cli.events import DeniedCall, JsonLines
+from turnwise.faces.cli.events import DeniedCall, JsonLines, denied_in
 from turnwise.faces.cli.mentions import PromptPart, with_files
 from turnwise.faces.cli.prompts import CliPrompt
 from turnwise.faces.cli.screen import Screen
@@ -24,10 +24,8 @@ from turnwise.faces.saying import many
 from turnwise.faces.taking_up import LeftRun
 from turnwise.rules.permissions import Policy
 from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.vocab import Text, ToolResult
 
 Face = JsonLines | Screen
-DENIED = "Denied: "  # how the results begin that the turn itself gives to calls that may not run
 
 
 class Stop:
@@ -82,14 +80,13 @@ class Seeing:
         self.error: Exception | None = None
 
     def __call__(self, seen: WatcherEvent) -> None:
-        inner, path = (seen.seen, seen.path) if isinstance(seen, ChildSeen) else (seen, ())
-        match inner:
+        match seen.seen if isinstance(seen, ChildSeen) else seen:
             case ToolStarted(call=call) if call.name == "bash":
                 self.before_command()
-            case CallAnswered(call=call, result=result) if reason_of(result).startswith(DENIED):
-                self.denied.append(DeniedCall(path=path, name=call.name, why=reason_of(result)))
             case _:
                 pass
+        if (denied := denied_in(seen)) is not None:
+            self.denied.append(denied)
         self._guarded(lambda: self._face(seen))
 
     def before_command(self) -> None:
@@ -258,7 +255,3 @@ async def _ask_again(asks: Sequence[OneAsk], *, approver: TerminalApprover | Non
     answered = {answer.call_id for answer in answers}
     left = [Approval(call_id=ask.call.id, verdict="later") for ask in asks if ask.call.id not in answered]
     return [*answers, *left]
-
-
-def reason_of(result: ToolResult) -> str:
-    return "".join([part.text for part in result.content if isinstance(part, Text)])

@@ -84,12 +84,13 @@ _QUESTION = ToolSpec(
 class FaceTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What a face brings of its own. `rules` come after those of the command line. `fit` gives what stands in place of a tool
     that works in the folder; `more` are tools of the agent itself, not of its sub-agents. `runs_commands`: the face runs them,
-    without a sandbox."""
+    without a sandbox. `allow_hint` tells the model how a person allows what was denied, in place of the command line's words."""
 
     rules: tuple[PermissionRule, ...] = ()
     fit: Callable[[Tool, WorkspacePaths], Tool] | None = None
     more: tuple[Tool, ...] = ()
     runs_commands: bool = False
+    allow_hint: str = ""
 
 
 class Workplace(msgspec.Struct, frozen=True, kw_only=True):
@@ -314,7 +315,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
             },
             safety={
                 **own.get("safety", {}),
-                "allow_hint": allow_hint(),
+                "allow_hint": self.face.allow_hint or allow_hint(),
                 "policy": self.policy,
                 "inspect": inspect,
                 "hooks": self.hooks,

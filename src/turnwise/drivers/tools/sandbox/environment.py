@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from turnwise.drivers.serving_depth import passed_on
+
 # Where programs lie, who and where the user is, and how text looks. HOME stays the user's own: toolchains live there.
 _NAMES = frozenset(
     """PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ NO_COLOR CI SOURCE_DATE_EPOCH
@@ -47,4 +49,4 @@ def command_environment(
     if temporary is not None:
         cache = temporary / ".cache"
         seen |= {"TMPDIR": str(temporary), "XDG_CACHE_HOME": str(cache), "npm_config_cache": str(cache / "npm")}
-    return seen | _QUIET
+    return seen | _QUIET | passed_on(outer)

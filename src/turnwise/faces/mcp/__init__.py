@@ -1,0 +1,1 @@
+"""`turnwise mcp serve`: two tools for MCP clients, `run` and `decode`."""

@@ -1,0 +1,198 @@
+"""Asking the person at the client: each ask as a form of one field, answered within the ask's deadline."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+
+import msgspec
+from mcp_types import ElicitRequestFormParams, ElicitResult
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.running.approvals import Asking
+from turnwise.drivers.tools.fact_finding import Inspector
+from turnwise.drivers.tools.grants import judged_paths
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
+from turnwise.drivers.tools.workspace.previews import whole_preview
+from turnwise.faces.cli.asked_calls import answer_to, answered_in_order, arguments_in, facts_of
+from turnwise.faces.cli.asks import always_said, what_of
+from turnwise.faces.cli.text import visible, visible_line
+from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permissions import PermissionRule, Policy, judge_permission, session_rules
+from turnwise.turn.approvals import Approval, OneAsk, digest_of
+from turnwise.turn.config import ToolOffer
+
+FIELD = "answer"
+ONCE, ALWAYS, NO = "allow once", "always allow in this run", "do not run it"
+MAX_SHOWN = 16 * 1024  # characters of a question: a person reads no more
+MAX_OPTIONS = 20
+MAX_WRITTEN = 64 * 1024  # characters of an answer, as at a terminal
+
+
+class Question:
+    """A form that the client is to show, and what came of it."""
+
+    def __init__(self, key: str, form: ElicitRequestFormParams) -> None:
+        self.key, self.form = key, form
+        self.result: asyncio.Future[ElicitResult] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_open(self) -> bool:
+        return not self.result.done()
+
+    def answer(self, result: ElicitResult) -> None:
+        if self.is_open:
+            self.result.set_result(result)
+
+    def withdraw(self) -> None:
+        self.result.cancel()
+
+
+class Questions:
+    """Those of one run that wait for the client. `changed` is set by each new one."""
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        self._numbers = count(1)
+        self._asked: list[Question] = []
+
+    @property
+    def open(self) -> Sequence[Question]:
+        self._asked = [one for one in self._asked if one.is_open]
+        return tuple(self._asked)
+
+    def ask(self, message: str, field: Mapping[str, object]) -> Question:
+        schema = {"type": "object", "properties": {FIELD: {"type": "string", **field}}, "required": [FIELD]}
+        form = ElicitRequestFormParams(message=message, requested_schema=schema)
+        question = Question(f"ask-{next(self._numbers)}", form)
+        self._asked.append(question)
+        self.changed.set()
+        return question
+
+
+class AskSurroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What asks of a run are judged and shown by."""
+
+    offers: Mapping[str, ToolOffer]
+    inspect: Inspector
+    workspace: WorkspacePaths
+    clock: Clock
+
+
+class _Put(msgspec.Struct, frozen=True, kw_only=True):
+    """An ask that was put to the client, and the rules that `always` would add."""
+
+    ask: OneAsk
+    question: Question
+    rules: tuple[PermissionRule, ...] = ()
+
+
+class ClientApprover:
+    """Puts all asks of a step to the client at once. What was allowed always is not asked again in the run: `policy` holds it.
+    An answer that is none of those offered is a no."""
+
+    def __init__(
+        self, around: AskSurroundings, *, policy: Policy, questions: Questions, note: Callable[[str], object]
+    ) -> None:
+        self._around = around
+        self.policy = policy
+        self._questions = questions
+        self._note = note
+
+    async def __call__(self, asking: Asking) -> Sequence[Approval]:
+        """The answers that came in time; the others take their default, and the result tells of them."""
+        put: dict[str, _Put] = {}
+        try:
+            for ask in asking.asks:
+                if (one := await self._put(ask, path=asking.path)) is not None:
+                    put[ask.call.id] = one
+            return await answered_in_order(
+                asking,
+                answered=lambda ask: self._answered(ask, put=put.get(ask.call.id)),
+                clock=self._around.clock,
+                note=self._note,
+            )
+        finally:
+            for one in put.values():
+                one.question.withdraw()
+
+    async def _put(self, ask: OneAsk, *, path: tuple[str, ...]) -> _Put | None:
+        """None for what was allowed always."""
+        if ask.kind == "question":
+            return _Put(ask=ask, question=self._questions.ask(*_question_of(ask, path=path)))
+        facts = await self._facts(ask)
+        if self._is_allowed(facts):
+            return None
+        # what is shown is what is there now
+        ask = msgspec.structs.replace(ask, digest=digest_of(ask.call.name, arguments=ask.arguments, facts=facts))
+        rules = session_rules(facts, policy=self.policy)
+        message = await self._shown(ask, facts=facts, path=path, rules=rules)
+        field = {"title": "Run it?", "enum": [ONCE, *([ALWAYS] if rules else []), NO]}
+        return _Put(ask=ask, question=self._questions.ask(message, field), rules=rules)
+
+    async def _answered(self, ask: OneAsk, *, put: _Put | None) -> Approval:
+        if put is None:
+            return answer_to(ask, verdict="allow")
+        if ask.kind == "question":
+            said = _said(await put.question.result)
+            text = _options_of(ask).get(said, "" if ask.options else said)
+            return answer_to(ask, verdict="allow" if text else "deny", text=text)
+        if self._is_allowed(await self._facts(ask)):  # since the answer to another
+            put.question.withdraw()
+            return answer_to(put.ask, verdict="allow")
+        said = _said(await put.question.result)
+        if said == ALWAYS and put.rules:
+            self.policy = msgspec.structs.replace(self.policy, rules=(*self.policy.rules, *put.rules))
+            return answer_to(put.ask, verdict="allow", always=True)
+        return answer_to(put.ask, verdict="allow" if said == ONCE else "deny")
+
+    async def _facts(self, ask: OneAsk) -> CallFacts:
+        return await facts_of(ask, offers=self._around.offers, inspect=self._around.inspect)
+
+    def _is_allowed(self, facts: CallFacts) -> bool:
+        return judge_permission(facts, policy=self.policy).kind == "allow"
+
+    async def _shown(
+        self, ask: OneAsk, *, facts: CallFacts, path: tuple[str, ...], rules: Sequence[PermissionRule]
+    ) -> str:
+        """What would run, and what a file tool would change; why it is asked."""
+        workspace = self._around.workspace
+        with judged_paths([one.resolved for one in facts.paths if one.resolved]):
+            changes = await asyncio.to_thread(whole_preview, workspace, ask.call.name, arguments_in(ask.arguments))
+        why = f"{ask.subject}: {ask.why}" if ask.subject and ask.subject not in ask.why else ask.why
+        always = always_said(rules, workspace=self.policy.workspace) if rules else ""
+        below = [
+            *([f"asked because: {visible_line(why)}"] if why else []),
+            *([f"`{ALWAYS}` would allow: {always}"] if always else []),
+        ]
+        who = " › ".join([visible_line(name) for name in [*path, ask.call.name]])
+        return _bounded([f"{who} wants to run:", *what_of(ask, previewed=bool(changes)), *changes], below=below)
+
+
+def _question_of(ask: OneAsk, *, path: tuple[str, ...]) -> tuple[str, dict[str, object]]:
+    """A question's message and its field."""
+    name = visible_line(ask.call.name)
+    who = " › ".join([*[visible_line(one) for one in path], "the model" if ask.by == "model" else name])
+    why = [f"asked because: {visible_line(ask.why)}"] if ask.why else []
+    message = _bounded([f"{who} asks:", *visible(ask.subject).split("\n")], below=why)
+    options = list(_options_of(ask))
+    field: dict[str, object] = {"enum": options} if options else {"maxLength": MAX_WRITTEN}
+    return message, {"title": "Answer", **field}
+
+
+def _options_of(ask: OneAsk) -> Mapping[str, str]:
+    """The answers to choose from, by what is shown of each."""
+    return {visible_line(option)[:MAX_WRITTEN]: option for option in ask.options[:MAX_OPTIONS]}
+
+
+def _bounded(lines: Sequence[str], *, below: Sequence[str]) -> str:
+    """What is left out is said where nobody can miss it."""
+    text, rest = "\n".join(lines), "\n".join(["", *below])
+    if len(text) > MAX_SHOWN:
+        text = f"{text[:MAX_SHOWN]}\n[{len(text) - MAX_SHOWN:,} MORE CHARACTERS ARE NOT SHOWN]"
+    return f"{text}{rest[:MAX_SHOWN]}"
+
+
+def _said(result: ElicitResult) -> str:
+    """Empty where the person gave no answer."""
+    text = (result.content or {}).get(FIELD) if result.action == "accept" else None
+    return text.strip()[:MAX_WRITTEN] if isinstance(text, str) else ""

@@ -1,0 +1,100 @@
+"""`decode`: what a recorded stream of a provider holds. Pure: nothing is read, written or asked for."""
+
+import io
+from collections.abc import Mapping
+from typing import cast
+
+import msgspec
+
+from turnwise.errors import CallerError
+from turnwise.faces.cli.decode import NOT_A_STREAM, describe, read_stream
+from turnwise.faces.cli.text import visible_line
+from turnwise.faces.models import find_profile
+from turnwise.wire.json_fields import UNREADABLE
+
+MAX_STREAM = 4 * 1024 * 1024  # characters: an answer of a million tokens, in deltas of a few
+MAX_TOOLS = 200
+MAX_NAME = 200
+MAX_REPAIRS = 200  # that are listed one by one
+_ARGUMENTS = ("stream", "family", "tools")
+
+SCHEMA: dict[str, object] = {
+    "type": "object",
+    "properties": {
+        "stream": {
+            "type": "string",
+            "maxLength": MAX_STREAM,
+            "description": "The body of a provider's response as it came: server-sent events, or the JSON of an answer that was "
+            "not streamed. It may be cut or broken.",
+        },
+        "family": {
+            "type": "string",
+            "maxLength": MAX_NAME,
+            "description": "The API family (openai_chat, openai_responses, anthropic_messages, gemini) or a provider's name.",
+        },
+        "tools": {
+            "type": "array",
+            "maxItems": MAX_TOOLS,
+            "items": {"type": "string", "maxLength": MAX_NAME},
+            "description": "Names of the tools that were on offer. Helps with odd names; calls in the text count for these only.",
+        },
+    },
+    "required": ["stream", "family"],
+    "additionalProperties": False,
+}
+
+
+class StreamWish(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `decode`."""
+
+    stream: str
+    family: str
+    tools: tuple[str, ...] = ()
+
+
+def read_decode(arguments: Mapping[str, object]) -> StreamWish:
+    """Raises CallerError that names the argument and says what to do."""
+    for name in arguments:
+        if name not in _ARGUMENTS:
+            raise CallerError(
+                f"`{visible_line(name[:40])}` is no argument of `decode`: there are {', '.join(_ARGUMENTS)}"
+            )
+    stream, family, tools = (arguments.get(name) for name in _ARGUMENTS)
+    if not isinstance(stream, str) or not isinstance(family, str):
+        missing = "stream" if not isinstance(stream, str) else "family"
+        raise CallerError(f"`{missing}` is missing: give a text")
+    if len(stream) > MAX_STREAM:
+        raise CallerError(
+            f"`stream` has {len(stream):,} characters, more than {MAX_STREAM:,}: use `turnwise decode FILE` for it"
+        )
+    names = [] if tools is None else cast("list[object]", tools) if isinstance(tools, list) else [None]
+    if len(names) > MAX_TOOLS or not all(isinstance(name, str) and len(name) <= MAX_NAME for name in names):
+        raise CallerError(f"`tools` is a list of at most {MAX_TOOLS} names")
+    find_profile(family[:MAX_NAME])
+    return StreamWish(stream=stream, family=family, tools=tuple(cast("list[str]", names)))
+
+
+def decoded(wish: StreamWish) -> tuple[dict[str, object], bool]:
+    """What the stream holds, as plain data, and whether it is a stream of that family at all."""
+    content = io.BytesIO(wish.stream.encode(errors="surrogatepass"))
+    response = read_stream(content, profile=find_profile(wish.family), tool_names=frozenset(wish.tools))
+    told = describe("", response)
+    told = msgspec.structs.replace(
+        told,
+        repairs=told.repairs[:MAX_REPAIRS],
+        tool_calls=[msgspec.structs.replace(call, arguments=_plain(call.arguments)) for call in told.tool_calls],
+    )
+    data = cast("dict[str, object]", msgspec.to_builtins(told))
+    del data["file"]
+    is_stream = response.fault is None or response.fault.kind not in NOT_A_STREAM
+    return {**data, "repairs_in_all": len(response.repairs)}, is_stream
+
+
+def _plain(arguments: object) -> object:
+    """None for what JSON libraries do not read (numbers of thousands of digits): the raw text has it."""
+    if not isinstance(arguments, msgspec.Raw):
+        return arguments
+    try:
+        return msgspec.json.decode(arguments)
+    except (*UNREADABLE, ValueError):
+        return None

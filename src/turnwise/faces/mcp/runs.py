@@ -1,0 +1,139 @@
+"""One run that a client asked for: from its wish to its result, whoever listens meanwhile."""
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.running.watching import ToolsetNoted, WatcherEvent
+from turnwise.drivers.settings.settings import read_layers
+from turnwise.faces.agent import Agent
+from turnwise.faces.cli.events import DeniedCall, denied_in
+from turnwise.faces.cli.folder import settings_of_run
+from turnwise.faces.cli.model_names import another_model
+from turnwise.faces.cli.options import Given
+from turnwise.faces.cli.remedies import FailedModel
+from turnwise.faces.cli.run_servers import servers_of_run
+from turnwise.faces.cli.screen import describe_end
+from turnwise.faces.cli.text import clean
+from turnwise.faces.cli.workplace import FaceTerms, Workplace, furnish
+from turnwise.faces.mcp.arguments import PERMISSIONS, RunWish, lowered
+from turnwise.faces.mcp.asking import AskSurroundings, ClientApprover, Questions
+from turnwise.faces.mcp.progress import Progress
+from turnwise.faces.results import RunResult
+from turnwise.faces.run_options import RunOptions
+
+AGAIN = "turnwise mcp serve"
+ALLOW_HINT = (
+    "start `turnwise mcp serve` [with `{options}`, or ]for a client that can ask its user (elicitation); what is said here "
+    "cannot allow it"
+)
+
+
+class ServeMeans(msgspec.Struct, frozen=True, kw_only=True):
+    """What all runs of a server have in common. `given` are the options of its start; `root` is a resolved folder, and `models`
+    are those that a client may choose."""
+
+    given: Given
+    root: Path
+    models: tuple[str, ...]
+    journal: Journal
+    clock: Clock
+    env: Mapping[str, str]
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that has ended. `said` is how it ended, in words; `notes` are lines about the run itself."""
+
+    result: RunResult
+    said: str
+    denied: Sequence[DeniedCall]
+    notes: Sequence[str]
+
+
+class ServedRun:
+    """`token` names it to its client alone. `start` begins it; its task then goes on whether or not a call listens."""
+
+    def __init__(self, wish: RunWish, *, means: ServeMeans, asks: bool) -> None:
+        self.token = secrets.token_urlsafe(24)
+        self.questions = Questions()
+        self.progress = Progress()
+        self.is_attended_to = False  # a call listens
+        self._wish = wish
+        self._means = means
+        self._asks = asks
+        self._denied: list[DeniedCall] = []
+        self._notes: list[str] = []
+        self._agent: Agent | None = None
+        self._has_begun = False  # a step of the turn; before that, MCP servers are started
+        self._is_cancelled = False
+        self._running: asyncio.Future[RunResult] | None = None
+        self._task: asyncio.Task[Served] | None = None
+
+    @property
+    def task(self) -> asyncio.Task[Served]:
+        assert self._task is not None, "it has been started"
+        return self._task
+
+    def start(self) -> None:
+        """Raises CallerError where there is nothing to run with; then nothing was sent."""
+        place = self._furnished()
+        self._agent = place.agent
+        self._notes += place.notes
+        self._task = asyncio.create_task(self._run(place))
+
+    def cancel(self) -> None:
+        """It ends soon, with what there is; where nothing has begun, without a result."""
+        self._is_cancelled = True
+        if self._agent is not None:
+            self._agent.interrupt("cancel")
+        if self._running is not None and not self._has_begun:
+            self._running.cancel()
+
+    async def _run(self, place: Workplace) -> Served:
+        options: RunOptions = {"watch": self._see}
+        if self._asks:
+            around = AskSurroundings(
+                offers=place.offers, inspect=place.inspect, workspace=place.workspace, clock=self._means.clock
+            )
+            approver = ClientApprover(around, policy=place.policy, questions=self.questions, note=self._notes.append)
+            options["safety"] = {"approver": approver}
+        self._running = asyncio.ensure_future(place.agent.run(self._wish.prompt, **options))
+        if self._is_cancelled:
+            self._running.cancel()
+        result = await self._running
+        said = "answered" if result.complete else describe_end(result, asked=FailedModel(choice=place.choice))
+        return Served(result=result, said=clean(said), denied=tuple(self._denied), notes=(*self._notes, *result.notes))
+
+    def _see(self, seen: WatcherEvent) -> None:
+        if (denied := denied_in(seen)) is not None:
+            self._denied.append(denied)
+        self._has_begun = self._has_begun or not isinstance(seen, ToolsetNoted)
+        self.progress.see(seen)
+
+    def _furnished(self) -> Workplace:
+        means, wish = self._means, self._wish
+        given: Given = {**means.given, "cwd": wish.folder, "go_on": False, "session": None}
+        layers = read_layers(wish.folder, env=means.env)
+        most = settings_of_run(layers, last=None, given=given["settings"]).settings
+        given["settings"] = msgspec.structs.replace(given["settings"], **lowered(most, wish=wish.limits))
+        place = self._place(given)
+        if wish.model is not None and wish.model != place.choice.model:
+            given = another_model(wish.model, given=given, choice=place.choice, offered=(), again=AGAIN)
+            place = self._place(given)
+        return place
+
+    def _place(self, given: Given) -> Workplace:
+        means = self._means
+        return furnish(
+            given,
+            journal=means.journal,
+            clock=means.clock,
+            attended=self._asks,
+            servers=servers_of_run(given, attended=False, clock=means.clock),
+            face=FaceTerms(rules=PERMISSIONS[self._wish.permissions], allow_hint=ALLOW_HINT),
+        )
