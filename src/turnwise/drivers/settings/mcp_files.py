@@ -15,14 +15,17 @@ import difflib
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, cast, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.drivers.mcp.entries import START_S, ServerAddress, ServerCommand, ServerEntry, check_server_name
 from turnwise.drivers.settings.settings import Layer, is_table
+from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.unasked_files import LeftOut, read_of_user, read_unasked
 from turnwise.errors import CallerError
 from turnwise.turn.config import Effect
@@ -32,22 +35,28 @@ PROJECT_FILE = ".mcp.json"
 SERVERS = "mcpServers"  # the key that other programs use
 MAX_BYTES = 256 * 1024
 MAX_SERVERS = 50
+_OWN_VARIABLES = "TURNWISE_"  # turnwise's own: one may hold the address of a journal, with a password
 _USERS_OWN = ("sandbox", "network", "effects", "trusts_hints")  # what widens what a server may do
 _KEYS = ("command", "args", "env", "url", "headers", "type", "start_s", "call_s", *_USERS_OWN)
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_PLAIN_WORD = re.compile(r"[\w@%+=:,./${}-]+")
+_LOGIN = re.compile(r"://[^/@]*@")
 
 ServerSource = Literal["user", "project", "command line"]
 
 
 class NamedServer(msgspec.Struct, frozen=True, kw_only=True):
     """A server as a file names it. `where` is the file and the key; `digest` is of all that was written there. `variables` are
-    the names that its texts take from the environment."""
+    the names that its texts take from the environment. `words` is how it is reached, as it stands there: no variable is
+    filled in. `may_change`: the file itself lies where the model may write."""
 
     entry: ServerEntry
     source: ServerSource
     where: str
     digest: str
     variables: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    may_change: bool = False
 
     @property
     def name(self) -> str:
@@ -79,12 +88,20 @@ def read_servers(
             found |= _of_project_file(around)
         for layer in known:
             if layer.source == source:
-                found |= _of_table(layer.table.get(KEY, {}), source=source, where=layer.named(KEY), around=around)
+                servers = _of_table(layer.table.get(KEY, {}), source=source, where=layer.named(KEY), around=around)
+                may_change = layer.path is not None and _lies_in(layer.path, around=around)
+                found |= {name: replace(one, may_change=may_change) for name, one in servers.items()}
     for path in files:
-        found |= _of_json(_text_of(path), source="command line", path=path, around=around)
+        servers = _of_json(_text_of(path), source="command line", path=path, around=around)
+        found |= {name: replace(one, may_change=_lies_in(path, around=around)) for name, one in servers.items()}
     if len(found) > MAX_SERVERS:
         raise CallerError(f"there are {len(found)} MCP servers, more than {MAX_SERVERS}: take some out")
     return tuple(found.values())
+
+
+def _lies_in(path: Path, *, around: ServerSurroundings) -> bool:
+    """Whether the model may write the file, or a link that leads to it."""
+    return not ProgramSearch(None, workspace=str(around.folder)).is_apart(os.path.abspath(path))  # noqa: PTH100
 
 
 def _of_project_file(around: ServerSurroundings) -> dict[str, NamedServer]:
@@ -151,7 +168,12 @@ def _server(name: str, given: object, *, source: ServerSource, where: str, aroun
     )
     digest = hashlib.sha256(msgspec.json.encode([str(around.folder), name, given], order="sorted")).hexdigest()[:32]
     return NamedServer(
-        entry=entry, source=source, where=where, digest=digest, variables=tuple(dict.fromkeys(reader.variables))
+        entry=entry,
+        source=source,
+        where=where,
+        digest=digest,
+        variables=tuple(dict.fromkeys(reader.variables)),
+        words=reader.words(),
     )
 
 
@@ -179,6 +201,12 @@ class _Reader:
             sandbox=self.flag("sandbox", otherwise=True),
             network=self.flag("network", otherwise=self._around.network),
         )
+
+    def words(self) -> tuple[str, ...]:
+        """How it is reached, as it stands there."""
+        one = self._given.get("command", self._given.get("url"))
+        first = cast("list[str]", one) if isinstance(one, list) else [cast("str", one)]
+        return (*first, *cast("list[str]", self._given.get("args", [])))
 
     def seconds(self, key: str) -> float | None:
         value = self._given.get(key)
@@ -231,9 +259,9 @@ class _Reader:
 
         def filled(found: re.Match[str]) -> str:
             name, otherwise = found[1], found[2]
-            if name in self._around.keys:
+            if name in self._around.keys or name.startswith(_OWN_VARIABLES):
                 raise CallerError(
-                    f"{self._where}: `{key}` wants `{name}`, the key of a model's provider; no server gets that"
+                    f"{self._where}: `{key}` wants `{name}`, which may hold a key of a model's provider; no server gets that"
                 )
             self.variables.append(name)
             known = self._around.env.get(name)
@@ -245,13 +273,13 @@ class _Reader:
 
 
 def shown(server: NamedServer) -> str:
-    """How the server is reached, for people: no value of a variable or a header."""
+    """How the server is reached, for people: no value of a variable or a header, and nothing of an address that may be secret."""
     match server.entry.reached:
-        case ServerCommand(argv=argv, env=env):
-            said = " ".join(argv)
+        case ServerCommand(env=env):
+            said = " ".join([word if _PLAIN_WORD.fullmatch(word) else shlex.quote(word) for word in server.words])
             return f"{said} (with {', '.join(sorted(env))})" if env else said
-        case ServerAddress(url=url, headers=headers):
-            said = url.partition("?")[0]
+        case ServerAddress(headers=headers):
+            said = _LOGIN.sub("://", server.words[0].partition("?")[0])
             return f"{said} (with {', '.join(sorted(headers))})" if headers else said
         case _:
             return "in this process"
