@@ -70,14 +70,6 @@ def name_server(folder: Path, apart: Path, *, own: Path | None = None, tools: Se
         own.write_text(f"[mcp.s]\ncommand = {json.dumps(command)}\nsandbox = false\n")
 
 
-@pytest.fixture
-def own_file(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path_factory.mktemp("own") / "turnwise.toml"
-    path.touch()
-    monkeypatch.setenv("TURNWISE_CONFIG", str(path))
-    return path
-
-
 def judged(folder: Path, *answers: bool, attended: bool = True) -> tuple[RunServers, list[str]]:
     """The servers of a run in the folder, and what was asked: the answers are given one after another."""
     left, asked = list(answers), list[str]()
@@ -151,6 +143,7 @@ def test_a_server_that_the_model_may_rewrite_is_asked_about_at_each_start(folder
     assert "nobody is there to be asked" in servers.notes[0]
 
 
+@pytest.mark.promise("safe:inside")
 @pytest.mark.parametrize(
     ("argv", "is_inside"),
     [
@@ -241,6 +234,7 @@ def test_a_server_that_may_change_does_not_run_where_no_sandbox_works(tmp_path: 
         checked_sandbox(none, command=msgspec.structs.replace(command, is_confined=True))
 
 
+@pytest.mark.promise("safe:inside", "safe:seen")
 def test_a_relative_program_is_that_of_the_servers_folder(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +264,7 @@ def test_a_file_of_the_command_line_in_the_folder_is_trusted_as_the_projects_own
     assert msgspec.json.decode(listed)["is_asked"] is False
 
 
+@pytest.mark.promise("safe:seen")
 def test_what_is_shown_of_a_server_holds_no_value_of_a_variable(
     cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,6 +303,7 @@ def test_two_processes_that_trust_at_once_lose_nothing(tmp_path: Path) -> None:
     assert (now.is_trusted("a"), now.is_trusted("c"), now.told_of("b")) == (True, True, {"tool": "digest"})
 
 
+@pytest.mark.promise("safe:seen")
 async def test_a_description_that_changed_after_trust_is_asked_about_again(
     folder: Path, apart: Path, own_file: Path
 ) -> None:
@@ -367,6 +363,38 @@ def test_what_an_entry_must_not_say_is_an_error_with_its_place(
     assert why in str(error.value)
     assert f"`{folder}/.mcp.json`: `mcpServers.s" in str(error.value)
     assert "sk-of-openai" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"mcpServers": {"s": {"command": "cat", "cwd": "."}, "ok": {"command": "cat"}}},
+        {"mcpServers": {"s": {"command": "${NO_SUCH_VARIABLE}"}, "ok": {"command": "cat"}}},
+        {"mcpServers": {"my server": {"command": "cat"}, "ok": {"command": "cat"}}},
+        {"servers": {}},
+    ],
+    ids=["key of another program", "no such variable", "name", "no servers"],
+)
+def test_a_projects_file_for_another_program_does_not_stop_a_run(folder: Path, content: dict[str, Any]) -> None:
+    """What cannot be used is left out with the place and the reason; the rest is asked about as ever."""
+    (folder / ".mcp.json").write_text(json.dumps(content))
+    servers, asked = judged(folder, True, True)
+    assert f"an MCP server is left out: `{folder}/.mcp.json`" in servers.notes[0]
+    assert [one.name for one in servers.toolsets] == (["ok"] if "mcpServers" in content else [])
+    assert len(asked) == len(servers.toolsets)
+
+
+def test_a_projects_file_is_that_of_the_root_of_its_repository(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    """As its `turnwise.toml` is found: the nearest, from the folder up to where `.git` is, and not beyond."""
+    below = folder / "a" / "b"
+    below.mkdir(parents=True)
+    (folder / ".mcp.json").write_text('{"mcpServers": {"top": {"command": "cat"}}}')
+    assert cli("mcp", "list", "--cwd", str(below)).out == ""
+    (folder / ".git").mkdir()
+    assert cli("mcp", "list", "--cwd", str(below)).out.startswith("top  cat\n")
+    assert len(judged(below, True)[0].toolsets) == 1
+    (below.parent / ".mcp.json").write_text('{"mcpServers": {"near": {"command": "cat"}}}')
+    assert [one.name for one in named_servers(below)] == ["near"]
 
 
 def test_no_server_gets_the_key_of_a_session(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

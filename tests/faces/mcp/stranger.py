@@ -62,6 +62,10 @@ def call(message: dict[str, Any]) -> None:
             result = texts("done at last")
         case "hang":
             return
+        case "hang_once":
+            if SEEN.read_text(encoding="utf-8").count("call hang_once") == 1:
+                return
+            result = texts("done at last")
         case "flood":
             line = json.dumps(
                 {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}

@@ -46,6 +46,7 @@ async def test_an_answer_of_any_depth_or_with_any_number_of_parts_is_told(tmp_pa
     assert "[... 910 parts left out ...]" in parts
 
 
+@pytest.mark.promise("safe:bounded")
 async def test_answers_to_calls_that_were_never_made_are_a_flood_too(tmp_path: Path) -> None:
     """Proves: such a server is ended like any other that floods; before, it kept the event loop busy for ever."""
     server = stranger(tmp_path, tools=[tool_named("answers")], call_s=HANG_S)
@@ -77,6 +78,7 @@ async def test_a_schema_of_any_depth_is_left_out(tmp_path: Path) -> None:
     assert offered(model, 0)[0] == "s__echo"
 
 
+@pytest.mark.promise("safe:bounded")
 @pytest.mark.parametrize(("verdict", "most"), [("allow", 40), ("deny", 3)])
 async def test_a_person_is_not_asked_without_end(tmp_path: Path, verdict: str, most: int) -> None:
     """Proves: 40 questions in a call at most, and none after three times no; the server is told that nobody answered."""

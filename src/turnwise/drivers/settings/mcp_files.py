@@ -16,7 +16,7 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, cast, get_args
 
@@ -24,7 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.drivers.mcp.entries import START_S, ServerAddress, ServerCommand, ServerEntry, check_server_name
-from turnwise.drivers.settings.settings import Layer, is_table
+from turnwise.drivers.settings.settings import Layer, is_table, project_folders
 from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.unasked_files import LeftOut, read_of_user, read_unasked
 from turnwise.errors import CallerError
@@ -73,10 +73,17 @@ class ServerSurroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_servers(
-    layers: Iterable[Layer], *, files: Sequence[Path], around: ServerSurroundings
+    layers: Iterable[Layer],
+    *,
+    files: Sequence[Path],
+    around: ServerSurroundings,
+    leave_out: Callable[[str], object] | None = None,
 ) -> tuple[NamedServer, ...]:
     """All servers, by name; a later source stands over an earlier one: the project's `.mcp.json`, its `turnwise.toml`, the
     user's own file, and the files of the command line. Raises CallerError in one line, with file and key.
+
+    With `leave_out`, what cannot be used in a project's `.mcp.json` is told there and left out: that file is for other programs
+    too, and may name what only they know.
 
     What a project names never stands over what the user names: a folder from elsewhere could else take the place of a server
     that its user trusts.
@@ -85,7 +92,7 @@ def read_servers(
     known = tuple(layers)
     for source in ("project", "user"):
         if source == "project":
-            found |= _of_project_file(around)
+            found |= _of_project_file(around, leave_out=leave_out)
         for layer in known:
             if layer.source == source:
                 servers = _of_table(layer.table.get(KEY, {}), source=source, where=layer.named(KEY), around=around)
@@ -104,14 +111,41 @@ def _lies_in(path: Path, *, around: ServerSurroundings) -> bool:
     return not ProgramSearch(None, workspace=str(around.folder)).is_apart(os.path.abspath(path))  # noqa: PTH100
 
 
-def _of_project_file(around: ServerSurroundings) -> dict[str, NamedServer]:
-    path = around.folder / PROJECT_FILE
-    content = read_unasked(path, within=around.folder, max_bytes=MAX_BYTES)
-    if content is None:
+def project_file(folder: Path) -> Path | None:
+    """The `.mcp.json` of the folder's project, looked for as its `turnwise.toml` is; None where there is none."""
+    paths = (place / PROJECT_FILE for place in project_folders(folder))
+    return next((path for path in paths if os.path.lexists(path)), None)
+
+
+def _of_project_file(
+    around: ServerSurroundings, *, leave_out: Callable[[str], object] | None
+) -> dict[str, NamedServer]:
+    path = project_file(around.folder)
+    if path is None:
         return {}
+    found: dict[str, NamedServer] = {}
+    try:
+        for name, given in _table_of_project(path, root=project_folders(around.folder)[-1]).items():
+            try:
+                found |= _of_table({name: given}, source="project", where=_named(path), around=around)
+            except CallerError as error:
+                _left_out(error, leave_out=leave_out)
+    except CallerError as error:
+        _left_out(error, leave_out=leave_out)
+    return found
+
+
+def _left_out(error: CallerError, *, leave_out: Callable[[str], object] | None) -> None:
+    if leave_out is None:
+        raise error
+    leave_out(f"an MCP server is left out: {error}")
+
+
+def _table_of_project(path: Path, *, root: Path) -> Mapping[str, object]:
+    content = read_unasked(path, within=root, max_bytes=MAX_BYTES)
     if isinstance(content, LeftOut):
         raise CallerError(f"`{path}` {content.why}: put the servers into a file there, or take it away")
-    return _of_json(content, source="project", path=path, around=around)
+    return {} if content is None else _servers_in(content, path=path)
 
 
 def _text_of(path: Path) -> bytes:
@@ -124,6 +158,14 @@ def _text_of(path: Path) -> bytes:
 
 
 def _of_json(content: bytes, *, source: ServerSource, path: Path, around: ServerSurroundings) -> dict[str, NamedServer]:
+    return _of_table(_servers_in(content, path=path), source=source, where=_named(path), around=around)
+
+
+def _named(path: Path) -> str:
+    return f"`{path}`: `{SERVERS}"
+
+
+def _servers_in(content: bytes, *, path: Path) -> Mapping[str, object]:
     try:
         given: object = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -131,7 +173,7 @@ def _of_json(content: bytes, *, source: ServerSource, path: Path, around: Server
     servers = given.get(SERVERS) if is_table(given) else None
     if not is_table(servers):
         raise CallerError(f'`{path}` has no servers: write `{{"{SERVERS}": {{"NAME": {{"command": ...}}}}}}`')
-    return _of_table(servers, source=source, where=f"`{path}`: `{SERVERS}", around=around)
+    return servers
 
 
 def _of_table(table: object, *, source: ServerSource, where: str, around: ServerSurroundings) -> dict[str, NamedServer]:

@@ -49,13 +49,19 @@ class ServerStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def named_servers(
-    folder: Path, *, files: Sequence[Path] = (), network: bool = False, more_keys: Collection[str | None] = ()
+    folder: Path,
+    *,
+    files: Sequence[Path] = (),
+    network: bool = False,
+    more_keys: Collection[str | None] = (),
+    leave_out: Callable[[str], object] | None = None,
 ) -> tuple[NamedServer, ...]:
     """All that files name for a run in this folder. `more_keys` are variables that hold keys, too. Raises CallerError."""
     keys = {name for profile in builtin_profiles().values() for name in profile.api_key_env}
     keys |= {key for key in more_keys if key}
     layers = read_layers(folder, env=os.environ)
-    return read_servers(layers, files=files, around=around_of(folder, keys=keys, network=network))
+    around = around_of(folder, keys=keys, network=network)
+    return read_servers(layers, files=files, around=around, leave_out=leave_out)
 
 
 def start_of(server: NamedServer, *, trust: ServerTrust) -> ServerStart:
@@ -76,7 +82,7 @@ def judged_servers(
     toolsets: list[ServerToolset] = []
     notes: list[str] = []
     keys = (given["api_key_env"], session_key)
-    for server in named_servers(folder, files=files, network=network, more_keys=keys):
+    for server in named_servers(folder, files=files, network=network, more_keys=keys, leave_out=notes.append):
         start = start_of(server, trust=trust)
         if start.is_asked and (why := refusal_of(start, trust=trust, asks=asks)):
             notes.append(f"the MCP server `{server.name}` is left out: {why}")

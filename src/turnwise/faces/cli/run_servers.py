@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.settings.settings import read_layers
+from turnwise.drivers.settings.settings import project_folders, read_layers
 from turnwise.faces.cli.options import Given
 from turnwise.faces.tools import Toolset
 from turnwise.turn.config import Deadlines
@@ -41,7 +41,9 @@ def servers_of_run(
     with the key of the session that goes on: no server gets that one either. Raises CallerError."""
     folder = (given["cwd"] or Path.cwd()).resolve()
     layers = read_layers(folder, env=os.environ)
-    is_named = any(KEY in layer.table for layer in layers) or os.path.lexists(folder / PROJECT_FILE)
+    is_named = any(KEY in layer.table for layer in layers) or any(
+        os.path.lexists(place / PROJECT_FILE) for place in project_folders(folder)
+    )
     if not is_named and not given["mcp"]:
         return NO_SERVERS
     from turnwise.faces.cli.mcp_servers import judged_servers
