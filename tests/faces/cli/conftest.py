@@ -135,3 +135,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
     return Cli(capsys)
+
+
+@pytest.fixture
+def own_file(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own file of settings, empty."""
+    path = tmp_path_factory.mktemp("own") / "turnwise.toml"
+    path.touch()
+    monkeypatch.setenv("TURNWISE_CONFIG", str(path))
+    return path

@@ -8,19 +8,24 @@ from typing import Any
 
 import msgspec
 import pytest
+from mcp_types import Tool as ListedTool
 
 from faces.cli.running import Cli, at, running_lab, script
 from strangers import PROGRAM, seen, tool_named
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.mcp.entries import ServerCommand
+from turnwise.drivers.mcp.entries import ServerCommand, ServerEntry
 from turnwise.drivers.mcp.inside import runs_inside
+from turnwise.drivers.mcp.listing import read_tools
+from turnwise.drivers.mcp.processes import checked_sandbox, program_of
+from turnwise.drivers.mcp.trust import ServerTrust
 from turnwise.drivers.settings.options import RunSettings
 from turnwise.drivers.tools.programs import OWN_PYTHON
+from turnwise.drivers.tools.sandbox import find_sandbox
 from turnwise.errors import CallerError
 from turnwise.faces.cli.mcp_prompts import filled_prompt
 from turnwise.faces.cli.mcp_servers import judged_servers, named_servers
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.run_servers import RunServers
+from turnwise.faces.cli.run_servers import RunServers, servers_in
 from turnwise.lab import Lab
 
 CALLS = script(
@@ -63,14 +68,6 @@ def name_server(folder: Path, apart: Path, *, own: Path | None = None, tools: Se
         (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"s": entry}}))
     else:
         own.write_text(f"[mcp.s]\ncommand = {json.dumps(command)}\nsandbox = false\n")
-
-
-@pytest.fixture
-def own_file(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path_factory.mktemp("own") / "turnwise.toml"
-    path.touch()
-    monkeypatch.setenv("TURNWISE_CONFIG", str(path))
-    return path
 
 
 def judged(folder: Path, *answers: bool, attended: bool = True) -> tuple[RunServers, list[str]]:
@@ -146,6 +143,7 @@ def test_a_server_that_the_model_may_rewrite_is_asked_about_at_each_start(folder
     assert "nobody is there to be asked" in servers.notes[0]
 
 
+@pytest.mark.promise("safe:inside")
 @pytest.mark.parametrize(
     ("argv", "is_inside"),
     [
@@ -165,6 +163,21 @@ def test_a_server_that_the_model_may_rewrite_is_asked_about_at_each_start(folder
         (["cat", "here"], True),
         (["cat", "."], False),
         (["cat", "stdio"], False),
+        (["nice", "npx", "server"], True),
+        (["claude", "serve", "--with", "npx -y server"], True),
+        (["claude", "--", "python3", "-m", "pkg"], True),
+        (["claude", "--", "python3", "/usr/lib/server.py"], False),
+        (["claude", "mcp", "start"], False),
+        (["uvicorn", "server:app"], True),
+        (["perl", "-Ilib", "/usr/lib/server.pl"], True),
+        (["node", "--env-file=.env", "/usr/lib/server.js"], True),
+        (["tsx", "/usr/lib/server.ts"], True),
+        (["pypy3", "-m", "pkg"], True),
+        (["python3", "/proc/self/cwd/server.py"], True),
+        (["cat", "--plugin-dir", "."], True),
+        (["cat", "@here"], True),
+        (["python-mcp-server"], False),
+        (["nodepad"], False),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -177,12 +190,120 @@ def test_what_runs_inside_of_the_folder_is_known_by_its_command(
     assert bool(runs_inside(command, path="/usr/local/bin:/usr/bin:/bin")) == is_inside
 
 
-def test_an_entry_that_steers_its_program_runs_inside(tmp_path: Path) -> None:
-    """`NODE_OPTIONS=--require ./x.js` is another program."""
-    command = ServerCommand(argv=("cat",), folder=tmp_path.resolve(), env={"NODE_OPTIONS": "--require ./x.js"})
-    assert "NODE_OPTIONS" in runs_inside(command, path="/usr/bin:/bin")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NODE_OPTIONS", "--require ./x.js"),
+        ("NODE_PATH", "/usr/lib"),
+        ("PYTHONPATH", "."),
+        ("CLASSPATH", "."),
+        ("PATH", "/usr/bin"),
+        ("SERVER_SCRIPT", "./server.py"),
+        ("SERVER_CONFIG", "here"),
+    ],
+)
+def test_an_entry_that_steers_its_program_runs_inside(tmp_path: Path, name: str, value: str) -> None:
+    """`NODE_OPTIONS=--require ./x.js` is another program, and a variable may lead to a file of the folder."""
+    (tmp_path / "here").touch()
+    command = ServerCommand(argv=("cat",), folder=tmp_path.resolve(), env={name: value})
+    assert name in runs_inside(command, path="/usr/bin:/bin")
+    assert not runs_inside(
+        ServerCommand(argv=("cat",), folder=tmp_path.resolve(), env={"A": "b"}), path="/usr/bin:/bin"
+    )
 
 
+def test_what_a_trusted_server_starts_is_not_looked_for_in_the_folder(
+    folder: Path, own_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An activated environment of the folder is first in PATH: the model could put a `git` there."""
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    monkeypatch.setenv("PATH", f"{folder}/.venv/bin:/usr/bin:/bin")
+    own_file.write_text('[mcp.s]\ncommand = ["cat"]\n')
+    servers, asked = judged(folder)
+    reached = servers.toolsets[0].entry.reached
+    assert isinstance(reached, ServerCommand)
+    assert (asked, reached.env) == ([], {"PATH": "/usr/bin:/bin"})
+
+
+def test_a_server_that_may_change_does_not_run_where_no_sandbox_works(tmp_path: Path) -> None:
+    """Another one runs in the best sandbox that there is."""
+    none = find_sandbox(wanted="none")
+    command = ServerCommand(argv=("cat",), folder=tmp_path)
+    assert checked_sandbox(none, command=command) is none
+    with pytest.raises(CallerError, match="no sandbox works"):
+        checked_sandbox(none, command=msgspec.structs.replace(command, is_confined=True))
+
+
+@pytest.mark.promise("safe:inside", "safe:seen")
+def test_a_relative_program_is_that_of_the_servers_folder(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proves: what was judged is what runs, also with `--cwd`: the program of the current folder has the same name."""
+    for place in (folder, tmp_path):
+        (place / "server").write_text("#!/bin/sh\n")
+        (place / "server").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    for name, path in (("./server", "/usr/bin"), ("server", ".:/usr/bin")):
+        assert program_of(name, path=path, folder=folder) == f"{folder}/server"
+    assert program_of("no-such-program", path=None, folder=folder) is None
+
+
+def test_a_file_of_the_command_line_in_the_folder_is_trusted_as_the_projects_own(
+    cli: Cli, folder: Path, apart: Path, tmp_path: Path
+) -> None:
+    """Proves: the model may have written `--mcp servers.json`; one elsewhere is the user's word."""
+    name_server(folder, apart)
+    (folder / ".mcp.json").rename(folder / "servers.json")
+    link = tmp_path / "link.json"
+    link.symlink_to(folder / "servers.json")
+    for path in (folder / "servers.json", link):
+        (listed,) = cli("mcp", "list", "--json", "--mcp", str(path)).out.splitlines()
+        assert msgspec.json.decode(listed)["is_asked"] is True
+    shutil.copy(folder / "servers.json", tmp_path / "own.json")
+    (listed,) = cli("mcp", "list", "--json", "--mcp", str(tmp_path / "own.json")).out.splitlines()
+    assert msgspec.json.decode(listed)["is_asked"] is False
+
+
+@pytest.mark.promise("safe:seen")
+def test_what_is_shown_of_a_server_holds_no_value_of_a_variable(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proves: `${NAME}` stays as it stands, a login and a query are left out, and each word can be told from the next."""
+    monkeypatch.setenv("TOKEN", "very-secret")
+    servers = {
+        "a": {"command": "cat", "args": ["--token", "${TOKEN}", "two words\u202e; rm"]},
+        "b": {"url": "https://ada:very-secret@h.example/${TOKEN}/mcp?key=very-secret"},
+    }
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    shown = [msgspec.json.decode(one)["reached"] for one in cli("mcp", "list", "--json").out.splitlines()]
+    assert shown == ["cat --token ${TOKEN} 'two words\u202e; rm'", "https://h.example/${TOKEN}/mcp"]
+    ran = cli("mcp", "list")
+    assert "very-secret" not in ran.out + ran.err
+    assert "\u202e" not in ran.out
+
+
+def test_a_tool_that_calls_itself_harmless_only_later_is_asked_about_again(tmp_path: Path) -> None:
+    """With `trusts_hints` a tool's effect is its server's word, so the word belongs to what was trusted."""
+    entry = ServerEntry(name="s", reached=ServerCommand(argv=("cat",), folder=tmp_path), trusts_hints=True)
+    digests = set[str]()
+    for hint in (False, True):
+        tool = ListedTool.model_validate({**tool_named("go"), "annotations": {"readOnlyHint": hint}})
+        ((offered,), _) = read_tools([tool], entry=entry)
+        digests.add(offered.digest)
+    assert len(digests) == 2
+
+
+def test_two_processes_that_trust_at_once_lose_nothing(tmp_path: Path) -> None:
+    """Each change is made to the file as it is then."""
+    one, two = (ServerTrust(tmp_path / "trust.json") for _ in range(2))
+    one.trust("a")
+    two.remember("b", {"tool": "digest"})
+    one.trust("c")
+    now = ServerTrust(tmp_path / "trust.json")
+    assert (now.is_trusted("a"), now.is_trusted("c"), now.told_of("b")) == (True, True, {"tool": "digest"})
+
+
+@pytest.mark.promise("safe:seen")
 async def test_a_description_that_changed_after_trust_is_asked_about_again(
     folder: Path, apart: Path, own_file: Path
 ) -> None:
@@ -221,6 +342,7 @@ async def _in_thread(function: Callable[[], Any]) -> Any:
         ({"command": ["a"], "env": {"OPENAI_API_KEY": "x"}}, "would give the server the key of a model's provider"),
         ({"command": ["a"], "env": {"X": "sk-of-openai"}}, "would give the server the key of a model's provider"),
         ({"command": ["a"], "env": {"X": "${OPENAI_API_KEY}"}}, "no server gets that"),
+        ({"command": ["a"], "env": {"X": "${TURNWISE_JOURNAL}"}}, "no server gets that"),
         ({"url": "https://a", "headers": {"Authorization": "Bearer ${OPENAI_API_KEY}"}}, "no server gets that"),
         ({"url": "https://${NO_SUCH_VARIABLE}"}, "wants the variable `NO_SUCH_VARIABLE`, which is not set"),
         ({"command": ["a"], "sandbox": False}, "only your own file can say `sandbox`"),
@@ -241,6 +363,61 @@ def test_what_an_entry_must_not_say_is_an_error_with_its_place(
     assert why in str(error.value)
     assert f"`{folder}/.mcp.json`: `mcpServers.s" in str(error.value)
     assert "sk-of-openai" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"mcpServers": {"s": {"command": "cat", "cwd": "."}, "ok": {"command": "cat"}}},
+        {"mcpServers": {"s": {"command": "${NO_SUCH_VARIABLE}"}, "ok": {"command": "cat"}}},
+        {"mcpServers": {"my server": {"command": "cat"}, "ok": {"command": "cat"}}},
+        {"servers": {}},
+    ],
+    ids=["key of another program", "no such variable", "name", "no servers"],
+)
+def test_a_projects_file_for_another_program_does_not_stop_a_run(folder: Path, content: dict[str, Any]) -> None:
+    """What cannot be used is left out with the place and the reason; the rest is asked about as ever."""
+    (folder / ".mcp.json").write_text(json.dumps(content))
+    servers, asked = judged(folder, True, True)
+    assert f"an MCP server is left out: `{folder}/.mcp.json`" in servers.notes[0]
+    assert [one.name for one in servers.toolsets] == (["ok"] if "mcpServers" in content else [])
+    assert len(asked) == len(servers.toolsets)
+
+
+def test_a_projects_file_is_that_of_the_root_of_its_repository(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    """As its `turnwise.toml` is found: the nearest, from the folder up to where `.git` is, and not beyond."""
+    below = folder / "a" / "b"
+    below.mkdir(parents=True)
+    (folder / ".mcp.json").write_text('{"mcpServers": {"top": {"command": "cat"}}}')
+    assert cli("mcp", "list", "--cwd", str(below)).out == ""
+    (folder / ".git").mkdir()
+    assert cli("mcp", "list", "--cwd", str(below)).out.startswith("top  cat\n")
+    assert len(judged(below, True)[0].toolsets) == 1
+    (below.parent / ".mcp.json").write_text('{"mcpServers": {"near": {"command": "cat"}}}')
+    assert [one.name for one in named_servers(below)] == ["near"]
+
+
+def test_no_server_gets_the_key_of_a_session(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session remembers the name of its own variable (`--api-key-env`), and goes on with it."""
+    monkeypatch.setenv("MY_KEY", "sk-mine")
+    (folder / ".mcp.json").write_text('{"mcpServers": {"s": {"command": "cat", "env": {"A": "${MY_KEY}"}}}}')
+    assert named_servers(folder)[0].variables == ("MY_KEY",)
+    with pytest.raises(CallerError, match="no server gets that"):
+        named_servers(folder, more_keys=(None, "MY_KEY"))
+
+
+def test_a_turn_of_another_folder_goes_without_the_servers_of_this_one(
+    folder: Path, tmp_path: Path, apart: Path
+) -> None:
+    """They were judged by what may be written here (`turnwise run --session ID`, and the session works elsewhere)."""
+    name_server(folder, apart)
+    servers, _ = judged(folder, True)
+    assert servers_in(folder, servers=servers) is servers
+    left_out = servers_in(tmp_path, servers=servers)
+    assert (left_out.toolsets, left_out.notes[0]) == (
+        (),
+        f"MCP servers of {folder} are left out, as the session works in {tmp_path}: `s`",
+    )
 
 
 def test_a_project_does_not_take_the_place_of_a_users_server(folder: Path, apart: Path, own_file: Path) -> None:

@@ -62,6 +62,10 @@ def call(message: dict[str, Any]) -> None:
             result = texts("done at last")
         case "hang":
             return
+        case "hang_once":
+            if SEEN.read_text(encoding="utf-8").count("call hang_once") == 1:
+                return
+            result = texts("done at last")
         case "flood":
             line = json.dumps(
                 {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
@@ -69,6 +73,34 @@ def call(message: dict[str, Any]) -> None:
             sys.stdout.write((line + "\n") * 30_000)
             sys.stdout.flush()
             return
+        case "answers":
+            line = json.dumps({"jsonrpc": "2.0", "id": 1_000_000, "result": {}})
+            sys.stdout.write((line + "\n") * 30_000)
+            sys.stdout.flush()
+            return
+        case "raw":
+            line = arguments["line"].replace("ID", str(message["id"]))
+            sys.stdout.buffer.write(line.encode("latin-1") + b"\n")
+            sys.stdout.flush()
+            return
+        case "deep":
+            inner = '{"a":' * 5_000 + "1" + "}" * 5_000
+            sys.stdout.write(f'{{"jsonrpc":"2.0","id":{message["id"]},"result":{{"structuredContent":{inner}}}}}\n')
+            sys.stdout.flush()
+            return
+        case "parts":
+            result = texts(*["x"] * 1_000)
+        case "ask_often":
+            said: list[str] = []
+            for number in range(60):
+                form = {"message": f"Again {number}?", "requestedSchema": {"type": "object", "properties": {}}}
+                send(id=f"q{number}", method="elicitation/create", params=form)
+                said.append(receive()["result"]["action"])
+            result = texts(" ".join(said))
+        case "ask_url":
+            url = {"mode": "url", "message": "Go.", "url": arguments["url"], "elicitationId": "1"}
+            send(id="u", method="elicitation/create", params=url)
+            result = texts(receive()["result"]["action"])
         case "child":
             child = subprocess.Popen(["sleep", "600"], start_new_session=True)
             result = texts(str(child.pid))

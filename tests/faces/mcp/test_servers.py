@@ -75,6 +75,7 @@ async def test_images_and_resources_are_parts_of_a_result(tmp_path: Path) -> Non
     assert read == "[resource note://2]\nwhat the note says"
 
 
+@pytest.mark.promise("step:prefix-stable")
 async def test_a_list_that_changes_holds_from_the_next_turn_on(tmp_path: Path) -> None:
     """Proves: the tools of a turn stay those of its first request (the cached prefix), and the next turn has the new list."""
     server = stranger(tmp_path, tools=[tool_named("change")])

@@ -10,7 +10,9 @@ MAX_MESSAGE_BYTES = 32 * 1024 * 1024  # an image of 20 MiB in base64, and what s
 MAX_TOOLS = 128  # as many as the large providers take in one request
 MAX_PAGES = 50
 MAX_DESCRIPTION = 4096  # characters; those of the largest known servers have 3,000
+MAX_TOOL_NAME = 256  # characters of a tool's, a prompt's or an argument's own name; the protocol advises 128
 MAX_SCHEMA = 32 * 1024
+MAX_DEPTH = 100  # of a schema: levels of JSON
 MAX_LISTING = 256 * 1024  # of all tools of one server: 60,000 tokens that each request would carry
 MAX_STDERR = 4096
 UNASKED = 10_000  # messages that answer nothing (notifications, requests, lines that are no message)
@@ -47,11 +49,11 @@ class UnaskedMeter:
         self._began_s = clock.monotonic()
         self._messages = self._bytes = 0
 
-    def count(self, size: int) -> None:
+    def count(self, size: int, *, messages: int = 1) -> None:
         now_s = self._clock.monotonic()
         if now_s - self._began_s > WITHIN_S:
             self._began_s, self._messages, self._bytes = now_s, 0, 0
-        self._messages += 1
+        self._messages += messages
         self._bytes += size
         if self._messages > UNASKED or self._bytes > UNASKED_BYTES:
             raise McpFailure(

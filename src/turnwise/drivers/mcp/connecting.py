@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 from mcp import Client, MCPError
@@ -43,7 +43,7 @@ from turnwise._version import __version__
 from turnwise.drivers.clock import Clock, sleep
 from turnwise.drivers.mcp.bounds import MAX_PAGES, MAX_TOOLS, McpFailure, UnaskedMeter
 from turnwise.drivers.mcp.contents import parts_of, resource_parts, said_by_server
-from turnwise.drivers.mcp.elicitation import Asker, elicit
+from turnwise.drivers.mcp.elicitation import Asker, PatientAsker, elicit
 from turnwise.drivers.mcp.entries import ServerAddress, ServerCommand, ServerEntry, ServerObject
 from turnwise.drivers.mcp.http import http_streams
 from turnwise.drivers.mcp.listing import Listing, read_prompts, read_tools
@@ -60,6 +60,7 @@ for _name in ("mcp", "client", "httpx2"):  # what they would print goes to whoev
 
 MAX_ROUNDS = 10  # as often may a server ask in one call; the other clients of the protocol have the same bound
 MAX_MESSAGE = 2000  # characters of what a server says went wrong
+_HINTS = {401: "; are its headers right?", 403: "; are its headers right?", 404: "; is its address right?"}
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 0.25
 
 _Sent = TypeVar("_Sent", CallToolResult, GetPromptResult, ReadResourceResult)
@@ -87,6 +88,7 @@ class Connection:
         self.is_stale = False
         self._client: Client | None = None
         self._lost = ""
+        self._status = 0  # of the last answer over HTTP that was none
         self._at_work: list[Asker] = []
         self._meter = UnaskedMeter(clock)
 
@@ -100,9 +102,27 @@ class Connection:
         self._lost = self._lost or why
         self._gone(why)
 
+    def hear_status(self, status: int) -> None:
+        """It answered a request over HTTP with this, and with no message."""
+        self._status = status
+
     def why_refused(self, error: MCPError) -> str:
         """Why there is no connection: it ended, or the server said no."""
-        return self._lost or f"it refused the connection: {cut_middle(error.message, limit=MAX_MESSAGE)}"
+        if self._lost or not self._status:
+            return self._lost or f"it refused the connection: {cut_middle(error.message, limit=MAX_MESSAGE)}"
+        what = "; it redirects, and no redirect is followed" if self._status < 400 else ""
+        return f"it answered with HTTP {self._status}{what or _HINTS.get(self._status, '')}"
+
+    def why_failed(self, group: ExceptionGroup[Exception]) -> str:
+        """The same, for what the library's task groups raised; no text of it: it may hold an address with a key."""
+        first: BaseException = group
+        while isinstance(first, BaseExceptionGroup):
+            first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
+        if isinstance(first, MCPError):
+            return self.why_refused(first)
+        if isinstance(first, ValidationError):
+            return f"its answer breaks the protocol: {_where(first)}"
+        return self._lost or f"the connection failed (`{type(first).__name__}`)"
 
     async def open(self, stack: AsyncExitStack, *, transport: object) -> None:
         """The handshake is done, and what the server offers is listed. Raises McpFailure for lies, MCPError for a refusal."""
@@ -193,6 +213,7 @@ class Connection:
         asker: Asker | None,
     ) -> _Sent:
         if asker is not None:
+            asker = PatientAsker(asker)
             self._at_work.append(asker)
         try:
             return await self._rounds(send, asker=asker)
@@ -311,7 +332,7 @@ async def connected(
                 await process.connect()
                 transport: object = stdio_streams(process, clock=clock, gone=connection.lose)
             case ServerAddress() as address:
-                transport = http_streams(address)
+                transport = http_streams(address, clock=clock, gone=connection.lose, refused=connection.hear_status)
             case ServerObject(server=server):
                 transport = server
         try:
@@ -320,6 +341,8 @@ async def connected(
             refused = error
         except MCPError as error:
             refused = McpFailure(connection.why_refused(error))
+        except ExceptionGroup as group:
+            refused = McpFailure(connection.why_failed(group))
         else:
             yield connection
     if refused is not None:

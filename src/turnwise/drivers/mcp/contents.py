@@ -34,12 +34,19 @@ def parts_of(result: CallToolResult, *, server: str) -> list[Text | File]:
     """The parts of a tool's result. Raises ToolFault with its text where the server says that it is an error."""
     parts = content_parts(result.content)
     if not parts and result.structured_content is not None:
-        parts = [Text(msgspec.json.encode(result.structured_content).decode())]
+        parts = [Text(_as_json(result.structured_content))]
     lead = said_by_server(server)
     if result.is_error:
         said = "\n".join([part.text for part in parts if isinstance(part, Text)])
         raise ToolFault(f"{lead.text}\n{said or 'it failed without a word'}")
     return [lead, *(parts or [Text("(no output)")])]
+
+
+def _as_json(content: object) -> str:
+    try:
+        return msgspec.json.encode(content).decode()
+    except (RecursionError, ValueError):
+        return "(structured content that is nested too deeply: left out)"
 
 
 def content_parts(content: Sequence[ContentBlock]) -> list[Text | File]:

@@ -1,5 +1,6 @@
 """What a server asks a person in the middle of a call -> asks of that call, and the answers in the form that it wants."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
@@ -12,6 +13,8 @@ MAX_FIELDS = 20
 MAX_QUESTION = 2000
 MAX_OPTIONS = 20
 MAX_OPTION = 100
+MAX_ASKS = 40  # of one call: two long forms
+MAX_DECLINED = 3  # whoever has said no so often is asked no more in that call
 TRIES = 2  # an answer that does not fit is asked for once more
 
 FieldValue = str | int | float | bool | list[str] | None
@@ -21,6 +24,22 @@ class Asker(Protocol):
     """A call at work: its context asks a person."""
 
     async def ask(self, question: str, *, options: Sequence[str] = ..., why: str = ...) -> Approval: ...
+
+
+class PatientAsker:
+    """Asks for one call, as often as a person may be asked. Then nobody answers."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+        self._asked = self._declined = 0
+
+    async def ask(self, question: str, *, options: Sequence[str] = (), why: str = "") -> Approval:
+        if self._asked >= MAX_ASKS or self._declined >= MAX_DECLINED:
+            return Approval(call_id="", verdict="deny", by="default")
+        self._asked += 1
+        answer = await self._asker.ask(question, options=options, why=why)
+        self._declined += answer.verdict != "allow"
+        return answer
 
 
 class _Declined(Exception):
@@ -36,6 +55,8 @@ async def elicit(params: ElicitRequestParams, *, server: str, asker: Asker) -> E
     why = f"the MCP server `{server}` asks"
     try:
         if isinstance(params, ElicitRequestURLParams):
+            if not params.url.startswith(("https://", "http://")):
+                return ElicitResult(action="cancel")
             url = cut_middle(params.url, limit=MAX_QUESTION)
             await _agreed(asker, f"{said}\nOpen this address yourself if you agree: {url}", why=why)
             return ElicitResult(action="accept")
@@ -119,9 +140,10 @@ def _read(text: str, field: Mapping[str, object], *, options: Mapping[str, str])
         return values if not options or set(values) <= set(options.values()) else None
     if kind in ("integer", "number"):
         try:
-            return int(text) if kind == "integer" else float(text)
+            number = int(text) if kind == "integer" else float(text)
         except ValueError:
             return None
+        return number if math.isfinite(number) else None  # JSON has no others
     return chosen if not options or chosen in options.values() else None
 
 

@@ -20,6 +20,7 @@ class ServerCommand(msgspec.Struct, frozen=True, kw_only=True):
     - `argv` is the program and its arguments. `env` are variables beside `mcp`'s default ones.
     - `folder` is where it runs, and the only folder that it may write in, apart from a temporary one of its own.
     - `sandbox`: it runs in the best sandbox that this machine has. `network`: it may use the network there.
+    - `is_confined`: it may be another program each time, and does not run where no sandbox works.
     """
 
     argv: tuple[str, ...]
@@ -27,6 +28,7 @@ class ServerCommand(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = {}
     sandbox: bool = True
     network: bool = False
+    is_confined: bool = False
 
     def __repr__(self) -> str:
         return f"ServerCommand({self.argv[0]!r}, {len(self.argv) - 1} arguments, env={sorted(self.env)})"

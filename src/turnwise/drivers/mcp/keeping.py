@@ -91,6 +91,8 @@ class RunningServer:
         if task is None:
             return
         self._over.set()
+        if self._connection is None:
+            task.cancel()  # it is starting, or pausing before that: nothing is there that could be asked to end
         try:
             await wait_for_task(task, clock=self._clock, timeout_s=ENDING_S)
         finally:

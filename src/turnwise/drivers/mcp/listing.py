@@ -7,13 +7,16 @@ from fnmatch import fnmatchcase
 import msgspec
 from mcp_types import Prompt, Tool
 
-from turnwise.drivers.mcp.bounds import MAX_DESCRIPTION, MAX_LISTING, MAX_SCHEMA, MAX_TOOLS
+from turnwise.drivers.mcp.bounds import MAX_DEPTH, MAX_DESCRIPTION, MAX_LISTING, MAX_SCHEMA, MAX_TOOL_NAME, MAX_TOOLS
 from turnwise.drivers.mcp.entries import ServerEntry
+from turnwise.drivers.mcp.reading import is_deeper
 from turnwise.drivers.tools.tool_output import cut_middle
 from turnwise.rules.mcp_names import mcp_tool_name
 from turnwise.rules.schema import fault_of_schema
 from turnwise.turn.config import Effect, ToolOffer
 from turnwise.vocab import ToolSpec
+
+MAX_SHOWN_NAME = 80
 
 
 class OfferedTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,23 +53,24 @@ def read_tools(tools: Sequence[Tool], *, entry: ServerEntry) -> tuple[tuple[Offe
     for one in tools:
         made = _read(one, entry=entry)
         if isinstance(made, str):
-            left_out.append(f"`{cut_middle(one.name, limit=80)}`: {made}")
+            left_out.append(f"`{_short(one.name)}`: {made}")
             continue
         size += len(made.offer.spec.description) + len(made.offer.spec.parameters)
         name = made.offer.spec.name
         if name in found:
-            left_out.append(f"`{cut_middle(one.name, limit=80)}`: it is there twice")
+            left_out.append(f"`{_short(one.name)}`: it is there twice")
         elif len(found) >= MAX_TOOLS:
-            left_out.append(f"`{one.name}`: a server may have {MAX_TOOLS} tools")
+            left_out.append(f"`{_short(one.name)}`: a server may have {MAX_TOOLS} tools")
         elif size > MAX_LISTING:
-            left_out.append(f"`{one.name}`: the tools of a server may have {MAX_LISTING:,} characters in all")
+            left_out.append(f"`{_short(one.name)}`: the tools of a server may have {MAX_LISTING:,} characters in all")
         else:
             found[name] = made
     return tuple(found.values()), tuple(left_out)
 
 
 def read_prompts(prompts: Sequence[Prompt]) -> tuple[OfferedPrompt, ...]:
-    """The first `MAX_TOOLS` of them."""
+    """The first `MAX_TOOLS` of those whose names can be typed."""
+    usable = [one for one in prompts if _can_be_typed(one)]
     return tuple(
         [
             OfferedPrompt(
@@ -75,9 +79,14 @@ def read_prompts(prompts: Sequence[Prompt]) -> tuple[OfferedPrompt, ...]:
                 arguments=tuple([argument.name for argument in one.arguments or ()]),
                 required=tuple([argument.name for argument in one.arguments or () if argument.required]),
             )
-            for one in prompts[:MAX_TOOLS]
+            for one in usable[:MAX_TOOLS]
         ]
     )
+
+
+def _can_be_typed(prompt: Prompt) -> bool:
+    names = [prompt.name, *[argument.name for argument in prompt.arguments or ()]]
+    return all(0 < len(name) <= MAX_TOOL_NAME and name.isprintable() and " " not in name for name in names)
 
 
 def effect_of(name: str, *, entry: ServerEntry, read_only: bool) -> Effect:
@@ -91,6 +100,8 @@ def effect_of(name: str, *, entry: ServerEntry, read_only: bool) -> Effect:
 def _read(one: Tool, *, entry: ServerEntry) -> OfferedTool | str:
     if not one.name:
         return "it has no name"
+    if len(one.name) > MAX_TOOL_NAME:
+        return f"its name has {len(one.name):,} characters, more than {MAX_TOOL_NAME}"
     try:
         parameters = msgspec.json.encode(one.input_schema).decode()
     except (ValueError, TypeError, RecursionError):
@@ -99,6 +110,8 @@ def _read(one: Tool, *, entry: ServerEntry) -> OfferedTool | str:
         return f"its schema has {len(parameters):,} characters, more than {MAX_SCHEMA:,}"
     if one.input_schema.get("type", "object") != "object":
         return "its schema is not that of an object"
+    if is_deeper(one.input_schema, than=MAX_DEPTH):
+        return f"its schema is nested more than {MAX_DEPTH} levels deep"
     if fault := fault_of_schema(parameters):
         return f"its schema cannot be used: {fault}"
     hints = one.annotations
@@ -116,8 +129,12 @@ def _read(one: Tool, *, entry: ServerEntry) -> OfferedTool | str:
     return OfferedTool(own_name=one.name, offer=offer, digest=_digest(spec, offer=offer))
 
 
+def _short(name: str) -> str:
+    return name if len(name) <= MAX_SHOWN_NAME else f"{name[:MAX_SHOWN_NAME]}…"
+
+
 def _digest(spec: ToolSpec, *, offer: ToolOffer) -> str:
-    told = [spec.name, spec.description, spec.parameters, offer.idempotent]
+    told = [spec.name, spec.description, spec.parameters, offer.idempotent, offer.effect]
     return hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]
 
 

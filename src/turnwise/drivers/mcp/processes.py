@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import signal
 import subprocess
 from asyncio.streams import FlowControlMixin
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from turnwise.drivers.mcp.bounds import CLOSE_INPUT_S, KILLED_S, TERM_S, McpFailure, Tail
 from turnwise.drivers.mcp.entries import ServerCommand
+from turnwise.drivers.tools.programs import is_program
 from turnwise.drivers.tools.progress import last_line
 from turnwise.drivers.tools.sandbox import Sandbox, Scratch, Wrapped, find_sandbox
 from turnwise.drivers.tools.sandbox.keeper import descendants, send
@@ -36,14 +36,14 @@ class ServerProcess:
     def start(cls, command: ServerCommand, *, scratch: Scratch, inherited: Mapping[str, str]) -> "ServerProcess":
         """`inherited` is `mcp`'s default environment; what the entry names is put over it. Raises McpFailure."""
         env = {**inherited, **command.env}
-        program = shutil.which(command.argv[0], path=env.get("PATH"))
+        program = program_of(command.argv[0], path=env.get("PATH"), folder=command.folder)
         if program is None:
             raise McpFailure(
                 f"there is no program `{command.argv[0]}`: install it, or correct the server's command", is_final=True
             )
         ours, theirs = os.pipe()
         try:
-            wrapped = _wrapped(command, program=os.path.abspath(program), scratch=scratch, given=ours)  # noqa: PTH100
+            wrapped = _wrapped(command, program=program, scratch=scratch, given=ours)
         except BaseException:
             os.close(ours)
             os.close(theirs)
@@ -155,6 +155,16 @@ class _Listener(asyncio.Protocol):
         self._tail.take(data)
 
 
+def program_of(name: str, *, path: str | None, folder: Path) -> str | None:
+    """The absolute path of the program, which the kernel would find for a command in `folder`; None where there is none.
+
+    `shutil.which` looks from where turnwise runs: with `--cwd` that is another folder, and another program.
+    """
+    places = [""] if "/" in name else (os.defpath if path is None else path).split(os.pathsep)
+    found = (os.path.join(folder, place, name) for place in places)  # noqa: PTH118
+    return next((os.path.abspath(one) for one in found if is_program(one)), None)  # noqa: PTH100
+
+
 def _wrapped(command: ServerCommand, *, program: str, scratch: Scratch, given: int) -> Wrapped:
     try:
         sandbox = _sandbox_of(command)
@@ -170,7 +180,16 @@ def _wrapped(command: ServerCommand, *, program: str, scratch: Scratch, given: i
 
 
 def _sandbox_of(command: ServerCommand) -> Sandbox:
-    return find_sandbox(workspace=command.folder) if command.sandbox else find_sandbox(wanted="none")
+    if not command.sandbox:
+        return find_sandbox(wanted="none")
+    return checked_sandbox(find_sandbox(workspace=command.folder), command=command)
+
+
+def checked_sandbox(found: Sandbox, *, command: ServerCommand) -> Sandbox:
+    """The sandbox that was found. Raises CallerError where it is none, and the server may not run without."""
+    if command.is_confined and found.kind == "none":
+        raise CallerError("no sandbox works on this machine, and it may be another program each time")
+    return found
 
 
 def folder_of(given: Path | str | None) -> Path:

@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager
 import anyio
 from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.mcp.bounds import LineCutter, McpFailure, UnaskedMeter
 from turnwise.drivers.mcp.processes import ServerProcess
+from turnwise.drivers.mcp.reading import message_in
 
 
 @asynccontextmanager
@@ -22,6 +23,7 @@ async def stdio_streams(
 ) -> AsyncGenerator[TransportStreams]:
     """Streams of messages over the pipes of the process, which is not ended. `gone` is told why nothing comes any more."""
     received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    waiting = _Waiting()
     outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
 
     async def read() -> None:
@@ -31,8 +33,8 @@ async def stdio_streams(
             try:
                 while piece := await process.read():
                     for line in cutter.take(piece):
-                        message = _message_of(line)
-                        if not _is_answer(message):
+                        message = message_in(line)
+                        if not waiting.take(message):
                             meter.count(len(line))
                         if message is not None:
                             await received.send(message)
@@ -47,6 +49,7 @@ async def stdio_streams(
     async def write() -> None:
         async with to_send:
             async for message in to_send:
+                waiting.sent(message)
                 line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 try:
                     await process.write(line.encode() + b"\n")
@@ -64,13 +67,21 @@ async def stdio_streams(
                 stream.close()
 
 
-def _message_of(line: bytes) -> SessionMessage | None:
-    """None for a line that is no message: a server's log that went the wrong way."""
-    try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError:
-        return None
+class _Waiting:
+    """The requests that wait for an answer, by their ids. An answer to nothing is one more message that nobody asked for."""
 
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
 
-def _is_answer(message: SessionMessage | None) -> bool:
-    return message is not None and isinstance(message.message, JSONRPCResponse | JSONRPCError)
+    def sent(self, message: SessionMessage) -> None:
+        if isinstance(message.message, JSONRPCRequest):
+            self._ids.add(str(message.message.id))
+
+    def take(self, message: SessionMessage | None) -> bool:
+        """Whether it is the answer to one of them, which waits no longer then."""
+        if message is None or not isinstance(message.message, JSONRPCResponse | JSONRPCError):
+            return False
+        id = str(message.message.id)
+        was_waiting = id in self._ids
+        self._ids.discard(id)
+        return was_waiting

@@ -11,7 +11,7 @@ from turnwise.drivers.unasked_files import read_of_user
 from turnwise.drivers.whole_files import in_place_of
 from turnwise.errors import CallerError
 
-MAX_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024  # 128 tools of a server are 40 KB at most
 MAX_SHOWN = 300  # characters of a description that somebody is asked about
 
 
@@ -29,7 +29,10 @@ class _Kept(msgspec.Struct, kw_only=True):
 
 
 class ServerTrust:
-    """What is kept, in one file. Raises CallerError where it cannot be read or written."""
+    """What is kept, in one file. Raises CallerError where it cannot be read or written.
+
+    The file is read anew before each change: another process may have written to it in the meantime.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -44,6 +47,7 @@ class ServerTrust:
         return digest in self._kept.trusted
 
     def trust(self, digest: str) -> None:
+        self._kept = self._read()
         self._kept.trusted = [*[one for one in self._kept.trusted if one != digest], digest]
         self._write()
 
@@ -52,12 +56,14 @@ class ServerTrust:
         return self._kept.told.get(digest)
 
     def remember(self, digest: str, told: Mapping[str, str]) -> None:
+        self._kept = self._read()
         self._kept.told[digest] = dict(told)
         self._kept.changed.pop(digest, None)
         self._write()
 
     def note_changed(self, digest: str, changed: Mapping[str, ChangedTool]) -> None:
         """To be asked about at the next start."""
+        self._kept = self._read()
         if self._kept.changed.get(digest) != changed:
             self._kept.changed[digest] = dict(changed)
             self._write()

@@ -15,14 +15,17 @@ import difflib
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, cast, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.drivers.mcp.entries import START_S, ServerAddress, ServerCommand, ServerEntry, check_server_name
-from turnwise.drivers.settings.settings import Layer, is_table
+from turnwise.drivers.settings.settings import Layer, is_table, project_folders
+from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.unasked_files import LeftOut, read_of_user, read_unasked
 from turnwise.errors import CallerError
 from turnwise.turn.config import Effect
@@ -32,22 +35,28 @@ PROJECT_FILE = ".mcp.json"
 SERVERS = "mcpServers"  # the key that other programs use
 MAX_BYTES = 256 * 1024
 MAX_SERVERS = 50
+_OWN_VARIABLES = "TURNWISE_"  # turnwise's own: one may hold the address of a journal, with a password
 _USERS_OWN = ("sandbox", "network", "effects", "trusts_hints")  # what widens what a server may do
 _KEYS = ("command", "args", "env", "url", "headers", "type", "start_s", "call_s", *_USERS_OWN)
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_PLAIN_WORD = re.compile(r"[\w@%+=:,./${}-]+")
+_LOGIN = re.compile(r"://[^/@]*@")
 
 ServerSource = Literal["user", "project", "command line"]
 
 
 class NamedServer(msgspec.Struct, frozen=True, kw_only=True):
     """A server as a file names it. `where` is the file and the key; `digest` is of all that was written there. `variables` are
-    the names that its texts take from the environment."""
+    the names that its texts take from the environment. `words` is how it is reached, as it stands there: no variable is
+    filled in. `may_change`: the file itself lies where the model may write."""
 
     entry: ServerEntry
     source: ServerSource
     where: str
     digest: str
     variables: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    may_change: bool = False
 
     @property
     def name(self) -> str:
@@ -64,10 +73,17 @@ class ServerSurroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_servers(
-    layers: Iterable[Layer], *, files: Sequence[Path], around: ServerSurroundings
+    layers: Iterable[Layer],
+    *,
+    files: Sequence[Path],
+    around: ServerSurroundings,
+    leave_out: Callable[[str], object] | None = None,
 ) -> tuple[NamedServer, ...]:
     """All servers, by name; a later source stands over an earlier one: the project's `.mcp.json`, its `turnwise.toml`, the
     user's own file, and the files of the command line. Raises CallerError in one line, with file and key.
+
+    With `leave_out`, what cannot be used in a project's `.mcp.json` is told there and left out: that file is for other programs
+    too, and may name what only they know.
 
     What a project names never stands over what the user names: a folder from elsewhere could else take the place of a server
     that its user trusts.
@@ -76,25 +92,60 @@ def read_servers(
     known = tuple(layers)
     for source in ("project", "user"):
         if source == "project":
-            found |= _of_project_file(around)
+            found |= _of_project_file(around, leave_out=leave_out)
         for layer in known:
             if layer.source == source:
-                found |= _of_table(layer.table.get(KEY, {}), source=source, where=layer.named(KEY), around=around)
+                servers = _of_table(layer.table.get(KEY, {}), source=source, where=layer.named(KEY), around=around)
+                may_change = layer.path is not None and _lies_in(layer.path, around=around)
+                found |= {name: replace(one, may_change=may_change) for name, one in servers.items()}
     for path in files:
-        found |= _of_json(_text_of(path), source="command line", path=path, around=around)
+        servers = _of_json(_text_of(path), source="command line", path=path, around=around)
+        found |= {name: replace(one, may_change=_lies_in(path, around=around)) for name, one in servers.items()}
     if len(found) > MAX_SERVERS:
         raise CallerError(f"there are {len(found)} MCP servers, more than {MAX_SERVERS}: take some out")
     return tuple(found.values())
 
 
-def _of_project_file(around: ServerSurroundings) -> dict[str, NamedServer]:
-    path = around.folder / PROJECT_FILE
-    content = read_unasked(path, within=around.folder, max_bytes=MAX_BYTES)
-    if content is None:
+def _lies_in(path: Path, *, around: ServerSurroundings) -> bool:
+    """Whether the model may write the file, or a link that leads to it."""
+    return not ProgramSearch(None, workspace=str(around.folder)).is_apart(os.path.abspath(path))  # noqa: PTH100
+
+
+def project_file(folder: Path) -> Path | None:
+    """The `.mcp.json` of the folder's project, looked for as its `turnwise.toml` is; None where there is none."""
+    paths = (place / PROJECT_FILE for place in project_folders(folder))
+    return next((path for path in paths if os.path.lexists(path)), None)
+
+
+def _of_project_file(
+    around: ServerSurroundings, *, leave_out: Callable[[str], object] | None
+) -> dict[str, NamedServer]:
+    path = project_file(around.folder)
+    if path is None:
         return {}
+    found: dict[str, NamedServer] = {}
+    try:
+        for name, given in _table_of_project(path, root=project_folders(around.folder)[-1]).items():
+            try:
+                found |= _of_table({name: given}, source="project", where=_named(path), around=around)
+            except CallerError as error:
+                _left_out(error, leave_out=leave_out)
+    except CallerError as error:
+        _left_out(error, leave_out=leave_out)
+    return found
+
+
+def _left_out(error: CallerError, *, leave_out: Callable[[str], object] | None) -> None:
+    if leave_out is None:
+        raise error
+    leave_out(f"an MCP server is left out: {error}")
+
+
+def _table_of_project(path: Path, *, root: Path) -> Mapping[str, object]:
+    content = read_unasked(path, within=root, max_bytes=MAX_BYTES)
     if isinstance(content, LeftOut):
         raise CallerError(f"`{path}` {content.why}: put the servers into a file there, or take it away")
-    return _of_json(content, source="project", path=path, around=around)
+    return {} if content is None else _servers_in(content, path=path)
 
 
 def _text_of(path: Path) -> bytes:
@@ -107,6 +158,14 @@ def _text_of(path: Path) -> bytes:
 
 
 def _of_json(content: bytes, *, source: ServerSource, path: Path, around: ServerSurroundings) -> dict[str, NamedServer]:
+    return _of_table(_servers_in(content, path=path), source=source, where=_named(path), around=around)
+
+
+def _named(path: Path) -> str:
+    return f"`{path}`: `{SERVERS}"
+
+
+def _servers_in(content: bytes, *, path: Path) -> Mapping[str, object]:
     try:
         given: object = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -114,7 +173,7 @@ def _of_json(content: bytes, *, source: ServerSource, path: Path, around: Server
     servers = given.get(SERVERS) if is_table(given) else None
     if not is_table(servers):
         raise CallerError(f'`{path}` has no servers: write `{{"{SERVERS}": {{"NAME": {{"command": ...}}}}}}`')
-    return _of_table(servers, source=source, where=f"`{path}`: `{SERVERS}", around=around)
+    return servers
 
 
 def _of_table(table: object, *, source: ServerSource, where: str, around: ServerSurroundings) -> dict[str, NamedServer]:
@@ -151,7 +210,12 @@ def _server(name: str, given: object, *, source: ServerSource, where: str, aroun
     )
     digest = hashlib.sha256(msgspec.json.encode([str(around.folder), name, given], order="sorted")).hexdigest()[:32]
     return NamedServer(
-        entry=entry, source=source, where=where, digest=digest, variables=tuple(dict.fromkeys(reader.variables))
+        entry=entry,
+        source=source,
+        where=where,
+        digest=digest,
+        variables=tuple(dict.fromkeys(reader.variables)),
+        words=reader.words(),
     )
 
 
@@ -179,6 +243,12 @@ class _Reader:
             sandbox=self.flag("sandbox", otherwise=True),
             network=self.flag("network", otherwise=self._around.network),
         )
+
+    def words(self) -> tuple[str, ...]:
+        """How it is reached, as it stands there."""
+        one = self._given.get("command", self._given.get("url"))
+        first = cast("list[str]", one) if isinstance(one, list) else [cast("str", one)]
+        return (*first, *cast("list[str]", self._given.get("args", [])))
 
     def seconds(self, key: str) -> float | None:
         value = self._given.get(key)
@@ -231,9 +301,9 @@ class _Reader:
 
         def filled(found: re.Match[str]) -> str:
             name, otherwise = found[1], found[2]
-            if name in self._around.keys:
+            if name in self._around.keys or name.startswith(_OWN_VARIABLES):
                 raise CallerError(
-                    f"{self._where}: `{key}` wants `{name}`, the key of a model's provider; no server gets that"
+                    f"{self._where}: `{key}` wants `{name}`, which may hold a key of a model's provider; no server gets that"
                 )
             self.variables.append(name)
             known = self._around.env.get(name)
@@ -245,13 +315,13 @@ class _Reader:
 
 
 def shown(server: NamedServer) -> str:
-    """How the server is reached, for people: no value of a variable or a header."""
+    """How the server is reached, for people: no value of a variable or a header, and nothing of an address that may be secret."""
     match server.entry.reached:
-        case ServerCommand(argv=argv, env=env):
-            said = " ".join(argv)
+        case ServerCommand(env=env):
+            said = " ".join([word if _PLAIN_WORD.fullmatch(word) else shlex.quote(word) for word in server.words])
             return f"{said} (with {', '.join(sorted(env))})" if env else said
-        case ServerAddress(url=url, headers=headers):
-            said = url.partition("?")[0]
+        case ServerAddress(headers=headers):
+            said = _LOGIN.sub("://", server.words[0].partition("?")[0])
             return f"{said} (with {', '.join(sorted(headers))})" if headers else said
         case _:
             return "in this process"

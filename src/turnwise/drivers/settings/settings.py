@@ -191,7 +191,7 @@ def read_layers(folder: Path, *, env: Mapping[str, str]) -> tuple[Layer, ...]:
     layers: list[Layer] = []
     if (table := _read_own(own, must_be=bool(env.get("TURNWISE_CONFIG")))) is not None:
         layers.append(Layer(source="user", table=table, path=own))
-    above = _up_to_root(folder)
+    above = project_folders(folder)
     for place in above:
         found = _read_project(place, user_file=own, root=above[-1])
         if found is not None:
@@ -221,8 +221,11 @@ def user_folder(env: Mapping[str, str]) -> Path:
     return folder / "turnwise"
 
 
-def _up_to_root(folder: Path) -> list[Path]:
-    """Without a repository there is no saying whose the folders above are: /tmp is everybody's."""
+def project_folders(folder: Path) -> list[Path]:
+    """Where a project's own files are looked for, the nearest first: from `folder` up to the root of its repository.
+
+    Without a repository there is no saying whose the folders above are: /tmp is everybody's.
+    """
     above = [folder, *folder.parents]
     for count, place in enumerate(above, start=1):
         if (place / ".git").exists():

@@ -38,7 +38,7 @@ from turnwise.faces.cli.text import clean, shortened
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.cli.undoing import is_confirmed
 from turnwise.faces.cli.words import TypedWords
-from turnwise.faces.cli.workplace import Workplace, furnish
+from turnwise.faces.cli.workplace import Workplace, furnish, session_key
 from turnwise.faces.run_options import RunOptions
 from turnwise.faces.saying import many
 from turnwise.faces.taking_up import is_left
@@ -101,7 +101,9 @@ class Chat:
         self._doubts = Doubts()
         self._spent = SessionSpent()
         self._leaves = False
-        self._servers = servers_of_run(given, attended=True, clock=clock)
+        self._servers = servers_of_run(
+            given, attended=True, clock=clock, session_key=lambda: session_key(given, journal=journal)
+        )
         self._place = furnish(given, journal=journal, clock=clock, attended=True, servers=self._servers)
         self._policy = self._place.policy
         before = self._place.before

@@ -13,7 +13,7 @@ from turnwise.drivers.settings.options import RunSettings
 from turnwise.errors import CallerError
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.permissions import allowed_rules
-from turnwise.faces.cli.run_servers import NO_SERVERS, RunServers
+from turnwise.faces.cli.run_servers import NO_SERVERS, RunServers, servers_in
 from turnwise.faces.cli.spending import is_same_model
 from turnwise.faces.cli.text import clean
 from turnwise.faces.cli.workplace import Workplace, furnish
@@ -69,7 +69,7 @@ def furnish_left(
         attended=attended,
         output_type=schema,
         left=known,
-        servers=servers,
+        servers=servers_in(folder_of(config, row=found.session.row), servers=servers),
     )
 
 

@@ -1,7 +1,7 @@
 """The MCP servers of a run: which of those that files name may start, who says so, and what is told of the others."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ import msgspec
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.mcp.entries import ServerAddress, ServerCommand, ServerEntry
-from turnwise.drivers.mcp.inside import runs_inside
+from turnwise.drivers.mcp.inside import path_apart, runs_inside
 from turnwise.drivers.mcp.trust import MAX_SHOWN, ChangedTool, ServerTrust
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.settings.mcp_files import NamedServer, around_of, read_servers, shown
@@ -45,42 +45,51 @@ class ServerStart(msgspec.Struct, frozen=True, kw_only=True):
         """For lists: what happens at a start."""
         if self.inside:
             return f"asked about at each start: {self.inside}"
-        return "asked about once: a project names it" if self.untrusted else "starts"
+        return "asked about once: a file in the project names it" if self.untrusted else "starts"
 
 
 def named_servers(
-    folder: Path, *, files: Sequence[Path] = (), network: bool = False, key: str | None = None
+    folder: Path,
+    *,
+    files: Sequence[Path] = (),
+    network: bool = False,
+    more_keys: Collection[str | None] = (),
+    leave_out: Callable[[str], object] | None = None,
 ) -> tuple[NamedServer, ...]:
-    """All that files name for a run in this folder. `key` is a variable that holds a key, too. Raises CallerError."""
+    """All that files name for a run in this folder. `more_keys` are variables that hold keys, too. Raises CallerError."""
     keys = {name for profile in builtin_profiles().values() for name in profile.api_key_env}
-    keys |= {key} if key else set()
+    keys |= {key for key in more_keys if key}
     layers = read_layers(folder, env=os.environ)
-    return read_servers(layers, files=files, around=around_of(folder, keys=keys, network=network))
+    around = around_of(folder, keys=keys, network=network)
+    return read_servers(layers, files=files, around=around, leave_out=leave_out)
 
 
 def start_of(server: NamedServer, *, trust: ServerTrust) -> ServerStart:
     """What is to be said before it starts."""
     reached = server.entry.reached
     inside = runs_inside(reached, path=os.environ.get("PATH")) if isinstance(reached, ServerCommand) else ""
-    untrusted = server.source == "project" and not trust.is_trusted(server.digest)
+    untrusted = (server.source == "project" or server.may_change) and not trust.is_trusted(server.digest)
     return ServerStart(server=server, untrusted=untrusted, inside=inside)
 
 
-def judged_servers(given: Given, *, attended: bool, clock: Clock, confirm: Confirm | None = None) -> RunServers:
+def judged_servers(
+    given: Given, *, attended: bool, clock: Clock, confirm: Confirm | None = None, session_key: str | None = None
+) -> RunServers:
     """Those that may start in this run; a person is asked about the others, where one is there. Raises CallerError."""
     folder, files, network = (given["cwd"] or Path.cwd()).resolve(), given["mcp"], given["network"]
     trust = ServerTrust.of_user(os.environ)
     asks = (confirm or at_terminal) if attended else None
     toolsets: list[ServerToolset] = []
     notes: list[str] = []
-    for server in named_servers(folder, files=files, network=network, key=given["api_key_env"]):
+    keys = (given["api_key_env"], session_key)
+    for server in named_servers(folder, files=files, network=network, more_keys=keys, leave_out=notes.append):
         start = start_of(server, trust=trust)
         if start.is_asked and (why := refusal_of(start, trust=trust, asks=asks)):
             notes.append(f"the MCP server `{server.name}` is left out: {why}")
             continue
         _ask_about_changes(server, trust=trust, asks=asks)
         toolsets.append(toolset_of(start, trust=trust, network=network, clock=clock))
-    return RunServers(toolsets=tuple(toolsets), notes=tuple(notes), waiting_line=_waiting_line(toolsets))
+    return RunServers(toolsets=tuple(toolsets), notes=tuple(notes), waiting_line=_waiting_line(toolsets), folder=folder)
 
 
 def _waiting_line(toolsets: Sequence[ServerToolset]) -> str:
@@ -93,7 +102,8 @@ def _waiting_line(toolsets: Sequence[ServerToolset]) -> str:
 def toolset_of(start: ServerStart, *, trust: ServerTrust, network: bool, clock: Clock) -> ServerToolset:
     """The server as a toolset: one that may be another program each time runs in the sandbox, with no more than the model's own
     commands may; and of each, only tools whose descriptions are those that were trusted."""
-    entry = _confined(start.server.entry, network=network) if start.inside else start.server.entry
+    entry = start.server.entry
+    entry = _confined(entry, network=network) if start.inside else _apart(entry)
     return ServerToolset(entry, clock=clock, admit=_Admission(start.server, trust=trust))
 
 
@@ -107,7 +117,7 @@ def at_terminal(lines: Sequence[str], question: str) -> bool:
 def refusal_of(start: ServerStart, *, trust: ServerTrust, asks: Confirm | None) -> str:
     """Why it does not start; empty where somebody said yes."""
     server = start.server
-    why = start.inside or f"{server.where} is of the project, and nobody has trusted it"
+    why = start.inside or f"{server.where} lies in the project, and nobody has trusted it"
     if asks is None:
         return f"{why}; nobody is there to be asked: run turnwise at a terminal"
     lines = [f"MCP server `{server.name}` ({server.where}) would run: {shown(server)}"]
@@ -115,6 +125,8 @@ def refusal_of(start: ServerStart, *, trust: ServerTrust, asks: Confirm | None) 
         lines.append(f"it may be another program than the last time: {start.inside}")
     if server.variables:
         lines.append(f"it is given the variables: {', '.join(server.variables)}")
+    if isinstance(server.entry.reached, ServerCommand) and not start.inside and not server.entry.reached.sandbox:
+        lines.append("it runs without a sandbox")
     if isinstance(server.entry.reached, ServerAddress):
         lines.append("it is another machine: what the model gives its tools leaves this one")
     if not asks(lines, f"start {server.name}? [y/N] "):
@@ -136,7 +148,18 @@ def _ask_about_changes(server: NamedServer, *, trust: ServerTrust, asks: Confirm
 
 def _confined(entry: ServerEntry, *, network: bool) -> ServerEntry:
     assert isinstance(entry.reached, ServerCommand), "only a command runs here"
-    reached = msgspec.structs.replace(entry.reached, sandbox=True, network=network)
+    reached = msgspec.structs.replace(entry.reached, sandbox=True, network=network, is_confined=True)
+    return msgspec.structs.replace(entry, reached=reached)
+
+
+def _apart(entry: ServerEntry) -> ServerEntry:
+    """What the server starts by name, it does not find in the folder either (an activated environment is first in PATH)."""
+    if not isinstance(entry.reached, ServerCommand):
+        return entry
+    path = path_apart(entry.reached, path=os.environ.get("PATH"))
+    if path is None:
+        return entry
+    reached = msgspec.structs.replace(entry.reached, env={**entry.reached.env, "PATH": path})
     return msgspec.structs.replace(entry, reached=reached)
 
 

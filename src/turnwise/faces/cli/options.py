@@ -134,14 +134,12 @@ _OF_PERMISSIONS = (
     click.option("--network", is_flag=True, help="Let commands use the network."),
     click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox."),
 )
-_OF_SERVERS = (
-    click.option(
-        "--mcp",
-        multiple=True,
-        metavar="FILE",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Start the MCP servers that this JSON file names, too. Repeatable.",
-    ),
+MCP_FILES = click.option(
+    "--mcp",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Start the MCP servers that this JSON file names, too. Repeatable.",
 )
 _OF_THE_SCREEN = (
     click.option(
@@ -156,7 +154,7 @@ SHARED = (
     *_OF_INSTRUCTIONS,
     *_OF_THE_SCREEN,
     *_OF_PERMISSIONS,
-    *_OF_SERVERS,
+    MCP_FILES,
 )
 OF_EDITORS = (*[_option(row) for row in rows_from("command line")], *_OF_INSTRUCTIONS, *_OF_PERMISSIONS)
 OF_SERVING = (*OF_EDITORS, *_OF_SERVERS)

@@ -1,6 +1,7 @@
 """`turnwise resume`: go on with turns that a dead process has left. The options only: what runs is imported when it does."""
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -8,7 +9,7 @@ from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.exit_codes import EXIT_CODES
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.last_line import EndsWithLine, write_no_resume
-from turnwise.faces.cli.options import ALLOW, ASK_SECONDS
+from turnwise.faces.cli.options import ALLOW, ASK_SECONDS, MCP_FILES
 
 EPILOG = f"""\b
 Examples:
@@ -45,6 +46,7 @@ first turn that did not end with 0; a folder that is gone and a session that som
 )
 @click.option("--network", is_flag=True, help="Let commands use the network.")
 @click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox.")
+@MCP_FILES
 @click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md of folders below as instructions.")
 @click.option("--unattended", is_flag=True, help="Leave questions for later, even at a terminal.")
 @click.option("--plain", is_flag=True, help="Show answers as they were written, not rendered.")
@@ -60,6 +62,7 @@ def command(
     ask_timeout: float | None,
     network: bool,
     no_sandbox: bool,
+    mcp: tuple[Path, ...],
     no_agents_md: bool,
     unattended: bool,
     plain: bool,
@@ -80,6 +83,7 @@ def command(
             ask_timeout=ask_timeout,
             network=network,
             no_sandbox=no_sandbox,
+            mcp=mcp,
             no_agents_md=no_agents_md,
             unattended=unattended,
             plain=plain,

@@ -16,10 +16,11 @@ from turnwise.faces.cli.events import JsonLines
 from turnwise.faces.cli.failures import USAGE, complain
 from turnwise.faces.cli.interrupted_sessions import interrupted_rows
 from turnwise.faces.cli.last_exchange import exchange_line, last_exchange
-from turnwise.faces.cli.left_turns import FolderGone, find_left, furnish_left, left_line
+from turnwise.faces.cli.left_turns import FolderGone, find_left, folder_of, furnish_left, left_line
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.remedies import FailedModel
+from turnwise.faces.cli.run_servers import servers_of_run
 from turnwise.faces.cli.running import Face, Ran, resume_turn, what_was_sent
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import note, show_end, terminal_for
@@ -35,6 +36,7 @@ class ResumeGiven(msgspec.Struct, frozen=True, kw_only=True):
     api_key_env: str | None
     network: bool
     no_sandbox: bool
+    mcp: tuple[Path, ...]
     no_agents_md: bool
     allow: tuple[str, ...]
     ask_timeout: float | None
@@ -57,7 +59,7 @@ class ResumeGiven(msgspec.Struct, frozen=True, kw_only=True):
             ask_timeout=self.ask_timeout,
             no_sandbox=self.no_sandbox,
             network=self.network,
-            mcp=(),
+            mcp=self.mcp,
             no_agents_md=self.no_agents_md,
             no_environment=False,
             no_stream=False,
@@ -119,14 +121,23 @@ class _One:
     def resume(self, session: Session) -> SessionOutcome:
         """Raises CallerError where it cannot go on."""
         found = find_left(self._journal, session)
-        place = furnish_left(found, given=self._given.of_run(), journal=self._journal, clock=self._clock)
+        given, attended = self._given.of_run(), not self._given.unattended and is_attended()
+        config = found.left.config
+        servers = servers_of_run(
+            {**given, "cwd": folder_of(config, row=session.row)},
+            attended=attended and not self._given.as_json,
+            clock=self._clock,
+            session_key=lambda: config.api_key_env or None,
+        )
+        place = furnish_left(found, given=given, journal=self._journal, clock=self._clock, servers=servers)
         face = self._face(session)
         exchange = last_exchange(self._journal, session)
         said = [] if exchange is None else [exchange_line(exchange, now_s=self._clock.now())]
         for line in (*place.notes, *said, left_line(found, journal=self._journal, now_s=self._clock.now())):
             face.tell(line)
+        if servers.waiting_line:
+            face.tell(servers.waiting_line)
         began = self._clock.monotonic()
-        attended = not self._given.unattended and is_attended()
         turn = resume_turn(place, found, face=face, terminal=terminal_for(face) if attended else None)
         try:
             ran = run_to_end(turn, new_loop=quickest_loop)

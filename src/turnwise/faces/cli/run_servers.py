@@ -1,6 +1,7 @@
 """The MCP servers of a run as the rest of the command line sees them. Most runs have none, and load nothing more."""
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.settings.settings import read_layers
+from turnwise.drivers.settings.settings import project_folders, read_layers
 from turnwise.faces.cli.options import Given
 from turnwise.faces.tools import Toolset
 from turnwise.turn.config import Deadlines
@@ -22,26 +23,42 @@ PROJECT_FILE = ".mcp.json"
 
 class RunServers(msgspec.Struct, frozen=True, kw_only=True):
     """The servers of a run, not yet open. `notes` say of each that is left out why; `waiting_line` what the first turn waits
-    for, and how long."""
+    for, and how long; `folder` is where they run."""
 
     toolsets: "tuple[ServerToolset, ...]" = ()
     notes: tuple[str, ...] = ()
     waiting_line: str = ""
+    folder: Path | None = None
 
 
 NO_SERVERS = RunServers()
 
 
-def servers_of_run(given: Given, *, attended: bool, clock: Clock) -> RunServers:
-    """Those that may start in this run; a person is asked about the others, where one is there. Raises CallerError."""
+def servers_of_run(
+    given: Given, *, attended: bool, clock: Clock, session_key: Callable[[], str | None] = lambda: None
+) -> RunServers:
+    """Those that may start in this run; a person is asked about the others, where one is there. `session_key` names the variable
+    with the key of the session that goes on: no server gets that one either. Raises CallerError."""
     folder = (given["cwd"] or Path.cwd()).resolve()
     layers = read_layers(folder, env=os.environ)
-    is_named = any(KEY in layer.table for layer in layers) or os.path.lexists(folder / PROJECT_FILE)
+    is_named = any(KEY in layer.table for layer in layers) or any(
+        os.path.lexists(place / PROJECT_FILE) for place in project_folders(folder)
+    )
     if not is_named and not given["mcp"]:
         return NO_SERVERS
     from turnwise.faces.cli.mcp_servers import judged_servers
 
-    return judged_servers(given, attended=attended, clock=clock)
+    return judged_servers(given, attended=attended, clock=clock, session_key=session_key())
+
+
+def servers_in(folder: Path, *, servers: RunServers) -> RunServers:
+    """The same for a turn in this folder. Servers of another one were judged for that, and what the model of this turn may
+    write is something else: they are left out."""
+    if servers.folder in (None, folder.resolve()):
+        return servers
+    names = ", ".join([f"`{one.name}`" for one in servers.toolsets])
+    note = f"MCP servers of {servers.folder} are left out, as the session works in {folder}: {names}"
+    return RunServers(notes=(*servers.notes, note) if names else servers.notes)
 
 
 def open_servers(servers: RunServers, *, clock: Clock) -> AbstractAsyncContextManager[None]:

@@ -28,7 +28,7 @@ from turnwise.faces.cli.screen import Screen, outcome_line
 from turnwise.faces.cli.spending import model_limits_of
 from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.text import clean, short_id, shortened, style
-from turnwise.faces.cli.workplace import Workplace, furnish
+from turnwise.faces.cli.workplace import Workplace, furnish, session_key
 from turnwise.faces.results import RunResult
 from turnwise.faces.run_options import RunOptions
 from turnwise.faces.saying import many
@@ -95,7 +95,12 @@ class SingleRun:
         as_json: bool,
     ) -> None:
         self._journal, self._clock = journal, clock
-        self._servers = servers_of_run(given, attended=attended and not as_json, clock=clock)
+        self._servers = servers_of_run(
+            given,
+            attended=attended and not as_json,
+            clock=clock,
+            session_key=lambda: session_key(given, journal=journal),
+        )
         self._attended, self._output_type = attended, output_type
         try:
             self._place = self._furnished(given)

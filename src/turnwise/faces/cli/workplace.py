@@ -392,6 +392,14 @@ def last_config(journal: Journal, session: Session) -> TurnConfig | None:
     return None
 
 
+def session_key(given: Given, *, journal: Journal) -> str | None:
+    """The name of the variable with the key of the session that goes on, where it has one of its own. Raises CallerError."""
+    folder = (given["cwd"] or Path.cwd()).resolve()
+    before = find_session(journal, folder=folder, go_on=given["go_on"], session=given["session"])
+    last = None if before is None else last_config(journal, before)
+    return None if last is None else last.api_key_env or None
+
+
 def instructions(system: str | None, *, agents_md: str | None) -> list[str]:
     texts = [INSTRUCTIONS if system is None else system]
     if agents_md is not None:

@@ -1,0 +1,30 @@
+"""Give an agent the tools of an MCP server, here an object in this process; `command=` and `url=` reach other servers."""
+
+from mcp.server.mcpserver import MCPServer
+
+from models import MODEL, says
+from turnwise import Agent, McpServer, Policy
+from turnwise.testing import call
+from turnwise.vocab import Text, ToolResult
+
+shop = MCPServer("shop")
+
+
+@shop.tool()
+def price_of(article: str) -> str:
+    """Say what an article costs."""
+    return f"{article}: 12 EUR"
+
+
+agent = Agent(
+    MODEL,
+    tools=[McpServer("shop", server=shop, effects={"price_of": "read"})],  # its own word for that does not count
+    safety={"policy": Policy()},
+    endpoint=says(call("shop__price_of", article="tea"), "Tea costs 12 EUR."),
+)
+result = agent.run_sync("What does tea cost?")
+for message in result.new_messages:
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            print([one.text for one in part.content if isinstance(one, Text)])
+print(result.text)
