@@ -157,7 +157,7 @@ SHARED = (
     MCP_FILES,
 )
 OF_EDITORS = (*[_option(row) for row in rows_from("command line")], *_OF_INSTRUCTIONS, *_OF_PERMISSIONS)
-OF_SERVING = (*OF_EDITORS, *_OF_SERVERS)
+OF_SERVING = (*OF_EDITORS, MCP_FILES)
 NAMES_A_MODEL = frozenset({"model", "base_url", "api_key_env"})
 OF_LIMITS = tuple([_option(row) for row in rows_from("command line") if row.option.limit or row.name == "max_steps"])
 OF_COMPARE = tuple([_option(row) for row in rows_from("compare")])
