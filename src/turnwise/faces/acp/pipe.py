@@ -29,7 +29,7 @@ EditorMessage = dict[str, Any]
 class EditorPipe:
     """A `Transport` of the protocol's library. What is no message is answered with an error and goes no further.
 
-    `receive` gives None once the editor has closed its end, has read nothing for `SEND_S`, or `end` was called.
+    `receive` gives None once the editor has closed one of the two pipes, has read nothing for `SEND_S`, or `end` was called.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, clock: Clock) -> None:
@@ -39,6 +39,10 @@ class EditorPipe:
         self._open: set[int | str] = set()
         self._reading: asyncio.Task[bytes | None] | None = None
         self.is_open = True
+        self._leaving = asyncio.ensure_future(
+            _closed(writer)
+        )  # an editor that reads no more need not have stopped writing
+        self._leaving.add_done_callback(lambda _: self.end())
 
     def end(self) -> None:
         """Nothing is read or written any more."""
