@@ -50,8 +50,8 @@ STARTED_BY = {"cli/gateway.py": "gateway", "cli/acp.py": "acp"}
 # An editor's sessions are those of the command line with another face: what makes one, and what is said of it, is there once.
 OF_THE_COMMAND_LINE = {
     "acp": set(
-        """asks choice last_exchange left_turns mentions model_names options pending permissions prompts remedies running
-        screen spending spent taking_back text unseen workplace""".split()
+        """asks choice last_exchange left_turns mentions model_names options pending permissions prompts remedies
+        run_servers running screen spending spent taking_back text unseen workplace""".split()
     )
 }
 

@@ -1,6 +1,7 @@
 """A session does one thing at a time, slash commands included: nothing that an editor sends between gets in, or is lost."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -126,3 +127,14 @@ async def test_each_file_of_a_change_is_asked_about(tmp_path: Path, files: int) 
     with pytest.raises(ToolFault, match=why):
         await cast("Any", fitted.function({"patch": patch}))
     assert not changed
+
+
+@pytest.mark.parametrize("name", [".mcp.json", "turnwise.toml"])
+async def test_servers_of_files_start_nothing_and_are_told(lab: Lab, folder: Path, name: str) -> None:
+    """A project's file runs no command by being there, and nobody wonders where a server's tools are."""
+    entry = {"command": "touch", "args": [str(folder / "ran.txt")]}
+    as_toml = f'[mcp.x]\ncommand = ["touch", "{folder}/ran.txt"]\n'
+    (folder / name).write_text(json.dumps({"mcpServers": {"x": entry}}) if name == ".mcp.json" else as_toml)
+    async with editing(given_at(lab, "plain-answer")) as (client, editor):
+        await say(client, await new(client, folder), "Hello.")
+    assert "do not start in an editor's session" in editor.text() and not (folder / "ran.txt").exists()
