@@ -13,6 +13,7 @@ NAMES = (
     "paced",
     "journal_append",
     "tool_dispatch",
+    "telemetry",
     "cold_start",
     "first_reply",
     "answer",

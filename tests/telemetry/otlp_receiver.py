@@ -85,6 +85,7 @@ class Receiver:
     url: str
     bodies: list[bytes] = field(default_factory=list[bytes])
     spans: list[SeenSpan] = field(default_factory=list[SeenSpan])
+    changed: threading.Condition = field(default_factory=threading.Condition)
     points: list[tuple[str, dict[str, Any], Any]] = field(default_factory=list[tuple[str, dict[str, Any], Any]])
 
     def __post_init__(self) -> None:
@@ -95,6 +96,11 @@ class Receiver:
         reader = PeriodicExportingMetricReader(exporter, export_interval_millis=float("inf"))
         self.meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
 
+    def wait_for(self, spans: int) -> None:
+        """So many spans have come: those of a gateway end beside its requests."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.spans) >= spans, HANG_S)
+
     def flush(self) -> None:
         """All metrics until now are sent."""
         assert self.meters.force_flush(HANG_S * 1000)
@@ -104,7 +110,9 @@ class Receiver:
         if path == "/v1/traces":
             for of_resource in ExportTraceServiceRequest.FromString(body).resource_spans:
                 for scope in of_resource.scope_spans:
-                    self.spans += [SeenSpan(span) for span in scope.spans]
+                    with self.changed:
+                        self.spans += [SeenSpan(span) for span in scope.spans]
+                        self.changed.notify_all()
         elif path == "/v1/metrics":
             for of_resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
                 for scope in of_resource.scope_metrics:

@@ -30,7 +30,7 @@ class LongLine(msgspec.Struct, frozen=True):
 class LinePipe:
     """Lines from a reader and to a writer. `whose` names the other side in errors: `the editor`.
 
-    `read_line` gives None once the other side has closed its end, has read nothing for `SEND_S`, or `end` was called.
+    `read_line` gives None once the other side has closed one of the two pipes or has read nothing for `SEND_S`, and after `end`.
     """
 
     def __init__(
@@ -42,6 +42,9 @@ class LinePipe:
         self._whose = whose
         self._reading: asyncio.Task[bytes | LongLine | None] | None = None
         self.is_open = True
+        # Who reads no more need not have stopped writing.
+        self._leaving = asyncio.ensure_future(_closed(writer))
+        self._leaving.add_done_callback(lambda _: self.end())
 
     def end(self) -> None:
         """Nothing is read or written any more."""

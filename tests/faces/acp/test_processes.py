@@ -69,6 +69,43 @@ async def test_sigterm_ends_a_turn_and_its_command(lab: Lab, folder: Path) -> No
     await client.close()
 
 
+async def test_an_editor_that_closes_the_output_alone_ends_the_process(lab: Lab, folder: Path) -> None:
+    """It can be told nothing any more, so the turn and its command end, though it still holds the input open."""
+    mine, theirs = os.pipe()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *PROGRAM,
+        "acp",
+        *at(lab, "slow-bash"),
+        "--allow",
+        "bash",
+        "--no-sandbox",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=theirs,
+        stderr=asyncio.subprocess.DEVNULL,
+        cwd=folder,
+    )
+    os.close(theirs)
+    assert process.stdin is not None
+    reader = asyncio.StreamReader()
+    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(mine, "rb", buffering=0)
+    )
+    editor: Any = Editor()
+    client = ClientSideConnection(editor, process.stdin, reader, use_unstable_protocol=True)
+    await client.initialize(1, ClientCapabilities())
+    turn = asyncio.create_task(say(client, await new(client, folder), "Run it."))
+    begun = folder / "begun.txt"
+    await written(begun)
+    pipe.close()
+    assert await asyncio.wait_for(process.wait(), HANG_S) == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.read_text()), 0)
+    with pytest.raises(ConnectionError):
+        await turn
+    await client.close()
+
+
 def test_without_the_extra_the_line_that_installs_it_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """And nothing else is loaded or written."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

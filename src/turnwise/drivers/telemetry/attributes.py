@@ -1,6 +1,6 @@
 """What spans say of a run, a request and a call, from the turn's own books. No text of a user, model or tool is in it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 from opentelemetry.util.types import AttributeValue
@@ -9,6 +9,7 @@ from turnwise.drivers.journal.ledger import CANCELLED as ENDED_BY_US
 from turnwise.drivers.journal.ledger import Ledger, LedgerEntry
 from turnwise.drivers.running.observing import ObservedTurn
 from turnwise.drivers.telemetry import names
+from turnwise.drivers.telemetry.contents import MOST_OF_A_NAME, scrubbed
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import Fault, Repair, Response, StopReason, ToolCall, Usage
@@ -16,6 +17,7 @@ from turnwise.vocab import Fault, Repair, Response, StopReason, ToolCall, Usage
 Attributes = dict[str, AttributeValue]
 
 FAILED = frozenset({StopReason.PROVIDER_FAILED, StopReason.JOURNAL_FAILED, StopReason.CANCELLED})
+MOST_IN_A_LIST = 64
 PORTS = {"https": 443, "http": 80}
 
 
@@ -168,3 +170,16 @@ def of_repairs(repairs: Sequence[Repair]) -> Attributes:
     if not repairs:
         return {}
     return {names.REPAIRS: len(repairs), names.REPAIR_KINDS: sorted({one.kind for one in repairs})}
+
+
+def bounded(known: Attributes, *, scrub: Callable[[str], str]) -> Attributes:
+    """The same, without the endpoint's key and of a bounded size: ids, models and finish reasons are the endpoint's own texts."""
+    return {name: _bounded(value, scrub=scrub) for name, value in known.items()}
+
+
+def _bounded(value: AttributeValue, *, scrub: Callable[[str], str]) -> AttributeValue:
+    if isinstance(value, str):
+        return scrubbed(value, most=MOST_OF_A_NAME, scrub=scrub)
+    if isinstance(value, Sequence) and (texts := [one for one in value[:MOST_IN_A_LIST] if isinstance(one, str)]):
+        return [scrubbed(text, most=MOST_OF_A_NAME, scrub=scrub) for text in texts]
+    return value

@@ -3,8 +3,8 @@
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 
-from opentelemetry.context import attach, detach
-from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.context import attach, detach, get_current
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from turnwise.drivers.clock import Clock
@@ -17,22 +17,32 @@ from turnwise.drivers.telemetry.telemetry import LearnFacts, SpanFacts
 @contextmanager
 def gateway_span(headers: Mapping[str, str], *, instruments: Instruments, clock: Clock) -> Generator[LearnFacts]:
     """A span around the block, as a child of the span that `traceparent` in the headers names. The block says what it learned."""
-    outside = TraceContextTextMapPropagator().extract(headers)
-    span = instruments.tracer.start_span(names.CHAT, outside, kind=SpanKind.SERVER, start_time=int(clock.now() * 1e9))
+    outside = get_current()
+    span: Span = INVALID_SPAN
+    try:
+        outside = TraceContextTextMapPropagator().extract(headers)
+        span = instruments.tracer.start_span(
+            names.CHAT, outside, kind=SpanKind.SERVER, start_time=int(clock.now() * 1e9)
+        )
+    except Exception as error:  # noqa: BLE001 (samplers and processors are strangers; the request must not fail by them)
+        instruments.endings.failed("a span could not be made", error=error)
     token = attach(set_span_in_context(span, outside))
 
     def learn(known: SpanFacts) -> None:
-        span.set_attributes(known)
-        if model := known.get(names.REQUEST_MODEL):
-            span.update_name(f"{names.CHAT} {model}")
-        if names.ERROR_TYPE in known:
-            span.set_status(Status(StatusCode.ERROR))
+        try:
+            span.set_attributes(known)
+            if model := known.get(names.REQUEST_MODEL):
+                span.update_name(f"{names.CHAT} {model}")
+            if names.ERROR_TYPE in known:
+                span.set_status(Status(StatusCode.ERROR))
+        except Exception as error:  # noqa: BLE001 (as above)
+            instruments.endings.failed("a span could not be filled in", error=error)
 
     try:
         yield learn
     finally:
         detach(token)
-        span.end(int(clock.now() * 1e9))
+        instruments.endings.end(span, at_ns=int(clock.now() * 1e9))
 
 
 def of_answer(

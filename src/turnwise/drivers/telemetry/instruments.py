@@ -8,9 +8,11 @@ from opentelemetry.trace import TracerProvider, get_tracer
 from opentelemetry.util.types import AttributeValue
 
 from turnwise._version import __version__
+from turnwise.drivers.telemetry.endings import SpanEndings
 from turnwise.drivers.telemetry.names import (
     FIRST_CHUNK_DURATION,
     OPERATION_DURATION,
+    RESPONSE_MODEL,
     TOKEN_TYPE,
     TOKEN_USAGE,
 )
@@ -21,14 +23,19 @@ SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20
 FIRST_CHUNK_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
 
+MAX_MODELS = 100  # of responses: each is a series of its own, and an endpoint may name another one each time
+
 Measured = Mapping[str, AttributeValue]
 
 
 class Instruments:
-    """`tracer` makes the spans. None of the providers: OpenTelemetry's global ones, also if they are set later."""
+    """`tracer` makes the spans, `endings` ends them. None of the providers: OpenTelemetry's global ones, also if they are set
+    later. What a meter raises is logged and harms nothing."""
 
     def __init__(self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None) -> None:
         self.tracer = get_tracer("turnwise", __version__, tracer_provider)
+        self.endings = SpanEndings()
+        self._models: set[AttributeValue] = set()
         meter = get_meter("turnwise", __version__, meter_provider)
 
         def histogram(name: str, *, unit: str, says: str, buckets: tuple[float, ...]) -> Histogram:
@@ -48,11 +55,11 @@ class Instruments:
 
     def ended(self, seconds: float, *, attributes: Measured, context: Context) -> None:
         """An operation took so long."""
-        self._duration.record(max(seconds, 0.0), attributes, context)
+        self._record(self._duration, max(seconds, 0.0), attributes=attributes, context=context)
 
     def began(self, seconds: float, *, attributes: Measured, context: Context) -> None:
         """A response began after so long."""
-        self._first_chunk.record(max(seconds, 0.0), attributes, context)
+        self._record(self._first_chunk, max(seconds, 0.0), attributes=attributes, context=context)
 
     def used(self, usage: Usage, *, attributes: Measured, context: Context) -> None:
         """A request used these tokens. A count that the provider did not report is not recorded."""
@@ -61,4 +68,19 @@ class Instruments:
             ("output", usage.output_tokens, "output_tokens"),
         ):
             if name not in usage.untold:
-                self._tokens.record(count, {**attributes, TOKEN_TYPE: kind}, context)
+                self._record(self._tokens, count, attributes={**attributes, TOKEN_TYPE: kind}, context=context)
+
+    def _record(self, histogram: Histogram, value: float, *, attributes: Measured, context: Context) -> None:
+        try:
+            histogram.record(value, self._of_few_models(attributes), context)
+        except Exception as error:  # noqa: BLE001 (a meter of the user's program is a stranger)
+            self.endings.failed("a metric could not be recorded", error=error)
+
+    def _of_few_models(self, attributes: Measured) -> Measured:
+        model = attributes.get(RESPONSE_MODEL)
+        if model is None or model in self._models:
+            return attributes
+        if len(self._models) < MAX_MODELS:
+            self._models.add(model)
+            return attributes
+        return {name: value for name, value in attributes.items() if name != RESPONSE_MODEL}

@@ -5,7 +5,6 @@ then run, so what they start is a child of their span.
 """
 
 import contextlib
-import logging
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
@@ -33,7 +32,6 @@ from turnwise.turn.config import TurnResult
 from turnwise.vocab import Fault, Response, ToolCall, ToolResult
 
 _RUN = create_key("turnwise-run")
-_log = logging.getLogger("turnwise")
 Told = TypeVar("Told")
 
 
@@ -53,7 +51,7 @@ class OpenSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 class TurnTrace:
     """Makes the spans of one turn, between the beginning and the end of `around`. Where one cannot be made, that is logged once,
-    and the turn goes on without."""
+    and the turn and its other spans go on without."""
 
     def __init__(
         self,
@@ -76,7 +74,7 @@ class TurnTrace:
         self._calls: dict[str, OpenSpan] = {}
         self._asked_by: dict[str, SpanContext] = {}  # call -> the request that brought it
         self._finish = ""  # of the last response
-        self._is_broken = False
+        self._tools = frozenset([offer.spec.name for offer in turn.config.tools])
 
     @contextlib.contextmanager
     def around(self) -> Generator[None]:
@@ -93,6 +91,9 @@ class TurnTrace:
             if token is not None:
                 detach(token)
             self._safely(self._leave, error)
+            above = get_value(_RUN)
+            if not (isinstance(above, TurnTrace) and above._instruments is self._instruments):  # which waits itself
+                self._instruments.endings.settle()
 
     def asked(self, order: SendRequest) -> tuple[tuple[str, str], ...]:
         """A request is about to leave, in this context. Gives the headers that say to which trace it belongs, if wanted."""
@@ -111,13 +112,10 @@ class TurnTrace:
                 self._safely(self._saw, seen)
 
     def _safely(self, do: Callable[[Told], None], told: Told) -> None:
-        if self._is_broken:
-            return
         try:
             do(told)
-        except Exception:  # noqa: BLE001 (processors and exporters are strangers; the turn must not end by them)
-            self._is_broken = True
-            _log.warning("a span of a turn could not be made; the rest of this turn has none", exc_info=True)
+        except Exception as error:  # noqa: BLE001 (samplers and processors are strangers; the turn must not end by them)
+            self._instruments.endings.failed("a span could not be made", error=error)
 
     def _saw(self, seen: WatcherEvent) -> None:
         match seen:
@@ -140,11 +138,15 @@ class TurnTrace:
         above = get_value(_RUN, outside)
         links = [_link(above._run.link, "subagent_of")] if isinstance(above, TurnTrace) and above._run else []
         known = attributes.of_run(self._turn, agent_name=self._agent_name)
-        if self._contents is not None:
-            known[names.SYSTEM_INSTRUCTIONS] = self._contents.instructions(self._turn.config.system)
-            known[names.INPUT_MESSAGES] = self._contents.messages(self._turn.input)
         run = self._open(f"{names.INVOKE_AGENT} {self._agent_name}".rstrip(), outside=outside, known=known, links=links)
         self._run = msgspec.structs.replace(run, inside=set_value(_RUN, self, run.inside))
+        if (contents := self._contents_for(run)) is not None:
+            run.span.set_attributes(
+                {
+                    names.SYSTEM_INSTRUCTIONS: contents.instructions(self._turn.config.system),
+                    names.INPUT_MESSAGES: contents.messages(self._turn.input),
+                }
+            )
 
     def _ended(self, result: TurnResult) -> None:
         if self._run is None:
@@ -154,9 +156,11 @@ class TurnTrace:
         known = attributes.of_result(result, ledger=self._turn.ledger, turn_id=self._turn.config.turn_id)
         if self._finish:
             known[names.FINISH_REASONS] = [self._finish]
-        if self._contents is not None and (answers := [one for one in result.messages if one.role == "assistant"]):
-            known[names.OUTPUT_MESSAGES] = self._contents.answer(answers[-1], finish=self._finish)
-        self._close(run, known=known, error=attributes.error_of_result(result))
+        written: Attributes = {}
+        answers = [one for one in result.messages if one.role == "assistant"]
+        if answers and (contents := self._contents_for(run)) is not None:
+            written[names.OUTPUT_MESSAGES] = contents.answer(answers[-1], finish=self._finish)
+        self._close(run, known=known, contents=written, error=attributes.error_of_result(result))
 
     def _leave(self, error: BaseException | None) -> None:
         """What the end of the turn has not ended: it has raised, or nobody was told any more."""
@@ -182,10 +186,6 @@ class TurnTrace:
             is_retry = order.retry_of is not None or order.purpose == "retry"
             links.append(_link(self._before, "retry_of" if is_retry else "continues"))
         known = attributes.of_request(order, turn=self._turn)
-        if self._contents is not None:
-            known[names.SYSTEM_INSTRUCTIONS] = self._contents.instructions(order.request.system)
-            known[names.INPUT_MESSAGES] = self._contents.messages(order.request.messages)
-            known[names.TOOL_DEFINITIONS] = self._contents.tools(order.request.tools)
         chat = self._open(
             f"{names.CHAT} {order.request.model}",
             outside=self._run.inside,
@@ -195,6 +195,15 @@ class TurnTrace:
         )
         self._chat = (chat, order)
         attach(chat.inside)
+        if (contents := self._contents_for(chat)) is not None:
+            request = order.request
+            chat.span.set_attributes(
+                {
+                    names.SYSTEM_INSTRUCTIONS: contents.instructions(request.system),
+                    names.INPUT_MESSAGES: contents.messages(request.messages),
+                    names.TOOL_DEFINITIONS: contents.tools(request.tools),
+                }
+            )
 
     def _request_ended(
         self, response: Response | None, *, fault: Fault | None, sent: bool, goes_on: bool = True
@@ -207,6 +216,7 @@ class TurnTrace:
             attach(chat.outside)
         entry = self._turn.ledger.get(self._turn.config.turn_id, order.number) if sent else None
         known: Attributes = {} if sent else {names.SENT: False}
+        written: Attributes = {}
         error = "" if response is not None and fault is None else attributes.error_of_entry(entry)
         measured = dict(chat.measured)
         if entry is not None:
@@ -221,14 +231,15 @@ class TurnTrace:
         if response is not None:
             self._finish = str(response.finish)
             known |= attributes.of_response(response)
-            measured |= {names.RESPONSE_MODEL: response.model} if response.model else {}
+            if response.model:
+                measured |= self._bounded({names.RESPONSE_MODEL: response.model})
             self._asked_by |= {part.id: chat.link for part in response.message.parts if type(part) is ToolCall}
-            if self._contents is not None:
-                known[names.OUTPUT_MESSAGES] = self._contents.answer(response.message, finish=self._finish)
+            if (contents := self._contents_for(chat)) is not None:
+                written[names.OUTPUT_MESSAGES] = contents.answer(response.message, finish=self._finish)
         if entry is not None and entry.usage is not None:
             self._instruments.used(entry.usage, attributes=measured, context=chat.inside)
         self._before = chat.link
-        self._close(msgspec.structs.replace(chat, measured=measured), known=known, error=error)
+        self._close(msgspec.structs.replace(chat, measured=measured), known=known, contents=written, error=error)
 
     # Calls.
 
@@ -236,16 +247,15 @@ class TurnTrace:
         if self._run is None:
             return
         asked_by = self._asked_by.get(call.id)
-        known = attributes.of_call(call)
-        if self._contents is not None:
-            known[names.TOOL_ARGUMENTS] = self._contents.text(call.arguments)
         opened = self._calls[call.id] = self._open(
             f"{names.EXECUTE_TOOL} {call.name}",
             outside=get_current(),
-            known=known,
+            known=attributes.of_call(call),
             links=[] if asked_by is None else [_link(asked_by, "asked_by")],
         )
         attach(opened.inside)
+        if (contents := self._contents_for(opened)) is not None:
+            opened.span.set_attribute(names.TOOL_ARGUMENTS, contents.text(call.arguments))
 
     def _call_ended(self, result: ToolResult, *, goes_on: bool) -> None:
         opened = self._calls.pop(result.call_id, None)
@@ -253,21 +263,20 @@ class TurnTrace:
             return
         if goes_on:
             attach(opened.outside)
-        known: Attributes = {}
-        if self._contents is not None:
-            known[names.TOOL_RESULT] = self._contents.result(result)
-        self._close(opened, known=known, error=names.TOOL_ERROR if result.is_error else "")
+        written: Attributes = {}
+        if (contents := self._contents_for(opened)) is not None:
+            written[names.TOOL_RESULT] = contents.result(result)
+        self._close(opened, contents=written, error=names.TOOL_ERROR if result.is_error else "")
 
     def _call_answered(self, call: ToolCall, result: ToolResult) -> None:
         """turnwise has answered it: either it was stopped, or it never ran."""
         if call.id in self._calls:
             self._call_ended(result, goes_on=False)
         elif self._run is not None:
-            self._run.span.add_event(
-                names.CALL_NOT_RUN,
-                {names.TOOL_NAME: call.name, names.TOOL_CALL_ID: call.id},
-                timestamp=self._now_ns(),
-            )
+            known: Attributes = {names.TOOL_CALL_ID: call.id}
+            if self._contents is not None or call.name in self._tools:  # any other name is the model's own text
+                known[names.TOOL_NAME] = call.name
+            self._run.span.add_event(names.CALL_NOT_RUN, self._bounded(known), timestamp=self._now_ns())
 
     # Spans.
 
@@ -281,6 +290,7 @@ class TurnTrace:
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> OpenSpan:
         began_s = self._clock.monotonic()
+        known = self._bounded(known)
         span = self._instruments.tracer.start_span(
             name, outside, kind=kind, attributes=known, links=links, start_time=self._now_ns()
         )
@@ -293,15 +303,33 @@ class TurnTrace:
             measured=measured,
         )
 
-    def _close(self, opened: OpenSpan, *, known: Attributes | None = None, error: str = "") -> None:
-        opened.span.set_attributes(known or {})
-        measured = dict(opened.measured)
-        if error:
-            measured[names.ERROR_TYPE] = error
-            opened.span.set_attribute(names.ERROR_TYPE, error)
-            opened.span.set_status(Status(StatusCode.ERROR))
-        self._instruments.ended(self._clock.monotonic() - opened.began_s, attributes=measured, context=opened.inside)
-        opened.span.end(self._now_ns())
+    def _close(
+        self,
+        opened: OpenSpan,
+        *,
+        known: Attributes | None = None,
+        contents: Attributes | None = None,
+        error: str = "",
+    ) -> None:
+        """`contents` have a size of their own and no key."""
+        ended_s, at_ns = self._clock.monotonic(), self._now_ns()
+        try:
+            opened.span.set_attributes({**self._bounded(known or {}), **(contents or {})})
+            measured = dict(opened.measured)
+            if error:
+                measured[names.ERROR_TYPE] = error
+                opened.span.set_attribute(names.ERROR_TYPE, error)
+                opened.span.set_status(Status(StatusCode.ERROR))
+            self._instruments.ended(ended_s - opened.began_s, attributes=measured, context=opened.inside)
+        finally:
+            self._instruments.endings.end(opened.span, at_ns=at_ns)
+
+    def _bounded(self, known: Attributes) -> Attributes:
+        return attributes.bounded(known, scrub=self._turn.scrub)
+
+    def _contents_for(self, opened: OpenSpan) -> Contents | None:
+        """None where nobody asked for contents, or nobody would get them."""
+        return self._contents if self._contents is not None and opened.span.is_recording() else None
 
     def _now_ns(self) -> int:
         return int(self._clock.now() * 1e9)

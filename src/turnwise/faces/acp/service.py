@@ -40,6 +40,7 @@ from turnwise._version import __version__
 from turnwise.drivers.clock import Clock, wait_for_task
 from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal.journal import Journal, Session
+from turnwise.drivers.settings.settings import read_layers
 from turnwise.errors import CallerError, TurnwiseError
 from turnwise.faces.acp.choices import MODE, MODEL, EditorOption, change_model, is_mode, mode_state, options_of
 from turnwise.faces.acp.commands import available, command_in
@@ -50,6 +51,7 @@ from turnwise.faces.cli.foreign_folders import foreign_folder
 from turnwise.faces.cli.last_exchange import ENDS
 from turnwise.faces.cli.model_names import Offers
 from turnwise.faces.cli.options import Given
+from turnwise.faces.cli.run_servers import KEY, PROJECT_FILE
 from turnwise.faces.cli.text import clean, shortened, visible_line
 from turnwise.faces.taking_up import read_session
 
@@ -64,8 +66,13 @@ MAX_SESSIONS = 64  # open at once: each holds what was read in its folder
 PAGE = 50
 MAX_LISTED = 5000  # of the journal, the latest first
 TITLE = 100
+MAX_SERVERS_TOLD = 10
 SETTLE_S = 10.0  # that turns have to end in once the editor is gone
 
+OWN_SERVERS = (
+    f"MCP servers of turnwise.toml and {PROJECT_FILE} do not start in an editor's session: "
+    "the model does not have their tools"
+)
 INVALID_PARAMS, FAILED = -32602, -32603
 Result = TypeVar("Result")
 _log = logging.getLogger("turnwise")
@@ -122,7 +129,7 @@ class EditorService:
 
     async def _settled(self, *sessions: EditorSession) -> None:
         for session in sessions:
-            session.cancel()
+            session.close()
         task = asyncio.ensure_future(asyncio.gather(*[session.settled() for session in sessions]))
         if not await wait_for_task(cast("asyncio.Task[object]", task), clock=self._clock, timeout_s=SETTLE_S):
             task.cancel()
@@ -262,7 +269,7 @@ class EditorService:
             self._choose_mode(session, value)
             session.updates.put(CurrentModeUpdate(session_update="current_mode_update", current_mode_id=session.mode))
         elif config_id == MODEL and isinstance(value, str):
-            self._refuse_if_busy(session)
+            session.refuse_if_busy()
             change_model(session, value, offers=self._offers)
         else:
             raise CallerError(f"there is no option `{visible_line(config_id)[:40]}`: there are `mode` and `model`")
@@ -278,14 +285,9 @@ class EditorService:
             return await session.prompt(read)
         from turnwise.faces.acp.obeying import SlashCommands  # with what takes changes back
 
-        self._refuse_if_busy(session)
+        session.refuse_if_busy()
         commands = SlashCommands(session, offers=self._offers, changed=lambda: self._tell_options(session))
-        try:
-            session.note(await commands.obey(*command))
-        except CallerError as error:
-            session.note(str(error))
-        await session.updates.flush()
-        return PromptResponse(stop_reason="end_turn")
+        return await session.obey(commands.obey(*command))
 
     async def cancel(self, session_id: str, **_: object) -> None:
         if (session := self._sessions.get(session_id)) is not None:
@@ -300,12 +302,8 @@ class EditorService:
     def _choose_mode(self, session: EditorSession, mode: object) -> None:
         if not is_mode(mode):
             raise CallerError(f"there is no mode `{visible_line(str(mode))[:40]}`: there are read-only, ask and edits")
-        self._refuse_if_busy(session)
+        session.refuse_if_busy()
         session.choose(mode=mode)
-
-    def _refuse_if_busy(self, session: EditorSession) -> None:
-        if session.is_busy:
-            raise CallerError("a turn of this session is running: wait for its end, or cancel it")
 
     def _options(self, session: EditorSession) -> list[EditorOption]:
         choice = session.place.choice
@@ -331,7 +329,7 @@ class EditorService:
     def _again(self, found: Session, *, folder: "Path", mcp_servers: list[Any] | None) -> EditorSession:
         id = found.row.id
         if id in self._sessions:
-            self._refuse_if_busy(self._sessions[id])
+            self._sessions[id].refuse_if_busy()
         session = self._open(id, folder=folder, begun=True, mcp_servers=mcp_servers)
         if found.turns and (end := ENDS.get(found.turns[-1].status)):
             session.note_later(f"the last turn of this session has no answer: {end}")
@@ -350,11 +348,25 @@ class EditorService:
             can=self._can,
         )
         session = EditorSession(means, id=id, folder=folder, begun=begun)
+        if (before := self._sessions.get(id)) is not None:
+            before.close()  # the same session loaded again: nothing runs in the one before
         for line in session.place.notes:
             session.note_later(line)
         if mcp_servers:
-            session.note_later(f"the editor's MCP servers are not started here ({len(mcp_servers)})")
+            names = ", ".join([visible_line(str(server.name))[:40] for server in mcp_servers[:MAX_SERVERS_TOLD]])
+            more = len(mcp_servers) - MAX_SERVERS_TOLD
+            named = f"{names} and {more} more" if more > 0 else names
+            session.note_later(
+                f"the editor's MCP servers are not started ({named}): the model does not have their tools"
+            )
+        if _has_servers(folder, env=self._env):
+            session.note_later(OWN_SERVERS)
         self._sessions[id] = session
         # not before the editor knows the session: it gets the answer first
         asyncio.get_running_loop().call_soon(lambda: session.updates.put(available()))
         return session
+
+
+def _has_servers(folder: "Path", *, env: Mapping[str, str]) -> bool:
+    """Whether a file of the user or of the project names MCP servers."""
+    return (folder / PROJECT_FILE).exists() or any(KEY in layer.table for layer in read_layers(folder, env=env))

@@ -40,6 +40,8 @@ from turnwise.rules.permissions import Policy
 from turnwise.vocab import StopReason, ToolCall
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from acp.agent.connection import AgentSideConnection
 
 # What the protocol has a word for; every other way to end has an answer, and a note that says which limit it was.
@@ -82,7 +84,9 @@ class EditorSession:
         self._begun = begun
         self._turns = 0
         self._is_cancelled = False
-        self._busy = asyncio.Lock()
+        self._is_closed = False
+        self._busy = asyncio.Lock()  # a turn or a slash command: never two of them
+        self._command: asyncio.Task[str] | None = None
         self._notes: list[str] = []
         self._teller: EditorTeller | None = None
         self.place = self._furnished()
@@ -128,10 +132,41 @@ class EditorSession:
             raise
 
     def cancel(self) -> None:
-        """The turn at hand ends with what there is."""
+        """The turn at hand ends with what there is, and a slash command before it has done anything more."""
         if self.is_busy:
             self._is_cancelled = True
             self.place.agent.interrupt("cancel")
+            if self._command is not None:
+                self._command.cancel()
+
+    def close(self) -> None:
+        """What is at hand is cancelled, and nothing further begins."""
+        self._is_closed = True
+        self.cancel()
+
+    def refuse_if_busy(self) -> None:
+        """Raises CallerError while a turn or a slash command runs, and once the session is closed."""
+        if self._is_closed:
+            raise CallerError("this session was closed, or loaded anew: use the session that the answer to that named")
+        if self.is_busy:
+            raise CallerError("a turn of this session is running: wait for its end, or cancel it")
+
+    async def obey(self, command: "Coroutine[None, None, str]") -> PromptResponse:
+        """Carry out a slash command; what it says goes to the person. It has the session for itself, as a turn has."""
+        async with self._busy:
+            self._is_cancelled = False
+            self._command = asyncio.create_task(command)
+            try:
+                self.note(await self._command)
+            except CallerError as error:
+                self.note(str(error))
+            except asyncio.CancelledError:
+                if not self._is_cancelled:
+                    raise
+            finally:
+                self._command = None
+            await self.updates.flush()
+        return PromptResponse(stop_reason="cancelled" if self._is_cancelled else "end_turn")
 
     async def settled(self) -> None:
         """No turn is running any more, and everything is told."""
@@ -140,8 +175,7 @@ class EditorSession:
 
     async def prompt(self, prompt: EditorPrompt) -> PromptResponse:
         """Run one turn. Raises CallerError for what cannot be asked, and TurnFailed where there is no answer."""
-        if self.is_busy:
-            raise CallerError("a turn of this session is running: wait for its end, or cancel it")
+        self.refuse_if_busy()
         async with self._busy:
             self._is_cancelled = False
             for line in self._notes:

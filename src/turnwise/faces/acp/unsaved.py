@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from acp.schema import ReadTextFileResponse
 
 WITHIN_S = 3.0  # an editor that takes longer is not waited for: the disk has the file
-MAX_FILES = 20  # of one change that are asked about
+MAX_FILES = (
+    200  # of one change: all are asked about at once, and one that was not asked about would lose its unsaved text
+)
 THREAD = "turnwise-tool"
 SETTLE_S = 0.5
 
@@ -47,8 +49,13 @@ def with_unsaved(
         return await _unsaved(asking, disk=disk, clock=clock)
 
     async def run(arguments: Arguments) -> object:
-        names = paths_of_call(tool.name, arguments)[:MAX_FILES]
-        dirty = {name: text for name in names if (text := await ask(name)) is not None}
+        names = tuple(dict.fromkeys(paths_of_call(tool.name, arguments)))
+        if len(names) > MAX_FILES:
+            raise ToolFault(
+                f"the change is about {len(names)} files; nothing was changed. Make it in parts of {MAX_FILES}"
+            )
+        texts = await asyncio.gather(*[ask(name) for name in names])
+        dirty = {name: text for name, text in zip(names, texts, strict=True) if text is not None}
         if dirty and tool.name != "read":
             raise ToolFault(
                 f"{', '.join([f'`{name}`' for name in dirty])} has unsaved changes in the editor; nothing was changed. "

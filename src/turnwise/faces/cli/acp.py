@@ -40,8 +40,10 @@ def command(**options: object) -> None:
         from turnwise.drivers.clock import SystemClock
         from turnwise.drivers.journal.journal import Journal, journal_path
         from turnwise.drivers.own_loop import quickest_loop, run_to_end
+        from turnwise.drivers.telemetry.telemetry import telemetry_of
         from turnwise.faces.acp.serve import serve
 
+        telemetry_of(os.environ)  # what is missing for it is said now, and not to each session
         if sys.stdin.isatty():
             say("an editor starts this command; waiting for its messages on standard input (Ctrl-C ends it)")
         given = cast("Given", {**options, "cwd": None, "go_on": False, "session": None, "plain": True})
