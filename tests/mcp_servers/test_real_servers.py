@@ -28,7 +28,8 @@ def node_server(name: str, folder: Path, *arguments: str, **options: Any) -> Mcp
     """With the node of the dev group."""
     program = str(MODULES / f"server-{name}" / "dist" / "index.js")
     command = [str(places.node()), program, *arguments]
-    return McpServer(name, command=command, folder=folder, sandbox=False, start_s=START_S, **options)
+    where = {"folder": folder, "sandbox": False, "start_s": START_S, **options}
+    return McpServer(name, command=command, **where)
 
 
 @pytest.fixture
@@ -51,11 +52,13 @@ async def test_everything_that_a_server_may_answer_becomes_parts(tmp_path: Path)
         call("everything__get-structured-content", location="Chicago"),
         call("everything__get-env"),
     ]
-    agent, model = agent_of(
-        [calls, [call("everything__list_resources")], "Done."], [node_server("everything", tmp_path)]
-    )
+    resources = [
+        call("everything__list_resources"),
+        call("everything__read_resource", uri="demo://resource/dynamic/text/7"),
+    ]
+    agent, model = agent_of([calls, resources, "Done."], [node_server("everything", tmp_path)])
     result = await agent.run("Go.")
-    echo, image, resource, links, structured, env, listed = texts_of(result)
+    echo, image, resource, links, structured, env, listed, read = texts_of(result)
     assert "hi" in echo
     assert [one.media_type for one in files_of(result)] == ["image/png"]
     assert "image" in image
@@ -64,8 +67,17 @@ async def test_everything_that_a_server_may_answer_becomes_parts(tmp_path: Path)
     assert "temperature" in structured
     assert "OPENAI_API_KEY" not in env
     assert "demo://resource" in listed
+    assert "Resource 7" in read
     assert not any(one.is_error for one in results_of(result))
     assert len(offered(model, 0)) > 10
+
+
+async def test_a_real_server_runs_in_the_sandbox(tmp_path: Path) -> None:
+    """As every server does unless its user says otherwise: it sees its folder and answers."""
+    server = node_server("everything", tmp_path, sandbox=True)
+    agent, _ = agent_of([[call("everything__get-sum", a=2, b=3)], "Done."], [server])
+    (told,) = texts_of(await agent.run("Go."))
+    assert "5" in told
 
 
 async def test_progress_cancel_and_prompts_of_a_real_server(tmp_path: Path) -> None:
