@@ -149,6 +149,7 @@ OFFER = {
     "asks_user": False,
     "child": False,
     "child_usd": {},
+    "samples": 0,
     "script": False,
 }
 CHILD = {

@@ -33,7 +33,7 @@ from turnwise.faces.beginnings import RunBeginning, furnished, open_transport, p
 from turnwise.faces.budgets import Budget
 from turnwise.faces.children import MAX_DEPTH, AgentTool, Delegate
 from turnwise.faces.deps import DepsFactory, DepsWanted
-from turnwise.faces.given import Prompt, check_text, input_of, message_of, opened, title_of
+from turnwise.faces.given import Prompt, input_of, message_of, opened, title_of
 from turnwise.faces.instructions import Instruction
 from turnwise.faces.interrupted import interrupted
 from turnwise.faces.output_checks import checker_of, output_over
@@ -48,6 +48,7 @@ from turnwise.faces.run_options import (
     said_of_agent,
     terms_of,
 )
+from turnwise.faces.sampled import answered
 from turnwise.faces.schemas import OutputType
 from turnwise.faces.streaming import RunStream
 from turnwise.faces.taking_up import check_endpoint, left_child, left_run, run_before
@@ -181,10 +182,13 @@ class Agent(Generic[Deps, Output]):
 
         Its tools and its sub-agents' tools run only if their effect is in `effects`.
         """
+        return self._with_setup(self._setup.keeping(journal, config=config, effects=effects))
+
+    def _with_setup(self, setup: AgentSetup) -> "Agent[Deps, Output]":
         other = copy.copy(self)
         other._running, other._beginning = set[Runner](), set[RunBeginning]()
         other._is_narrowed = True  # what a run replaces would be set up from the options, which are wider
-        other._setup = self._setup.keeping(journal, config=config, effects=effects)
+        other._setup = setup
         return other
 
     def opening(self, session: str) -> "Agent[Deps, Output]":
@@ -537,12 +541,12 @@ class Agent(Generic[Deps, Output]):
         config = await priced(setup, msgspec.structs.replace(setup.config, limits=limits))
         return least_of(config.prices[config.model])
 
-    async def run_child(self, order: ChildOrder, prompt: str, *, name: str) -> str:
+    async def run_child(self, order: ChildOrder, prompt: str | Sequence[Text | File], *, name: str) -> str:
         """Run one turn as a sub-agent, and return the text that the parent's model reads.
 
         A turn that a dead process left is continued. Raises ToolFault if there is no answer.
         """
-        check_text(prompt, what="the prompt")
+        said = message_of(prompt, what="the prompt")
         setup = self._setup
         journal = setup.journal or order.journal  # whoever reads the parent's journal finds what was spent there
         found = left_child(journal, order) if journal is not None and order.resumes else None
@@ -567,7 +571,7 @@ class Agent(Generic[Deps, Output]):
                 wanted.opened({}, session=session_id, path=minder.path, above=order.above)
             )
             if config is None:
-                started = await self._child_started(setup, prompt, order=order, tools=tools, run=run)
+                started = await self._child_started(setup, said, order=order, tools=tools, run=run)
                 config = started.config
             # what a run above has reserved in the same budget is this one's, too
             is_held = setup.budget is not None and setup.budget.is_held_above()
@@ -615,12 +619,12 @@ class Agent(Generic[Deps, Output]):
             return await minder.run(runner, runner.run(started, journal=pen))
 
     async def _child_started(
-        self, setup: AgentSetup, prompt: str, *, order: ChildOrder, tools: tuple[Tool, ...], run: RunAtHand
+        self, setup: AgentSetup, said: Message, *, order: ChildOrder, tools: tuple[Tool, ...], run: RunAtHand
     ) -> TurnStarted:
         config = self._config_of_run(setup, tools=tools, session_id=run.session)
         config = await priced(setup, as_child(config, order=order))
         config = await setup.instructions.written(config, run=run, clock=setup.clock)
-        given = await opened((Message("user", (Text(prompt),)),), opening=setup.opening, earlier=())
+        given = await opened((said,), opening=setup.opening, earlier=())
         return TurnStarted(config=config, input=given, keeps_waiting=True)
 
     def _runner(
@@ -660,6 +664,7 @@ class Agent(Generic[Deps, Output]):
                 path=path,
                 settle_s=settle_s,
                 run=run,
+                answers=partial(answered, setup, agent_of=self._with_setup),
             )
         )
 

@@ -1,6 +1,6 @@
 """Tools by which a model hands work to other agents, which have their own session, tools and step cap."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from turnwise.faces.tool_names import check_tool_name
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
 from turnwise.turn.config import Effect, ToolOffer
-from turnwise.vocab import ToolSpec
+from turnwise.vocab import File, Text, ToolSpec
 
 MAX_DEPTH = 3
 TASK = "task"
@@ -23,7 +23,7 @@ ALONE = "It sees nothing of this conversation: put all that it needs to know int
 class Delegate(Protocol):
     """An agent, as its parent sees it."""
 
-    async def run_child(self, order: ChildOrder, prompt: str, *, name: str) -> str:
+    async def run_child(self, order: ChildOrder, prompt: str | Sequence[Text | File], *, name: str) -> str:
         """Run one turn as a sub-agent, and return the text that the parent's model reads. Raises ToolFault."""
         ...
 

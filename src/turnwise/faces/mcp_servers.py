@@ -10,6 +10,7 @@ import msgspec
 
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.mcp.entries import (
+    MAX_SAMPLING,
     START_S,
     ServerAddress,
     ServerCommand,
@@ -20,6 +21,7 @@ from turnwise.drivers.mcp.entries import (
 from turnwise.drivers.mcp.keeping import RunningServer
 from turnwise.drivers.mcp.processes import folder_of
 from turnwise.drivers.running.run_context import context_at_hand
+from turnwise.drivers.tools.own_model import model_at_hand
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.errors import CallerError
 from turnwise.faces.tools import OneTool
@@ -96,7 +98,11 @@ class ServerToolset:
     def _tool(self, offered: "OfferedTool") -> Tool:
         async def run(arguments: Arguments) -> object:
             return await self._running.call(
-                offered.own_name, arguments, context=context_at_hand(), again=offered.offer.idempotent
+                offered.own_name,
+                arguments,
+                context=context_at_hand(),
+                model=model_at_hand(),
+                again=offered.offer.idempotent,
             )
 
         return Tool(offer=offered.offer, function=run, takes_context=True)
@@ -168,6 +174,10 @@ class McpServer(ServerToolset):
     tool that nothing is said of has the effect `execute`. With `trusts_hints` a tool that the server calls read-only has
     the effect `read`. What a server asks a person becomes an ask of the call (`RunContext.ask`).
 
+    `sampling` says how often the server may ask the run's model in one call of a tool (0: never). A sub-agent with the
+    agent's model answers, without tools and without anything of the conversation. Its requests count in the run's limits
+    and stand in its bill, and watchers are told of each.
+
     Raises CallerError for options that cannot work.
     """
 
@@ -187,11 +197,13 @@ class McpServer(ServerToolset):
         call_s: float | None = None,
         effects: Mapping[str, Effect] | None = None,
         trusts_hints: bool = False,
+        sampling: int = 0,
         clock: Clock | None = None,
     ) -> None:
         check_server_name(name)
         _check_times(start_s=start_s, call_s=call_s)
         _check_effects(effects or {})
+        _check_sampling(sampling)
         _check_one(command=command, url=url, server=server)
         if command:
             reached: ServerCommand | ServerAddress | ServerObject = ServerCommand(
@@ -208,6 +220,7 @@ class McpServer(ServerToolset):
             call_s=call_s,
             effects=effects or {},
             trusts_hints=trusts_hints,
+            sampling=sampling,
         )
         super().__init__(entry, clock=clock)
 
@@ -228,6 +241,13 @@ def _check_times(*, start_s: float, call_s: float | None) -> None:
     for name, value in (("start_s", start_s), ("call_s", call_s)):
         if value is not None and not value > 0:
             raise CallerError(f"`{name}` of `McpServer` is {value:g}: it must be more than 0 seconds")
+
+
+def _check_sampling(sampling: object) -> None:
+    if not isinstance(sampling, int) or isinstance(sampling, bool) or not 0 <= sampling <= MAX_SAMPLING:
+        raise CallerError(
+            f"`sampling` of `McpServer` is {sampling!r}: it must be a number from 0 (off) to {MAX_SAMPLING}"
+        )
 
 
 def _check_effects(effects: Mapping[str, Effect]) -> None:

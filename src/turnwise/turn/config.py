@@ -57,6 +57,7 @@ class ToolOffer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     child_usd: dict[
         str, Decimal
     ] = {}  # what a request of each agent costs at the least, by the name in its argument `agent`
+    samples: int = 0  # so often may a call of it have the run's own model answer, on a share of the turn's limits
     script: bool = False  # its calls are programs that call the other tools; the argument `program` is the text
 
 

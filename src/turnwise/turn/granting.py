@@ -1,7 +1,7 @@
 """What calls that are about to run get of the limits: a place among those that a limit counts, and for sub-agents a share of what
 is left and a place in the tree (promises safe:bounded, end:budget). Nothing is spent before it is granted."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 
 import msgspec
@@ -11,13 +11,12 @@ from turnwise.rules.advice import FINISH, SEND_THE_REST
 from turnwise.rules.history import error_result
 from turnwise.rules.limits import Limit, MaxRequests, counts_tool_calls, most_tool_calls, wall_time_s
 from turnwise.rules.pricing import ZERO
-from turnwise.rules.shares import NOTHING_LEFT, Share, shares_of
+from turnwise.rules.shares import NOTHING_LEFT, Share, least_of, shares_of
 from turnwise.rules.subagents import Place, SubagentBounds, no_place, places_of
 from turnwise.turn.affording import left_s
 from turnwise.turn.approvals import Approval, OneAsk, settled
 from turnwise.turn.changes import CallsCounted, Change
 from turnwise.turn.commands import PlannedCall
-from turnwise.turn.config import ToolOffer
 from turnwise.turn.endings import NOTHING_LEFT_FOR_CHILD
 from turnwise.turn.known import Known
 from turnwise.turn.pacing import Pacing
@@ -105,10 +104,10 @@ def before_answer(known: Known, seconds: float) -> float:
 def grant(known: Known, *, placed: tuple[PlannedCall, ...], beyond: tuple[PlannedCall, ...]) -> Granted:
     """Give the calls that have their place (it is counted) what they may spend. Places of sub-agents that do not start go to
     calls `beyond` the limit; a further sub-agent has no share either."""
-    children = [plan.call.id for plan in placed if known.offers[plan.call.name].child] if known.kinds.children else []
-    granted = (
-        _grant_children(known, planned=placed, children=children) if children else Granted(planned=placed, results={})
-    )
+    children, askers = _sharing(known, placed=placed)
+    granted = Granted(planned=placed, results={})
+    if children or askers:
+        granted = _grant_children(known, planned=placed, children=[*children, *askers], askers=frozenset(askers))
     if not children and not beyond:
         return granted
     results, planned, rest, freed = granted.results, granted.planned, beyond, 0
@@ -123,9 +122,19 @@ def grant(known: Known, *, placed: tuple[PlannedCall, ...], beyond: tuple[Planne
     return Granted(planned=planned, results=results, changes=changes)
 
 
-def _grant_children(known: Known, *, planned: tuple[PlannedCall, ...], children: Sequence[str]) -> Granted:
+def _sharing(known: Known, *, placed: Sequence[PlannedCall]) -> tuple[list[str], list[str]]:
+    """The calls that are sub-agents, and those of tools that may ask the model."""
+    if not known.kinds.children:
+        return [], []
+    children = [plan.call.id for plan in placed if known.offers[plan.call.name].child]
+    return children, [plan.call.id for plan in placed if known.offers[plan.call.name].samples]
+
+
+def _grant_children(
+    known: Known, *, planned: tuple[PlannedCall, ...], children: Sequence[str], askers: frozenset[str]
+) -> Granted:
     """Give each child its place in the tree and its share of what the limits leave; where that is too little for all of them,
-    the first ones."""
+    the first ones. `askers` among them run without a share, too: they ask no model then."""
     config, used = known.config, known.spending.used
     bounds = SubagentBounds(subagents=config.max_subagents, requests=config.max_subagent_requests)
     most = len(places_of(bounds, used=used, among=len(children)))
@@ -133,6 +142,7 @@ def _grant_children(known: Known, *, planned: tuple[PlannedCall, ...], children:
     places = dict(zip(children[:count], places_of(bounds, used=used, among=count), strict=True))
     full = no_place(bounds, used=used, started=count)
     texts = {id: full if nth >= most else NOTHING_LEFT_FOR_CHILD for nth, id in enumerate(children) if nth >= count}
+    texts = {id: text for id, text in texts.items() if id not in askers}
     return Granted(
         planned=tuple(
             [
@@ -147,7 +157,7 @@ def _grant_children(known: Known, *, planned: tuple[PlannedCall, ...], children:
     )
 
 
-def _shares(known: Known, *, planned: Sequence[PlannedCall], children: Collection[str]) -> tuple[Share, int]:
+def _shares(known: Known, *, planned: Sequence[PlannedCall], children: Sequence[str]) -> tuple[Share, int]:
     """The share of the turn's limits that each of the first so many of these children has."""
     limits, pacing = known.config.limits, known.spending.pacing
     if limits is None or not children:
@@ -156,8 +166,8 @@ def _shares(known: Known, *, planned: Sequence[PlannedCall], children: Collectio
     if most_s is not None and min(most_s, before_answer(known, 1.0)) <= 0.0:
         return NOTHING_LEFT, 0
     now = known.coming(step=known.step + 1)
-    plans = [plan for plan in planned if plan.call.id in children]
-    least_usd = [_least_usd(plan, offer=known.offers[plan.call.name]) for plan in plans]
+    plans = {plan.call.id: plan for plan in planned}
+    least_usd = [_least_usd(plans[id], known=known) for id in children]
     return shares_of(limits, spent=now.spent + pacing.answer(now), among=len(children), least_usd=least_usd)
 
 
@@ -168,15 +178,19 @@ def _placed(known: Known, plan: PlannedCall, *, place: Place | None, limit: Limi
     if place.requests is not None:
         own = MaxRequests(place.requests)
         limit = own if limit is None else limit | own
-    return replace(plan, place=place, grant=limit, timeout_s=before_answer(known, plan.timeout_s))
+    seconds = plan.timeout_s if known.offers[plan.call.name].samples else before_answer(known, plan.timeout_s)
+    return replace(plan, place=place, grant=limit, timeout_s=seconds)
 
 
 class _Task(msgspec.Struct):
     agent: str = ""
 
 
-def _least_usd(plan: PlannedCall, *, offer: ToolOffer) -> Decimal:
+def _least_usd(plan: PlannedCall, *, known: Known) -> Decimal:
     """What a request of the agent that is called costs at the least; where none is named, the dearest may be meant."""
+    offer, row = known.offers[plan.call.name], known.config.prices.get(known.config.model)
+    if offer.samples:
+        return ZERO if row is None else least_of(row)
     try:
         agent = msgspec.json.decode(plan.arguments, type=_Task).agent
     except (msgspec.MsgspecError, UnicodeError, RecursionError):  # a tool of another shape

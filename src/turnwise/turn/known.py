@@ -35,7 +35,7 @@ class ToolKinds(msgspec.Struct, frozen=True, kw_only=True):
         offers = tuple(offers)
         return cls(
             scripts=any(offer.script for offer in offers),
-            children=any(offer.child for offer in offers),
+            children=any(offer.child or offer.samples for offer in offers),
             questions=any(offer.asks_user for offer in offers),
         )
 

@@ -130,14 +130,17 @@ def test_a_projects_server_does_not_start_where_nobody_can_be_asked(
 
 
 def test_a_server_that_the_model_may_rewrite_is_asked_about_at_each_start(folder: Path, own_file: Path) -> None:
-    """Proves: also one of the user's own file, and it runs in the sandbox, without network, whatever that file says."""
-    own_file.write_text('[mcp.s]\ncommand = ["node", "build/index.js"]\nsandbox = false\nnetwork = true\n')
+    """Proves: also one of the user's own file, and it runs in the sandbox, without network and sampling, whatever it says."""
+    own_file.write_text(
+        '[mcp.s]\ncommand = ["node", "build/index.js"]\nsandbox = false\nnetwork = true\nsampling = 3\n'
+    )
     for _ in range(2):
         servers, asked = judged(folder, True)
         assert "it may be another program than the last time: `build/index.js` lies in" in asked[0]
     reached = servers.toolsets[0].entry.reached
     assert isinstance(reached, ServerCommand)
     assert (reached.sandbox, reached.network) == (True, False)
+    assert servers.toolsets[0].entry.sampling == 0
     servers, _ = judged(folder, attended=False)
     assert servers.toolsets == ()
     assert "nobody is there to be asked" in servers.notes[0]
@@ -347,6 +350,7 @@ async def _in_thread(function: Callable[[], Any]) -> Any:
         ({"url": "https://${NO_SUCH_VARIABLE}"}, "wants the variable `NO_SUCH_VARIABLE`, which is not set"),
         ({"command": ["a"], "sandbox": False}, "only your own file can say `sandbox`"),
         ({"command": ["a"], "effects": {"*": "read"}}, "only your own file can say `effects`"),
+        ({"command": ["a"], "sampling": 1}, "only your own file can say `sampling`"),
         ({"command": ["a"], "comand": 1}, "did you mean `command`"),
         ({}, "needs one of `command` and `url`"),
         (5, "is no table"),
@@ -363,6 +367,23 @@ def test_what_an_entry_must_not_say_is_an_error_with_its_place(
     assert why in str(error.value)
     assert f"`{folder}/.mcp.json`: `mcpServers.s" in str(error.value)
     assert "sk-of-openai" not in str(error.value)
+
+
+def test_only_the_users_own_file_lets_a_server_ask_the_model(folder: Path, own_file: Path, tmp_path: Path) -> None:
+    """Proves: a project's `turnwise.toml` and a file of `--mcp` cannot; a bound that is none is an error with its place."""
+    own_file.write_text('[mcp.s]\ncommand = ["cat"]\nsampling = 3\n')
+    assert [one.entry.sampling for one in named_servers(folder)] == [3]
+    own_file.write_text('[mcp.s]\ncommand = ["cat"]\nsampling = 101\n')
+    with pytest.raises(CallerError, match="`sampling` is a number from 0"):
+        named_servers(folder)
+    own_file.write_text("")
+    named = tmp_path / "servers.json"
+    named.write_text(json.dumps({"mcpServers": {"s": {"command": "cat", "sampling": 3}}}))
+    with pytest.raises(CallerError, match="only your own file can say `sampling`"):
+        named_servers(folder, files=[named])
+    (folder / "turnwise.toml").write_text('[mcp.s]\ncommand = ["cat"]\nsampling = 3\n')
+    with pytest.raises(CallerError, match="only your own file can say `sampling`"):
+        named_servers(folder)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,26 @@ def ended() -> None:
     sys.exit(0)
 
 
+def asked_of_model(requests: list[dict[str, Any]], *, together: bool) -> list[Any]:
+    """What the client answers to each: the result, or an error's message."""
+    answers: dict[str, Any] = {}
+    for number, params in enumerate(requests):
+        send(id=f"m{number}", method="sampling/createMessage", params=params)
+        while len(answers) <= number and not together:
+            hear(answers)
+    while len(answers) < len(requests):
+        hear(answers)
+    return [answers[f"m{number}"] for number in range(len(requests))]
+
+
+def hear(answers: dict[str, Any]) -> None:
+    message = receive()
+    if message.get("method") == "notifications/cancelled":
+        note(f"cancelled {message['params']['requestId']}")
+    elif "method" not in message:
+        answers[message["id"]] = message.get("result") or message["error"]["message"]
+
+
 def tools() -> list[dict[str, Any]]:
     return json.loads(Path("tools.json").read_text(encoding="utf-8"))
 
@@ -123,6 +143,12 @@ def call(message: dict[str, Any]) -> None:
             wanted = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
             send(id="s", method="sampling/createMessage", params=wanted)
             result = texts(receive()["error"]["message"])
+        case "ask_model":
+            result = texts(json.dumps(asked_of_model(arguments["requests"], together=arguments.get("together", False))))
+        case "ask_model_late":
+            send(id=message["id"], result=texts("done"))
+            note("late " + json.dumps(asked_of_model(arguments["requests"], together=False)))
+            return
         case "environment":
             result = texts(json.dumps(dict(os.environ)))
         case "write":

@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from mcp import Client, MCPError
@@ -18,6 +18,9 @@ from mcp_types import (
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
+    CreateMessageRequest,
+    CreateMessageRequestParams,
+    CreateMessageResult,
     ElicitRequest,
     ElicitRequestParams,
     ElicitResult,
@@ -43,13 +46,15 @@ from turnwise._version import __version__
 from turnwise.drivers.clock import Clock, sleep
 from turnwise.drivers.mcp.bounds import MAX_PAGES, MAX_TOOLS, McpFailure, UnaskedMeter
 from turnwise.drivers.mcp.contents import parts_of, resource_parts, said_by_server
-from turnwise.drivers.mcp.elicitation import Asker, PatientAsker, elicit
+from turnwise.drivers.mcp.elicitation import elicit
 from turnwise.drivers.mcp.entries import ServerAddress, ServerCommand, ServerEntry, ServerObject
 from turnwise.drivers.mcp.http import http_streams
 from turnwise.drivers.mcp.listing import Listing, read_prompts, read_tools
 from turnwise.drivers.mcp.processes import ServerProcess
+from turnwise.drivers.mcp.sampling import OUTSIDE, AskingCall, CallAtServer
 from turnwise.drivers.mcp.stdio import stdio_streams
 from turnwise.drivers.serving_depth import passed_on
+from turnwise.drivers.tools.own_model import NoAnswer, OwnModel
 from turnwise.drivers.tools.sandbox import Scratch
 from turnwise.drivers.tools.tool_output import cut_middle
 from turnwise.errors import ToolFault
@@ -73,12 +78,6 @@ class ConnectionLost(Exception):
     """The connection ended while the server was at work: whether it did what was asked is unknown."""
 
 
-class AskingCall(Asker, Protocol):
-    """The context of a call: it asks a person, and tells how the call gets on."""
-
-    def report(self, text: str) -> None: ...
-
-
 class Connection:
     """An open connection. `listing` is what the server offered last, `is_stale` whether it has changed since."""
 
@@ -89,7 +88,7 @@ class Connection:
         self._client: Client | None = None
         self._lost = ""
         self._status = 0  # of the last answer over HTTP that was none
-        self._at_work: list[Asker] = []
+        self._at_work: list[CallAtServer] = []
         self._meter = UnaskedMeter(clock)
 
     @property
@@ -131,6 +130,7 @@ class Connection:
                 transport,  # pyright: ignore[reportArgumentType]
                 client_info=Implementation(name="turnwise", version=__version__),
                 elicitation_callback=self._elicit,
+                sampling_callback=self._sample if self.entry.sampling else None,
                 message_handler=self._hear,
                 cache=None,
             )
@@ -156,8 +156,10 @@ class Connection:
         # Later versions of the protocol tell of changes only whoever subscribes: their lists are asked for again.
         self.is_stale = self.client.session.initialize_result is None
 
-    async def call(self, name: str, arguments: Mapping[str, object], *, context: AskingCall) -> list[Text | File]:
-        """The parts of the result. Raises ToolFault where the server says no, ConnectionLost."""
+    async def call(
+        self, name: str, arguments: Mapping[str, object], *, context: AskingCall, model: OwnModel | None = None
+    ) -> list[Text | File]:
+        """The parts of the result; the server may ask the `model` meanwhile. Raises ToolFault if it says no, ConnectionLost."""
 
         async def tell(progress: float, total: float | None, message: str | None) -> None:
             share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
@@ -171,16 +173,18 @@ class Connection:
                 CallToolRequest(params=params), _CALLED, progress_callback=tell
             )
 
-        return parts_of(await self._answered(send, asker=context), server=self.entry.name)
+        work = CallAtServer(context, model=model, server=self.entry.name)
+        return parts_of(await self._answered(send, work=work), server=self.entry.name)
 
-    async def read_resource(self, uri: str, *, context: Asker) -> list[Text | File]:
+    async def read_resource(self, uri: str, *, context: AskingCall) -> list[Text | File]:
         """The contents of a resource. Raises as `call` does."""
 
         async def send(answers: Any, state: str | None) -> ReadResourceResult | InputRequiredResult:
             params = ReadResourceRequestParams(uri=uri, input_responses=answers, request_state=state)
             return await self.client.session.send_request(ReadResourceRequest(params=params), _READ)
 
-        result = await self._answered(send, asker=context)
+        work = CallAtServer(context, model=None, server=self.entry.name)
+        result = await self._answered(send, work=work)
         return [said_by_server(self.entry.name), *resource_parts(result.contents)]
 
     async def resources(self, cursor: str | None) -> list[Text | File]:
@@ -193,7 +197,7 @@ class Connection:
             text = "\n".join([*lines, *more]) or "(none)"
             return CallToolResult.model_validate({"content": [{"type": "text", "text": text}]})
 
-        return parts_of(await self._answered(send, asker=None), server=self.entry.name)
+        return parts_of(await self._answered(send, work=None), server=self.entry.name)
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> GetPromptResult:
         """A prompt, filled in. Raises as `call` does."""
@@ -204,19 +208,18 @@ class Connection:
             )
             return await self.client.session.send_request(GetPromptRequest(params=params), _PROMPTED)
 
-        return await self._answered(send, asker=None)
+        return await self._answered(send, work=None)
 
     async def _answered(
         self,
         send: Callable[[Any, str | None], Awaitable[_Sent | InputRequiredResult]],
         *,
-        asker: Asker | None,
+        work: CallAtServer | None,
     ) -> _Sent:
-        if asker is not None:
-            asker = PatientAsker(asker)
-            self._at_work.append(asker)
+        if work is not None:
+            self._at_work.append(work)
         try:
-            return await self._rounds(send, asker=asker)
+            return await self._rounds(send, work=work)
         except MCPError as error:
             if self._is_lost(error):
                 raise ConnectionLost(self._lost or error.message) from None
@@ -227,16 +230,17 @@ class Connection:
                 f"the answer of the MCP server `{self.entry.name}` breaks the protocol: {_where(error)}"
             ) from None
         finally:
-            if asker is not None:
-                self._at_work.remove(asker)
+            if work is not None:
+                self._at_work.remove(work)
+                await work.leave()
 
     async def _rounds(
         self,
         send: Callable[[Any, str | None], Awaitable[_Sent | InputRequiredResult]],
         *,
-        asker: Asker | None,
+        work: CallAtServer | None,
     ) -> _Sent:
-        answers: dict[str, ElicitResult] | None = None
+        answers: dict[str, ElicitResult | CreateMessageResult] | None = None
         state: str | None = None
         wait_s = _FIRST_WAIT_S
         for _ in range(MAX_ROUNDS):
@@ -245,20 +249,47 @@ class Connection:
                 return result
             state, answers = result.request_state, None
             if result.input_requests:
-                answers = {key: await self._put(one, asker=asker) for key, one in result.input_requests.items()}
+                answers = {key: await self._put(one, work=work) for key, one in result.input_requests.items()}
             else:
                 await sleep(self._clock, seconds=wait_s)
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
         raise ToolFault(f"the MCP server `{self.entry.name}` asked {MAX_ROUNDS} times in one call: the call was ended")
 
-    async def _put(self, request: object, *, asker: Asker | None) -> ElicitResult:
+    async def _put(self, request: object, *, work: CallAtServer | None) -> ElicitResult | CreateMessageResult:
+        """What a server of a later version asks: its call ended with the question, and is sent again with the answer."""
+        if isinstance(request, CreateMessageRequest) and self.entry.sampling:
+            try:
+                return await self._model_said(request.params, work=work)
+            except NoAnswer as error:
+                raise ToolFault(
+                    f"the MCP server `{self.entry.name}` asks the model, and gets no answer: {error}"
+                ) from None
         if not isinstance(request, ElicitRequest):
             raise ToolFault(
                 f"the MCP server `{self.entry.name}` wants a model's answer, or the folders of the user: neither is given"
             )
-        if asker is None:
+        if work is None:
             return ElicitResult(action="cancel")
-        return await elicit(request.params, server=self.entry.name, asker=asker)
+        return await elicit(request.params, server=self.entry.name, asker=work.asker)
+
+    async def _sample(
+        self, context: ClientRequestContext, params: CreateMessageRequestParams
+    ) -> CreateMessageResult | ErrorData:
+        """As `_elicit`, of the newest call that may ask the model."""
+        del context
+        self._count()
+        work = next((one for one in reversed(self._at_work) if one.may_sample), None)
+        try:
+            return await self._model_said(params, work=work)
+        except NoAnswer as error:
+            return ErrorData(code=INVALID_REQUEST, message=str(error))
+
+    async def _model_said(
+        self, params: CreateMessageRequestParams, *, work: CallAtServer | None
+    ) -> CreateMessageResult:
+        if work is None:
+            raise NoAnswer(OUTSIDE)
+        return await work.sample(params)
 
     async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         """What a server of an earlier version asks: it does not say in which call, so it is taken for that of the newest."""
@@ -266,7 +297,7 @@ class Connection:
         self._count()
         if not self._at_work:
             return ErrorData(code=INVALID_REQUEST, message="nobody is asked outside of a call")
-        return await elicit(params, server=self.entry.name, asker=self._at_work[-1])
+        return await elicit(params, server=self.entry.name, asker=self._at_work[-1].asker)
 
     async def _hear(self, message: IncomingMessage) -> None:
         self._count()

@@ -13,6 +13,8 @@ START_S = (
     10.0  # the first step waits so long; a server that is downloaded first needs longer, and comes with the next turn
 )
 
+MAX_SAMPLING = 100  # a person cannot look through more requests of one call
+
 
 class ServerCommand(msgspec.Struct, frozen=True, kw_only=True):
     """A server that is started here and speaks over its standard input and output.
@@ -56,6 +58,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     - `start_s`: seconds that the first step waits for it. `call_s`: seconds for one call (None: as for any tool).
     - `effects` says what its tools do, by their names there (globs). A server's own word for that counts only with
       `trusts_hints`. A tool that nothing is said of has the effect `execute`.
+    - `sampling`: so often may it ask the run's model in one call.
     """
 
     name: str
@@ -64,6 +67,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     call_s: float | None = None
     effects: Mapping[str, Effect] = {}
     trusts_hints: bool = False
+    sampling: int = 0
 
 
 def check_server_name(name: str) -> None:

@@ -17,13 +17,15 @@ from turnwise.drivers.mcp.bounds import (
 )
 from turnwise.drivers.mcp.entries import ServerEntry
 from turnwise.drivers.threads import in_thread
+from turnwise.drivers.tools.own_model import OwnModel
 from turnwise.drivers.tools.sandbox import Scratch
 from turnwise.errors import CallerError, ToolFault
 from turnwise.vocab import File, Text
 
 if TYPE_CHECKING:
-    from turnwise.drivers.mcp.connecting import AskingCall, Connection
+    from turnwise.drivers.mcp.connecting import Connection
     from turnwise.drivers.mcp.listing import Listing
+    from turnwise.drivers.mcp.sampling import AskingCall
 
 INSTALL = "MCP servers need an extra: pip install 'turnwise[mcp]'"
 ENDING_S = 4.5  # a little less than a toolset has for its end
@@ -117,10 +119,17 @@ class RunningServer:
             self._take_listing(connection)
 
     async def call(
-        self, name: str, arguments: Mapping[str, object], *, context: "AskingCall", again: bool
+        self,
+        name: str,
+        arguments: Mapping[str, object],
+        *,
+        context: "AskingCall",
+        model: OwnModel | None = None,
+        again: bool,
     ) -> ServerParts:
-        """The parts of its result. `again`: the call may be sent once more where the connection was lost. Raises ToolFault."""
-        return await self._sent(lambda one: one.call(name, arguments, context=context), again=again)
+        """The parts of its result. `again`: the call may be sent once more where the connection was lost. It may ask the
+        `model` meanwhile. Raises ToolFault."""
+        return await self._sent(lambda one: one.call(name, arguments, context=context, model=model), again=again)
 
     async def read_resource(self, uri: str, *, context: "AskingCall") -> ServerParts:
         """Raises ToolFault."""

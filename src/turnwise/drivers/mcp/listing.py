@@ -125,6 +125,7 @@ def _read(one: Tool, *, entry: ServerEntry) -> OfferedTool | str:
         effect=effect_of(one.name, entry=entry, read_only=hints is not None and hints.read_only_hint is True),
         idempotent=hints is not None and hints.idempotent_hint is True,
         timeout_s=entry.call_s,
+        samples=entry.sampling,
     )
     return OfferedTool(own_name=one.name, offer=offer, digest=_digest(spec, offer=offer))
 

@@ -247,6 +247,8 @@ class Minder:
 
     def _report(self, result: TurnResult | None) -> None:
         """What it spent, its own children's part included."""
+        if result is not None and self._order.ended is not None:
+            self._order.ended(result)
         seen = TreeSpending(requests=self._requests, usage=self._usage)
         spent = seen if result is None else spent_with_children(result)
         self._order.report(

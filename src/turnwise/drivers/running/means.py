@@ -17,7 +17,7 @@ from turnwise.drivers.running.observing import Observe, ObservedTurn, TurnObserv
 from turnwise.drivers.running.run_context import RunAtHand
 from turnwise.drivers.running.watching import Feed, Watch, Watchers
 from turnwise.drivers.tools.fact_finding import Inspector
-from turnwise.drivers.tools.tools import Tool
+from turnwise.drivers.tools.tools import AnswerFor, Tool
 from turnwise.turn.commands import PrepareStep, RunHooks
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import HookOutcome, StepPrepared
@@ -76,7 +76,8 @@ class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):
 
     `limits` bound what one response may take. Without `recovery` the runner begins with an endpoint that has not failed yet.
     `prepare_step` is the user's: what it raises is raised by `Runner.run`. `path` names the sub-agents that lead to this turn;
-    what is cancelled has `settle_s` to end in. `run` is what the contexts of the user's functions show.
+    what is cancelled has `settle_s` to end in. `run` is what the contexts of the user's functions show. `answers` has the model
+    answer what a tool's call asks.
     """
 
     endpoint: Endpoint
@@ -92,6 +93,7 @@ class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):
     path: tuple[str, ...] = ()
     settle_s: float = SETTLE_S
     run: RunAtHand | None = None
+    answers: AnswerFor | None = None
 
     def observer_of(
         self, config: TurnConfig, *, given: tuple[Message, ...], ledger: Ledger, is_resumed: bool

@@ -9,6 +9,7 @@ effects = { "git_status" = "read" }
 trusts_hints = true
 sandbox = false                        # the user's own file only, as is network
 network = true
+sampling = 3                           # and this: so often may it ask the model in one call
 """
 
 import difflib
@@ -23,7 +24,14 @@ from typing import Literal, cast, get_args
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.drivers.mcp.entries import START_S, ServerAddress, ServerCommand, ServerEntry, check_server_name
+from turnwise.drivers.mcp.entries import (
+    MAX_SAMPLING,
+    START_S,
+    ServerAddress,
+    ServerCommand,
+    ServerEntry,
+    check_server_name,
+)
 from turnwise.drivers.settings.settings import Layer, is_table, project_folders
 from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.unasked_files import LeftOut, read_of_user, read_unasked
@@ -36,7 +44,7 @@ SERVERS = "mcpServers"  # the key that other programs use
 MAX_BYTES = 256 * 1024
 MAX_SERVERS = 50
 _OWN_VARIABLES = "TURNWISE_"  # turnwise's own: one may hold the address of a journal, with a password
-_USERS_OWN = ("sandbox", "network", "effects", "trusts_hints")  # what widens what a server may do
+_USERS_OWN = ("sandbox", "network", "effects", "trusts_hints", "sampling")  # what widens what a server may do
 _KEYS = ("command", "args", "env", "url", "headers", "type", "start_s", "call_s", *_USERS_OWN)
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PLAIN_WORD = re.compile(r"[\w@%+=:,./${}-]+")
@@ -207,6 +215,7 @@ def _server(name: str, given: object, *, source: ServerSource, where: str, aroun
         call_s=reader.seconds("call_s"),
         effects=reader.effects(),
         trusts_hints=reader.flag("trusts_hints", otherwise=False),
+        sampling=reader.sampling(),
     )
     digest = hashlib.sha256(msgspec.json.encode([str(around.folder), name, given], order="sorted")).hexdigest()[:32]
     return NamedServer(
@@ -262,6 +271,13 @@ class _Reader:
         value = self._given.get(key, otherwise)
         if not isinstance(value, bool):
             raise CallerError(f"{self._where}: `{key}` is `true` or `false`")
+        return value
+
+    def sampling(self) -> int:
+        """How often it may ask the model in one call."""
+        value = self._given.get("sampling", 0)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_SAMPLING:
+            raise CallerError(f"{self._where}: `sampling` is a number from 0 (off) to {MAX_SAMPLING}")
         return value
 
     def effects(self) -> dict[str, Effect]:

@@ -23,6 +23,7 @@ from turnwise.drivers.running.watching import Watch, WatcherEvent
 from turnwise.drivers.threads import in_thread, is_async
 from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.grants import CallTerms, judged_paths, judged_programs
+from turnwise.drivers.tools.own_model import ModelAnswer, ModelQuestion, OwnModel, giving_model
 from turnwise.drivers.tools.probes import CallProbe
 from turnwise.drivers.tools.progress import telling, tells_of
 from turnwise.drivers.tools.tool_output import error_result, failure_of, result_of
@@ -31,7 +32,7 @@ from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import PermissionRule
 from turnwise.rules.subagents import Place
 from turnwise.turn.commands import PlannedCall
-from turnwise.turn.config import ChildReport, ToolOffer
+from turnwise.turn.config import ChildReport, ToolOffer, TurnResult
 from turnwise.turn.endings import NO_TIME, TURNS_TIME
 from turnwise.turn.resume_terms import ResumeTerms
 from turnwise.vocab import ToolCall, ToolResult
@@ -63,6 +64,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     - `resumes`: a dead process may have started it; it continues there. `terms` are those of the caller that resumed
       the turn.
     - `above` is the parent's run. `observe` makes observers for those below it that have none of their own.
+    - `ended` is given the sub-agent's result, if it has one.
     """
 
     call: ToolCall
@@ -84,6 +86,11 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     terms: ResumeTerms = ResumeTerms()
     above: RunAtHand | None = None
     observe: Observe | None = None
+    ended: Callable[[TurnResult], None] | None = None
+
+
+AnswerFor = Callable[[ChildOrder, ModelQuestion], Awaitable[ModelAnswer]]
+"""Has the run's own model answer what a call asks, as a sub-agent. Raises NoAnswer."""
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +114,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     put_ask: AskPutter | None = None  # asks a person what a tool asks
     run: RunAtHand | None = None  # what tools that take a context see, and whose deps sub-agents may have
     observe: Observe | None = None
+    answers: AnswerFor | None = None  # for tools whose calls may ask the model
 
 
 class CallJudging(msgspec.Struct, frozen=True, kw_only=True):
@@ -303,6 +311,8 @@ class ToolRun:
             run = self._within_deadline if self._tell is None else self._run_telling
             if tool.takes_context:
                 run = self._run_with_context
+            if tool.offer.samples:
+                run = self._run_with_model
             if planned.paths or planned.programs is not None:
                 # the hand that opens a path looks again whether it still leads where it was judged to lead
                 with judged_paths(planned.paths or None), judged_programs(planned.programs):
@@ -328,6 +338,33 @@ class ToolRun:
             finally:
                 work.leave()
 
+    async def _run_with_model(
+        self, function: Callable[[Arguments], object], planned: PlannedCall, *, time: CallTime
+    ) -> ToolResult:
+        """As `_run_with_context`, and the tool can ask the run's own model (`own_model.model_at_hand`)."""
+        answers = self._around.answers
+
+        async def start(
+            question: ModelQuestion, limit: Limit | None, pay: Callable[[ChildReport], None]
+        ) -> ModelAnswer:
+            def report(spent: ChildReport) -> None:
+                pay(spent)
+                self._children.append(spent)
+
+            assert answers is not None, "without it nothing is started"
+            order = self._order(planned, arguments={}, timeout_s=time.seconds)
+            return await answers(msgspec.structs.replace(order, grant=limit, report=report), question)
+
+        model = OwnModel(
+            None if answers is None else start,
+            grant=planned.grant,
+            place=planned.place,
+            most=self._tools[planned.call.name].offer.samples,
+            clock=self._clock,
+        )
+        with giving_model(model):
+            return await self._run_with_context(function, planned, time=time)
+
     async def _run_telling(
         self, function: Callable[[Arguments], object], planned: PlannedCall, *, time: CallTime | None = None
     ) -> ToolResult:
@@ -339,35 +376,36 @@ class ToolRun:
     def _child(
         self, start: Callable[[ChildOrder], Awaitable[object]], planned: PlannedCall, *, timeout_s: float
     ) -> Callable[[Arguments], object]:
-        around = self._around
         over = self._over = self._over or asyncio.get_running_loop().create_future()
 
         async def run(arguments: Arguments) -> object:
-            return await start(
-                ChildOrder(
-                    call=planned.call,
-                    arguments=arguments,
-                    grant=planned.grant,
-                    place=planned.place,
-                    timeout_s=timeout_s,
-                    settle_s=self._settle_s,
-                    parent_turn=around.turn_id,
-                    path=around.path,
-                    approver=around.approver,
-                    watch=around.watch,
-                    report=self._children.append,
-                    ledger=around.ledger,
-                    journal=around.journal,
-                    ask_s=around.ask_s,
-                    over=over,
-                    resumes=planned.call.id in around.begun,
-                    terms=around.terms,
-                    above=around.run,
-                    observe=around.observe,
-                )
-            )
+            order = self._order(planned, arguments=arguments, timeout_s=timeout_s)
+            resumes = planned.call.id in self._around.begun
+            return await start(msgspec.structs.replace(order, over=over, resumes=resumes))
 
         return run
+
+    def _order(self, planned: PlannedCall, *, arguments: Arguments, timeout_s: float) -> ChildOrder:
+        around = self._around
+        return ChildOrder(
+            call=planned.call,
+            arguments=arguments,
+            grant=planned.grant,
+            place=planned.place,
+            timeout_s=timeout_s,
+            settle_s=self._settle_s,
+            parent_turn=around.turn_id,
+            path=around.path,
+            approver=around.approver,
+            watch=around.watch,
+            report=self._children.append,
+            ledger=around.ledger,
+            journal=around.journal,
+            ask_s=around.ask_s,
+            terms=around.terms,
+            above=around.run,
+            observe=around.observe,
+        )
 
     async def _within_deadline(
         self,

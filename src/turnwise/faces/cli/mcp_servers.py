@@ -149,7 +149,7 @@ def _ask_about_changes(server: NamedServer, *, trust: ServerTrust, asks: Confirm
 def _confined(entry: ServerEntry, *, network: bool) -> ServerEntry:
     assert isinstance(entry.reached, ServerCommand), "only a command runs here"
     reached = msgspec.structs.replace(entry.reached, sandbox=True, network=network, is_confined=True)
-    return msgspec.structs.replace(entry, reached=reached)
+    return msgspec.structs.replace(entry, reached=reached, sampling=0)
 
 
 def _apart(entry: ServerEntry) -> ServerEntry:
