@@ -12,6 +12,7 @@ from turnwise.drivers.settings.settings import read_usd
 from turnwise.errors import CallerError
 from turnwise.faces.cli.foreign_folders import MAX_PATH, foreign_folder
 from turnwise.faces.cli.text import visible_line
+from turnwise.rules.permission_paths import is_inside
 from turnwise.rules.permissions import PermissionRule
 
 MAX_PROMPT = 1024 * 1024  # characters: as many as the largest window takes
@@ -115,6 +116,13 @@ def read_run(
     )
 
 
+def may_swap(outer: RunWish, inner: RunWish) -> bool:
+    """Whether a run of the first can move the second's folder away and put a link there, which would lead that run elsewhere."""
+    if outer.permissions == READ_ONLY or outer.folder == inner.folder:
+        return False
+    return is_inside(str(inner.folder), folder=str(outer.folder))
+
+
 def lowered(most: RunSettings, *, wish: RunSettings) -> dict[str, object]:
     """The client's limits, by their names. `most` is what holds where it says nothing. Raises CallerError for one above that."""
     rows = [row for row in limit_rows() if getattr(wish, row.name) is not None]
@@ -129,13 +137,13 @@ def lowered(most: RunSettings, *, wish: RunSettings) -> dict[str, object]:
 
 
 def _limit(value: object, *, row: OptionRow) -> int | float | Decimal:
-    what = "a whole number" if row.kind is int else "a number"
+    what = ", ".join(["a whole number" if row.kind is int else "a number", *([row.span] if row.span else [])])
     if isinstance(value, float) and value.is_integer() and row.kind is int:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int if row.kind is int else int | float):
-        raise CallerError(f"`{row.name}` is {what}, {row.span}")
+        raise CallerError(f"`{row.name}` is {what}")
     if abs(value) > MOST or not row.takes(value):
-        raise CallerError(f"`{row.name}` is {what}, {row.span}")
+        raise CallerError(f"`{row.name}` is {what}")
     if row.kind is Decimal:
         try:
             return read_usd(value)

@@ -1,6 +1,7 @@
 """`decode`: what a recorded stream of a provider holds. Pure: nothing is read, written or asked for."""
 
 import io
+import threading
 from collections.abc import Mapping
 from typing import cast
 
@@ -74,9 +75,21 @@ def read_decode(arguments: Mapping[str, object]) -> StreamWish:
     return StreamWish(stream=stream, family=family, tools=tuple(cast("list[str]", names)))
 
 
-def decoded(wish: StreamWish) -> tuple[dict[str, object], bool]:
-    """What the stream holds, as plain data, and whether it is a stream of that family at all."""
-    content = io.BytesIO(wish.stream.encode(errors="surrogatepass"))
+class _Content(io.BytesIO):
+    """Ends early once nobody wants to know any more."""
+
+    def __init__(self, content: bytes, *, stop: threading.Event) -> None:
+        super().__init__(content)
+        self._stop = stop
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return b"" if self._stop.is_set() else super().read(size)
+
+
+def decoded(wish: StreamWish, *, stop: threading.Event) -> tuple[dict[str, object], bool]:
+    """What the stream holds, as plain data, and whether it is a stream of that family at all. Once `stop` is set, it ends soon:
+    a stream made to be slow takes seconds."""
+    content = _Content(wish.stream.encode(errors="surrogatepass"), stop=stop)
     response = read_stream(content, profile=find_profile(wish.family), tool_names=frozenset(wish.tools))
     told = describe("", response)
     told = msgspec.structs.replace(

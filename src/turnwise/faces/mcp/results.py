@@ -6,7 +6,7 @@ import msgspec
 from mcp_types import CallToolResult, TextContent
 
 from turnwise.faces.cli.events import result_fields
-from turnwise.faces.cli.text import visible
+from turnwise.faces.cli.text import clean_answer, visible
 from turnwise.faces.mcp.runs import Served
 from turnwise.rules.stop import exit_code
 from turnwise.vocab import StopReason
@@ -112,7 +112,8 @@ def run_result(served: Served) -> CallToolResult:
         "notes": served.notes[:MAX_NOTES],
     }
     is_error = result.stop_reason in FAILED
-    lines = [f"{served.said}: {result.text}" if is_error else result.text, f"[turnwise] {_line_of(served)}"]
+    answer = clean_answer(result.text)  # a client may show the text at a terminal; the data have every character
+    lines = [f"{served.said}: {answer}" if is_error else answer, f"[turnwise] {_line_of(served)}"]
     if served.denied:
         names = ", ".join(dict.fromkeys([visible(" › ".join([*one.path, one.name])) for one in served.denied]))
         lines.append(f"[turnwise] denied, and not run: {names}. {visible(served.denied[0].why)}")

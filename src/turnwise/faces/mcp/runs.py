@@ -10,7 +10,9 @@ import msgspec
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.running.watching import ToolsetNoted, WatcherEvent
-from turnwise.drivers.settings.settings import read_layers
+from turnwise.drivers.settings.options import RunSettings
+from turnwise.drivers.settings.settings import Layer, read_layers
+from turnwise.errors import CallerError
 from turnwise.faces.agent import Agent
 from turnwise.faces.cli.events import DeniedCall, denied_in
 from turnwise.faces.cli.folder import settings_of_run
@@ -19,7 +21,7 @@ from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.remedies import FailedModel
 from turnwise.faces.cli.run_servers import servers_of_run
 from turnwise.faces.cli.screen import describe_end
-from turnwise.faces.cli.text import clean
+from turnwise.faces.cli.text import clean, visible_line
 from turnwise.faces.cli.workplace import FaceTerms, Workplace, furnish
 from turnwise.faces.mcp.arguments import PERMISSIONS, RunWish, lowered
 from turnwise.faces.mcp.asking import AskSurroundings, ClientApprover, Questions
@@ -63,7 +65,7 @@ class ServedRun:
         self.questions = Questions()
         self.progress = Progress()
         self.is_attended_to = False  # a call listens
-        self._wish = wish
+        self.wish = wish
         self._means = means
         self._asks = asks
         self._denied: list[DeniedCall] = []
@@ -102,7 +104,7 @@ class ServedRun:
             )
             approver = ClientApprover(around, policy=place.policy, questions=self.questions, note=self._notes.append)
             options["safety"] = {"approver": approver}
-        self._running = asyncio.ensure_future(place.agent.run(self._wish.prompt, **options))
+        self._running = asyncio.ensure_future(place.agent.run(self.wish.prompt, **options))
         if self._is_cancelled:
             self._running.cancel()
         result = await self._running
@@ -116,16 +118,33 @@ class ServedRun:
         self.progress.see(seen)
 
     def _furnished(self) -> Workplace:
-        means, wish = self._means, self._wish
+        means, wish = self._means, self.wish
         given: Given = {**means.given, "cwd": wish.folder, "go_on": False, "session": None}
         layers = read_layers(wish.folder, env=means.env)
         most = settings_of_run(layers, last=None, given=given["settings"]).settings
+        if given["model"] is None and not means.env.get("TURNWISE_MODEL"):
+            given = self._with_own_model(given, layers=layers, named=most.model)
         given["settings"] = msgspec.structs.replace(given["settings"], **lowered(most, wish=wish.limits))
         place = self._place(given)
         if wish.model is not None and wish.model != place.choice.model:
             given = another_model(wish.model, given=given, choice=place.choice, offered=(), again=AGAIN)
             place = self._place(given)
         return place
+
+    def _with_own_model(self, given: Given, *, layers: Sequence[Layer], named: str | None) -> Given:
+        """With the model of the user's own file: a project's file cannot choose another one, nor can a client by writing it.
+        `named` is the model of all files. Raises CallerError where the project alone names one."""
+        own = settings_of_run([one for one in layers if one.source == "user"], last=None, given=RunSettings()).settings
+        if own.model == named:
+            return given
+        if own.model is None:
+            raise CallerError(
+                f"only the folder's file names a model, `{visible_line(str(named))}`, and it cannot choose: name one where the "
+                "server starts (`-m`)"
+            )
+        self._notes.append(f"the folder's file names the model `{named}`, which is left out: the server's own is used")
+        address = given["base_url"] or self._means.env.get("TURNWISE_BASE_URL") or own.base_url
+        return {**given, "model": own.model, "base_url": address}
 
     def _place(self, given: Given) -> Workplace:
         means = self._means
@@ -135,5 +154,5 @@ class ServedRun:
             clock=means.clock,
             attended=self._asks,
             servers=servers_of_run(given, attended=False, clock=means.clock),
-            face=FaceTerms(rules=PERMISSIONS[self._wish.permissions], allow_hint=ALLOW_HINT),
+            face=FaceTerms(rules=PERMISSIONS[self.wish.permissions], allow_hint=ALLOW_HINT),
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, cast
@@ -27,9 +28,9 @@ from turnwise._version import __version__
 from turnwise.drivers.clock import wait_for_task
 from turnwise.errors import CallerError, TurnwiseError
 from turnwise.faces.cli.text import clean, visible_line
-from turnwise.faces.mcp.arguments import read_run, run_schema
+from turnwise.faces.mcp.arguments import RunWish, may_swap, read_run, run_schema
 from turnwise.faces.mcp.asking import Question
-from turnwise.faces.mcp.decoding import SCHEMA, decoded, read_decode
+from turnwise.faces.mcp.decoding import SCHEMA, StreamWish, decoded, read_decode
 from turnwise.faces.mcp.results import DECODE_OUTPUT, RUN_OUTPUT, decode_result, failed, run_result
 from turnwise.faces.mcp.runs import Served, ServedRun, ServeMeans
 
@@ -52,6 +53,7 @@ class ClientService:
     def __init__(self, means: ServeMeans) -> None:
         self._means = means
         self._runs: OrderedDict[str, ServedRun] = OrderedDict()
+        self._decoding = asyncio.Lock()
         self.server: Server[Any] = Server(
             "turnwise",
             version=__version__,
@@ -76,7 +78,7 @@ class ClientService:
             name=RUN,
             title="Run an agent in a folder",
             description="Have an agent do a task in a folder: it reads, changes and searches files, runs commands, and answers. "
-            f"The folder lies below {self._means.root}.",
+            f"The folder lies below {visible_line(str(self._means.root))}.",
             input_schema=run_schema(self._means.models),
             output_schema=RUN_OUTPUT,
             annotations=ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True),
@@ -102,7 +104,7 @@ class ClientService:
                     return await self._run(context, params)
                 case "decode":
                     wish = read_decode(params.arguments or {})
-                    data, is_stream = await asyncio.to_thread(decoded, wish)
+                    data, is_stream = await self._decoded(wish)
                     return decode_result(data, is_stream=is_stream, family=wish.family)
                 case name:
                     return failed(f"there is no tool `{visible_line(name[:40])}`: there are `{RUN}` and `{DECODE}`")
@@ -111,6 +113,23 @@ class ClientService:
         except Exception as error:  # noqa: BLE001 (the client goes on with its other calls)
             _log.exception("a call of the client failed")
             return failed(f"this is a bug in turnwise, please report it: {type(error).__name__}")
+
+    async def _decoded(self, wish: StreamWish) -> tuple[dict[str, object], bool]:
+        """One stream after the other: more at once would hold up all messages. A cancelled call ends its thread."""
+        stop = threading.Event()
+        await self._decoding.acquire()
+        task = asyncio.ensure_future(asyncio.to_thread(decoded, wish, stop=stop))
+
+        def ended(task: asyncio.Future[tuple[dict[str, object], bool]]) -> None:
+            self._decoding.release()
+            if not task.cancelled():
+                task.exception()  # else asyncio tells the terminal of it
+
+        task.add_done_callback(ended)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            stop.set()
 
     async def _run(self, context: ClientContext, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         if params.request_state is not None:
@@ -154,10 +173,20 @@ class ClientService:
         self._forget_ended()
         if sum(not run.task.done() for run in self._runs.values()) >= MAX_RUNS:
             raise CallerError(f"{MAX_RUNS} runs are at work: wait for one of them")
+        self._check_apart(wish)
         run = ServedRun(wish, means=means, asks=asks)
         run.start()
         self._runs[run.token] = run
         return run
+
+    def _check_apart(self, wish: RunWish) -> None:
+        """Raises CallerError where this run, or one at work, could put a link in the place of the other's folder."""
+        for run in self._runs.values():
+            if not run.task.done() and (may_swap(wish, run.wish) or may_swap(run.wish, wish)):
+                raise CallerError(
+                    f"a run is at work in `{run.wish.folder}`: of two folders at once, none may lie inside the other, unless the "
+                    "run in the outer one is `read-only`. Wait for it, or work in the same folder"
+                )
 
     def _waiting(self, token: str) -> ServedRun:
         run = self._runs.get(token)

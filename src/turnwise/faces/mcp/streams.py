@@ -88,7 +88,8 @@ class _Doors:
                     return None
                 self._open.add(id)
             case JSONRPCNotification(method="notifications/cancelled", params=params):
-                self._open.discard((params or {}).get("requestId"))  # it is not answered any more
+                if isinstance(id := (params or {}).get("requestId"), int | str):  # anything else names no request
+                    self._open.discard(id)  # it is not answered any more
             case _:
                 pass
         return SessionMessage(message)
