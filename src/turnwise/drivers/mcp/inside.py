@@ -118,8 +118,10 @@ class _Judge:
         script, after = arguments[at], arguments[at + 1 :]
         if script.startswith("-"):
             return f"`{name} {script}` looks for what it runs in {self._folder}"
-        if self.lies_inside(script) or not self._search.is_apart(self._absolute(script)):
-            return f"`{script}` lies in {self._folder}"
+        lies = self.lies_inside(script)
+        if lies or not self._search.is_apart(self._absolute(script)):
+            part = f"`{lies}`, a part of `{script}`, may be a path" if lies not in ("", script) else f"`{script}` lies"
+            return f"{part} in {self._folder}"
         return self.why_of((script, *after)) if after else ""
 
     def _absolute(self, path: str) -> str:
