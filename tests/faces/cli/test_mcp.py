@@ -180,6 +180,7 @@ def test_a_server_that_the_model_may_rewrite_is_asked_about_at_each_start(folder
         (["cat", "--plugin-dir", "."], True),
         (["cat", "@here"], True),
         (["python-mcp-server"], False),
+        (["node", "/usr/lib/node_modules/@a/server/index.js"], False),
         (["nodepad"], False),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -474,15 +475,39 @@ def test_servers_are_added_listed_tested_and_removed(cli: Cli, folder: Path, apa
     assert (listed["name"], listed["source"], listed["start"]) == ("s", "user", "starts")
     tested = msgspec.json.decode(cli("mcp", "test", "s", "--json").out)
     assert (tested["tools"], tested["prompts"], tested["notes"]) == ({"echo": "To echo."}, {"greet": "Greet."}, [])
-    assert "mcp(s.echo)" in cli("mcp", "test", "s").out
+    shown = cli("mcp", "test", "s")
+    assert "starting `s`, 10 s at most" in shown.err
+    assert "s: 1 tool, 1 prompt, resources, after " in shown.out
+    assert "mcp(s.echo)  [execute]  To echo." in shown.out
+    assert "/s:greet who=...  Greet." in shown.out
     assert cli("mcp", "remove", "s", "--json").code == 0
     assert own_file.read_text().strip() == "# mine\nmax_steps = 5"
     assert cli("mcp", "remove", "s").code == 2
 
 
 def test_a_test_of_a_server_that_does_not_start_fails(cli: Cli, folder: Path, own_file: Path) -> None:
-    """With exit code 1, and why."""
+    """With exit code 1, and why: in one line, and nothing that looks like a server without tools."""
     own_file.write_text('[mcp.s]\ncommand = ["no-such-program"]\n')
     ran = cli("mcp", "test", "s")
-    assert ran.code == 1
-    assert "there is no program `no-such-program`: install it" in ran.err
+    why = "the MCP server `s`: its tools are missing: there is no program `no-such-program`: install it"
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith(f"starting `s`, 10 s at most\n{why}")
+    assert len(ran.err.splitlines()) == 2
+    told = msgspec.json.decode(cli("mcp", "test", "s", "--json").out)
+    assert (told["started"], len(told["notes"])) == (False, 1)
+    own_file.write_text('[mcp.s]\ncommand = "no-such-program --port 5"\n')
+    assert "write each word for itself, ['no-such-program', '--port', '5']" in cli("mcp", "test", "s").err
+
+
+def test_a_projects_file_for_another_program_does_not_stop_list_and_test(cli: Cli, folder: Path) -> None:
+    """Both say what is left out, and why, and go on with the rest; what a project may not say is not suggested to it."""
+    entries = {"s": {"command": "cat", "alwaysAllow": []}, "ok": {"command": "cat"}}
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    ran = cli("mcp", "list")
+    assert (ran.code, ran.out.splitlines()[0]) == (0, "ok  cat")
+    assert "`mcpServers.s`: `alwaysAllow` is no key of a server; there are `command`" in ran.err
+    assert "`sandbox`" not in ran.err
+    ran = cli("mcp", "test", "s")
+    assert ran.code == 2
+    assert "an MCP server is left out: " in ran.err
+    assert "no MCP server `s`; there are `ok`" in ran.err

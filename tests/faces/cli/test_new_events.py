@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from turnwise.drivers.running.watching import ChildSeen, WatcherEvent
+from turnwise.drivers.running.watching import ChildSeen, ToolsetNoted, WatcherEvent
 from turnwise.faces.cli.events import JsonLines
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.waiting import WaitBounds, Waiting
@@ -42,6 +42,14 @@ def test_the_screen_shows_an_event_that_it_does_not_know() -> None:
     assert first.startswith("· tool_noted read: found ") and first.endswith(" files 3") and "\x1b" not in first
     assert second == "· bare"
     assert within == f"  helper: {first}"
+
+
+def test_the_screen_shows_the_whole_note_of_a_toolset() -> None:
+    """Proves: what a server says of itself is a line for people, without the event's own name, and its end is not cut."""
+    notes = io.StringIO()
+    text = f"the MCP server `s`: its tools are missing: {'a long reason, ' * 20}and what to do"
+    Screen(notes=notes, follows=True)(ToolsetNoted(text))
+    assert notes.getvalue() == f"· {text}\n"
 
 
 def test_json_lines_carry_an_event_that_they_do_not_know(capsysbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -152,7 +152,8 @@ async def test_the_first_turn_goes_without_a_server_that_needs_longer(tmp_path: 
     assert time.monotonic() - began_s < HANG_S
     assert [name.partition("__")[0] for name in offered(model, 0)] == ["quick"] * 3
     assert result.notes == (
-        "the MCP server `slow`: its tools are missing: it has not started within 0.3 s; its tools come with the next turn",
+        "the MCP server `slow`: its tools are missing: it has not started within 0.3 s; the next turn looks again, a higher"
+        " `start_s` waits longer",
     )
     assert seen(slow)[:2] == ["started", "hangs"]
 

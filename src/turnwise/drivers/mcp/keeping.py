@@ -62,7 +62,8 @@ class RunningServer:
         """What a turn that begins now should know: it goes without the tools, or without some of them."""
         if (listing := self.listing) is not None:
             return (self._named(_left_out_of(listing)),) if listing.left_out else ()
-        why = self._why or f"it has not started within {self.entry.start_s:g} s; its tools come with the next turn"
+        late = f"it has not started within {self.entry.start_s:g} s; the next turn looks again, a higher `start_s` waits longer"
+        why = self._why or late
         return (self._named(f"its tools are missing: {why}"),)
 
     @contextmanager

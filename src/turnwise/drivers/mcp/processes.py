@@ -38,9 +38,10 @@ class ServerProcess:
         env = {**inherited, **command.env}
         program = program_of(command.argv[0], path=env.get("PATH"), folder=command.folder)
         if program is None:
-            raise McpFailure(
-                f"there is no program `{command.argv[0]}`: install it, or correct the server's command", is_final=True
-            )
+            words = command.argv[0].split()
+            is_line = len(words) > 1 and "/" not in words[0]
+            hint = f"write each word for itself, {words}" if is_line else "install it, or correct the server's command"
+            raise McpFailure(f"there is no program `{command.argv[0]}`: {hint}", is_final=True)
         ours, theirs = os.pipe()
         try:
             wrapped = _wrapped(command, program=program, scratch=scratch, given=ours)

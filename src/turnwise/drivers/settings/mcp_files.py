@@ -200,10 +200,11 @@ def _server(name: str, given: object, *, source: ServerSource, where: str, aroun
         raise CallerError(f"{where}: {error}") from None
     if not is_table(given):
         raise CallerError(f"{where} is no table: it needs `command` or `url`")
+    keys = _KEYS if source == "user" else _KEYS[: -len(_USERS_OWN)]
     for key in given:
         if key not in _KEYS:
-            near = difflib.get_close_matches(key, _KEYS, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join([f'`{one}`' for one in _KEYS])}"
+            near = difflib.get_close_matches(key, keys, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join([f'`{one}`' for one in keys])}"
             raise CallerError(f"{where}: `{key}` is no key of a server; {hint}")
         if key in _USERS_OWN and source != "user":
             raise CallerError(f"{where}: only your own file can say `{key}`; take it out")

@@ -1,6 +1,5 @@
 """`turnwise mcp`: the MCP servers that runs in this folder would start, and turnwise as one."""
 
-import asyncio
 import os
 import sys
 import time
@@ -25,6 +24,7 @@ from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.mcp_serve import serve
 from turnwise.faces.cli.mcp_servers import at_terminal, named_servers, refusal_of, start_of, toolset_of
 from turnwise.faces.cli.text import clean, shortened, style
+from turnwise.faces.saying import many
 
 if TYPE_CHECKING:
     from turnwise.faces.mcp_servers import ServerToolset
@@ -67,7 +67,7 @@ def command() -> None:
 def list_servers(files: tuple[Path, ...], cwd: Path | None, as_json: bool) -> None:
     """List the servers that a run would start, and what is asked before."""
     with as_one_line():
-        servers = named_servers(_folder(cwd), files=files)
+        servers = named_servers(_folder(cwd), files=files, leave_out=_tell_left_out)
         trust = ServerTrust.of_user(os.environ)
         for server in servers:
             start = start_of(server, trust=trust)
@@ -142,15 +142,20 @@ def remove(name: str, as_json: bool) -> None:
 def test(name: str, files: tuple[Path, ...], cwd: Path | None, network: bool, as_json: bool) -> None:
     """Start a server, list what it offers, and end it. The exit code is 1 if it does not start."""
     with as_one_line():
-        servers = {one.name: one for one in named_servers(_folder(cwd), files=files, network=network)}
+        found = named_servers(_folder(cwd), files=files, network=network, leave_out=_tell_left_out)
+        servers = {one.name: one for one in found}
         if name not in servers:
-            raise CallerError(f"no MCP server `{name}`; there are {', '.join(servers) or 'none'}")
-        outcome = run_to_end(_tested(_judged(servers[name], network=network, as_json=as_json)))
+            there = ", ".join([f"`{one}`" for one in servers]) or "none: `turnwise mcp add NAME -- COMMAND` names one"
+            raise CallerError(f"no MCP server `{name}`; there are {there}")
+        toolset = _judged(servers[name], network=network, as_json=as_json)
+        if not as_json:
+            say(style(f"starting `{name}`, {toolset.entry.start_s:g} s at most", "dim", stream=sys.stderr))
+        outcome = run_to_end(_tested(toolset))
         if as_json:
             _write_json(outcome)
         else:
             _show(outcome)
-    if not outcome.tools and outcome.notes:
+    if not outcome.started:
         sys.exit(FAILED)
 
 
@@ -158,12 +163,17 @@ command.add_command(serve)
 
 
 class Tested(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server offered when it was tried."""
+    """What a server offered when it was tried. `effects` are those of its tools, `arguments` those of its prompts. If it did not
+    start, `notes` say why."""
 
     name: str
+    started: bool
     seconds: float
     tools: dict[str, str]
+    effects: dict[str, str]
     prompts: dict[str, str]
+    arguments: dict[str, tuple[str, ...]]
+    has_resources: bool
     notes: tuple[str, ...]
 
 
@@ -182,28 +192,43 @@ async def _tested(toolset: "ServerToolset") -> Tested:
     with toolset.heard_by(notes.append):
         async with toolset:
             seconds = round(time.monotonic() - began_s, 3)
-            await asyncio.sleep(0)
             await toolset.tools()
-            notes += toolset.shortcomings
             listing = toolset.listing
+            tools = () if listing is None else listing.tools
+            prompts = () if listing is None else listing.prompts
             return Tested(
                 name=toolset.name,
+                started=listing is not None,
                 seconds=seconds,
-                tools={} if listing is None else {one.own_name: one.offer.spec.description for one in listing.tools},
-                prompts={} if listing is None else {one.own_name: one.description for one in listing.prompts},
-                notes=tuple(dict.fromkeys(notes)),
+                tools={one.own_name: one.offer.spec.description for one in tools},
+                effects={one.own_name: one.offer.effect for one in tools},
+                prompts={one.own_name: one.description for one in prompts},
+                arguments={one.own_name: one.arguments for one in prompts},
+                has_resources=listing is not None and listing.has_resources,
+                notes=toolset.shortcomings
+                if listing is None
+                else tuple(dict.fromkeys([*notes, *toolset.shortcomings])),
             )
 
 
 def _show(outcome: Tested) -> None:
     for note in outcome.notes:
         say(style(clean(note), "yellow", stream=sys.stderr))
-    count = f"{len(outcome.tools)} tools, {len(outcome.prompts)} prompts"
+    if not outcome.started:
+        return
+    resources = ", resources" if outcome.has_resources else ""
+    count = f"{many(len(outcome.tools), 'tool')}, {many(len(outcome.prompts), 'prompt')}{resources}"
     say(f"{style(outcome.name, 'bold')}: {count}, after {outcome.seconds:.1f} s", stream=sys.stdout)
     for name, description in outcome.tools.items():
-        say(f"  mcp({clean(outcome.name)}.{clean(name)})  {shortened(description, limit=80)}", stream=sys.stdout)
+        rule = f"mcp({clean(outcome.name)}.{clean(name)})"
+        say(f"  {rule}  [{outcome.effects[name]}]  {shortened(description, limit=80)}", stream=sys.stdout)
     for name, description in outcome.prompts.items():
-        say(f"  /{clean(outcome.name)}:{clean(name)}  {shortened(description, limit=80)}", stream=sys.stdout)
+        typed = " ".join([f"/{outcome.name}:{name}", *[f"{one}=..." for one in outcome.arguments[name]]])
+        say(f"  {clean(typed)}  {shortened(description, limit=80)}", stream=sys.stdout)
+
+
+def _tell_left_out(why: str) -> None:
+    say(style(clean(why), "yellow", stream=sys.stderr))
 
 
 def _folder(cwd: Path | None) -> Path:

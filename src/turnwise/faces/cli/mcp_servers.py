@@ -120,7 +120,8 @@ def refusal_of(start: ServerStart, *, trust: ServerTrust, asks: Confirm | None) 
     why = start.inside or f"{server.where} lies in the project, and nobody has trusted it"
     if asks is None:
         return f"{why}; nobody is there to be asked: run turnwise at a terminal"
-    lines = [f"MCP server `{server.name}` ({server.where}) would run: {shown(server)}"]
+    verb = "run" if isinstance(server.entry.reached, ServerCommand) else "be reached at"
+    lines = [f"MCP server `{server.name}` ({server.where}) would {verb}: {shown(server)}"]
     if start.inside:
         lines.append(f"it may be another program than the last time: {start.inside}")
     if server.variables:

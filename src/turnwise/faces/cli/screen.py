@@ -22,6 +22,7 @@ from turnwise.drivers.running.watching import (
     StepStarted,
     ToolFinished,
     ToolProgress,
+    ToolsetNoted,
     ToolStarted,
     TurnFinished,
     WatcherEvent,
@@ -377,6 +378,8 @@ def describe_event(seen: WatcherEvent, *, stream: TextIO | None = None) -> str:
         case AskClosed(call=call, answer=answer):
             said = " ".join([answer.verdict, f"({answer.by})", answer.text]).rstrip()
             return style(f"· {clean(call.name)} was answered: {shortened(said, limit=LINE)}", "dim", stream=stream)
+        case ToolsetNoted(text=text):
+            return style(f"· {clean(text)}", "yellow", stream=stream)
         case _:
             pass
     values = [getattr(seen, name) for name in seen.__struct_fields__]
