@@ -51,7 +51,7 @@ STARTED_BY = {"cli/gateway.py": "gateway", "cli/acp.py": "acp", "cli/mcp_serve.p
 OF_THE_COMMAND_LINE = {
     "acp": set(
         """asked_calls asks choice foreign_folders last_exchange left_turns mentions model_names options pending permissions
-        prompts remedies run_servers running screen spending spent taking_back text unseen workplace""".split()
+        prompts remedies running screen spending spent taking_back text unseen workplace""".split()
     ),
     "mcp": set(
         """asked_calls asks decode events folder foreign_folders model_names options remedies run_servers screen text

@@ -28,7 +28,7 @@ from turnwise.drivers.tools.tools import ChildOrder, Tool
 from turnwise.errors import CallerError
 from turnwise.faces.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
 from turnwise.faces.agent_options import check_names, check_values, checking_options
-from turnwise.faces.agent_setup import AgentOptions, AgentSetup, over, set_up
+from turnwise.faces.agent_setup import AgentOptions, AgentSetup, answered_by_model, over, set_up
 from turnwise.faces.beginnings import RunBeginning, furnished, open_transport, priced, reserved, run_below
 from turnwise.faces.budgets import Budget
 from turnwise.faces.children import MAX_DEPTH, AgentTool, Delegate
@@ -48,7 +48,6 @@ from turnwise.faces.run_options import (
     said_of_agent,
     terms_of,
 )
-from turnwise.faces.sampled import answered
 from turnwise.faces.schemas import OutputType
 from turnwise.faces.streaming import RunStream
 from turnwise.faces.taking_up import check_endpoint, left_child, left_run, run_before
@@ -664,7 +663,7 @@ class Agent(Generic[Deps, Output]):
                 path=path,
                 settle_s=settle_s,
                 run=run,
-                answers=partial(answered, setup, agent_of=self._with_setup),
+                answers=partial(answered_by_model, setup, agent_of=self._with_setup),
             )
         )
 

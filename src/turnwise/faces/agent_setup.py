@@ -1,6 +1,6 @@
 """From what the user gives to all that an agent's turns begin with. Everything is checked here, before anything is sent."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast, get_args
 
@@ -15,7 +15,8 @@ from turnwise.drivers.running.hooks import Hooks
 from turnwise.drivers.running.means import Safety, StepPreparer
 from turnwise.drivers.settings.catalogue import find_limits, limits_over
 from turnwise.drivers.telemetry.telemetry import Telemetry
-from turnwise.drivers.tools.tools import Tool
+from turnwise.drivers.tools.own_model import ModelAnswer, ModelQuestion
+from turnwise.drivers.tools.tools import ChildOrder, Tool
 from turnwise.faces.agent_groups import (
     GROUPS,
     EndpointOptions,
@@ -25,7 +26,7 @@ from turnwise.faces.agent_groups import (
     SafetyOptions,
 )
 from turnwise.faces.budgets import Budget
-from turnwise.faces.children import AgentTool, Delegation, Subagents
+from turnwise.faces.children import AgentTool, Delegate, Delegation, Subagents
 from turnwise.faces.deps import DepsWanted
 from turnwise.faces.given import json_of
 from turnwise.faces.instructions import Instruction, Instructions
@@ -304,3 +305,12 @@ def _group(options: AgentOptions, name: str) -> dict[str, object]:
 
 def _within(one: Delegation, *, effects: Collection[Effect]) -> Delegation:
     return one.over({name: agent.within_effects(effects) for name, agent in one.agents.items()})
+
+
+async def answered_by_model(
+    setup: AgentSetup, order: ChildOrder, question: ModelQuestion, *, agent_of: Callable[[AgentSetup], Delegate]
+) -> ModelAnswer:
+    """What the agent's own model says to a server that asks it. Raises NoAnswer. Most agents never load what does it."""
+    from turnwise.faces.sampled import answered
+
+    return await answered(setup, order, question, agent_of=agent_of)

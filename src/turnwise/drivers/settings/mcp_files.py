@@ -32,14 +32,12 @@ from turnwise.drivers.mcp.entries import (
     ServerEntry,
     check_server_name,
 )
-from turnwise.drivers.settings.settings import Layer, is_table, project_folders
+from turnwise.drivers.settings.settings import MCP_FILE, MCP_TABLE, Layer, is_table, project_folders
 from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.unasked_files import LeftOut, read_of_user, read_unasked
 from turnwise.errors import CallerError
 from turnwise.turn.config import Effect
 
-KEY = "mcp"
-PROJECT_FILE = ".mcp.json"
 SERVERS = "mcpServers"  # the key that other programs use
 MAX_BYTES = 256 * 1024
 MAX_SERVERS = 50
@@ -103,7 +101,9 @@ def read_servers(
             found |= _of_project_file(around, leave_out=leave_out)
         for layer in known:
             if layer.source == source:
-                servers = _of_table(layer.table.get(KEY, {}), source=source, where=layer.named(KEY), around=around)
+                servers = _of_table(
+                    layer.table.get(MCP_TABLE, {}), source=source, where=layer.named(MCP_TABLE), around=around
+                )
                 may_change = layer.path is not None and _lies_in(layer.path, around=around)
                 found |= {name: replace(one, may_change=may_change) for name, one in servers.items()}
     for path in files:
@@ -121,7 +121,7 @@ def _lies_in(path: Path, *, around: ServerSurroundings) -> bool:
 
 def project_file(folder: Path) -> Path | None:
     """The `.mcp.json` of the folder's project, looked for as its `turnwise.toml` is; None where there is none."""
-    paths = (place / PROJECT_FILE for place in project_folders(folder))
+    paths = (place / MCP_FILE for place in project_folders(folder))
     return next((path for path in paths if os.path.lexists(path)), None)
 
 
@@ -186,7 +186,7 @@ def _servers_in(content: bytes, *, path: Path) -> Mapping[str, object]:
 
 def _of_table(table: object, *, source: ServerSource, where: str, around: ServerSurroundings) -> dict[str, NamedServer]:
     if not is_table(table):
-        raise CallerError(f"{where} is no table: write `[{KEY}.NAME]`, and its keys below")
+        raise CallerError(f"{where} is no table: write `[{MCP_TABLE}.NAME]`, and its keys below")
     return {
         name: _server(name, given, source=source, where=f"{where.removesuffix('`')}.{name}`", around=around)
         for name, given in table.items()

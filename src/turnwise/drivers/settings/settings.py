@@ -5,6 +5,7 @@ have a table of their own in them (permissions).
 """
 
 import difflib
+import os
 from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -219,6 +220,16 @@ def user_folder(env: Mapping[str, str]) -> Path:
     # "If an implementation encounters a relative path [...] it should [...] ignore it" (XDG Base Directory Specification).
     folder = Path(base) if base and Path(base).is_absolute() else Path.home() / ".config"
     return folder / "turnwise"
+
+
+MCP_TABLE, MCP_FILE = "mcp", ".mcp.json"  # of a settings file, and a project's own file for the servers alone
+
+
+def names_mcp_servers(folder: Path, *, layers: Iterable[Layer]) -> bool:
+    """Whether one of these files, or a project's `.mcp.json`, may name MCP servers."""
+    return any(MCP_TABLE in layer.table for layer in layers) or any(
+        os.path.lexists(place / MCP_FILE) for place in project_folders(folder)
+    )
 
 
 def project_folders(folder: Path) -> list[Path]:

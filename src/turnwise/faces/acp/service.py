@@ -40,7 +40,7 @@ from turnwise._version import __version__
 from turnwise.drivers.clock import Clock, wait_for_task
 from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal.journal import Journal, Session
-from turnwise.drivers.settings.settings import read_layers
+from turnwise.drivers.settings.settings import MCP_FILE, names_mcp_servers, read_layers
 from turnwise.errors import CallerError, TurnwiseError
 from turnwise.faces.acp.choices import MODE, MODEL, EditorOption, change_model, is_mode, mode_state, options_of
 from turnwise.faces.acp.commands import available, command_in
@@ -51,7 +51,6 @@ from turnwise.faces.cli.foreign_folders import foreign_folder
 from turnwise.faces.cli.last_exchange import ENDS
 from turnwise.faces.cli.model_names import Offers
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.run_servers import KEY, PROJECT_FILE
 from turnwise.faces.cli.text import clean, shortened, visible_line
 from turnwise.faces.taking_up import read_session
 
@@ -70,7 +69,7 @@ MAX_SERVERS_TOLD = 10
 SETTLE_S = 10.0  # that turns have to end in once the editor is gone
 
 OWN_SERVERS = (
-    f"MCP servers of turnwise.toml and {PROJECT_FILE} do not start in an editor's session: "
+    f"MCP servers of turnwise.toml and {MCP_FILE} do not start in an editor's session: "
     "the model does not have their tools"
 )
 INVALID_PARAMS, FAILED = -32602, -32603
@@ -359,14 +358,9 @@ class EditorService:
             session.note_later(
                 f"the editor's MCP servers are not started ({named}): the model does not have their tools"
             )
-        if _has_servers(folder, env=self._env):
+        if names_mcp_servers(folder, layers=read_layers(folder, env=self._env)):
             session.note_later(OWN_SERVERS)
         self._sessions[id] = session
         # not before the editor knows the session: it gets the answer first
         asyncio.get_running_loop().call_soon(lambda: session.updates.put(available()))
         return session
-
-
-def _has_servers(folder: "Path", *, env: Mapping[str, str]) -> bool:
-    """Whether a file of the user or of the project names MCP servers."""
-    return (folder / PROJECT_FILE).exists() or any(KEY in layer.table for layer in read_layers(folder, env=env))

@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.settings.settings import project_folders, read_layers
+from turnwise.drivers.settings.settings import names_mcp_servers, read_layers
 from turnwise.faces.cli.options import Given
 from turnwise.faces.tools import Toolset
 from turnwise.turn.config import Deadlines
 
 if TYPE_CHECKING:
     from turnwise.faces.mcp_servers import ServerToolset
-
-KEY = "mcp"
-PROJECT_FILE = ".mcp.json"
 
 
 class RunServers(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,11 +37,7 @@ def servers_of_run(
     """Those that may start in this run; a person is asked about the others, where one is there. `session_key` names the variable
     with the key of the session that goes on: no server gets that one either. Raises CallerError."""
     folder = (given["cwd"] or Path.cwd()).resolve()
-    layers = read_layers(folder, env=os.environ)
-    is_named = any(KEY in layer.table for layer in layers) or any(
-        os.path.lexists(place / PROJECT_FILE) for place in project_folders(folder)
-    )
-    if not is_named and not given["mcp"]:
+    if not given["mcp"] and not names_mcp_servers(folder, layers=read_layers(folder, env=os.environ)):
         return NO_SERVERS
     from turnwise.faces.cli.mcp_servers import judged_servers
 
