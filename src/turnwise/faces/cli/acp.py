@@ -39,7 +39,7 @@ def command(**options: object) -> None:
     with as_one_line():
         from turnwise.drivers.clock import SystemClock
         from turnwise.drivers.journal.journal import Journal, journal_path
-        from turnwise.drivers.own_loop import quickest_loop, run_to_end
+        from turnwise.drivers.own_loop import run_to_end
         from turnwise.drivers.telemetry.telemetry import telemetry_of
         from turnwise.faces.acp.serve import serve
 
@@ -49,4 +49,4 @@ def command(**options: object) -> None:
         given = cast("Given", {**options, "cwd": None, "go_on": False, "session": None, "plain": True})
         clock = SystemClock()
         with Journal(journal_path(os.environ), clock=clock) as journal:
-            run_to_end(serve(given=given, journal=journal, clock=clock, env=os.environ), new_loop=quickest_loop)
+            run_to_end(serve(given=given, journal=journal, clock=clock, env=os.environ))

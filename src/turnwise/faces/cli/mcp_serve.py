@@ -60,7 +60,7 @@ def serve(root: Path | None, models: tuple[str, ...], **options: object) -> None
         enter(os.environ)
         from turnwise.drivers.clock import SystemClock
         from turnwise.drivers.journal.journal import Journal, journal_path
-        from turnwise.drivers.own_loop import quickest_loop, run_to_end
+        from turnwise.drivers.own_loop import run_to_end
         from turnwise.faces.mcp.runs import ServeMeans
         from turnwise.faces.mcp.serve import serve as serve_client
 
@@ -71,7 +71,7 @@ def serve(root: Path | None, models: tuple[str, ...], **options: object) -> None
         clock = SystemClock()
         with Journal(journal_path(os.environ), clock=clock) as journal:
             means = ServeMeans(given=given, root=folder, models=models, journal=journal, clock=clock, env=os.environ)
-            run_to_end(serve_client(means), new_loop=quickest_loop)
+            run_to_end(serve_client(means))
 
 
 def _entry(folder: Path, *, root: Path | None) -> str:
