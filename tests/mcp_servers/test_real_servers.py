@@ -72,14 +72,6 @@ async def test_everything_that_a_server_may_answer_becomes_parts(tmp_path: Path)
     assert len(offered(model, 0)) > 10
 
 
-async def test_a_real_server_runs_in_the_sandbox(tmp_path: Path) -> None:
-    """As every server does unless its user says otherwise: it sees its folder and answers."""
-    server = node_server("everything", tmp_path, sandbox=True)
-    agent, _ = agent_of([[call("everything__get-sum", a=2, b=3)], "Done."], [server])
-    (told,) = texts_of(await agent.run("Go."))
-    assert "5" in told
-
-
 async def test_progress_cancel_and_prompts_of_a_real_server(tmp_path: Path) -> None:
     """Progress goes to the watchers; a turn that is cancelled ends at once; a prompt is filled in."""
     watched: list[Any] = []
