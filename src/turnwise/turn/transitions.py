@@ -133,7 +133,7 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
         PrepareStep: "the same as SendRequest, where the user gave a prepare_step",
         Wait: "the request is worth another attempt",
         CheckOutput: _OUTPUT,
-        SendRequest: "it was for more of a cut response, and no call may run; another model is to be asked, or less at once; a "
+        SendRequest: "it was for more of a cut response, and no call may run; turnwise asks another model, or asks for less; a "
         "crash lost the request",
         FinishTurn: "else",
     },
@@ -172,14 +172,14 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
     (State.RUNNING, ToolsFinished): {
         **_AFTER_CALLS,
         RunHooks: "the user gave hooks for results, or for the next request",
-        RunScript: "a program comes next, or goes on with these results",
+        RunScript: "a program comes next, or continues with these results",
     },
     (State.SCRIPTING, ScriptCalled): {
         RunHooks: "calls of the program may run, and the user gave hooks for tools",
         InspectCalls: _CALLS[InspectCalls],
         Ask: _TOOLS[Ask],
         RunTools: "calls of the program may run",
-        RunScript: "its calls may not run: it goes on with their results",
+        RunScript: "its calls may not run: it continues with their results",
     },
     (State.SCRIPTING, ScriptFinished): {
         **_AFTER_CALLS,

@@ -76,7 +76,7 @@ async def test_an_editor_that_closes_the_output_alone_ends_the_process(lab: Lab,
         sys.executable,
         *PROGRAM,
         "acp",
-        *at(lab, "slow-bash"),
+        *at(lab, "tells-its-end"),
         "--allow",
         "bash",
         "--no-sandbox",
@@ -101,6 +101,7 @@ async def test_an_editor_that_closes_the_output_alone_ends_the_process(lab: Lab,
     assert await asyncio.wait_for(process.wait(), HANG_S) == 0
     with pytest.raises(ProcessLookupError):
         os.kill(int(begun.read_text()), 0)
+    assert not (folder / "ended.txt").exists()
     with pytest.raises(ConnectionError):
         await turn
     await client.close()

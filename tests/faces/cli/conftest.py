@@ -32,6 +32,16 @@ calls = [{ name = "bash", arguments = { command = "echo $$ > begun.txt; exec sle
 text = "It said: {result}"
 """,
 )
+TELLS_ITS_END = script(
+    "tells-its-end",
+    """
+[[steps]]
+calls = [{ name = "bash", arguments = { command = "echo $$ > begun.txt; sleep 60; echo x > ended.txt" } }]
+
+[[steps]]
+text = "It said: {result}"
+""",
+)
 STALLS_FIRST = script(
     "stalls-first",
     """
@@ -97,7 +107,7 @@ def _fork_server_ends() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def shared_lab() -> Iterator[Lab]:
     with running_lab(
-        [HOSTILE, SLOW_BASH, STALLS_FIRST, STUBBORN, TELL_ENV, LEAKY, DELEGATES_BY_PROGRAM, SEARCHES]
+        [HOSTILE, SLOW_BASH, TELLS_ITS_END, STALLS_FIRST, STUBBORN, TELL_ENV, LEAKY, DELEGATES_BY_PROGRAM, SEARCHES]
     ) as lab:
         yield lab
 
