@@ -12,7 +12,7 @@ from turnwise.relay.early_words import FEWEST_EVENTS, MOST_EVENT_BYTES, MOST_EVE
 from turnwise.relay.relaying import ClientSide, EventReader, Relay, RelayEnd, RelayRules, SoughtInText, UpstreamSide
 from turnwise.rules.retries import NO_RETRY
 from turnwise.testing.splits import random_splits
-from turnwise.vocab import Message, Repair, Request, Text, ToolSpec
+from turnwise.vocab import Message, Repair, Request, Text, ToolSpec, text_of
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family
@@ -244,3 +244,28 @@ def test_silence_is_judged_with_all_words() -> None:
         plain.feed(piece)
     assert closed == plain.is_closed()
     assert reader.heard >= heard
+
+
+@pytest.mark.promise("safe:bounded")
+@pytest.mark.parametrize("line_bytes", [MOST_EVENT_BYTES // 4, MOST_EVENT_BYTES + 200, MOST_EVENT_BYTES * 2])
+def test_words_that_wait_are_together_no_longer_than_a_line(line_bytes: int) -> None:
+    """Proves: they are read as one event, and no limit is met by that, however little it allows."""
+    pieces = ["plain", "words", *[f'"{number}" é\u2028\\ ' * (1 + number % 9) for number in range(98)]]
+    words = [chat({"content": piece}) for piece in pieces]
+    found = same("openai_chat", [BEGIN, *words, *END], bounds=Limits(line_bytes=line_bytes))
+    assert found.early == 98 and found.out == b"".join([BEGIN, *words, *END])
+
+
+@pytest.mark.promise("heal:every-case")
+def test_a_response_that_a_proxy_sent_twice_is_known_by_its_words() -> None:
+    """Proves: where a family compares its events, each word that went out early is one of them, as if it was read at once."""
+
+    def chunk(text: str, **more: object) -> bytes:
+        candidate = {"content": {"parts": [{"text": text}], "role": "model"}, "index": 0, **more}
+        return b"data: " + json.dumps({"candidates": [candidate]}).encode() + b"\n\n"
+
+    once = [*[chunk(f"word {number} ") for number in range(80)], chunk("end", finishReason="STOP")]
+    found = same("gemini", [*once, *once])
+    assert found.early > 70
+    assert isinstance(found.end, RelayEnd) and found.end.response is not None
+    assert text_of(found.end.response.message).count("word 7 ") == 1

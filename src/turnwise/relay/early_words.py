@@ -2,28 +2,43 @@
 
 Between equal families a stream of text brings event after event that differs from the one before in nothing but its piece
 (`wire/alike.py`). What such an event says is known from that one string, and the client gets its bytes as they came. So it goes
-out at once, and decoding, healing and comparing are done later, for many events together: that costs a third of doing it for
-each, because a processor that has just served another stream has forgotten where all of it stands.
+out at once, and decoding, healing and comparing are done later, for many events together: a processor that has just served
+another stream has forgotten where all of that stands.
 
-Nothing is taken on trust: the events are decoded whole before anything else of the response is looked at, and what they say then
-is compared with what was told here (`EventReader.catch_up`).
+Nothing is taken on trust. What they said together is written into one more event like them, which is decoded and healed before
+anything else of the response is looked at, and what it says then is compared with what was told here (`EventReader._catch_up`).
+Where a family compares its events with each other, they are kept and decoded themselves.
 """
 
+from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
 from turnwise.vocab import Frame, ReasoningDelta, RefusalDelta, TextDelta
-from turnwise.wire.alike import PROBE, Alike, string_between
+from turnwise.wire.alike import PROBE, Alike, decode_string
+from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.limits import Limits
 
 WordsFrame = TextDelta | ReasoningDelta | RefusalDelta
 
-FEWEST_EVENTS, MOST_EVENTS = 32, 64  # that wait: decoding them together takes a tenth of a millisecond
+FEWEST_EVENTS, MOST_EVENTS = 64, 128  # that wait: to catch up takes as long for few as for many
 MOST_EVENT_BYTES = 2048  # of one that waits: longer ones are read whole
 SHARE = (
     4  # no limit on a response can be met within this part of the smallest one: a text may count four times its bytes
 )
+
+
+class Taken(NamedTuple):
+    """What waited: `number` events of `size` bytes, which said `word` together, the `latest` of them, and what to decode in their
+    place."""
+
+    number: int
+    size: int
+    word: WordsFrame
+    latest: list[bytes]
+    read: bytes
 
 
 class EarlyWords:
@@ -34,11 +49,16 @@ class EarlyWords:
     __slots__ = (
         "_alike",
         "_events",
+        "_full_bytes",
+        "_given_bytes",
         "_head",
+        "_keeps_all",
         "_most",
         "_most_bytes",
+        "_most_waiting",
         "_on_full",
         "_passes",
+        "_said",
         "_tail",
         "heard",
         "is_open",
@@ -52,12 +72,20 @@ class EarlyWords:
         spread: float,
         passes: Callable[[WordsFrame], bool] | None,
         on_full: Callable[[], object],
+        latest: int,
+        keeps_all: bool,
     ) -> None:
         """`spread`: a number of [0, 1), so that many streams do not all catch up at once. `passes`: whether a word may go out
-        (None: all may). `on_full` is called once enough events wait."""
+        (None: all may). `on_full` is called once enough events wait. So many of the `latest` are kept, or all."""
         self._head = self._tail = b""  # of an event: what stands before and behind its piece
-        self._events: list[bytes] = []
+        self._keeps_all = keeps_all
+        self._events: list[bytes] | deque[bytes] = [] if keeps_all else deque(maxlen=latest)
+        self._said: list[str] = []  # what each says of those that wait
         self._most = FEWEST_EVENTS + round(spread * (MOST_EVENTS - FEWEST_EVENTS))
+        # What one event may be long: a word may be written shorter again, and never longer.
+        self._most_waiting = max(0, limits.line_bytes - MOST_EVENT_BYTES)
+        self._full_bytes = self._most_waiting  # once `taken_bytes` are so many, enough wait
+        self._given_bytes = 0
         self._most_bytes = min(limits.response_bytes, limits.stream_bytes) // SHARE
         self._passes = passes
         self._on_full = on_full
@@ -67,7 +95,7 @@ class EarlyWords:
 
     @property
     def are_waiting(self) -> bool:
-        return bool(self._events)
+        return bool(self._said)
 
     def learn(self, event: bytes, frame: Frame) -> None:
         """The whole event said this word, and nothing else, to the client, too."""
@@ -89,19 +117,25 @@ class EarlyWords:
 
     def take(self, event: bytes, /) -> bool:
         """Keep an event that is like the last one, if its word passes; the client gets it as it came."""
-        if not self.is_open or not (said := string_between(self._head, self._tail, event)):
+        head, tail = self._head, self._tail
+        if not (self.is_open and event.startswith(head) and event.endswith(tail)):
             return False
         size = len(event)
         taken = self.taken_bytes + size
         if taken > self._most_bytes or size > MOST_EVENT_BYTES:
             return False
-        if self._passes is not None and not self._passes(self._word(said)):
+        try:
+            said = decode_string(event[len(head) - 1 : 1 - len(tail)])  # with its quotes, which both have
+        except UNREADABLE:
             return False
-        events = self._events
-        events.append(event)
+        if not said or (self._passes is not None and not self._passes(self._word(said))):
+            return False
+        self._events.append(event)
+        words = self._said
+        words.append(said)
         self.taken_bytes = taken
         self.heard += 1
-        if len(events) >= self._most:
+        if len(words) >= self._most or taken >= self._full_bytes:
             self._on_full()
         return True
 
@@ -110,10 +144,18 @@ class EarlyWords:
         assert rest is not None, "there are events that are like another"
         return type(rest)(said, rest.block)
 
-    def give(self) -> tuple[list[bytes], WordsFrame]:
-        """The events that wait, and what they said together. Nothing waits any more."""
-        events, self._events = self._events, []
-        return events, self._word("".join([self._alike.string(event) for event in events]))
+    def give(self) -> Taken:
+        """The events that wait. None waits any more."""
+        text, number = "".join(self._said), len(self._said)
+        latest = list(self._events)
+        one = b"".join([self._head, msgspec.json.encode(text)[1:-1], self._tail])
+        read = b"".join(latest) if self._keeps_all else one
+        size = self.taken_bytes - self._given_bytes
+        self._events.clear()
+        self._said.clear()
+        self._given_bytes = self.taken_bytes
+        self._full_bytes = self.taken_bytes + self._most_waiting
+        return Taken(number, size, self._word(text), latest, read)
 
 
 def say_the_same(frames: list[Frame], word: WordsFrame) -> bool:

@@ -109,10 +109,10 @@ class Witness:
         if has_call and len(self._calls) < FIRST_EVENTS:
             self._calls.append(kept_event(self._number, event))
 
-    def saw_words(self, events: Sequence[bytes]) -> None:
-        """As `saw` for each, without a call in them."""
-        self._number += len(events)
-        self._last = [*self._last, *events[-LAST_EVENTS:]][-LAST_EVENTS:]
+    def saw_words(self, latest: Sequence[bytes], *, number: int) -> None:
+        """As `saw` for each of so many events without a call in them, of which these are the `latest`."""
+        self._number += number
+        self._last = [*self._last, *latest[-LAST_EVENTS:]][-LAST_EVENTS:]
 
     def found(self, kinds: Iterable[str]) -> None:
         """Of these kinds something was found in the last event. The first event of each kind counts."""

@@ -14,7 +14,7 @@ from turnwise.relay.client_stream import BROKE_OFF, LOST_PIECE, ClientStream, su
 from turnwise.relay.deviations import Deviations
 from turnwise.relay.early_words import EarlyWords, say_the_same
 from turnwise.relay.event_splitting import EventSplitter
-from turnwise.relay.evidence import Witness
+from turnwise.relay.evidence import LAST_EVENTS, Witness
 from turnwise.relay.response_reading import ResponseReader, StreamReader
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.recovery import (
@@ -160,13 +160,21 @@ class EventReader:
         deviations: Deviations,
         filter: CallFilter | None = None,
         spread: float = 0.0,
+        compares_events: bool = False,
     ) -> None:
         self._reader = reader
         self._filter = filter
         self._client = client
         self._splitter = EventSplitter(bounds)
         passes = reader.lets_pass if reader.seeks_calls else None
-        self.early_words = EarlyWords(bounds, spread=spread, passes=passes, on_full=self._catch_up)
+        self.early_words = EarlyWords(
+            bounds,
+            spread=spread,
+            passes=passes,
+            on_full=self._catch_up,
+            latest=LAST_EVENTS,
+            keeps_all=compares_events,
+        )
         self._out: list[bytes] = []
         self._deviations = deviations
         self._repair_count = 0
@@ -214,11 +222,12 @@ class EventReader:
         """What went out early is decoded and healed as well, and compared with what was told of it."""
         if not self.early_words.are_waiting:
             return
-        events, word = self.early_words.give()
-        self.witness.saw_words(events)
-        frames = self._reader.decode(b"".join(events))
+        taken = self.early_words.give()
+        self.witness.saw_words(taken.latest, number=taken.number)
+        frames = self._reader.decode(taken.read, size=taken.size)
         healed = self._reader.heal_passed(frames)
-        self._client.passed(word, is_true=say_the_same(frames, word) and say_the_same(healed, word))
+        is_true = say_the_same(frames, taken.word) and (healed == frames or say_the_same(healed, taken.word))
+        self._client.passed(taken.word, is_true=is_true)
 
     def flush(self) -> list[Frame]:
         self._catch_up()
@@ -333,6 +342,7 @@ class Relay:
             ),
             filter=None if self._filter.does_nothing else self._filter,
             spread=self._spread,
+            compares_events=self._upstream.family.compares_events,
         )
         self.witness = reader.witness
         return reader

@@ -154,11 +154,12 @@ class ResponseReader:
         frames = self.decode(chunk)
         return self._receive(frames) if frames else frames
 
-    def decode(self, chunk: bytes) -> list[Frame]:
-        """Take the next bytes; return the frames as they stood on the wire. Each of them is to be given to `heal`."""
+    def decode(self, chunk: bytes, *, size: int | None = None) -> list[Frame]:
+        """Take the next bytes; return the frames as they stood on the wire. Each of them is to be given to `heal`. `size`: how
+        many bytes there were, where the chunk says the same in fewer."""
         if self.faulted:
             return []
-        self._bytes_left -= len(chunk)
+        self._bytes_left -= len(chunk) if size is None else size
         if self._bytes_left < 0:
             return [Faulted(too_large(self._limit_bytes))]
         return self._decoder.feed(chunk)

@@ -19,7 +19,8 @@ PROBE = "~another~"
 START, MOST = 16, 64  # of what may be spent on learning: four tries; those who changed once may be tried again
 LEARNING = 4  # what a try costs, where a chunk that is alike gains one
 
-_decode_string = msgspec.json.Decoder(str).decode
+decode_string = msgspec.json.Decoder(str).decode
+"""One JSON string with its quotes. Raises one of UNREADABLE."""
 
 
 class Alike(Generic[Rest]):
@@ -53,7 +54,7 @@ class Alike(Generic[Rest]):
                 if not (text.startswith(head) and text.endswith(tail)):
                     break
                 # Where head and tail share bytes, or one string has become two, this is no string.
-                if not (string := _decode_string(text[begin:end])):
+                if not (string := decode_string(text[begin:end])):
                     break
                 found.append(string)
         except UNREADABLE:
@@ -62,8 +63,13 @@ class Alike(Generic[Rest]):
         return found
 
     def string(self, text: bytes) -> str:
-        """That of one chunk; empty where it is not alike."""
-        return string_between(self._head, self._tail, text)
+        """That of one chunk; empty where it is not alike, or says nothing."""
+        if text.startswith(self._head) and text.endswith(self._tail):
+            try:
+                return decode_string(text[self._start : self._end])
+            except UNREADABLE:
+                pass
+        return ""
 
     def learn(self, text: bytes, string: str, *, rest: Rest, read: Callable[[bytes], str | None]) -> None:
         """`text` brought the piece `string`, which is what `read` gives for such a chunk (or raises one of UNREADABLE)."""
@@ -82,13 +88,3 @@ class Alike(Generic[Rest]):
             self.rest = rest
             self._head, self._tail = head, tail
             self._start, self._end = at, 1 - len(tail)
-
-
-def string_between(head: bytes, tail: bytes, text: bytes) -> str:
-    """The JSON string in a text that begins and ends so, both with a quote of it; empty where it is none or says nothing."""
-    if text.startswith(head) and text.endswith(tail):
-        try:
-            return _decode_string(text[len(head) - 1 : 1 - len(tail)])
-        except UNREADABLE:
-            pass
-    return ""

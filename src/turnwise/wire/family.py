@@ -103,6 +103,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     # Every provider's finish word (Responses: status, incomplete reason) -> ours.
     finish_reasons: Mapping[str, FinishReason]
     losses: tuple[Loss, ...]
+    # Whether what an event says may depend on those before it that said the same: then each of them has to be decoded.
+    compares_events: bool = False
 
 
 class BadRequest(ValueError):

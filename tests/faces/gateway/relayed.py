@@ -47,7 +47,7 @@ class Straight(PieceWriter):
         super().__init__()
         self.put = pieces.append
 
-    def write(self, data: bytes, /) -> bool:
+    def write(self, data: bytes, coded: bytes = b"", /) -> bool:
         assert data and self.put is not None
         self.put(data)
         return True

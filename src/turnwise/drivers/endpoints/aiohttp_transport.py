@@ -7,13 +7,13 @@ import functools
 import os
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from turnwise.drivers.endpoints.content_coding import MOST_GROWTH, UnknownCoding, Unpacker, unpacker_for
 from turnwise.drivers.endpoints.request_guard import check_may_leave
-from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Take
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.vocab import Fault, FaultKind
 
@@ -222,7 +222,7 @@ class _Sending:
             raise StopAsyncIteration
         return chunk
 
-    async def _pump(self, take: Callable[[bytes], bool]) -> None:
+    async def _pump(self, take: Take) -> None:
         """As `HttpReply.pump` says. A future, a task and a further turn of the event loop for each chunk cost more than a short
         one's decoding."""
         from turnwise.drivers.endpoints.bounded_connector import BoundedHandler

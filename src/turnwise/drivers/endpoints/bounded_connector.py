@@ -4,7 +4,6 @@ a second request only where the server keeps them. Imported with the first reque
 import asyncio
 import functools
 import re
-from collections.abc import Callable
 
 from aiohttp import ClientPayloadError, ClientRequest, ClientTimeout, ConnectionTimeoutError, TCPConnector
 from aiohttp.client_proto import ResponseHandler
@@ -17,6 +16,7 @@ from aiohttp.tracing import Trace
 
 from turnwise.drivers.clock import Overdue, SystemClock, Watchdog
 from turnwise.drivers.endpoints.chunked_coding import ChunkedCoding, single_chunk
+from turnwise.drivers.endpoints.transport import Take
 
 # A server may send any number of interim responses (RFC 9110, section 15.2). One `102 Processing` a second stays below this
 # for 15 minutes, and no request may take longer by default.
@@ -35,7 +35,7 @@ Head = tuple[RawResponseMessage, StreamReader]
 class _Pumping:
     """What is pumped where, until it is over."""
 
-    def __init__(self, take: Callable[[bytes], bool], body: StreamReader, over: "asyncio.Future[None]") -> None:
+    def __init__(self, take: Take, body: StreamReader, over: "asyncio.Future[None]") -> None:
         self.take, self.body, self.over = take, body, over
         self.is_busy = False
         self.error: BaseException | None = None
@@ -66,7 +66,7 @@ class BoundedHandler(ResponseHandler):
         self.is_streamed = False  # its answer came in pieces, without a length
         self._coding: ChunkedCoding | None = None  # of the answer's body; None where it has another
         self._pumping: _Pumping | None = None
-        self._take_single: Callable[[bytes], bool] | None = None  # what is pumped to, while a chunk may come alone
+        self._take_single: Take | None = None  # what is pumped to, while a chunk may come alone
 
     def set_response_params(self, **params: object) -> None:
         """Called for each request that uses this connection."""
@@ -79,7 +79,7 @@ class BoundedHandler(ResponseHandler):
         # The parser stands between two chunks, and one is all that came: without it the parser stands there, too.
         if (take := self._take_single) is not None and (chunk := single_chunk(data)):
             try:
-                if not take(chunk):
+                if not take(chunk, data):
                     self._end_pump(None)
             except BaseException as error:  # noqa: BLE001 (raised where `pump` is waited for)
                 self._end_pump(error)
@@ -94,7 +94,7 @@ class BoundedHandler(ResponseHandler):
         self._end_failed_body()
         self._pump_on()
 
-    async def pump(self, take: Callable[[bytes], bool], *, body: StreamReader) -> None:
+    async def pump(self, take: Take, *, body: StreamReader) -> None:
         """As `HttpReply.pump` says, of the body at hand."""
         pumping = self._pumping = _Pumping(take, body, self._loop.create_future())
         self._pump_on()  # what has come before

@@ -11,15 +11,34 @@ import re
 _LENGTH = re.compile(rb"[0-9a-fA-F]{1,8}\r\n")
 _LONGEST = 10  # bytes of that
 _END = b"\r\n"
+_SHORT = 4096  # bytes of a chunk with its framing: those of words are shorter
+_Lines = tuple[tuple[bytes, ...], int]
+_LINES: dict[
+    int, _Lines
+] = {}  # by the bytes of a single chunk: its first line, in lower and upper case, and how long that is
 
 
 def single_chunk(data: bytes) -> bytes:
-    """What the chunk says that these bytes are, if they begin where a chunk does; nothing where they are anything else."""
-    at = data.find(_END, 1, _LONGEST)
-    if at < 0 or not data.endswith(_END):
-        return b""
-    length, given = b"%x" % (len(data) - at - 4), data[:at]
-    return data[at + 2 : -2] if length == given or length == given.lower() else b""
+    """What the chunk says that these bytes are, if they begin where a chunk does; nothing where they are anything else, or longer
+    than a word."""
+    size = len(data)
+    known = _LINES.get(size)
+    if known is None:
+        if size > _SHORT:
+            return b""
+        known = _LINES[size] = _lines_of(size)
+    lines, at = known
+    return data[at:-2] if data.startswith(lines) and data.endswith(_END) else b""
+
+
+def _lines_of(size: int) -> _Lines:
+    """Without any line where no single chunk has that size: one digit more of its length makes it two bytes longer."""
+    for digits in range(1, len(b"%x" % size) + 1):
+        said = size - digits - 2 * len(_END)
+        if said > 0 and len(b"%x" % said) == digits:
+            line = b"%x\r\n" % said
+            return tuple({line, line.upper()}), len(line)
+    return (), 0
 
 
 class ChunkedCoding:

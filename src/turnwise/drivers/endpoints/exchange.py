@@ -106,8 +106,8 @@ class Silence:
 class WayOut(Protocol):
     """Where words go that are for somebody else as they came."""
 
-    def write(self, data: bytes, /) -> bool:
-        """Whether it was written: nothing waits here."""
+    def write(self, data: bytes, coded: bytes = b"", /) -> bool:
+        """Whether it was written: nothing waits here. `coded` as `Take` has it."""
         ...
 
 
@@ -484,12 +484,12 @@ class _Taking:
         self._words = reader.early_words
         self._reader, self._dog, self._way, self._pass_on, self._feed = reader, dog, way, pass_on, feed
 
-    def take(self, chunk: bytes) -> bool:
-        """Whether the next one may come here, too."""
+    def take(self, chunk: bytes, coded: bytes = b"") -> bool:
+        """As `Take` has it."""
         words = self._words
         if words is not None and words.take(chunk):
             self._dog.renew()
-            if self._way.write(chunk):
+            if self._way.write(chunk, coded):
                 return True
             self._pass_on.hold(chunk)
             return False

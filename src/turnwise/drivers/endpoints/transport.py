@@ -23,7 +23,14 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     __str__ = __repr__
 
 
-Pump = Callable[[Callable[[bytes], bool]], Awaitable[None]]
+class Take(Protocol):
+    """Takes one chunk. `coded` are the same bytes in HTTP's chunked coding (RFC 9112, section 7.1), where they came so and alone;
+    else nothing. Returns whether the next one may come here, too."""
+
+    def __call__(self, chunk: bytes, coded: bytes = b"", /) -> bool: ...
+
+
+Pump = Callable[[Take], Awaitable[None]]
 """Calls the function with each chunk of the body in the moment in which it arrives, in the socket's own callback, until that
 returns False; then, and where the body ends or breaks, it returns. The rest, and what broke it, come by the iterator."""
 

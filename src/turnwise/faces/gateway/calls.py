@@ -27,11 +27,12 @@ class PieceWriter:
     def __init__(self) -> None:
         self.put: Callable[[bytes], object] | None = None
 
-    def write(self, data: bytes, /) -> bool:
-        """Whether it was written. Never of nothing: that would be the answer's end."""
+    def write(self, data: bytes, coded: bytes = b"", /) -> bool:
+        """Whether it was written; as `coded`, where it is there in that coding already. Never of nothing: that would be the
+        answer's end."""
         if (put := self.put) is None:
             return False
-        put(b"%x\r\n%b\r\n" % (len(data), data))
+        put(coded or b"%x\r\n%b\r\n" % (len(data), data))
         return True
 
 
