@@ -10,6 +10,7 @@ import pytest
 
 from strangers import agent_of, offered, seen, stranger, texts_of, tool_named, until_seen
 from turnwise import Approval, Asking, McpServer
+from turnwise.drivers.mcp.reading import MAX_LEVELS
 from turnwise.testing import call
 from waits import HANG_S
 
@@ -44,6 +45,21 @@ async def test_an_answer_of_any_depth_or_with_any_number_of_parts_is_told(tmp_pa
     deep, parts = texts_of(await agent.run("Go."))
     assert deep.endswith("(nested too deeply)")
     assert "[... 910 parts left out ...]" in parts
+
+
+async def test_arguments_of_any_depth_end_their_call_and_not_the_server(tmp_path: Path) -> None:
+    """Proves: at 254 levels the message could be made and not be written, which ended the connection with its other calls."""
+    calls: list[object] = []
+    for levels in (MAX_LEVELS - 1, 252, 253, 254, 255, 400):
+        value: object = "x"
+        for _ in range(levels - 1):
+            value = [value]
+        calls.append(call("s__echo", line=value))
+    agent, _ = agent_of([calls, "Done."], [stranger(tmp_path, tools=[tool_named("echo")], call_s=HANG_S)])
+    result = await agent.run("Go.")
+    first, *others = texts_of(result)
+    assert first == "echo" and result.notes == ()
+    assert others == [f"the arguments are nested more than {MAX_LEVELS} levels deep: send fewer levels"] * 5
 
 
 @pytest.mark.promise("safe:bounded")

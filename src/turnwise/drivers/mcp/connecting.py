@@ -51,6 +51,7 @@ from turnwise.drivers.mcp.entries import ServerAddress, ServerCommand, ServerEnt
 from turnwise.drivers.mcp.http import http_streams
 from turnwise.drivers.mcp.listing import Listing, read_prompts, read_tools
 from turnwise.drivers.mcp.processes import ServerProcess
+from turnwise.drivers.mcp.reading import MAX_LEVELS, is_deeper
 from turnwise.drivers.mcp.sampling import OUTSIDE, AskingCall, CallAtServer
 from turnwise.drivers.mcp.stdio import stdio_streams
 from turnwise.drivers.serving_depth import passed_on
@@ -164,6 +165,9 @@ class Connection:
         async def tell(progress: float, total: float | None, message: str | None) -> None:
             share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
             context.report(f"{share} {message or ''}".strip())
+
+        if is_deeper(arguments, than=MAX_LEVELS):  # writing them would fail, and end the connection
+            raise ToolFault(f"the arguments are nested more than {MAX_LEVELS} levels deep: send fewer levels")
 
         async def send(answers: Any, state: str | None) -> CallToolResult | InputRequiredResult:
             params = CallToolRequestParams(
