@@ -21,11 +21,10 @@ from faces.cli.forking import Process
 from faces.cli.running import Cli, at, begin, end, running_lab
 from faces.cli.test_processes import wait_until
 from faces.mcp.serving import RawClient, call, started
-from turnwise.drivers.own_pipes import MAX_LINE_BYTES
+from turnwise.drivers.own_pipes import INVALID_REQUEST, MAX_ID, MAX_LINE_BYTES, MAX_OPEN_REQUESTS, PARSE_ERROR
 from turnwise.drivers.serving_depth import DEPTH
 from turnwise.drivers.tools.programs import OWN_PYTHON
 from turnwise.faces.cli.mcp_serve import INSTALL
-from turnwise.faces.mcp.streams import INVALID_REQUEST, MAX_OPEN_REQUESTS, PARSE_ERROR
 from turnwise.lab import Lab
 from waits import HANG_S
 
@@ -137,7 +136,7 @@ async def test_lines_that_are_no_messages_are_answered_and_cost_nothing_more(lab
             assert (refused["id"], "error" in refused) == (id, True)
         await client.begin(8, "run", prompt="Go.")
         await client.begin(8, "run", prompt="Go.")
-        assert "this id is open" in (await client.answer(8))["error"]["message"]
+        assert "a request with this id is open" in (await client.answer(8))["error"]["message"]
         await client.send(id=9, method="tools/list")
         assert "result" in await client.answer(9)
 
@@ -151,6 +150,7 @@ async def test_a_request_without_a_usable_id_gets_an_error_and_the_server_goes_o
             refused = await client.next()
             assert (refused["id"], refused["error"]["code"]) == (None, INVALID_REQUEST)
             assert refused["error"]["message"] == "`id` must be a text or a whole number"
+        client.send_line(b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":NaN}}')
         await client.send(method="notifications/roots/list_changed")  # without an id it is none, and is not answered
         await client.send(id=9, method="tools/list")
         assert (await client.next())["id"] == 9
@@ -165,8 +165,9 @@ async def test_a_request_without_a_usable_id_gets_an_error_and_the_server_goes_o
         (b'[{"jsonrpc":"2.0","id":5,"method":"tools/list"}]', None, INVALID_REQUEST),
         (b'{"jsonrpc":"2.0","id":5', None, PARSE_ERROR),
         (b'{"a":' * 100_000, None, PARSE_ERROR),
+        (b'{"jsonrpc":"2.0","id":"%s","method":"tools/list"}' % (b"x" * (MAX_ID + 1)), None, INVALID_REQUEST),
     ],
-    ids=["params are no table", "no version", "an answer", "a batch", "cut", "nested without end"],
+    ids=["params are no table", "no version", "an answer", "a batch", "cut", "nested without end", "an endless id"],
 )
 async def test_a_broken_request_is_refused_by_its_id(
     lab: Lab, folder: Path, line: bytes, id: int | str | None, code: int

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import cast
 
 import msgspec
@@ -10,11 +10,16 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
 from turnwise.drivers.mcp.message_streams import Deliver, Streams, message_streams
-from turnwise.drivers.own_pipes import MAX_LINE_BYTES, LinePipe, LongLine
+from turnwise.drivers.own_pipes import (
+    INVALID_REQUEST,
+    MAX_LINE_BYTES,
+    PARSE_ERROR,
+    LinePipe,
+    LongLine,
+    RequestDoor,
+)
 from turnwise.wire.json_fields import UNREADABLE
 
-MAX_OPEN_REQUESTS = 64  # a client has a handful of calls
-PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 # Where libraries write it: before the arguments, or at the very end.
 _ID = rb'"id"\s*:\s*("[^"\\]{1,100}"|-?\d{1,18})'
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"method"\s*:\s*"[^"]*"\s*,\s*)?' + _ID)
@@ -51,13 +56,14 @@ class _Doors:
     """What may go in. The requests that are open are counted: the library begins each at once, however many there are."""
 
     def __init__(self, pipe: LinePipe) -> None:
-        self._pipe = pipe
-        self._open: set[object] = set()
+        self._door = RequestDoor(pipe)
 
     async def checked(self, line: bytes | LongLine) -> SessionMessage | None:
         """The message; None where it was answered with an error."""
         if isinstance(line, LongLine):
-            await self._refuse(INVALID_REQUEST, f"the message has more than {MAX_LINE_BYTES:,} bytes", id=_id_in(line))
+            await self._door.refuse(
+                INVALID_REQUEST, f"the message has more than {MAX_LINE_BYTES:,} bytes", id=_id_in(line)
+            )
             return None
         if not line.strip():
             return None
@@ -67,45 +73,35 @@ class _Doors:
             await self._refuse_unread(line)
             return None
         match message:
-            case JSONRPCNotification() if _outline(line).id is not msgspec.UNSET:  # a request whose id is none
-                await self._refuse(INVALID_REQUEST, "`id` must be a text or a whole number", id=None)
+            case JSONRPCNotification() if _has_id(line):  # a request whose id is none
+                await self._door.refuse(INVALID_REQUEST, "`id` must be a text or a whole number")
                 return None
             case JSONRPCRequest(id=id):
-                if id in self._open or len(self._open) >= MAX_OPEN_REQUESTS:
-                    why = "this id is open" if id in self._open else f"{MAX_OPEN_REQUESTS} requests are open"
-                    await self._refuse(INVALID_REQUEST, f"{why}: wait for an answer", id=id)
+                if not await self._door.lets_in(id):
                     return None
-                self._open.add(id)
             case JSONRPCNotification(method="notifications/cancelled", params=params):
                 if isinstance(id := (params or {}).get("requestId"), int | str):  # anything else names no request
-                    self._open.discard(id)  # it is not answered any more
+                    self._door.leaves(id)  # it is not answered any more
             case _:
                 pass
         return SessionMessage(message)
 
     def answered(self, message: SessionMessage) -> None:
         if isinstance(message.message, JSONRPCResponse | JSONRPCError):
-            self._open.discard(message.message.id)
+            self._door.leaves(message.message.id)
 
     async def _refuse_unread(self, line: bytes) -> None:
         """With its id, if it is a request that has one: whoever sent it would else wait."""
         try:
             outline = _outline(line)
         except msgspec.ValidationError:
-            await self._refuse(
-                INVALID_REQUEST, "the message is no JSON object; one message a line, no batches", id=None
-            )
+            await self._door.refuse(INVALID_REQUEST, "the message is no JSON object; one message a line, no batches")
         except UNREADABLE:
-            await self._refuse(PARSE_ERROR, "the line is no JSON", id=None)
+            await self._door.refuse(PARSE_ERROR, "the line is no JSON")
         else:
             is_request = outline.method is not msgspec.UNSET and type(outline.id) in (int, str)
             id = cast("int | str", outline.id) if is_request else None
-            await self._refuse(INVALID_REQUEST, "the line is no message of JSON-RPC 2.0", id=id)
-
-    async def _refuse(self, code: int, why: str, *, id: int | str | None) -> None:
-        with suppress(ConnectionError):
-            answer = {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": why}}
-            await self._pipe.write_line(msgspec.json.encode(answer))
+            await self._door.refuse(INVALID_REQUEST, "the line is no message of JSON-RPC 2.0", id=id)
 
 
 class _Outline(msgspec.Struct, frozen=True):
@@ -113,6 +109,13 @@ class _Outline(msgspec.Struct, frozen=True):
 
     id: object = msgspec.UNSET
     method: object = msgspec.UNSET
+
+
+def _has_id(line: bytes) -> bool:
+    try:
+        return _outline(line).id is not msgspec.UNSET
+    except UNREADABLE:  # the protocol's library reads more than JSON, as `NaN`
+        return False
 
 
 def _outline(line: bytes) -> _Outline:
