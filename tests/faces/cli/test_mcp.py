@@ -471,6 +471,9 @@ def test_servers_are_added_listed_tested_and_removed(cli: Cli, folder: Path, apa
     words = [OWN_PYTHON, "-I", "-S", str(apart / "stranger.py")]
     assert cli("mcp", "add", "s", "--env", "A=b c", "--no-sandbox", "--", *words).code == 0
     assert cli("mcp", "add", "s", "--", "x").code == 2
+    slip = cli("mcp", "add", "t", "--url", "https://a", "--header", "A=b", "--header", "Authorization: Bearer s3cret")
+    assert slip.code == 2 and "--header is NAME=VALUE; number 2 of them has no name" in slip.err
+    assert "s3cret" not in slip.err + slip.out
     (listed,) = [msgspec.json.decode(line) for line in cli("mcp", "list", "--json").out.splitlines()]
     assert (listed["name"], listed["source"], listed["start"]) == ("s", "user", "starts")
     tested = msgspec.json.decode(cli("mcp", "test", "s", "--json").out)

@@ -203,7 +203,10 @@ async def test_no_redirect_is_followed() -> None:
 NOTIFICATION = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n\n'
 
 
-@pytest.mark.parametrize("flood", [b": x\n" * 10_000, NOTIFICATION * 500], ids=["comments", "notifications"])
+FLOODS = [b": x\n" * 10_000, NOTIFICATION * 500, NOTIFICATION.replace(b"\n", b"\r") * 500]
+
+
+@pytest.mark.parametrize("flood", FLOODS, ids=["comments", "notifications", "other line ends"])
 async def test_a_flood_of_events_ends_the_connection(flood: bytes) -> None:
     """Comments count as messages."""
     flooding = Answering(head("200 OK", "content-type: text/event-stream"), floods=flood)
@@ -212,3 +215,14 @@ async def test_a_flood_of_events_ends_the_connection(flood: bytes) -> None:
         result = await agent.run("Go.")
     assert result.text == "Done."
     assert "that nobody had asked for within 10 s, so it was ended" in result.notes[0]
+
+
+@pytest.mark.promise("safe:bounded")
+async def test_a_body_without_an_end_ends_the_connection() -> None:
+    """It is not read for as long as a server has to start."""
+    flooding = Answering(head("200 OK", "content-type: application/json"), floods=b" " * 2**20)
+    async with flooding.serve() as url:
+        agent, _ = agent_of(["Done."], [McpServer("s", url=url, start_s=HANG_S)])
+        result = await agent.run("Go.")
+    assert result.text == "Done."
+    assert "it sent a message of more than 33,554,432 bytes" in result.notes[0]

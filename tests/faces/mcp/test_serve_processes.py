@@ -21,7 +21,7 @@ from faces.cli.forking import Process
 from faces.cli.running import Cli, at, begin, end, running_lab
 from faces.cli.test_processes import wait_until
 from faces.mcp.serving import RawClient, call, started
-from turnwise.drivers.own_pipes import INVALID_REQUEST, MAX_ID, MAX_LINE_BYTES, MAX_OPEN_REQUESTS, PARSE_ERROR
+from turnwise.drivers.own_pipes import INVALID_REQUEST, MAX_ID, MAX_LINE_BYTES, PARSE_ERROR
 from turnwise.drivers.serving_depth import DEPTH
 from turnwise.drivers.tools.programs import OWN_PYTHON
 from turnwise.faces.cli.mcp_serve import INSTALL
@@ -178,19 +178,6 @@ async def test_a_broken_request_is_refused_by_its_id(
         client.send_line(line)
         refused = await client.next()
     assert (refused["id"], refused["error"]["code"]) == (id, code)
-
-
-async def test_only_so_many_requests_are_open_at_once(lab: Lab, folder: Path) -> None:
-    """Those that are cancelled make room again."""
-    async with started(*at(lab, "fault-silence"), folder=folder) as client:
-        await client.hello()
-        await client.begin(0, "run", prompt="Go.")
-        for id in range(1, MAX_OPEN_REQUESTS):
-            await client.begin(id, "run", prompt="Go.")
-        await client.begin(MAX_OPEN_REQUESTS, "run", prompt="Go.")
-        # all but the first eight are answered: as many runs work at once
-        refused = [await client.next() for _ in range(MAX_OPEN_REQUESTS - 7)]
-    assert {"error" in one or one["result"]["isError"] for one in refused} == {True}
 
 
 def test_a_server_below_a_server_refuses(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

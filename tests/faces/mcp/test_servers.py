@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from sandboxes import CONFINING, sandbox_called
 from strangers import agent_of, files_of, offered, results_of, seen, stranger, texts_of, tool_named, until_seen
 from turnwise import Approval, Asking, CallerError, McpServer, Policy, Text, ToolProgress, ToolsetNoted
+from turnwise.drivers.mcp.bounds import MAX_PROMPT
 from turnwise.drivers.tools.sandbox import Scratch
 from turnwise.testing import FakeClock, call
 from waits import HANG_S
@@ -361,9 +362,11 @@ async def test_a_server_gets_no_answer_of_a_model(tmp_path: Path) -> None:
 
 
 async def test_a_prompt_is_filled_in(tmp_path: Path) -> None:
-    """With its arguments, as text."""
+    """With its arguments, as text; of one of any length the beginning and the end."""
     async with stranger(tmp_path) as server:
         assert await server.prompt("greet", {"who": "Ada"}) == "Greet Ada."
+        long = await server.prompt("greet", {"who": "x" * MAX_PROMPT})
+    assert len(long) <= MAX_PROMPT + 100 and long.startswith("Greet x") and long.endswith("x.")
 
 
 # where it runs

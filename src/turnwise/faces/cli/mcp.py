@@ -237,9 +237,9 @@ def _folder(cwd: Path | None) -> Path:
 
 def _pairs(given: Sequence[str], *, option: str) -> dict[str, str]:
     pairs = [one.partition("=") for one in given]
-    for name, found, _ in pairs:
-        if not found or not name:
-            raise CallerError(f"{option} is NAME=VALUE; `{shortened(name, limit=40)}` has no `=`")
+    for number, (name, found, _) in enumerate(pairs, start=1):
+        if not found or not name:  # it is not shown: with another character in place of `=` it holds the value
+            raise CallerError(f"{option} is NAME=VALUE; number {number} of them has no name, or no `=`")
     return {name: value for name, _, value in pairs}
 
 
