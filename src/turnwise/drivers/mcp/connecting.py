@@ -44,7 +44,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from turnwise._version import __version__
 from turnwise.drivers.clock import Clock, sleep
-from turnwise.drivers.mcp.bounds import MAX_PAGES, MAX_TOOLS, McpFailure, UnaskedMeter
+from turnwise.drivers.mcp.bounds import MAX_PAGES, MAX_TOOLS, McpFailure
 from turnwise.drivers.mcp.contents import parts_of, resource_parts, said_by_server
 from turnwise.drivers.mcp.elicitation import elicit
 from turnwise.drivers.mcp.entries import ServerAddress, ServerCommand, ServerEntry, ServerObject
@@ -90,7 +90,6 @@ class Connection:
         self._lost = ""
         self._status = 0  # of the last answer over HTTP that was none
         self._at_work: list[CallAtServer] = []
-        self._meter = UnaskedMeter(clock)
 
     @property
     def client(self) -> Client:
@@ -281,7 +280,6 @@ class Connection:
     ) -> CreateMessageResult | ErrorData:
         """As `_elicit`, of the newest call that may ask the model."""
         del context
-        self._count()
         work = next((one for one in reversed(self._at_work) if one.may_sample), None)
         try:
             return await self._model_said(params, work=work)
@@ -298,21 +296,13 @@ class Connection:
     async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         """What a server of an earlier version asks: it does not say in which call, so it is taken for that of the newest."""
         del context
-        self._count()
         if not self._at_work:
             return ErrorData(code=INVALID_REQUEST, message="nobody is asked outside of a call")
         return await elicit(params, server=self.entry.name, asker=self._at_work[-1].asker)
 
     async def _hear(self, message: IncomingMessage) -> None:
-        self._count()
         if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
             self.is_stale = True
-
-    def _count(self) -> None:
-        try:
-            self._meter.count(0)
-        except McpFailure as flood:
-            self.lose(str(flood))
 
     def _is_lost(self, error: MCPError) -> bool:
         """A server may use the code for an error of its own."""
