@@ -6,6 +6,7 @@ from typing import Protocol, cast
 
 from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
+from turnwise.drivers.mcp.entries import is_web_address
 from turnwise.drivers.tools.tool_output import cut_middle
 from turnwise.turn.approvals import Approval
 
@@ -61,7 +62,7 @@ async def elicit(params: ElicitRequestParams, *, server: str, asker: Asker) -> E
     why = f"the MCP server `{server}` asks"
     try:
         if isinstance(params, ElicitRequestURLParams):
-            if not params.url.startswith(("https://", "http://")):
+            if not is_web_address(params.url):
                 return ElicitResult(action="cancel")
             url = cut_middle(params.url, limit=MAX_QUESTION)
             await _agreed(asker, f"{said}\nOpen this address yourself if you agree: {url}", why=why)
