@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp_types import ElicitRequestFormParams
+from mcp_types import ElicitRequestFormParams, ElicitResult
 
-from turnwise import Approval
+from turnwise import Approval, Asking, Policy
 from turnwise.drivers.mcp.bounds import (
     FIRST_PAUSE_S,
     MAX_STDERR,
@@ -25,8 +26,11 @@ from turnwise.drivers.mcp.bounds import (
 )
 from turnwise.drivers.mcp.elicitation import MAX_FIELDS, elicit
 from turnwise.drivers.tools.own_model import ModelAnswer, ModelQuestion, NoAnswer, OwnModel
+from turnwise.faces.mcp.asking import MAX_SHOWN, AskSurroundings, ClientApprover, Questions
 from turnwise.rules.subagents import Place
 from turnwise.testing import FakeClock
+from turnwise.turn.approvals import OneAsk
+from turnwise.vocab import ToolCall
 
 
 @pytest.mark.promise("safe:bounded")
@@ -124,3 +128,23 @@ async def test_the_model_answers_one_question_of_a_call_after_the_other() -> Non
     assert told == ["began", "ended"] * 2
     with pytest.raises(NoAnswer, match="a call may ask the model 2 times"):
         await model.answer(question, tell=lambda _: None)
+
+
+@pytest.mark.promise("safe:bounded")
+@pytest.mark.parametrize("beyond", [0, 5])
+async def test_a_question_that_is_cut_for_a_client_says_so(beyond: int) -> None:
+    """Nobody says yes to what they were not shown without knowing that."""
+    subject = "x" * (MAX_SHOWN - len("the model asks:\n") + beyond)
+    questions, never = Questions(), cast("Any", None)
+    around = AskSurroundings(offers={}, inspect=never, workspace=never, clock=FakeClock())
+    approver = ClientApprover(around, policy=Policy(), questions=questions, note=lambda _: None)
+    ask = OneAsk(
+        call=ToolCall(id="c", name="ask_user", arguments="{}"), arguments="{}", subject=subject, kind="question"
+    )
+    asking = asyncio.create_task(approver(Asking(asks=(ask,), deadline_s=10.0)))
+    await questions.changed.wait()
+    (question,) = questions.open
+    end = "x\n[5 MORE CHARACTERS ARE NOT SHOWN]" if beyond else "x"
+    assert question.form.message.endswith(end) and len(question.form.message) <= MAX_SHOWN + 50
+    question.answer(ElicitResult(action="decline"))
+    assert [one.verdict for one in await asking] == ["deny"]
