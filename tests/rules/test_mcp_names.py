@@ -11,6 +11,7 @@ from turnwise.faces.tool_names import NAME
 from turnwise.rules.allowances import allowing_options
 from turnwise.rules.mcp_names import mcp_pattern, mcp_tool_name
 from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permission_names import KnownTool, check_rules
 from turnwise.rules.permissions import judge_permission
 
 
@@ -88,6 +89,15 @@ def test_files_of_settings_have_the_same_rule() -> None:
     assert rule == PermissionRule(verdict="deny", tool="git__git_push", source="user", where="f: `rules[0]`")
     with pytest.raises(CallerError, match=r"f: `rules\[0\]`: `mcp\(git push\)` is no tool of an MCP server"):
         parse_rule({"deny": "mcp(git push)"}, source="user", where="f: `rules[0]`")
+
+
+@pytest.mark.parametrize("text", ["mpc(git.*)", "mcpx(git.log)", "MCP(git)"])
+def test_a_slip_in_the_word_for_servers_is_told_as_one(text: str) -> None:
+    """On the command line and in files; before, the own tools were listed, and servers were not among them."""
+    tools = {"read": KnownTool(effect="read"), "bash": KnownTool(effect="execute")}
+    for rules in (allowed_rules(text), [parse_rule({"allow": text}, source="user", where="f: `rules[0]`")]):
+        with pytest.raises(CallerError, match=r"there is no tool `.*`; did you mean `mcp\(server\.tool\)`\?"):
+            check_rules(rules, tools=tools)
 
 
 def test_a_denial_says_with_which_option_the_call_would_run() -> None:

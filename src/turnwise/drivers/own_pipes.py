@@ -18,6 +18,9 @@ MAX_LINE_BYTES = 16 * 1024 * 1024  # a prompt with a large image: 5 MB in base64
 MAX_WAITING_BYTES = 1024 * 1024  # of what the other side has not read yet; from there on we wait for it
 MAX_END_BYTES = 4096  # that are kept of each end of a line that is too long
 SEND_S = 30.0  # who reads nothing for so long is gone
+MAX_OPEN_REQUESTS = 64  # an editor has a handful of sessions, each with one prompt; another client a handful of calls
+MAX_ID = 1000  # characters; libraries count, or take 36
+PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 
 
 class LongLine(msgspec.Struct, frozen=True):
@@ -104,6 +107,36 @@ class LinePipe:
             except OSError:
                 return None
             return LongLine(head, (tail + line)[-MAX_END_BYTES:]) if head else line
+
+
+class RequestDoor:
+    """Which requests of JSON-RPC may go in: so many at once, each with an id of its own. Others get an error."""
+
+    def __init__(self, pipe: LinePipe) -> None:
+        self._pipe = pipe
+        self._open: set[object] = set()
+
+    async def lets_in(self, id: int | str) -> bool:
+        """Whether the request goes in; it is open from then on."""
+        if isinstance(id, str) and len(id) > MAX_ID:
+            await self.refuse(INVALID_REQUEST, f"`id` has more than {MAX_ID:,} characters")
+            return False
+        if id in self._open or len(self._open) >= MAX_OPEN_REQUESTS:
+            why = "a request with this id is open" if id in self._open else f"{MAX_OPEN_REQUESTS} requests are open"
+            await self.refuse(INVALID_REQUEST, f"{why}: wait for an answer", id=id)
+            return False
+        self._open.add(id)
+        return True
+
+    def leaves(self, id: object) -> None:
+        """The request of this id, if there is one, is not open any more."""
+        self._open.discard(id)
+
+    async def refuse(self, code: int, why: str, *, id: int | str | None = None) -> None:
+        """Answer with an error; without an id where that is not known."""
+        with contextlib.suppress(ConnectionError):
+            answer = {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": why}}
+            await self._pipe.write_line(msgspec.json.encode(answer))
 
 
 async def _drain(writer: asyncio.StreamWriter) -> None:

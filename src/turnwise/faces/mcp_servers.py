@@ -17,6 +17,7 @@ from turnwise.drivers.mcp.entries import (
     ServerEntry,
     ServerObject,
     check_server_name,
+    is_web_address,
 )
 from turnwise.drivers.mcp.keeping import RunningServer
 from turnwise.drivers.mcp.processes import folder_of
@@ -233,7 +234,7 @@ def _check_one(*, command: Sequence[str], url: str, server: object) -> None:
         )
     if isinstance(command, str):
         raise CallerError(f"`command` of `McpServer` is a list of words: `command={command.split()}`")
-    if url and not url.startswith(("http://", "https://")):
+    if url and not is_web_address(url):
         raise CallerError("`url` of `McpServer` begins with `https://` or `http://`")
 
 

@@ -4,6 +4,7 @@ import hashlib
 import re
 
 SEPARATOR = "__"
+MCP_WORD = "mcp"  # begins a rule about tools of servers: `mcp(git.*)`
 MAX_NAME = 64  # what every provider takes
 MAX_SERVER = 32  # half of it, so that something of each tool's own name is left
 _SERVER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+)*")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from turnwise.errors import CallerError
-from turnwise.rules.mcp_names import server_of
+from turnwise.rules.mcp_names import MCP_WORD, server_of
 from turnwise.rules.permission_facts import Access
 from turnwise.rules.permissions import PermissionRule, names_match
 
@@ -74,7 +74,10 @@ def _why(rule: PermissionRule, *, tool: KnownTool) -> str:
 
 def _near(name: str, *, known: Iterable[str]) -> str:
     names = list(known)
-    near = difflib.get_close_matches(name.casefold(), [one.casefold() for one in names], n=1, cutoff=0.5)
+    word = name.partition("(")[0].casefold()  # a word for MCP servers with a slip was not read as one
+    near = difflib.get_close_matches(word, [*[one.casefold() for one in names], MCP_WORD], n=1, cutoff=0.5)
+    if near == [MCP_WORD]:
+        return f"did you mean `{MCP_WORD}(server.tool)`?"
     if near:
         return f"did you mean `{next(one for one in names if one.casefold() == near[0])}`?"
     return f"there are {', '.join([f'`{one}`' for one in names])}"

@@ -27,6 +27,10 @@ OUTCOMES = (
 )
 
 
+FAILED = frozenset({StopReason.PROVIDER_FAILED, StopReason.JOURNAL_FAILED, StopReason.CANCELLED})
+"""The turn came to no answer, as something went wrong or somebody ended it. Any other reason is an end of its own."""
+
+
 def exit_code(stop_reason: StopReason, *, complete: bool) -> int:
     """The command line's exit code. Raises KeyError for a pair that cannot occur."""
     return _EXIT_CODES[stop_reason, complete]

@@ -16,8 +16,7 @@ from faces.acp.editor import Editor, editing, given_at, new, pipes, say, written
 from faces.cli.running import running_lab, script
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
-from turnwise.drivers.own_pipes import MAX_LINE_BYTES, SEND_S
-from turnwise.faces.acp.pipe import MAX_OPEN_REQUESTS
+from turnwise.drivers.own_pipes import MAX_ID, MAX_LINE_BYTES, MAX_OPEN_REQUESTS, SEND_S
 from turnwise.faces.acp.service import MAX_SESSIONS
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock
@@ -37,6 +36,7 @@ ODD = [
     b'{"jsonrpc":"2.0","id":[1],"method":"initialize"}',
     b'{"jsonrpc":"2.0","id":1.5,"method":"initialize"}',
     b'{"jsonrpc":"2.0","id":1,"method":["initialize"]}',
+    b'{"jsonrpc":"2.0","id":"%s","method":"initialize"}' % (b"x" * (MAX_ID + 1)),
     b'{"jsonrpc":"2.0","id":2,"method":"initialize","params":[1]}',
     b'{"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":"x"}}',
     b'{"jsonrpc":"2.0","id":4,"method":"session/new","params":{}}',

@@ -464,6 +464,18 @@ async def test_a_prompt_of_a_server_is_a_command_of_a_session(folder: Path, apar
             await filled_prompt("/s:greet", servers=servers.toolsets)
 
 
+def test_a_folder_that_takes_no_file_of_trust_is_told_in_a_line(
+    cli: Cli, folder: Path, apart: Path, own_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proves: it was a traceback, as nothing had opened a journal there before."""
+    name_server(folder, apart, own=own_file)
+    (folder / "file").touch()
+    monkeypatch.setenv("TURNWISE_STATE_DIR", str(folder / "file" / "state"))
+    ran = cli("mcp", "test", "s")
+    assert ran.code != 0 and "mcp_trust.json` cannot be written: Not a directory" in ran.err
+    assert "Traceback" not in ran.err
+
+
 def test_servers_are_added_listed_tested_and_removed(cli: Cli, folder: Path, apart: Path, own_file: Path) -> None:
     """The rest of the file stays as it is; each command has its JSON."""
     own_file.write_text("# mine\nmax_steps = 5\n")
@@ -471,6 +483,9 @@ def test_servers_are_added_listed_tested_and_removed(cli: Cli, folder: Path, apa
     words = [OWN_PYTHON, "-I", "-S", str(apart / "stranger.py")]
     assert cli("mcp", "add", "s", "--env", "A=b c", "--no-sandbox", "--", *words).code == 0
     assert cli("mcp", "add", "s", "--", "x").code == 2
+    slip = cli("mcp", "add", "t", "--url", "https://a", "--header", "A=b", "--header", "Authorization: Bearer s3cret")
+    assert slip.code == 2 and "--header is NAME=VALUE; number 2 of them has no name" in slip.err
+    assert "s3cret" not in slip.err + slip.out
     (listed,) = [msgspec.json.decode(line) for line in cli("mcp", "list", "--json").out.splitlines()]
     assert (listed["name"], listed["source"], listed["start"]) == ("s", "user", "starts")
     tested = msgspec.json.decode(cli("mcp", "test", "s", "--json").out)

@@ -10,6 +10,7 @@ import pytest
 
 from strangers import agent_of, offered, seen, stranger, texts_of, tool_named, until_seen
 from turnwise import Approval, Asking, McpServer
+from turnwise.drivers.mcp.reading import MAX_LEVELS
 from turnwise.testing import call
 from waits import HANG_S
 
@@ -44,6 +45,21 @@ async def test_an_answer_of_any_depth_or_with_any_number_of_parts_is_told(tmp_pa
     deep, parts = texts_of(await agent.run("Go."))
     assert deep.endswith("(nested too deeply)")
     assert "[... 910 parts left out ...]" in parts
+
+
+async def test_arguments_of_any_depth_end_their_call_and_not_the_server(tmp_path: Path) -> None:
+    """Proves: at 254 levels the message could be made and not be written, which ended the connection with its other calls."""
+    calls: list[object] = []
+    for levels in (MAX_LEVELS - 1, 252, 253, 254, 255, 400):
+        value: object = "x"
+        for _ in range(levels - 1):
+            value = [value]
+        calls.append(call("s__echo", line=value))
+    agent, _ = agent_of([calls, "Done."], [stranger(tmp_path, tools=[tool_named("echo")], call_s=HANG_S)])
+    result = await agent.run("Go.")
+    first, *others = texts_of(result)
+    assert first == "echo" and result.notes == ()
+    assert others == [f"the arguments are nested more than {MAX_LEVELS} levels deep: send fewer levels"] * 5
 
 
 @pytest.mark.promise("safe:bounded")
@@ -187,7 +203,10 @@ async def test_no_redirect_is_followed() -> None:
 NOTIFICATION = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n\n'
 
 
-@pytest.mark.parametrize("flood", [b": x\n" * 10_000, NOTIFICATION * 500], ids=["comments", "notifications"])
+FLOODS = [b": x\n" * 10_000, NOTIFICATION * 500, NOTIFICATION.replace(b"\n", b"\r") * 500]
+
+
+@pytest.mark.parametrize("flood", FLOODS, ids=["comments", "notifications", "other line ends"])
 async def test_a_flood_of_events_ends_the_connection(flood: bytes) -> None:
     """Comments count as messages."""
     flooding = Answering(head("200 OK", "content-type: text/event-stream"), floods=flood)
@@ -196,3 +215,14 @@ async def test_a_flood_of_events_ends_the_connection(flood: bytes) -> None:
         result = await agent.run("Go.")
     assert result.text == "Done."
     assert "that nobody had asked for within 10 s, so it was ended" in result.notes[0]
+
+
+@pytest.mark.promise("safe:bounded")
+async def test_a_body_without_an_end_ends_the_connection() -> None:
+    """It is not read for as long as a server has to start."""
+    flooding = Answering(head("200 OK", "content-type: application/json"), floods=b" " * 2**20)
+    async with flooding.serve() as url:
+        agent, _ = agent_of(["Done."], [McpServer("s", url=url, start_s=HANG_S)])
+        result = await agent.run("Go.")
+    assert result.text == "Done."
+    assert "it sent a message of more than 33,554,432 bytes" in result.notes[0]

@@ -257,6 +257,7 @@ async def test_what_is_not_taken_is_an_error_that_names_it(tmp_path: Path, reque
         ("sampling", "", "the user's rules do not allow it"),
         ("ask", "yes", "Blue."),
         ("ask", "no", "the user's rules do not allow it"),
+        ("ask", "never", "the user's rules do not allow it"),
     ],
 )
 async def test_a_rule_denies_it_or_has_a_person_asked(tmp_path: Path, verdict: Any, said: str, answer: str) -> None:

@@ -1,10 +1,14 @@
 """`decode` of `turnwise mcp serve`: healthy streams, broken ones, and what is none."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from faces.cli.test_decode import CHAT
 from faces.mcp.serving import call, serving, text_of
+from turnwise.drivers.mcp.reading import MAX_LEVELS
 from turnwise.faces.mcp.decoding import MAX_STREAM, MAX_TOOLS
 from turnwise.lab import Lab
 
@@ -60,6 +64,21 @@ async def test_broken_streams_are_told_with_what_is_wrong(lab: Lab, folder: Path
         none = await call(client, "decode", {"stream": "<html>no</html>", "family": "openai_chat"})
     assert none.is_error and text_of(none).startswith("this is no stream of `openai_chat`")
     assert none.structured_content["error"]["kind"]
+
+
+@pytest.mark.parametrize(
+    ("levels", "is_told"), [(MAX_LEVELS - 1, True), (MAX_LEVELS + 1, False), (251, False), (900, False)]
+)
+async def test_arguments_of_any_depth_are_told(lab: Lab, folder: Path, levels: int, is_told: bool) -> None:
+    """Proves: as text they always are; as a value too, if JSON libraries read so many levels. Before, the client got an error."""
+    arguments = f'{{"a":{"[" * levels}{"]" * levels}}}'
+    function = {"name": "read", "arguments": arguments}
+    message = {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+    stream = json.dumps({"choices": [{"message": message, "finish_reason": "tool_calls"}]})
+    async with serving(lab, "plain-answer", root=folder) as client:
+        result = await call(client, "decode", {"stream": stream, "family": "openai_chat"})
+    (told,) = result.structured_content["tool_calls"]
+    assert (told["arguments_raw"], told["arguments"] is not None) == (arguments, is_told)
 
 
 async def test_what_is_wrong_or_too_much_is_refused_by_name(lab: Lab, folder: Path) -> None:

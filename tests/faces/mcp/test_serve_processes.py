@@ -21,11 +21,10 @@ from faces.cli.forking import Process
 from faces.cli.running import Cli, at, begin, end, running_lab
 from faces.cli.test_processes import wait_until
 from faces.mcp.serving import RawClient, call, started
-from turnwise.drivers.own_pipes import MAX_LINE_BYTES
+from turnwise.drivers.own_pipes import INVALID_REQUEST, MAX_ID, MAX_LINE_BYTES, PARSE_ERROR
 from turnwise.drivers.serving_depth import DEPTH
 from turnwise.drivers.tools.programs import OWN_PYTHON
 from turnwise.faces.cli.mcp_serve import INSTALL
-from turnwise.faces.mcp.streams import MAX_OPEN_REQUESTS
 from turnwise.lab import Lab
 from waits import HANG_S
 
@@ -137,22 +136,48 @@ async def test_lines_that_are_no_messages_are_answered_and_cost_nothing_more(lab
             assert (refused["id"], "error" in refused) == (id, True)
         await client.begin(8, "run", prompt="Go.")
         await client.begin(8, "run", prompt="Go.")
-        assert "this id is open" in (await client.answer(8))["error"]["message"]
+        assert "a request with this id is open" in (await client.answer(8))["error"]["message"]
         await client.send(id=9, method="tools/list")
         assert "result" in await client.answer(9)
 
 
-async def test_only_so_many_requests_are_open_at_once(lab: Lab, folder: Path) -> None:
-    """Those that are cancelled make room again."""
-    async with started(*at(lab, "fault-silence"), folder=folder) as client:
+async def test_a_request_without_a_usable_id_gets_an_error_and_the_server_goes_on(lab: Lab, folder: Path) -> None:
+    """Proves: the protocol's library takes it for a notification, which nobody answers; now its sender learns what is wrong."""
+    async with started(*at(lab, "plain-answer"), folder=folder) as client:
         await client.hello()
-        await client.begin(0, "run", prompt="Go.")
-        for id in range(1, MAX_OPEN_REQUESTS):
-            await client.begin(id, "run", prompt="Go.")
-        await client.begin(MAX_OPEN_REQUESTS, "run", prompt="Go.")
-        # all but the first eight are answered: as many runs work at once
-        refused = [await client.next() for _ in range(MAX_OPEN_REQUESTS - 7)]
-    assert {"error" in one or one["result"]["isError"] for one in refused} == {True}
+        for id in (True, None, 1.5, 1e300, [], {"a": 1}):
+            await client.send(id=id, method="tools/list")
+            refused = await client.next()
+            assert (refused["id"], refused["error"]["code"]) == (None, INVALID_REQUEST)
+            assert refused["error"]["message"] == "`id` must be a text or a whole number"
+        client.send_line(b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":NaN}}')
+        await client.send(method="notifications/roots/list_changed")  # without an id it is none, and is not answered
+        await client.send(id=9, method="tools/list")
+        assert (await client.next())["id"] == 9
+
+
+@pytest.mark.parametrize(
+    ("line", "id", "code"),
+    [
+        (b'{"jsonrpc":"2.0","id":5,"method":"tools/list","params":[]}', 5, INVALID_REQUEST),
+        (b'{"id":"five","method":"tools/list"}', "five", INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":5,"result":7}', None, INVALID_REQUEST),
+        (b'[{"jsonrpc":"2.0","id":5,"method":"tools/list"}]', None, INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":5', None, PARSE_ERROR),
+        (b'{"a":' * 100_000, None, PARSE_ERROR),
+        (b'{"jsonrpc":"2.0","id":"%s","method":"tools/list"}' % (b"x" * (MAX_ID + 1)), None, INVALID_REQUEST),
+    ],
+    ids=["params are no table", "no version", "an answer", "a batch", "cut", "nested without end", "an endless id"],
+)
+async def test_a_broken_request_is_refused_by_its_id(
+    lab: Lab, folder: Path, line: bytes, id: int | str | None, code: int
+) -> None:
+    """An answer of the client's is not: the id there is ours, and the client may have a request of the same number open."""
+    async with started(*at(lab, "plain-answer"), folder=folder) as client:
+        await client.hello()
+        client.send_line(line)
+        refused = await client.next()
+    assert (refused["id"], refused["error"]["code"]) == (id, code)
 
 
 def test_a_server_below_a_server_refuses(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

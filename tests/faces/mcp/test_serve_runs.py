@@ -73,6 +73,7 @@ async def test_a_run_that_failed_is_an_error_with_its_bill(lab: Lab, folder: Pat
     told = result.structured_content
     assert result.is_error and (told["stop_reason"], told["requests"]) == ("provider_failed", 1)
     assert told["fault"]["status"] == 401 and "check the key" in text_of(result)
+    assert "; 1 request, " in text_of(result)
 
 
 async def test_a_run_that_was_cut_is_no_error_and_says_so(lab: Lab, folder: Path) -> None:

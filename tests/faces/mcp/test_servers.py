@@ -14,8 +14,11 @@ import pytest
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
 from pydantic import BaseModel
 
+from sandboxes import CONFINING, sandbox_called
 from strangers import agent_of, files_of, offered, results_of, seen, stranger, texts_of, tool_named, until_seen
 from turnwise import Approval, Asking, CallerError, McpServer, Policy, Text, ToolProgress, ToolsetNoted
+from turnwise.drivers.mcp.bounds import MAX_PROMPT
+from turnwise.drivers.tools.sandbox import Scratch
 from turnwise.testing import FakeClock, call
 from waits import HANG_S
 
@@ -188,6 +191,38 @@ async def test_a_program_that_is_not_there_is_told_and_not_tried_again(tmp_path:
     assert "there is no program `no-such-program`: install it" in result.notes[0]
 
 
+@pytest.mark.parametrize("kind", CONFINING)
+def test_what_a_sandbox_hides_is_known_before_a_server_starts(tmp_path: Path, kind: str) -> None:
+    """A file below `/tmp`, unless it lies in the folder of the server, and a link to one; programs of the system are there."""
+    found = sandbox_called(kind)
+    folder, link = tmp_path / "in", Path.home() / f".turnwise-test-link-{os.getpid()}"
+    paths = [tmp_path / "out", folder / "program", Path("/bin/sh"), link]
+    folder.mkdir()
+    for path in paths[:2]:
+        path.touch()
+    link.symlink_to(tmp_path / "out")
+    try:
+        hidden = [found.hides(path, workspace=folder, scratch=Scratch()) for path in paths]
+    finally:
+        link.unlink()
+    assert hidden == [True, False, False, True]
+
+
+async def test_a_program_that_the_sandbox_hides_is_told_and_not_tried_again(tmp_path: Path) -> None:
+    """Proves: it was said to be not found, three times, though it is there. A file that a command names is told once it ends."""
+    program = tmp_path / "outside"
+    program.write_text("#!/bin/sh\necho started > seen\nexit 5\n")
+    program.chmod(0o700)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    agent, _ = agent_of(["Done."], [McpServer("s", command=[str(program)], folder=folder)])
+    (note,) = (await agent.run("Go.")).notes
+    assert f"its sandbox hides the program `{program}`: install it elsewhere" in note and "`sandbox=False`" in note
+    named, _ = agent_of(["Done."], [McpServer("s", command=["/bin/sh", str(program)], folder=folder)])
+    (note,) = (await named.run("Go.")).notes
+    assert f"; its sandbox hides `{program}`" in note and seen(folder) == []
+
+
 async def test_a_server_that_dies_in_a_call_is_started_again_and_the_call_is_not(tmp_path: Path) -> None:
     """Proves: what it did is unknown, and the model is told so; the next call reaches the new process; watchers are told."""
     server = stranger(tmp_path, tools=[tool_named("die"), tool_named("echo")])
@@ -327,9 +362,11 @@ async def test_a_server_gets_no_answer_of_a_model(tmp_path: Path) -> None:
 
 
 async def test_a_prompt_is_filled_in(tmp_path: Path) -> None:
-    """With its arguments, as text."""
+    """With its arguments, as text; of one of any length the beginning and the end."""
     async with stranger(tmp_path) as server:
         assert await server.prompt("greet", {"who": "Ada"}) == "Greet Ada."
+        long = await server.prompt("greet", {"who": "x" * MAX_PROMPT})
+    assert len(long) <= MAX_PROMPT + 100 and long.startswith("Greet x") and long.endswith("x.")
 
 
 # where it runs

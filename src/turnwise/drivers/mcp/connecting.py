@@ -44,13 +44,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from turnwise._version import __version__
 from turnwise.drivers.clock import Clock, sleep
-from turnwise.drivers.mcp.bounds import MAX_PAGES, MAX_TOOLS, McpFailure, UnaskedMeter
+from turnwise.drivers.mcp.bounds import MAX_PAGES, MAX_TOOLS, McpFailure
 from turnwise.drivers.mcp.contents import parts_of, resource_parts, said_by_server
 from turnwise.drivers.mcp.elicitation import elicit
 from turnwise.drivers.mcp.entries import ServerAddress, ServerCommand, ServerEntry, ServerObject
 from turnwise.drivers.mcp.http import http_streams
 from turnwise.drivers.mcp.listing import Listing, read_prompts, read_tools
 from turnwise.drivers.mcp.processes import ServerProcess
+from turnwise.drivers.mcp.reading import MAX_LEVELS, is_deeper
 from turnwise.drivers.mcp.sampling import OUTSIDE, AskingCall, CallAtServer
 from turnwise.drivers.mcp.stdio import stdio_streams
 from turnwise.drivers.serving_depth import passed_on
@@ -89,7 +90,6 @@ class Connection:
         self._lost = ""
         self._status = 0  # of the last answer over HTTP that was none
         self._at_work: list[CallAtServer] = []
-        self._meter = UnaskedMeter(clock)
 
     @property
     def client(self) -> Client:
@@ -164,6 +164,9 @@ class Connection:
         async def tell(progress: float, total: float | None, message: str | None) -> None:
             share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
             context.report(f"{share} {message or ''}".strip())
+
+        if is_deeper(arguments, than=MAX_LEVELS):  # writing them would fail, and end the connection
+            raise ToolFault(f"the arguments are nested more than {MAX_LEVELS} levels deep: send fewer levels")
 
         async def send(answers: Any, state: str | None) -> CallToolResult | InputRequiredResult:
             params = CallToolRequestParams(
@@ -277,7 +280,6 @@ class Connection:
     ) -> CreateMessageResult | ErrorData:
         """As `_elicit`, of the newest call that may ask the model."""
         del context
-        self._count()
         work = next((one for one in reversed(self._at_work) if one.may_sample), None)
         try:
             return await self._model_said(params, work=work)
@@ -294,21 +296,13 @@ class Connection:
     async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         """What a server of an earlier version asks: it does not say in which call, so it is taken for that of the newest."""
         del context
-        self._count()
         if not self._at_work:
             return ErrorData(code=INVALID_REQUEST, message="nobody is asked outside of a call")
         return await elicit(params, server=self.entry.name, asker=self._at_work[-1].asker)
 
     async def _hear(self, message: IncomingMessage) -> None:
-        self._count()
         if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
             self.is_stale = True
-
-    def _count(self) -> None:
-        try:
-            self._meter.count(0)
-        except McpFailure as flood:
-            self.lose(str(flood))
 
     def _is_lost(self, error: MCPError) -> bool:
         """A server may use the code for an error of its own."""

@@ -6,6 +6,7 @@ from typing import Protocol, cast
 
 from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
+from turnwise.drivers.mcp.entries import is_web_address
 from turnwise.drivers.tools.tool_output import cut_middle
 from turnwise.turn.approvals import Approval
 
@@ -17,6 +18,7 @@ MAX_ASKS = 40  # of one call: two long forms
 MAX_DECLINED = 3  # whoever has said no so often is asked no more in that call
 TRIES = 2  # an answer that does not fit is asked for once more
 
+YES_OR_NO = ("yes", "no")
 FieldValue = str | int | float | bool | list[str] | None
 
 
@@ -24,6 +26,11 @@ class Asker(Protocol):
     """A call at work: its context asks a person."""
 
     async def ask(self, question: str, *, options: Sequence[str] = ..., why: str = ...) -> Approval: ...
+
+
+def says_yes(answer: Approval) -> bool:
+    """Whether the answer to a question with the options `YES_OR_NO` is yes. Words that are neither are no."""
+    return answer.verdict == "allow" and answer.text.strip().lower() in ("", "y", "yes")
 
 
 class PatientAsker:
@@ -55,7 +62,7 @@ async def elicit(params: ElicitRequestParams, *, server: str, asker: Asker) -> E
     why = f"the MCP server `{server}` asks"
     try:
         if isinstance(params, ElicitRequestURLParams):
-            if not params.url.startswith(("https://", "http://")):
+            if not is_web_address(params.url):
                 return ElicitResult(action="cancel")
             url = cut_middle(params.url, limit=MAX_QUESTION)
             await _agreed(asker, f"{said}\nOpen this address yourself if you agree: {url}", why=why)
@@ -83,8 +90,8 @@ async def _filled(params: ElicitRequestFormParams, *, said: str, asker: Asker, w
 
 
 async def _agreed(asker: Asker, question: str, *, why: str) -> None:
-    answer = await asker.ask(question, options=("yes", "no"), why=why)
-    if answer.verdict != "allow" or answer.by != "person" or answer.text.strip().lower() in ("no", "n"):
+    answer = await asker.ask(question, options=YES_OR_NO, why=why)
+    if answer.by != "person" or not says_yes(answer):
         raise _Declined(answer)
 
 

@@ -70,6 +70,11 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     sampling: int = 0
 
 
+def is_web_address(text: str) -> bool:
+    """Whether it is an address that a server can be reached at, or that a person may be shown."""
+    return text.startswith(("https://", "http://"))
+
+
 def check_server_name(name: str) -> None:
     """Raise CallerError for a name that the names of tools cannot begin with."""
     if not is_server_name(name):

@@ -40,7 +40,7 @@ class _MeteredBody(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for piece in self._body:
             try:
-                self._meter.count(len(piece), messages=max(piece.count(b"\n\n"), piece.count(b"\n") // _LINES))
+                self._meter.count(len(piece), messages=_messages_in(piece))
             except McpFailure as flood:
                 self._gone(str(flood))
                 raise httpx2.StreamError(str(flood)) from None
@@ -48,6 +48,13 @@ class _MeteredBody(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._body.aclose()
+
+
+def _messages_in(piece: bytes) -> int:
+    """How many messages may have ended in it. A line ends with a line feed, a carriage return or both."""
+    if b"\r" in piece:
+        piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return max(piece.count(b"\n\n"), piece.count(b"\n") // _LINES)
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from turnwise.drivers.clock import Clock, Overdue, Watchdog, sleep, wait_for_task
 from turnwise.drivers.mcp.bounds import (
     LISTING_S,
+    MAX_PROMPT,
     REFRESH_S,
     RESTARTS,
     STARTING_S,
@@ -19,6 +20,7 @@ from turnwise.drivers.mcp.entries import ServerEntry
 from turnwise.drivers.threads import in_thread
 from turnwise.drivers.tools.own_model import OwnModel
 from turnwise.drivers.tools.sandbox import Scratch
+from turnwise.drivers.tools.tool_output import cut_middle
 from turnwise.errors import CallerError, ToolFault
 from turnwise.vocab import File, Text
 
@@ -141,7 +143,7 @@ class RunningServer:
         return await self._sent(lambda one: one.resources(cursor), again=True)
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> str:
-        """The text of a prompt, filled in. Raises ToolFault."""
+        """The text of a prompt, filled in; of a very long one its beginning and its end. Raises ToolFault."""
         from turnwise.drivers.mcp.connecting import ConnectionLost
         from turnwise.drivers.mcp.contents import content_parts
 
@@ -152,7 +154,8 @@ class RunningServer:
         except (Overdue, ConnectionLost) as error:
             raise ToolFault(f"the MCP server `{self.entry.name}` gave no prompt: {error}") from None
         parts = content_parts([message.content for message in result.messages])
-        return "\n\n".join([part.text for part in parts if isinstance(part, Text)])
+        text = "\n\n".join([part.text for part in parts if isinstance(part, Text)])
+        return cut_middle(text, limit=MAX_PROMPT)
 
     async def _sent(self, send: "Callable[[Connection], Awaitable[ServerParts]]", *, again: bool) -> ServerParts:
         from turnwise.drivers.mcp.connecting import ConnectionLost

@@ -7,7 +7,15 @@ from fnmatch import fnmatchcase
 import msgspec
 from mcp_types import Prompt, Tool
 
-from turnwise.drivers.mcp.bounds import MAX_DEPTH, MAX_DESCRIPTION, MAX_LISTING, MAX_SCHEMA, MAX_TOOL_NAME, MAX_TOOLS
+from turnwise.drivers.mcp.bounds import (
+    MAX_ARGUMENTS,
+    MAX_DEPTH,
+    MAX_DESCRIPTION,
+    MAX_LISTING,
+    MAX_SCHEMA,
+    MAX_TOOL_NAME,
+    MAX_TOOLS,
+)
 from turnwise.drivers.mcp.entries import ServerEntry
 from turnwise.drivers.mcp.reading import is_deeper
 from turnwise.drivers.tools.tool_output import cut_middle
@@ -69,7 +77,7 @@ def read_tools(tools: Sequence[Tool], *, entry: ServerEntry) -> tuple[tuple[Offe
 
 
 def read_prompts(prompts: Sequence[Prompt]) -> tuple[OfferedPrompt, ...]:
-    """The first `MAX_TOOLS` of those whose names can be typed."""
+    """The first `MAX_TOOLS` of those that a person can type: by their names, and by how many arguments they have."""
     usable = [one for one in prompts if _can_be_typed(one)]
     return tuple(
         [
@@ -85,8 +93,11 @@ def read_prompts(prompts: Sequence[Prompt]) -> tuple[OfferedPrompt, ...]:
 
 
 def _can_be_typed(prompt: Prompt) -> bool:
-    names = [prompt.name, *[argument.name for argument in prompt.arguments or ()]]
-    return all(0 < len(name) <= MAX_TOOL_NAME and name.isprintable() and " " not in name for name in names)
+    arguments = prompt.arguments or ()
+    names = [prompt.name, *[argument.name for argument in arguments]]
+    return len(arguments) <= MAX_ARGUMENTS and all(
+        0 < len(name) <= MAX_TOOL_NAME and name.isprintable() and " " not in name for name in names
+    )
 
 
 def effect_of(name: str, *, entry: ServerEntry, read_only: bool) -> Effect:

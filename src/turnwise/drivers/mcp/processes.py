@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 from asyncio.streams import FlowControlMixin
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from turnwise.drivers.mcp.bounds import CLOSE_INPUT_S, KILLED_S, TERM_S, McpFailure, Tail
@@ -24,8 +24,10 @@ _OF_SANDBOX = ("TMPDIR", "XDG_CACHE_HOME", "npm_config_cache")  # folders that i
 class ServerProcess:
     """A started server. `end` has to be called, whatever happens; `kill` does at once what it would do in the end."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", *, wrapped: Wrapped, given: int) -> None:
-        self._process, self._wrapped, self._given = process, wrapped, given
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", *, wrapped: Wrapped, given: int, hidden: Sequence[str]
+    ) -> None:
+        self._process, self._wrapped, self._given, self._hidden = process, wrapped, given, hidden
         self.exited = exit_of(process)
         self.stderr = Tail()
         self._reader = asyncio.StreamReader(limit=_PIECE)
@@ -44,7 +46,7 @@ class ServerProcess:
             raise McpFailure(f"there is no program `{command.argv[0]}`: {hint}", is_final=True)
         ours, theirs = os.pipe()
         try:
-            wrapped = _wrapped(command, program=program, scratch=scratch, given=ours)
+            wrapped, hidden = _wrapped(command, program=program, scratch=scratch, given=ours)
         except BaseException:
             os.close(ours)
             os.close(theirs)
@@ -68,7 +70,7 @@ class ServerProcess:
         finally:
             for descriptor in (*wrapped.descriptors, ours):
                 os.close(descriptor)
-        return cls(process, wrapped=wrapped, given=theirs)
+        return cls(process, wrapped=wrapped, given=theirs, hidden=hidden)
 
     async def connect(self) -> None:
         """Its pipes can be read and written now."""
@@ -128,11 +130,12 @@ class ServerProcess:
         await self._exits(TERM_S)
 
     def why_ended(self) -> str:
-        """How it ended, and the last line that it wrote for people."""
+        """How it ended, the last line that it wrote for people, and what of its command the sandbox hides."""
         code = self._process.returncode
         said = "it closed its output" if code is None else f"it ended with exit code {code}"
         line = last_line(self.stderr.bytes)
-        return f"{said}; its last words: {line}" if line else said
+        said = f"{said}; its last words: {line}" if line else said
+        return f"{said}; its sandbox hides {', '.join([f'`{one}`' for one in self._hidden])}" if self._hidden else said
 
     def _ask(self) -> None:
         if self._wrapped.supervised:
@@ -166,18 +169,29 @@ def program_of(name: str, *, path: str | None, folder: Path) -> str | None:
     return next((os.path.abspath(one) for one in found if is_program(one)), None)  # noqa: PTH100
 
 
-def _wrapped(command: ServerCommand, *, program: str, scratch: Scratch, given: int) -> Wrapped:
+def _wrapped(command: ServerCommand, *, program: str, scratch: Scratch, given: int) -> tuple[Wrapped, Sequence[str]]:
+    """What to start, and which of the paths among its words are not there for it. Raises McpFailure."""
+    words = [program, *command.argv[1:]]
     try:
         sandbox = _sandbox_of(command)
-        return sandbox.wrap(
-            [program, *command.argv[1:]],
-            workspace=command.folder,
-            scratch=scratch,
-            network=command.network,
-            given=given,
-        )
+        named = [word for word in words if word.startswith("/") and os.path.exists(word)]  # noqa: PTH110
+        hidden = [one for one in named if sandbox.hides(Path(one), workspace=command.folder, scratch=scratch)]
+        if program in hidden:
+            raise McpFailure(_hidden_program(program, command=command), is_final=True)
+        wrapped = sandbox.wrap(words, workspace=command.folder, scratch=scratch, network=command.network, given=given)
+        return wrapped, hidden
     except (OSError, CallerError) as error:  # nothing runs without the sandbox that was promised
         raise McpFailure(f"it was not started, as its sandbox could not be made: {error}", is_final=True) from None
+
+
+def _hidden_program(program: str, *, command: ServerCommand) -> str:
+    elsewhere = "install it elsewhere, not in `/tmp` or among secrets"
+    apart = (
+        ""
+        if command.is_confined
+        else ", or run it without a sandbox (`sandbox=False`, in your own file `sandbox = false`)"
+    )
+    return f"its sandbox hides the program `{program}`: {elsewhere}{apart}"
 
 
 def _sandbox_of(command: ServerCommand) -> Sandbox:

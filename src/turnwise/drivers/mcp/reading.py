@@ -14,7 +14,7 @@ from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jso
 from turnwise.drivers.tools.tool_output import MAX_PARTS
 
 MAX_SHOWN_PARTS = MAX_PARTS - 10  # so that nobody cuts them once more, and counts anew
-MAX_LEVELS = 190  # pydantic reads and writes no more than 200
+MAX_LEVELS = 190  # of JSON inside of a message: pydantic reads no more than 200, and writes no more than 255
 _UNREADABLE = "its answer is no message of the protocol ({why})"
 _ID = re.compile(rb'"id"\s*:\s*(?:([0-9]{1,15})|"([^"\\]{1,100})")')
 _END = 2048  # bytes: the id stands before the result or behind it

@@ -14,7 +14,7 @@ from mcp_types import (
 )
 
 from turnwise.drivers.mcp.contents import content_parts
-from turnwise.drivers.mcp.elicitation import Asker, PatientAsker
+from turnwise.drivers.mcp.elicitation import YES_OR_NO, Asker, PatientAsker, says_yes
 from turnwise.drivers.tools.own_model import ModelQuestion, NoAnswer, OwnModel
 from turnwise.vocab import File, Text
 
@@ -76,8 +76,7 @@ class CallAtServer:
 
     async def _ask(self, question: str) -> bool:
         why = f"the MCP server `{self._server}` asks the model"
-        answer = await self.asker.ask(question, options=("yes", "no"), why=why)
-        return answer.verdict == "allow" and answer.text.strip().lower() not in ("no", "n")
+        return says_yes(await self.asker.ask(question, options=YES_OR_NO, why=why))
 
 
 def _parts(params: CreateMessageRequestParams, *, server: str) -> list[Text | File]:

@@ -6,13 +6,13 @@ The package `mcp` has such a transport, but reads a line of any length, and star
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-import anyio
 from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.mcp.bounds import LineCutter, McpFailure, UnaskedMeter
+from turnwise.drivers.mcp.message_streams import Deliver, message_streams
 from turnwise.drivers.mcp.processes import ServerProcess
 from turnwise.drivers.mcp.reading import message_in
 
@@ -22,49 +22,31 @@ async def stdio_streams(
     process: ServerProcess, *, clock: Clock, gone: Callable[[str], object]
 ) -> AsyncGenerator[TransportStreams]:
     """Streams of messages over the pipes of the process, which is not ended. `gone` is told why nothing comes any more."""
-    received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     waiting = _Waiting()
-    outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
 
-    async def read() -> None:
+    async def receive(deliver: Deliver) -> None:
         cutter, meter = LineCutter(), UnaskedMeter(clock)
         why = ""
-        async with received:
-            try:
-                while piece := await process.read():
-                    for line in cutter.take(piece):
-                        message = message_in(line)
-                        if not waiting.take(message):
-                            meter.count(len(line))
-                        if message is not None:
-                            await received.send(message)
-                await process.exits_soon()
-            except McpFailure as error:
-                why = str(error)
-            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-                return  # we are done with it
-            finally:
-                gone(why or process.why_ended())
-
-    async def write() -> None:
-        async with to_send:
-            async for message in to_send:
-                waiting.sent(message)
-                line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                try:
-                    await process.write(line.encode() + b"\n")
-                except OSError:
-                    return  # its end is read, too
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(read)
-        group.start_soon(write)
         try:
-            yield incoming, outgoing
+            while piece := await process.read():
+                for line in cutter.take(piece):
+                    message = message_in(line)
+                    if not waiting.take(message):
+                        meter.count(len(line))
+                    if message is not None:
+                        await deliver(message)
+            await process.exits_soon()
+        except McpFailure as error:
+            why = str(error)
         finally:
-            group.cancel_scope.cancel()
-            for stream in (received, incoming, outgoing, to_send):
-                stream.close()
+            gone(why or process.why_ended())
+
+    async def send(message: SessionMessage, line: bytes) -> None:
+        waiting.sent(message)
+        await process.write(line + b"\n")
+
+    async with message_streams(receive, send=send) as streams:
+        yield streams
 
 
 class _Waiting:

@@ -88,6 +88,9 @@ class ServerTrust:
             ) from None
 
     def _write(self) -> None:
-        os.makedirs(self._path.parent, mode=0o700, exist_ok=True)  # noqa: PTH103
+        try:
+            os.makedirs(self._path.parent, mode=0o700, exist_ok=True)  # noqa: PTH103
+        except OSError as error:
+            raise CallerError(f"`{self._path}` cannot be written: {error.strerror or error}") from None
         with in_place_of(self._path) as descriptor:
             os.write(descriptor, msgspec.json.encode(self._kept))

@@ -31,6 +31,7 @@ from turnwise.drivers.mcp.entries import (
     ServerCommand,
     ServerEntry,
     check_server_name,
+    is_web_address,
 )
 from turnwise.drivers.settings.settings import MCP_FILE, MCP_TABLE, Layer, is_table, project_folders
 from turnwise.drivers.tools.programs import ProgramSearch
@@ -242,7 +243,7 @@ class _Reader:
             raise CallerError(f"{self._where} needs one of `command` and `url`")
         if url is not None:
             address = self._text(url, "url")
-            if not address.startswith(("https://", "http://")):
+            if not is_web_address(address):
                 raise CallerError(f"{self._where}: `url` begins with `https://` or `http://`")
             return ServerAddress(url=address, headers=self._texts("headers"))
         words = [command] if isinstance(command, str) else command

@@ -10,13 +10,13 @@ from turnwise.drivers.journal.ledger import Ledger, LedgerEntry
 from turnwise.drivers.running.observing import ObservedTurn
 from turnwise.drivers.telemetry import names
 from turnwise.drivers.telemetry.contents import MOST_OF_A_NAME, scrubbed
+from turnwise.rules.stop import FAILED
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import TurnResult
-from turnwise.vocab import Fault, Repair, Response, StopReason, ToolCall, Usage
+from turnwise.vocab import Fault, Repair, Response, ToolCall, Usage
 
 Attributes = dict[str, AttributeValue]
 
-FAILED = frozenset({StopReason.PROVIDER_FAILED, StopReason.JOURNAL_FAILED, StopReason.CANCELLED})
 MOST_IN_A_LIST = 64
 PORTS = {"https": 443, "http": 80}
 

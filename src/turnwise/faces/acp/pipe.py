@@ -1,20 +1,24 @@
 """Messages of JSON-RPC over the editor's two pipes, a line each: bounded, and checked before the protocol's library sees them."""
 
 import asyncio
-import contextlib
 import json
 from typing import Any, cast
 
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.own_pipes import MAX_LINE_BYTES, LinePipe, LongLine, own_streams
+from turnwise.drivers.own_pipes import (
+    INVALID_REQUEST,
+    MAX_LINE_BYTES,
+    PARSE_ERROR,
+    LinePipe,
+    LongLine,
+    RequestDoor,
+    own_streams,
+)
 from turnwise.wire.json_fields import UNREADABLE
 
-MAX_OPEN_REQUESTS = 64  # an editor has a handful of sessions, each with one prompt
 MAX_ERROR_CHARACTERS = 4000  # an error of the library repeats what was wrong, however long it is
-
-PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 
 EditorMessage = dict[str, Any]
 
@@ -27,7 +31,7 @@ class EditorPipe:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, clock: Clock) -> None:
         self._lines = LinePipe(reader, writer, clock=clock, whose="the editor")
-        self._open: set[int | str] = set()
+        self._door = RequestDoor(self._lines)
 
     @property
     def is_open(self) -> bool:
@@ -46,7 +50,7 @@ class EditorPipe:
     async def send(self, message: EditorMessage) -> None:
         """Raises ConnectionError once the editor is gone."""
         if "method" not in message:
-            self._open.discard(message.get("id", ""))
+            self._door.leaves(message.get("id"))
         await self._lines.write_line(_encoded(message))
 
     async def close(self) -> None:
@@ -54,17 +58,17 @@ class EditorPipe:
 
     async def _checked(self, line: bytes | LongLine) -> EditorMessage | None:
         if isinstance(line, LongLine):
-            await self._refuse(INVALID_REQUEST, f"the message has more than {MAX_LINE_BYTES:,} bytes")
+            await self._door.refuse(INVALID_REQUEST, f"the message has more than {MAX_LINE_BYTES:,} bytes")
             return None
         if not line.strip():
             return None
         try:
             decoded: object = msgspec.json.decode(line)
         except UNREADABLE:
-            await self._refuse(PARSE_ERROR, "the line is no JSON")
+            await self._door.refuse(PARSE_ERROR, "the line is no JSON")
             return None
         if not isinstance(decoded, dict):
-            await self._refuse(INVALID_REQUEST, "the message is no JSON object; one message a line, no batches")
+            await self._door.refuse(INVALID_REQUEST, "the message is no JSON object; one message a line, no batches")
             return None
         message = cast("EditorMessage", decoded)
         return _response(message) if "method" not in message else await self._request(message)
@@ -72,7 +76,7 @@ class EditorPipe:
     async def _request(self, message: EditorMessage) -> EditorMessage | None:
         method, id, params = message["method"], message.get("id"), message.get("params")
         if not isinstance(method, str) or isinstance(id, bool | float | list | dict):
-            await self._refuse(INVALID_REQUEST, "`method` must be a text and `id` a text or a whole number")
+            await self._door.refuse(INVALID_REQUEST, "`method` must be a text and `id` a text or a whole number")
             return None
         kept: EditorMessage = {"jsonrpc": "2.0", "method": method}
         if isinstance(params, dict):
@@ -80,17 +84,7 @@ class EditorPipe:
             kept["params"] = {key: value for key, value in cast("EditorMessage", params).items() if key != "_meta"}
         if id is None:
             return kept if _is_heeded(kept) else None
-        if id in self._open or len(self._open) >= MAX_OPEN_REQUESTS:
-            why = "a request with this id is open" if id in self._open else f"{MAX_OPEN_REQUESTS} requests are open"
-            await self._refuse(INVALID_REQUEST, f"{why}: wait for an answer", id=id)
-            return None
-        self._open.add(id)
-        return {**kept, "id": id}
-
-    async def _refuse(self, code: int, why: str, *, id: int | str | None = None) -> None:
-        with contextlib.suppress(ConnectionError):
-            line = {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": why}}
-            await self._lines.write_line(msgspec.json.encode(line))
+        return {**kept, "id": id} if await self._door.lets_in(id) else None
 
 
 def _is_heeded(notification: EditorMessage) -> bool:

@@ -11,6 +11,7 @@ from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.numbers import FiniteRange
 from turnwise.faces.cli.text import style
+from turnwise.faces.saying import many
 from turnwise.lab import Lab
 
 EPILOG = """\b
@@ -77,4 +78,4 @@ async def serve(lab: Lab) -> None:
         )
         say("Ctrl-C ends it; the model's name chooses the script (`turnwise lab --list`)", stream=sys.stdout)
         await ended.wait()
-    click.echo(f"{lab.count()} requests received")
+    click.echo(f"{many(lab.count(), 'request')} received")

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.mcp.entries import check_server_name
+from turnwise.drivers.mcp.entries import check_server_name, is_web_address
 from turnwise.drivers.mcp.trust import ServerTrust
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.settings.mcp_files import NamedServer, shown
@@ -105,7 +105,7 @@ def add(
         check_server_name(name)
         if bool(words) == bool(url):
             raise CallerError("give one of a command (`turnwise mcp add NAME -- COMMAND`) and --url")
-        if url and not url.startswith(("https://", "http://")):
+        if url and not is_web_address(url):
             raise CallerError("--url begins with `https://` or `http://`")
         table: dict[str, object] = {"url": url} if url else {"command": list(words)}
         for key, given in (("env", env), ("headers", header)):
@@ -237,9 +237,9 @@ def _folder(cwd: Path | None) -> Path:
 
 def _pairs(given: Sequence[str], *, option: str) -> dict[str, str]:
     pairs = [one.partition("=") for one in given]
-    for name, found, _ in pairs:
-        if not found or not name:
-            raise CallerError(f"{option} is NAME=VALUE; `{shortened(name, limit=40)}` has no `=`")
+    for number, (name, found, _) in enumerate(pairs, start=1):
+        if not found or not name:  # it is not shown: with another character in place of `=` it holds the value
+            raise CallerError(f"{option} is NAME=VALUE; number {number} of them has no name, or no `=`")
     return {name: value for name, _, value in pairs}
 
 

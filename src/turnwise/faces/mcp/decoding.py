@@ -7,6 +7,7 @@ from typing import cast
 
 import msgspec
 
+from turnwise.drivers.mcp.reading import MAX_LEVELS, is_deeper
 from turnwise.errors import CallerError
 from turnwise.faces.cli.decode import NOT_A_STREAM, describe, read_stream
 from turnwise.faces.cli.text import visible_line
@@ -87,8 +88,9 @@ class _Content(io.BytesIO):
 
 
 def decoded(wish: StreamWish, *, stop: threading.Event) -> tuple[dict[str, object], bool]:
-    """What the stream holds, as plain data, and whether it is a stream of that family at all. Once `stop` is set, it ends soon:
-    a stream made to be slow takes seconds."""
+    """What the stream holds, as plain data, and whether it is a stream of that family at all. Once `stop` is set, it ends with
+    its piece of 64 KiB. One JSON body is a single piece: of `MAX_STREAM` characters, one takes a third of a second, and one
+    made to be slow (thousands of calls in its text) two seconds, in a thread. Nothing else bounds it, nor has to."""
     content = _Content(wish.stream.encode(errors="surrogatepass"), stop=stop)
     response = read_stream(content, profile=find_profile(wish.family), tool_names=frozenset(wish.tools))
     told = describe("", response)
@@ -104,10 +106,11 @@ def decoded(wish: StreamWish, *, stop: threading.Event) -> tuple[dict[str, objec
 
 
 def _plain(arguments: object) -> object:
-    """None for what JSON libraries do not read (numbers of thousands of digits): the raw text has it."""
+    """None for what JSON libraries do not read (numbers of thousands of digits, hundreds of levels): the raw text has it."""
     if not isinstance(arguments, msgspec.Raw):
         return arguments
     try:
-        return msgspec.json.decode(arguments)
+        value: object = msgspec.json.decode(arguments)
     except (*UNREADABLE, ValueError):
         return None
+    return None if is_deeper(value, than=MAX_LEVELS) else value

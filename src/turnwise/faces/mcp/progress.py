@@ -46,11 +46,6 @@ class Progress:
         while self._task is not None:
             await asyncio.wait((self._task,))
 
-    def close(self) -> None:
-        self._report, self._line = None, ""
-        if self._task is not None:
-            self._task.cancel()
-
     def _send_soon(self) -> None:
         if self._task is None and self._report is not None and self._line:
             self._task = asyncio.create_task(self._send())

@@ -8,10 +8,10 @@ from mcp_types import CallToolResult, TextContent
 from turnwise.faces.cli.events import result_fields
 from turnwise.faces.cli.text import clean_answer, visible
 from turnwise.faces.mcp.runs import Served
-from turnwise.rules.stop import exit_code
+from turnwise.faces.saying import many
+from turnwise.rules.stop import FAILED, exit_code
 from turnwise.vocab import StopReason
 
-FAILED = frozenset({StopReason.PROVIDER_FAILED, StopReason.JOURNAL_FAILED, StopReason.CANCELLED})
 MAX_DENIED = 100  # that are listed one by one
 MAX_NOTES = 50
 
@@ -133,7 +133,7 @@ def _line_of(served: Served) -> str:
     result = served.result
     cost = "cost unknown" if result.cost_usd is None else f"{result.cost_usd} US dollars"
     end = result.stop_reason.value if result.complete else f"{result.stop_reason.value}, not complete"
-    return f"{end}; {result.cost.requests} requests, {cost}; session {result.session}"
+    return f"{end}; {many(result.cost.requests, 'request')}, {cost}; session {result.session}"
 
 
 def _result(data: dict[str, object], *, text: str, is_error: bool) -> CallToolResult:

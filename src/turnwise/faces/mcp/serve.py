@@ -9,7 +9,7 @@ from mcp.shared.message import SessionMessage
 from turnwise.drivers.own_pipes import LinePipe, ended_by_signals, library_is_silent, own_streams
 from turnwise.faces.mcp.runs import ServeMeans
 from turnwise.faces.mcp.service import ClientService
-from turnwise.faces.mcp.streams import message_streams
+from turnwise.faces.mcp.streams import client_streams
 
 STARTED = "an MCP client starts `turnwise mcp serve`"
 
@@ -24,7 +24,7 @@ async def serve(means: ServeMeans) -> None:
 
 async def serve_pipe(pipe: LinePipe, *, means: ServeMeans) -> None:
     """Until the pipe ends; then open runs are cancelled, and have a moment to end in."""
-    async with message_streams(pipe) as (incoming, outgoing):
+    async with client_streams(pipe) as (incoming, outgoing):
         await serve_streams(incoming, outgoing, means=means)
     await pipe.close()
 

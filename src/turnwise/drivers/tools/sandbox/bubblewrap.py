@@ -94,6 +94,12 @@ def plan_mounts(order: SandboxOrder) -> list[Mount]:
     return sorted(planned.values(), key=lambda mount: len(mount.at.parts))
 
 
+def is_covered(order: SandboxOrder, path: Path) -> bool:
+    """Whether the command finds something else at the absolute `path` than there is outside, or nothing."""
+    mount = [one for one in plan_mounts(order) if path.is_relative_to(one.at)][-1]  # the root is one
+    return mount.source != mount.at
+
+
 def _existing(paths: tuple[Path, ...]) -> list[Path]:
     return [path for path in paths if path.exists()]
 

@@ -11,10 +11,16 @@ from typing import assert_never
 import msgspec
 
 from turnwise.drivers.tools.programs import ProgramSearch
-from turnwise.drivers.tools.sandbox.bubblewrap import TEMPORARY, wrap_in_bubblewrap
+from turnwise.drivers.tools.sandbox.bubblewrap import TEMPORARY, is_covered, wrap_in_bubblewrap
 from turnwise.drivers.tools.sandbox.environment import command_environment
 from turnwise.drivers.tools.sandbox.kinds import SandboxKind, SandboxOrder, Wrapped
-from turnwise.drivers.tools.sandbox.landlock import SCOPES_ABI, keeper_command, landlock_version, wrap_in_landlock
+from turnwise.drivers.tools.sandbox.landlock import (
+    SCOPES_ABI,
+    keeper_command,
+    landlock_version,
+    may_read,
+    wrap_in_landlock,
+)
 from turnwise.drivers.tools.sandbox.scratch import Scratch
 from turnwise.drivers.tools.sandbox.seccomp import can_filter
 from turnwise.drivers.tools.sandbox.secrets import secret_paths
@@ -90,6 +96,28 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
                 return Wrapped(argv=keeper_command(order), env=order.env, supervised=True, watches=True)
             case "none":
                 return Wrapped(argv=order.argv, env=order.env)
+            case _:
+                assert_never(self.kind)
+
+    def hides(self, path: Path, *, workspace: Path, scratch: Scratch) -> bool:
+        """Whether a command in `workspace` cannot read or run the file at the absolute `path`, because the sandbox shows
+        something else there, or nothing."""
+        order = SandboxOrder(
+            argv=(),
+            env={},
+            workspace=workspace.resolve(),
+            temporary=scratch.temporary,
+            empty=scratch.empty,
+            hidden=secret_paths(home=_home(os.environ), own=_own_folders(os.environ)),
+        )
+        where = (path.parent.resolve() / path.name, path.resolve())  # a link and what it leads to
+        match self.kind:
+            case "bubblewrap":
+                return any(is_covered(order, one) for one in where)
+            case "landlock":
+                return not may_read(order, where[1])
+            case "none":
+                return False
             case _:
                 assert_never(self.kind)
 

@@ -100,6 +100,11 @@ def make_ruleset(order: SandboxOrder, *, version: int) -> int:
     return ruleset
 
 
+def may_read(order: SandboxOrder, path: Path) -> bool:
+    """Whether the rules let the command read and run the file at the resolved `path`."""
+    return any(rights & _EXECUTE and path.is_relative_to(at) for at, rights in _allowances(order))
+
+
 def _allowances(order: SandboxOrder) -> Iterator[tuple[Path, int]]:
     yield Path("/"), _READ_DIR  # names are no secret, and `ls ~` is in many a script
     for path in _around(Path("/"), hidden=frozenset({*_NOT_SEEN, *order.hidden})):
