@@ -231,7 +231,9 @@ async def test_a_client_can_lower_permissions(lab: Lab, folder: Path) -> None:
     """`read-only` denies what the start allows."""
     async with serving(lab, "read-edit-answer", root=folder, allow=("write",), person=saying("allow once")) as client:
         result = await call(client, "run", {**SET, "permissions": "read-only"})
-    assert [one["name"] for one in result.structured_content["denied"]] == ["edit"]
+    (denied,) = result.structured_content["denied"]
+    assert denied["name"] == "edit" and "(the client's `permissions` says `deny`). " in denied["why"]
+    assert "the client leaves `permissions` out" in denied["why"] and "--allow" not in denied["why"]
     assert (folder / "notes.txt").read_text() == "status: draft\n"
 
 
