@@ -47,6 +47,7 @@ async def test_a_run_gives_its_answer_and_its_bill(lab: Lab, folder: Path) -> No
         True,
     )
     assert (told["requests"], told["exit_code"], told["denied"]) == (lab.count(), 0, [])
+    assert "[turnwise] answered; 3 requests, 0.03 US dollars; session " in text_of(result)
     assert Decimal(told["cost_usd"]) == Decimal(told["known_cost_usd"]) == Decimal("0.03")
     sent = [one.usage for one in lab.requests if one.usage is not None]
     assert told["usage"]["output_tokens"] == sum(one.output_tokens for one in sent) > 0
@@ -243,6 +244,7 @@ async def test_a_model_that_the_start_offers_can_be_chosen(lab: Lab, folder: Pat
         result = await call(client, "run", {**SET, "model": "openai_chat:plain-answer"})
         refused = await call(client, "run", {**SET, "model": "openai_chat:never-stops"})
     assert not result.is_error and {one.model for one in lab.requests} == {"plain-answer"}
+    assert "answered; 1 request, cost" in text_of(result)
     assert "there are openai_chat:plain-answer" in text_of(refused)
 
 

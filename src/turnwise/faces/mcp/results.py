@@ -133,7 +133,8 @@ def _line_of(served: Served) -> str:
     result = served.result
     cost = "cost unknown" if result.cost_usd is None else f"{result.cost_usd} US dollars"
     end = result.stop_reason.value if result.complete else f"{result.stop_reason.value}, not complete"
-    return f"{end}; {result.cost.requests} requests, {cost}; session {result.session}"
+    requests = f"{result.cost.requests} request{'' if result.cost.requests == 1 else 's'}"
+    return f"{end}; {requests}, {cost}; session {result.session}"
 
 
 def _result(data: dict[str, object], *, text: str, is_error: bool) -> CallToolResult:
