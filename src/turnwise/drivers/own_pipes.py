@@ -151,12 +151,15 @@ async def _closed(writer: asyncio.StreamWriter) -> None:
 async def own_streams(*, started: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """This process's standard input and output. From here on whatever else prints does so on standard error.
 
-    `started` says who starts this program: `an editor starts `turnwise acp``. Raises CallerError where one of the two is a file.
+    `started` says who starts this program: `an editor starts `turnwise acp``. Raises CallerError where one of the two is a file,
+    or the input a device without a person (`/dev/null`): an event loop cannot wait for either.
     """
     loop = asyncio.get_running_loop()
     for name, stream in (("input", sys.stdin), ("output", sys.stdout)):
         if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise CallerError(f"standard {name} is a file: {started}, with pipes")
+    if stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode) and not sys.stdin.isatty():
+        raise CallerError(f"standard input is a device such as `/dev/null`: {started}, with pipes")
     sys.stdout.flush()
     written = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

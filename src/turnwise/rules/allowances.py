@@ -19,8 +19,10 @@ def allowing_options(facts: CallFacts, *, policy: Policy) -> str:
     """The `--allow ...` with which the call would run, quoted for a shell; empty where none would.
 
     No broader than the call where that can be said in one line, else its effect. Each was tried on the rules before it is told.
-    A path of a folder that goes with this run is never named: the next run has another.
+    A path of a folder that goes with this run is never named: the next run has another. What a face denies (an editor's mode) it
+    denies behind every `--allow`, so there none is told.
     """
+    before, behind = _split(policy)
     attended = msgspec.structs.replace(policy, attended=True)
     named = () if any(path.passing for path in _paths(facts)) else naming_rules(facts, policy=attended)
     rules = [_sayable(rule, facts=facts, policy=policy) for rule in named]
@@ -29,10 +31,18 @@ def allowing_options(facts: CallFacts, *, policy: Policy) -> str:
     for candidates in ([*dict.fromkeys(said)] if len(said) == len(rules) else [], [effect]):
         if not 0 < len(candidates) <= MAX_RULES or (candidates == [effect] and facts.effect not in _EFFECTS):
             continue
-        tried = msgspec.structs.replace(policy, rules=(*policy.rules, *candidates))
+        tried = msgspec.structs.replace(policy, rules=(*before, *candidates, *behind))
         if judge_permission(facts, policy=tried).kind == "allow":
             return " ".join([f"--allow {_quoted(_text(rule))}" for rule in candidates])
     return ""
+
+
+def _split(policy: Policy) -> tuple[tuple[PermissionRule, ...], tuple[PermissionRule, ...]]:
+    """The rules before those with which a face denies, and the others: `--allow` itself only allows, and comes between."""
+    rules = policy.rules
+    of_face = (one.source == "command line" and one.verdict == "deny" and bool(one.where) for one in rules)
+    at = next((at for at, is_denied in enumerate(of_face) if is_denied), len(rules))
+    return rules[:at], rules[at:]
 
 
 def _paths(facts: CallFacts) -> Iterator[PathFact]:

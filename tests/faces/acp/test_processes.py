@@ -124,3 +124,20 @@ def test_a_file_is_no_editor(folder: Path) -> None:
         )
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr == "turnwise: standard input is a file: an editor starts `turnwise acp`, with pipes\n"
+
+
+def test_a_device_is_no_editor() -> None:
+    """`turnwise acp < /dev/null` ends with a line; before, it hung behind a traceback of the event loop."""
+    import subprocess
+
+    ran = subprocess.run(
+        [sys.executable, *PROGRAM, "acp"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    said = "standard input is a device such as `/dev/null`: an editor starts `turnwise acp`, with pipes"
+    assert ran.stderr == f"turnwise: {said}\n"

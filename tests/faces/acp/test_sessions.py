@@ -187,7 +187,8 @@ async def test_modes_tighten_and_loosen_what_is_asked(lab: Lab, folder: Path) ->
         await client.set_session_mode(session_id=session, mode_id="read-only")
         await say(client, session, "Set it.")
         assert (folder / "notes.txt").read_text() == "status: draft\n" and not editor.asked
-        assert "read-only" in editor.call(EDITED)["content"][0].content.text
+        told = editor.call(EDITED)["content"][0].content.text
+        assert "(the editor's mode `read-only` says `deny`). To allow it: set another mode" in told
     async with editing(given_at(lab, "read-edit-answer")) as (client, editor):
         session = await new(client, folder)
         chosen = await client.set_config_option(session_id=session, config_id="mode", value="edits")

@@ -106,6 +106,27 @@ def test_prompts_of_a_server_are_commands_at_a_terminal(folder: Path, apart: Pat
     assert seen(folder)[-1] == "input ended"
 
 
+def test_a_prompt_of_a_server_that_is_typed_in_mid_turn_waits_for_its_end(
+    folder: Path, apart: Path, own_file: Path, lab: Lab
+) -> None:
+    """Proves: it stands at the next prompt; before, the model was given `/s:greet who=Ada` as words."""
+    own_file.write_text(f"[mcp.s]\ncommand = {json.dumps(command_of(apart))}\nsandbox = false\n")
+    (folder / "tools.json").write_text(json.dumps([tool_named("hang_once"), tool_named("echo")]))
+    with at_terminal("--allow", "mcp(s.*)", *at(lab, "mcp-hangs"), cwd=folder) as person:
+        prompt(person)
+        person.types("Go." + ENTER)
+        wait_until(lambda: "call hang_once" in seen(folder))
+        person.types("/s:greet who=Ada" + ENTER)
+        person.sees("`/s:greet who=Ada` begins a turn: it waits at the prompt for the end of this one")
+        person.types("\x03")
+        person.sees("cancelled (1 step")
+        person.sees("\n> /s:greet who=Ada")
+        person.types(ENTER)
+        person.sees("It said: ")
+        leave(person)
+    assert b"Greet Ada." in lab.requests[-1].body and b"/s:greet" not in lab.requests[-1].body
+
+
 def test_a_session_asks_about_a_description_that_changed(folder: Path, apart: Path, own_file: Path, lab: Lab) -> None:
     """Proves: it is left out and told first, shown and asked about at the next start, and offered after a yes."""
     own_file.write_text(f"[mcp.s]\ncommand = {json.dumps(command_of(apart))}\nsandbox = false\n")

@@ -72,6 +72,18 @@ def test_tab_shows_every_command_with_its_meaning(tmp_path: Path) -> None:
         assert {one.text: to_plain_text(one.display_meta) for one in found} == wanted
 
 
+def test_tab_completes_prompts_of_servers(tmp_path: Path) -> None:
+    """As soon as the server has said them; control characters of what they are for are spelled out."""
+    prompts: dict[str, str] = {}
+    typed = completer(
+        commands=COMMANDS, others=OTHER_NAMES, folder=tmp_path, models=NoModels(), prompts=lambda: prompts
+    )
+    assert not [*typed.get_completions(Document("/gi"), CompleteEvent())]
+    prompts["/git:review"] = "Review\x1b[2J"
+    (found,) = typed.get_completions(Document("/gi"), CompleteEvent())
+    assert (found.text, to_plain_text(found.display_meta)) == ("/git:review", "Review<U+001B>[2J")
+
+
 @pytest.mark.parametrize(
     ("cost", "said"),
     [

@@ -214,6 +214,8 @@ def answer(message: dict[str, Any]) -> None:
             send(id=message["id"], error={"code": -32601, "message": "no such method"})
 
 
+if "tells its pid" in HABITS:
+    Path("pid").write_text(str(os.getpid()), encoding="utf-8")
 note("started")
 if "dies" in HABITS:
     sys.stderr.write("no luck today\n")

@@ -39,10 +39,10 @@ def seen(folder: Path) -> list[str]:
     return path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
 
 
-async def until_seen(folder: Path, what: str) -> None:
-    """Wait until the server has written down a line that begins so; a hang ends after `HANG_S`."""
+async def until_seen(folder: Path, what: str, *, times: int = 1) -> None:
+    """Wait until the server has written down so many lines that begin so; a hang ends after `HANG_S`."""
     end_s = time.monotonic() + HANG_S
-    while not any(line.startswith(what) for line in seen(folder)):
+    while sum(line.startswith(what) for line in seen(folder)) < times:
         assert time.monotonic() < end_s, seen(folder)
         await asyncio.sleep(0.005)
 

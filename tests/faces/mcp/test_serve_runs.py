@@ -47,6 +47,7 @@ async def test_a_run_gives_its_answer_and_its_bill(lab: Lab, folder: Path) -> No
         True,
     )
     assert (told["requests"], told["exit_code"], told["denied"]) == (lab.count(), 0, [])
+    assert "[turnwise] answered; 3 requests, 0.03 US dollars; session " in text_of(result)
     assert Decimal(told["cost_usd"]) == Decimal(told["known_cost_usd"]) == Decimal("0.03")
     sent = [one.usage for one in lab.requests if one.usage is not None]
     assert told["usage"]["output_tokens"] == sum(one.output_tokens for one in sent) > 0
@@ -232,7 +233,9 @@ async def test_a_client_can_lower_permissions(lab: Lab, folder: Path) -> None:
     """`read-only` denies what the start allows."""
     async with serving(lab, "read-edit-answer", root=folder, allow=("write",), person=saying("allow once")) as client:
         result = await call(client, "run", {**SET, "permissions": "read-only"})
-    assert [one["name"] for one in result.structured_content["denied"]] == ["edit"]
+    (denied,) = result.structured_content["denied"]
+    assert denied["name"] == "edit" and "(the client's `permissions` says `deny`). " in denied["why"]
+    assert "the client leaves `permissions` out" in denied["why"] and "--allow" not in denied["why"]
     assert (folder / "notes.txt").read_text() == "status: draft\n"
 
 
@@ -242,6 +245,7 @@ async def test_a_model_that_the_start_offers_can_be_chosen(lab: Lab, folder: Pat
         result = await call(client, "run", {**SET, "model": "openai_chat:plain-answer"})
         refused = await call(client, "run", {**SET, "model": "openai_chat:never-stops"})
     assert not result.is_error and {one.model for one in lab.requests} == {"plain-answer"}
+    assert "answered; 1 request, cost" in text_of(result)
     assert "there are openai_chat:plain-answer" in text_of(refused)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from turnwise import Approval, Asking, CallerError, McpServer, Policy, Text, Too
 from turnwise.drivers.mcp.bounds import MAX_PROMPT
 from turnwise.drivers.tools.sandbox import Scratch
 from turnwise.testing import FakeClock, call
+from turnwise.turn.approvals import OneAsk
 from waits import HANG_S
 
 
@@ -237,6 +239,22 @@ async def test_a_server_that_dies_in_a_call_is_started_again_and_the_call_is_not
     assert [one.text for one in watched if isinstance(one, ToolsetNoted)] == list(result.notes)
 
 
+async def test_a_server_that_died_between_two_runs_is_told_in_the_next(tmp_path: Path) -> None:
+    """Once, and to the watchers, too: what it had kept in its memory is gone."""
+    server = stranger(tmp_path, "tells its pid", tools=[tool_named("echo")])
+    watched: list[Any] = []
+    agent, _ = agent_of(["One.", [call("s__echo", text="hi")], "Two.", "Three."], [server])
+    async with agent:
+        assert (await agent.run("Go.")).notes == ()
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+        await until_seen(tmp_path, "started", times=2)
+        result = await agent.run("Go.", watch=watched.append)
+        assert (await agent.run("Go.")).notes == ()
+    assert texts_of(result) == ["hi"]
+    assert result.notes == ("the MCP server `s`: it ended with exit code -9; it is started again",)
+    assert [one.text for one in watched if isinstance(one, ToolsetNoted)] == list(result.notes)
+
+
 async def test_a_call_of_an_idempotent_tool_is_sent_once_more(tmp_path: Path) -> None:
     """Only the annotation says that this does no harm."""
     tool = tool_named("die_once", annotations={"idempotentHint": True})
@@ -343,6 +361,39 @@ async def test_what_a_server_asks_is_an_ask_of_its_call(
     assert json.loads(texts_of(result)[0]) == told
     assert not left
     assert all(text.startswith("Which colour?") for text in asked)
+
+
+@pytest.mark.parametrize(
+    ("field", "answer", "told"),
+    [
+        ({"type": "integer"}, "-", {}),
+        ({"enum": ["red", "blue"]}, "leave it empty", {}),
+        ({"enum": ["-", "+"]}, "-", {"extra": "-"}),
+        ({"type": "integer"}, None, None),
+    ],
+    ids=["typed", "chosen", "a choice of the list", "declined"],
+)
+async def test_a_field_that_is_not_needed_can_be_left_empty(
+    tmp_path: Path, field: dict[str, Any], answer: str | None, told: dict[str, Any] | None
+) -> None:
+    """Proves: the question says how. At a terminal an empty line says no to the whole form, so there was no way before."""
+    asked: list[OneAsk] = []
+
+    async def approve(asking: Asking) -> Sequence[Approval]:
+        (ask,) = asking.asks
+        asked.append(ask)
+        said = "Ada" if len(asked) == 1 else answer
+        return [Approval(call_id=ask.call.id, verdict="deny" if said is None else "allow", text=said or "")]
+
+    schema = {"type": "object", "properties": {"name": {"type": "string"}, "extra": field}, "required": ["name"]}
+    server = stranger(tmp_path, tools=[tool_named("ask")])
+    agent, _ = agent_of([[call("s__ask", schema=schema)], "Done."], [server], safety={"approver": approve})
+    found = json.loads(texts_of(await agent.run("Go."))[0])
+    assert found == (
+        {"action": "decline"} if told is None else {"action": "accept", "content": {"name": "Ada", **told}}
+    )
+    assert "leave" not in asked[0].subject and not asked[0].options
+    assert "`-` leaves it empty" in asked[1].subject or asked[1].options[-1] == "leave it empty"
 
 
 async def test_where_nobody_can_be_asked_a_server_is_told_so(tmp_path: Path) -> None:

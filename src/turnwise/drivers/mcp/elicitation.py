@@ -16,6 +16,10 @@ MAX_OPTIONS = 20
 MAX_OPTION = 100
 MAX_ASKS = 40  # of one call: two long forms
 MAX_DECLINED = 3  # whoever has said no so often is asked no more in that call
+LEFT_EMPTY, EMPTY = (
+    "leave it empty",
+    "-",
+)  # of a field that need not be filled in: an empty line says no to the whole form
 TRIES = 2  # an answer that does not fit is asked for once more
 
 YES_OR_NO = ("yes", "no")
@@ -102,13 +106,15 @@ async def _field(
     options = _options(field)
     about = _text(field.get("description")) or _text(field.get("title"))
     title = cut_middle(f"{name}: {about}" if about and about != name else name, limit=MAX_QUESTION)
-    question = f"{said}\n{title}" + ("" if is_needed else " (may be left empty)")
+    choices = (*options, LEFT_EMPTY) if options and not is_needed else tuple(options)
+    title += "" if is_needed or options else f" (`{EMPTY}` leaves it empty)"
+    question = f"{said}\n{title}"
     for _ in range(TRIES):
-        answer = await asker.ask(question, options=tuple(options), why=why)
+        answer = await asker.ask(question, options=choices, why=why)
         if answer.verdict != "allow" or answer.by != "person":
             raise _Declined(answer)
         text = answer.text.strip()
-        if not text and not is_needed:
+        if not is_needed and text not in options and text in ("", EMPTY, LEFT_EMPTY):
             return None
         value = _read(text, field, options=options)
         if value is not None:

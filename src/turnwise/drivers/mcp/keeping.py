@@ -53,6 +53,7 @@ class RunningServer:
         self._why = ""  # there is no connection
         self._is_given_up = False
         self._is_told = False  # that it died
+        self._unheard = ""  # how it died while nobody listened
 
     @property
     def listing(self) -> "Listing | None":
@@ -70,7 +71,10 @@ class RunningServer:
 
     @contextmanager
     def heard_by(self, tell: Tell) -> Generator[None]:
-        """`tell` is told what happens to it."""
+        """`tell` is told what happens to it, and first how it died since somebody was told the last time."""
+        unheard, self._unheard = self._unheard, ""
+        if unheard and not self._is_given_up:  # else it stands in `shortcomings`
+            tell(self._named(unheard))
         self._listeners.append(tell)
         try:
             yield
@@ -209,7 +213,7 @@ class RunningServer:
                 self._settled.set()
                 return
             if not self._is_told:
-                self.say(f"{self._why}; it is started again")
+                self._say_died(f"{self._why}; it is started again")
             if self._listing is None:
                 self._settled.set()  # a turn that waits for its start goes without it
             await sleep(self._clock, seconds=pause_s)
@@ -225,7 +229,7 @@ class RunningServer:
                 gone.set_result(why)
                 if self._connection is not None and not self._over.is_set():
                     self._connection, self._is_told = None, True
-                    self.say(f"{why}; it is started again" if self._budget.is_left else why)
+                    self._say_died(f"{why}; it is started again" if self._budget.is_left else why)
 
         over = asyncio.create_task(self._over.wait())
         try:
@@ -254,6 +258,13 @@ class RunningServer:
         before, self._listing = self._listing, connection.listing
         if before is not None and self._listing.left_out and before.left_out != self._listing.left_out:
             self.say(_left_out_of(self._listing))
+
+    def _say_died(self, text: str) -> None:
+        """Where nobody listens, the next one is told; of a first start `shortcomings` tell."""
+        if self._listeners:
+            self.say(text)
+        elif self._listing is not None:
+            self._unheard = text
 
     def say(self, text: str) -> None:
         """Tell whoever listens."""

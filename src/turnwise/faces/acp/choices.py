@@ -25,11 +25,13 @@ MAX_MODELS = 200
 
 
 class EditorMode(NamedTuple):
-    """`rules` come after all others: they tighten whatever these say, and loosen only what no pattern forbids."""
+    """`rules` come after all others: they tighten whatever these say, and loosen only what no pattern forbids. `allow_hint` says
+    how a person allows what the mode denies; empty for the usual words."""
 
     name: str
     description: str
     rules: tuple[PermissionRule, ...] = ()
+    allow_hint: str = ""
 
 
 def _rules(mode: str, **verdicts: Literal["allow", "deny"]) -> tuple[PermissionRule, ...]:
@@ -44,7 +46,10 @@ def _rules(mode: str, **verdicts: Literal["allow", "deny"]) -> tuple[PermissionR
 
 MODES: Mapping[ModeName, EditorMode] = {
     "read-only": EditorMode(
-        "Read only", "Nothing is written and no command runs.", _rules("read-only", write="deny", execute="deny")
+        "Read only",
+        "Nothing is written and no command runs.",
+        _rules("read-only", write="deny", execute="deny"),
+        "set another mode of this session in the editor",
     ),
     "ask": EditorMode("Ask", "Your rules hold; otherwise you are asked before files change and commands run."),
     "edits": EditorMode(

@@ -298,6 +298,7 @@ class EditorSession:
         self._runs_commands = runs_in_editor(read_layers(self.folder, env=means.env), can=means.can)
         terms = FaceTerms(
             rules=MODES[self.mode].rules,
+            allow_hint=MODES[self.mode].allow_hint,
             fit=self._fit,
             more=(plan_tool(self.updates),),
             runs_commands=self._runs_commands,

@@ -65,16 +65,25 @@ def _paths(begun: str, *, folder: Path) -> Iterator[str]:
             yield _BLANKS.sub(r"\\\1", head + path)
 
 
-def completer(*, commands: Mapping[str, str], others: Mapping[str, str], folder: Path, models: Models) -> "Completer":
-    """Of `commands` with what each is for; `others` says which command another name stands for."""
+def completer(
+    *,
+    commands: Mapping[str, str],
+    others: Mapping[str, str],
+    folder: Path,
+    models: Models,
+    prompts: Callable[[], Mapping[str, str]] = dict,
+) -> "Completer":
+    """Of `commands` with what each is for, and of the `prompts` that MCP servers offer now; `others` says which command another
+    name stands for."""
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
     from prompt_toolkit.document import Document
 
     class Typed(Completer):
         def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
             line = document.current_line_before_cursor
-            for text, replaced in endings(line, commands=commands, others=others, folder=folder, models=models.begun):
-                meaning = commands.get(others.get(text, text))
+            known = {**prompts(), **commands}
+            for text, replaced in endings(line, commands=known, others=others, folder=folder, models=models.begun):
+                meaning = visible_line(known.get(others.get(text, text), ""))
                 yield Completion(text, start_position=-replaced, display=visible_line(text), display_meta=meaning)
 
         async def get_completions_async(

@@ -5,7 +5,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 
 from turnwise._version import __version__
@@ -94,6 +94,7 @@ class Chat:
                 others=OTHER_NAMES,
                 folder=self._place.folder,
                 models=ModelsAtHand(self._offers, choice=lambda: self._place.choice),
+                prompts=self._server_prompts,
             ),
             completed=len(COMMANDS),
         )
@@ -211,6 +212,7 @@ class Chat:
             agent=place.agent,
             screen=self._screen,
             parts=functools.partial(typed_parts, place=place, policy=self._policy),
+            begins_turn=self._is_server_prompt,
         )
         left = await self._shown(turn, words=words, place=place, otherwise=otherwise)
         if resumed:
@@ -249,6 +251,20 @@ class Chat:
         if exchange is not None:
             for line in exchange_lines(exchange, now_s=self._clock.now()):
                 self._screen.tell(line)
+
+    def _server_prompts(self) -> Mapping[str, str]:
+        if not self._servers.toolsets:
+            return {}
+        from turnwise.faces.cli.mcp_prompts import prompt_names
+
+        return prompt_names(self._servers.toolsets)
+
+    def _is_server_prompt(self, line: str) -> bool:
+        if not self._servers.toolsets:
+            return False
+        from turnwise.faces.cli.mcp_prompts import is_prompt
+
+        return is_prompt(line, servers=self._servers.toolsets)
 
     async def _server_prompt(self, text: str) -> str | None:
         """What a prompt of an MCP server says (`/git:review branch=main`); empty where it failed, None: it is none."""

@@ -25,6 +25,21 @@ def prompt_lines(servers: Sequence[ServerToolset]) -> Iterator[str]:
             yield f"  /{server.name}:{one.own_name}{arguments}  {shortened(one.description, limit=SUMMARY)}"
 
 
+def prompt_names(servers: Sequence[ServerToolset]) -> dict[str, str]:
+    """The commands with what each is for, as far as the servers have said them."""
+    named: dict[str, str] = {}
+    for server in servers:
+        for one in () if server.listing is None else server.listing.prompts:
+            named[f"/{server.name}:{one.own_name}"] = shortened(one.description, limit=SUMMARY)
+    return named
+
+
+def is_prompt(line: str, *, servers: Sequence[ServerToolset]) -> bool:
+    """Whether the line names a prompt of one of the servers, rightly or not."""
+    found = _COMMAND.fullmatch(line.strip())
+    return found is not None and any(one.name == found["server"] for one in servers)
+
+
 async def filled_prompt(line: str, *, servers: Sequence[ServerToolset]) -> str | None:
     """The text of the prompt that the line names; None where it names none. Raises CallerError for a prompt that there is not, or
     that lacks an argument, and ToolFault where the server fails."""

@@ -27,13 +27,22 @@ _NO_WORDS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?|[\x00-\x09\x0b-\x1f
 
 class TypedWords:
     """The first key opens a prompt, and the screen waits until it is closed. A line that comes as a whole is taken at once.
-    `parts` puts in the files that a line names."""
+    `parts` puts in the files that a line names. A line that `begins_turn` is kept for the prompt after this one."""
 
-    def __init__(self, terminal: Terminal, *, agent: Agent, screen: Screen, parts: PartsOf) -> None:
+    def __init__(
+        self,
+        terminal: Terminal,
+        *,
+        agent: Agent,
+        screen: Screen,
+        parts: PartsOf,
+        begins_turn: Callable[[str], bool],
+    ) -> None:
         self._terminal = terminal
         self._agent = agent
         self._screen = screen
         self._parts = parts
+        self._begins_turn = begins_turn
         self._begun = ""  # typed before its prompt was there
         self._heard: list[str] = []  # lines that are not said yet, in order
         self._saying: asyncio.Task[None] | None = None
@@ -86,6 +95,12 @@ class TypedWords:
 
     def _take(self, line: str) -> None:
         """A line that somebody typed: words for the model, or a command, which waits for the end of the turn."""
+        if self._begins_turn(line):
+            self._unsent.append(line)
+            self._screen.tell(
+                f"`{visible_line(line.strip())}` begins a turn: it waits at the prompt for the end of this one"
+            )
+            return
         if not is_command_in_passing(line):
             self._say(line)
             return

@@ -23,7 +23,7 @@ from turnwise.faces.cli.run_servers import servers_of_run
 from turnwise.faces.cli.screen import describe_end
 from turnwise.faces.cli.text import clean, visible_line
 from turnwise.faces.cli.workplace import FaceTerms, Workplace, furnish
-from turnwise.faces.mcp.arguments import PERMISSIONS, RunWish, lowered
+from turnwise.faces.mcp.arguments import AS_STARTED, PERMISSIONS, READ_ONLY, RunWish, lowered
 from turnwise.faces.mcp.asking import AskSurroundings, ClientApprover, Questions
 from turnwise.faces.mcp.progress import Progress
 from turnwise.faces.results import RunResult
@@ -34,6 +34,7 @@ ALLOW_HINT = (
     "start `turnwise mcp serve` [with `{options}`, or ]for a client that can ask its user (elicitation); what is said here "
     "cannot allow it"
 )
+READ_ONLY_HINT = f"the client leaves `permissions` out, or gives `{AS_STARTED}`; what is said here cannot allow it"
 
 
 class ServeMeans(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,12 +148,13 @@ class ServedRun:
         return {**given, "model": own.model, "base_url": address}
 
     def _place(self, given: Given) -> Workplace:
-        means = self._means
+        means, permissions = self._means, self.wish.permissions
+        hint = READ_ONLY_HINT if permissions == READ_ONLY else ALLOW_HINT
         return furnish(
             given,
             journal=means.journal,
             clock=means.clock,
             attended=self._asks,
             servers=servers_of_run(given, attended=False, clock=means.clock),
-            face=FaceTerms(rules=PERMISSIONS[self.wish.permissions], allow_hint=ALLOW_HINT),
+            face=FaceTerms(rules=PERMISSIONS[permissions], allow_hint=hint),
         )
