@@ -47,7 +47,7 @@ async def read(reply: HttpReply, *, most: int) -> tuple[bytes, bool]:
             found.append(chunk)
             left = most
 
-            def take(chunk: bytes) -> bool:
+            def take(chunk: bytes, coded: bytes = b"") -> bool:
                 nonlocal left
                 found.append(chunk)
                 left -= 1
@@ -94,7 +94,7 @@ def test_a_burst_past_what_aiohttp_holds_comes_in_order(loop: str, burst: list[b
     writes = [*[framed([word]) for word in words], framed(burst), framed([b"last"]) + b"0\r\n\r\n"]
     found: list[bytes] = []
 
-    def take(chunk: bytes) -> bool:
+    def take(chunk: bytes, coded: bytes = b"") -> bool:
         found.append(chunk)
         return True
 
@@ -130,7 +130,9 @@ async def test_a_framing_that_breaks_behind_a_late_line_end_is_told_at_once(pump
 
     async with raw(answer) as url, AiohttpTransport() as transport, transport.send(request(url)) as reply:
         assert await anext(aiter(reply.chunks)) == b"a" and reply.pump is not None
-        waiting = asyncio.ensure_future(reply.pump(lambda _: True) if pumps else anext(aiter(reply.chunks)))
+        waiting = asyncio.ensure_future(
+            reply.pump(lambda chunk, coded=b"": True) if pumps else anext(aiter(reply.chunks))
+        )
         read.set()
         with pytest.raises(ProviderFault) as told:
             await asyncio.wait_for(waiting, HANG_S)
@@ -142,7 +144,7 @@ async def test_a_framing_that_breaks_behind_a_late_line_end_is_told_at_once(pump
 async def test_what_fails_while_it_takes_a_chunk_fails_where_the_pump_is_waited_for(error: Exception) -> None:
     """Proves: not in the event loop's log, and the connection is closed like any other; also what no future takes."""
 
-    def take(_: bytes) -> bool:
+    def take(_: bytes, coded: bytes = b"") -> bool:
         raise error
 
     writes = [framed([b"a"]), framed([b"b"])]
@@ -165,7 +167,7 @@ async def test_a_pump_that_was_cancelled_takes_nothing_more() -> None:
         writer.write(framed([b"b"]) + b"0\r\n\r\n")
         writer.close()
 
-    def take(chunk: bytes) -> bool:
+    def take(chunk: bytes, coded: bytes = b"") -> bool:
         came.append(chunk)
         first.set()
         return True
@@ -179,3 +181,34 @@ async def test_a_pump_that_was_cancelled_takes_nothing_more() -> None:
         goes_on.set()
         rest = [chunk async for chunk in reply.chunks]
     assert (came, rest) == ([b"a"], [b"b"])
+
+
+async def test_a_chunk_that_comes_alone_is_given_in_its_coding_too() -> None:
+    """Proves: as the server wrote it; two that come together have none, and nothing is taken twice."""
+    taken: asyncio.Queue[tuple[bytes, bytes]] = asyncio.Queue()
+    alone = [b"5\r\nalone\r\n", b"0A\r\nnot plain.\r\n", b"A\r\nupper case\r\n", framed([b"w" * 300])]
+    told: list[tuple[bytes, bytes]] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD + framed([b"first"]))
+        told.append(await taken.get())
+        for one in [*alone, framed([b"two ", b"words"])]:
+            writer.write(one)
+            told.append(await taken.get())
+        writer.write(b"0\r\n\r\n")
+        writer.close()
+
+    def take(chunk: bytes, coded: bytes = b"") -> bool:
+        taken.put_nowait((chunk, coded))
+        return True
+
+    async with raw(answer) as url, AiohttpTransport() as transport, transport.send(request(url)) as reply:
+        assert reply.pump is not None
+        await asyncio.wait_for(reply.pump(take), HANG_S)
+    while not taken.empty():
+        told.append(taken.get_nowait())
+    by_hand = [(b"alone", alone[0]), (b"not plain.", b""), (b"upper case", alone[2]), (b"w" * 300, alone[3])]
+    assert told[1:5] == by_hand
+    assert b"".join([chunk for chunk, _ in [told[0], *told[5:]]]) == b"firsttwo words"
+    assert not any(coded for _, coded in [told[0], *told[5:]])
