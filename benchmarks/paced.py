@@ -172,7 +172,7 @@ BENCHMARK = Benchmark(
         "delay is from when a chunk was due to when its text is in the caller's hands (`async for`); the provider's own lag is "
         "shown and not subtracted. turnwise runs a whole turn a stream; the openai SDK its raw stream, pydantic-ai "
         "`run_stream` with `stream_text(delta=True, debounce_by=None)`; `floor` is aiohttp, `bytes.split` and one typed decode. "
-        "Memory is what the process grew by, divided by the streams. Whoever measures on a machine with other work can set "
+        "Memory is what the process grew by, divided by the streams. On a machine with other work, set "
         "TURNWISE_PACED_REALTIME=1: both processes then run before everything else, within the kernel's 95 %."
     ),
     build=build,

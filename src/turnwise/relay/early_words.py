@@ -50,6 +50,7 @@ class EarlyWords:
         "_alike",
         "_events",
         "_full_bytes",
+        "_given",
         "_given_bytes",
         "_head",
         "_keeps_all",
@@ -60,7 +61,6 @@ class EarlyWords:
         "_passes",
         "_said",
         "_tail",
-        "heard",
         "is_open",
         "taken_bytes",
     )
@@ -85,13 +85,17 @@ class EarlyWords:
         # What one event may be long: a word may be written shorter again, and never longer.
         self._most_waiting = max(0, limits.line_bytes - MOST_EVENT_BYTES)
         self._full_bytes = self._most_waiting  # once `taken_bytes` are so many, enough wait
-        self._given_bytes = 0
+        self._given = self._given_bytes = 0  # events that `give` gave, and their bytes
         self._most_bytes = min(limits.response_bytes, limits.stream_bytes) // SHARE
         self._passes = passes
         self._on_full = on_full
         self._alike: Alike[WordsFrame] = Alike()
-        self.heard = self.taken_bytes = 0
+        self.taken_bytes = 0
         self.is_open = False  # the event before was such a word, so the next one may be
+
+    @property
+    def heard(self) -> int:
+        return self._given + len(self._said)
 
     @property
     def are_waiting(self) -> bool:
@@ -134,7 +138,6 @@ class EarlyWords:
         words = self._said
         words.append(said)
         self.taken_bytes = taken
-        self.heard += 1
         if len(words) >= self._most or taken >= self._full_bytes:
             self._on_full()
         return True
@@ -153,6 +156,7 @@ class EarlyWords:
         size = self.taken_bytes - self._given_bytes
         self._events.clear()
         self._said.clear()
+        self._given += number
         self._given_bytes = self.taken_bytes
         self._full_bytes = self.taken_bytes + self._most_waiting
         return Taken(number, size, self._word(text), latest, read)
