@@ -12,7 +12,9 @@ result = json.loads(lines[-1])
 (folder / "answer.md").write_text(result["text"] + "\n", encoding="utf-8")
 tokens = result["usage"]["input_tokens"] + result["usage"]["output_tokens"]
 cost = "an unknown cost" if result["cost_usd"] is None else f"${result['cost_usd']}"
+fault = f" ({result['fault']['kind']})" if result.get("fault") else ""
+complete = "complete" if result["complete"] else "not complete"
 print(
-    f"turnwise: {result['stop_reason']}, {'complete' if result['complete'] else 'not complete'}, exit code {result['exit_code']}:"
+    f"turnwise: {result['stop_reason']}{fault}, {complete}, exit code {result['exit_code']}:"
     f" {result['requests']} requests, {tokens} tokens, {cost}, calls denied: {len(result['denied'])}. The answer is in answer.md."
 )

@@ -1,5 +1,6 @@
 """Exporters that raise or never return, and endpoints that fill spans with what they like: nothing of it harms the run."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from threading import Event
@@ -9,11 +10,15 @@ import pytest
 from opentelemetry.metrics import MeterProvider, NoOpMeterProvider
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
+from faces.cli.test_processes import wait_until
 from telemetry.otlp_receiver import Receiver, receiving
 from telemetry.test_spans import KEY, agent_of, look
 from turnwise import Agent, Telemetry, tool
+from turnwise.drivers.running.observing import ObservedTurn
 from turnwise.drivers.telemetry.contents import MOST_OF_A_NAME, MOST_OF_A_TEXT, MOST_OF_AN_ATTRIBUTE, Contents
 from turnwise.drivers.telemetry.endings import SpanEndings
+from turnwise.drivers.telemetry.instruments import Instruments
+from turnwise.drivers.telemetry.turn_trace import TurnTrace
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, call
 from turnwise.vocab import Message, Text, ToolResult
 from waits import HANG_S
@@ -92,6 +97,95 @@ async def test_an_exporter_that_never_returns_holds_up_no_run(caplog: pytest.Log
     assert [one.message for one in caplog.records] == [
         "telemetry: an exporter of spans holds up the end of a run; runs do not wait for it any more"
     ]
+
+
+class Calling(SpanProcessor):
+    """Returns from the end of a span once the event loop has come to its call."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._is_held_up = False
+        self.spans: list[str] = []
+
+    def on_end(self, span: ReadableSpan) -> None:
+        answered = Event()
+        self._loop.call_soon_threadsafe(answered.set)
+        if not self._is_held_up and answered.wait(HANG_S / 10):
+            self.spans.append(span.name)
+        else:
+            self._is_held_up = True
+
+
+class Patient(Telemetry):
+    """Waits for its exporter as long as a test does."""
+
+    def __init__(self, tracers: TracerProvider) -> None:
+        super().__init__()
+        endings = SpanEndings(settle_s=HANG_S)
+        self._patient = Instruments(tracers, NoOpMeterProvider(), endings=endings)
+
+    def observe(self, turn: ObservedTurn) -> TurnTrace:
+        return TurnTrace(turn, instruments=self._patient, agent_name="", has_contents=False, sends_traceparent=False)
+
+
+async def test_the_event_loop_goes_on_while_a_run_waits_for_its_exporter(receiver: Receiver) -> None:
+    """Issue 22: the exporter goes on once the loop does; the run, which waits for all of its spans, would hold up both."""
+    tracers, calling = TracerProvider(shutdown_on_exit=False), Calling(asyncio.get_running_loop())
+    tracers.add_span_processor(calling)
+    model = ScriptedModel([call("look", place="a"), "Done."])
+    result = await agent_of(model, receiver, tools=[look]).run("Go.", observation={"telemetry": Patient(tracers)})
+    assert result.complete and calling.spans == ["chat m", "execute_tool look", "chat m", "invoke_agent"]
+
+
+def waits(endings: SpanEndings) -> bool:
+    """Whether a run that ends now would wait."""
+    settled = endings.settled()
+    try:
+        settled.send(None)
+    except StopIteration:
+        return False
+    settled.close()
+    return True
+
+
+async def test_runs_wait_for_a_late_exporter_again_once_it_has_caught_up(caplog: pytest.LogCaptureFixture) -> None:
+    """Issue 22: the first wait is in vain; the next run does not wait until all spans have ended."""
+    tracers, endless = TracerProvider(shutdown_on_exit=False), Endless()
+    tracers.add_span_processor(endless)
+    tracer, endings = tracers.get_tracer("test"), SpanEndings(settle_s=0.0)
+    for number in range(2):
+        endings.end(tracer.start_span(str(number)), at_ns=1)
+    assert waits(endings)
+    await endings.settled()
+    assert len(caplog.records) == 1 and "runs do not wait for it any more" in caplog.text
+    assert not waits(endings)
+    endless.go.set()
+    await asyncio.to_thread(wait_until, lambda: not endings.is_late)
+    endless.go.clear()
+    endings.end(tracer.start_span("later"), at_ns=1)
+    assert waits(endings)
+    endless.go.set()
+
+
+class Hasty(asyncio.SelectorEventLoop):
+    """Its time is always later than what anybody waits for."""
+
+    def time(self) -> float:
+        self._now = getattr(self, "_now", 0.0) + 10 * HANG_S
+        return self._now
+
+
+def test_the_exit_does_not_wait_for_a_late_exporter() -> None:
+    """Issue 22: a run has waited for it in vain, so it has had its time."""
+    tracers, endless = TracerProvider(shutdown_on_exit=False), Endless()
+    tracers.add_span_processor(endless)
+    endings = SpanEndings(settle_s=2 * HANG_S)
+    endings.end(tracers.get_tracer("test").start_span("s"), at_ns=1)
+    with asyncio.Runner(loop_factory=Hasty) as runner:
+        runner.run(endings.settled())
+    endings.settle()
+    assert endings.is_late
+    endless.go.set()
 
 
 def test_spans_that_wait_for_an_exporter_are_bounded(caplog: pytest.LogCaptureFixture) -> None:

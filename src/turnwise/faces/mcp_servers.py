@@ -41,11 +41,13 @@ _READ = "read_resource"
 
 
 class ServerToolset:
-    """The tools of the server of an entry. `admit` says which of them are offered."""
+    """The tools of the server of an entry. `admit` says which of them are offered; `one_turn`: none comes after the first."""
 
-    def __init__(self, entry: ServerEntry, *, clock: Clock | None = None, admit: Admit | None = None) -> None:
+    def __init__(
+        self, entry: ServerEntry, *, clock: Clock | None = None, admit: Admit | None = None, one_turn: bool = False
+    ) -> None:
         self.entry, self._admit = entry, admit
-        self._running = RunningServer(entry, clock=clock or SystemClock())
+        self._running = RunningServer(entry, clock=clock or SystemClock(), one_turn=one_turn)
 
     @property
     def name(self) -> str:

@@ -2,18 +2,22 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from acp.exceptions import RequestError
+from acp.helpers import text_block
 from acp.schema import McpServerStdio, PermissionOption, ReadTextFileResponse, ToolCallUpdate
 
 from faces.acp.editor import Editor, allow, editing, given_at, new, say
 from turnwise import tool
 from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.errors import ToolFault
+from turnwise.faces.acp.service import EditorService
 from turnwise.faces.acp.unsaved import MAX_FILES, with_unsaved
 from turnwise.lab import Lab
 from waits import HANG_S
@@ -84,6 +88,31 @@ async def test_a_slash_command_is_cancelled_like_a_turn(lab: Lab, folder: Path, 
             await say(client, session, "/usage")
         assert len(lab.requests) == sent
     assert (folder / "notes.txt").read_text() == DONE
+
+
+async def test_nothing_begins_in_a_session_that_is_being_closed(lab: Lab, folder: Path) -> None:
+    """The editor reads nothing, so closing takes a while: a turn that began meanwhile could not be cancelled any more."""
+    told, reads = asyncio.Event(), asyncio.Event()
+
+    class Connection:
+        async def session_update(self, **_: object) -> None:
+            told.set()
+            await asyncio.wait_for(reads.wait(), HANG_S)
+
+    clock = SystemClock()
+    with Journal(journal_path(os.environ), clock=clock) as journal:
+        service = EditorService(given=given_at(lab, "plain-answer"), journal=journal, clock=clock, env=os.environ)
+        service.on_connect(cast("Any", Connection()))
+        session = (await service.new_session(str(folder))).session_id
+        await asyncio.wait_for(told.wait(), HANG_S)
+        closing = asyncio.create_task(service.close_session(session))
+        asked = asyncio.create_task(service.prompt([text_block("Hello.")], session))
+        with pytest.raises(RequestError, match="this session was closed"):
+            await asyncio.wait_for(asked, HANG_S)
+        assert not closing.done()
+        reads.set()
+        await asyncio.wait_for(closing, HANG_S)
+    assert lab.count() == 0
 
 
 async def test_servers_that_the_editor_names_are_told_by_name(lab: Lab, folder: Path) -> None:

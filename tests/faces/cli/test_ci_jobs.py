@@ -39,7 +39,8 @@ calls = [
 text = "Mended."
 """
 FAILS = '[[steps]]\nfault = { kind = "status", status = 500 }\n'
-TEXTS = {"reviews": REVIEWS, MODEL: REVIEWS, "mends": MENDS, "fails": FAILS}
+WRONG_KEY = FAILS.replace("500", "401")
+TEXTS = {"wrong-key": WRONG_KEY, "reviews": REVIEWS, MODEL: REVIEWS, "mends": MENDS, "fails": FAILS}
 
 
 class Job:
@@ -122,7 +123,8 @@ def test_a_review_answers_and_changes_nothing_though_the_change_asks_for_more(jo
     ("step", "code", "said"),
     [
         ("sh ci/review.sh -m openai_chat:reviews --max-steps 1", 0, "step_limit, not complete, exit code 3"),
-        ("sh ci/review.sh -m openai_chat:fails --retries 0", 6, "provider_failed, not complete, exit code 6"),
+        ("sh ci/review.sh -m openai_chat:fails --retries 0", 6, "provider_failed (server), not complete, exit code 6"),
+        ("sh ci/review.sh -m openai_chat:wrong-key", 6, "provider_failed (auth), not complete, exit code 6"),
         ("sh ci/review.sh -m openai:gpt-5 --base-url ''", 2, "not_begun, not complete, exit code 2"),
         ("sh ci/fix.sh -m openai_chat:mends --max-steps 1", 3, "step_limit, not complete, exit code 3"),
     ],
@@ -132,6 +134,15 @@ def test_a_job_ends_with_the_code_of_its_run(job: Job, step: str, code: int, sai
     done = job.run(step)
     assert done.returncode == code and said in done.stdout, done.stderr
     assert not (job.out / "fix.patch").exists()
+
+
+def test_a_job_sees_that_its_key_is_wrong(job: Job) -> None:
+    """Repeating it does not help: the result's `fault` says so after one request, and without `--json` standard error."""
+    job.run("sh ci/review.sh -m openai_chat:wrong-key")
+    assert (job.result()["fault"]["kind"], job.result()["requests"]) == ("auth", 1)
+    assert job.answer().startswith("The provider failed (401), auth")
+    done = job.run("turnwise run -n -m openai_chat:wrong-key Go.")
+    assert done.returncode == 6 and "the provider failed: check the key" in done.stderr
 
 
 def test_a_job_whose_turnwise_does_not_start_says_so(job: Job, tmp_path: Path) -> None:

@@ -102,6 +102,13 @@ def text_of(result: CallToolResult) -> str:
     return "".join([part.text for part in result.content if part.type == "text"])
 
 
+def is_at_work() -> bool:
+    """Whether a turn has no end in the journal yet."""
+    with Journal(journal_path(os.environ), clock=SystemClock()) as journal:
+        turns = [turn for row in journal.sessions(limit=20) for turn in journal.find_session(row.id).turns]
+    return any(not turn.stop_reason for turn in turns)
+
+
 class RawClient:
     """A process of its own, spoken to line by line."""
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 from faces.cli.conftest import HOSTILE
 from faces.cli.running import at, running_lab
 from faces.cli.test_processes import wait_until
-from faces.mcp.serving import call, serving, started, text_of
+from faces.mcp.serving import call, is_at_work, serving, started, text_of
 from faces.mcp.test_serve_runs import user_settings
+from turnwise.faces.mcp.decoding import Decodes, StreamWish, decoded
 from turnwise.lab import Lab
+from waits import HANG_S
 
 GO = {"prompt": "Go."}
 
@@ -48,17 +51,7 @@ async def test_no_run_can_put_a_link_in_the_place_of_anothers_folder(lab: Lab, f
             with contextlib.suppress(asyncio.CancelledError):
                 await running
             await call(client, "decode", {"stream": "", "family": "openai_chat"})
-            await asyncio.to_thread(wait_until, lambda: not _is_at_work(folder))
-
-
-def _is_at_work(folder: Path) -> bool:
-    """Whether a turn of the folder has no end in the journal yet."""
-    from turnwise.drivers.clock import SystemClock
-    from turnwise.drivers.journal.journal import Journal, journal_path
-
-    with Journal(journal_path(os.environ), clock=SystemClock()) as journal:
-        turns = [turn for row in journal.sessions(limit=20) for turn in journal.find_session(row.id).turns]
-    return any(not turn.stop_reason for turn in turns)
+            await asyncio.to_thread(wait_until, lambda: not is_at_work())
 
 
 async def test_a_projects_file_chooses_no_model(lab: Lab, folder: Path) -> None:
@@ -73,8 +66,32 @@ async def test_a_projects_file_chooses_no_model(lab: Lab, folder: Path) -> None:
     assert any("`openai_chat:never-stops`, which is left out" in note for note in result.structured_content["notes"])
 
 
-async def test_decodes_that_are_cancelled_take_no_more_time(lab: Lab, folder: Path) -> None:
-    """A stream that is slow to read, many times at once: none is at work once its call is gone, and the next one is served."""
+async def test_decodes_that_are_cancelled_take_no_more_time() -> None:
+    """The thread of one that is at work is told to stop, the ones behind it never begin, and the next one waits for no more than
+    that."""
+    loop, began = asyncio.get_running_loop(), asyncio.Event()
+    told: list[object] = []
+
+    def decode(wish: StreamWish, *, stop: threading.Event) -> tuple[dict[str, object], bool]:
+        told.append(wish.stream)
+        if wish.stream == "endless":
+            loop.call_soon_threadsafe(began.set)
+            told.append(stop.wait(HANG_S))
+        return {}, True
+
+    decodes = Decodes(decode)
+    wishes = [StreamWish(stream=stream, family="openai_chat") for stream in ("endless", "behind it", "next")]
+    running = [asyncio.create_task(decodes.decoded(wish)) for wish in wishes[:2]]
+    await asyncio.wait_for(began.wait(), HANG_S)
+    for one in running:
+        one.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    assert await decodes.decoded(wishes[2]) == ({}, True)
+    assert told == ["endless", True, "next"]
+
+
+async def test_a_decode_behind_cancelled_ones_is_served(lab: Lab, folder: Path) -> None:
+    """Their streams are slow to read."""
     slow = 'data: {"choices":[{"delta":{"content":"\n\n' + "data: a\n\n" * 200_000
     async with serving(lab, "plain-answer", root=folder) as client:
         running = [
@@ -91,10 +108,6 @@ async def test_decodes_that_are_cancelled_take_no_more_time(lab: Lab, folder: Pa
 
 def test_a_decode_that_nobody_waits_for_stops_reading() -> None:
     """At its next piece."""
-    import threading
-
-    from turnwise.faces.mcp.decoding import StreamWish, decoded
-
     stop = threading.Event()
     stop.set()
     said = 'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'

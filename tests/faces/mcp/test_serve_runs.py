@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_types import InputRequiredResult
+from mcp import Client
+from mcp_types import CallToolResult, ElicitResult, InputRequiredResult
 
 from faces.acp.editor import written
 from faces.cli.test_processes import wait_until
-from faces.mcp.serving import ERAS, Era, Person, call, saying, serving, text_of
+from faces.mcp.serving import ERAS, Era, Person, call, is_at_work, saying, serving, text_of
 from turnwise.drivers.settings.options import RunSettings
 from turnwise.faces.mcp.arguments import MAX_PROMPT, SET_AT_START
-from turnwise.faces.mcp.service import MAX_RUNS
+from turnwise.faces.mcp.service import MAX_RUNS, MAX_WAITING
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock
 from waits import HANG_S
@@ -326,6 +327,66 @@ async def test_a_strangers_request_state_is_none(lab: Lab, folder: Path) -> None
     async with serving(lab, "read-edit-answer", root=folder, era="2026-07-28") as client:
         result = await asyncio.wait_for(client.session.call_tool("run", dict(SET), request_state="guessed"), HANG_S)
     assert result.is_error and "not known any more" in text_of(result) and lab.count() == 0  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
+
+
+async def _asked(client: Client) -> InputRequiredResult:
+    """A run in the newer protocol, up to its first question."""
+    asked = await asyncio.wait_for(client.session.call_tool("run", dict(SET), allow_input_required=True), HANG_S)
+    assert isinstance(asked, InputRequiredResult) and asked.request_state
+    return asked
+
+
+async def _taken_up(client: Client, asked: InputRequiredResult, *, answer: str = "") -> CallToolResult:
+    """The result of that run, to a second call."""
+    answers: dict[str, Any] = {}
+    if answer:
+        answers = {key: ElicitResult(action="accept", content={"answer": answer}) for key in asked.input_requests or {}}
+    result = await asyncio.wait_for(
+        client.session.call_tool(
+            "run", dict(SET), request_state=asked.request_state, input_responses=answers, allow_input_required=True
+        ),
+        HANG_S,
+    )
+    assert isinstance(result, CallToolResult)
+    return result
+
+
+async def test_only_one_call_listens_to_a_run(lab: Lab, folder: Path) -> None:
+    """Both would take its result away, and one that leaves would end the run of the other."""
+    person = saying(None)
+    async with serving(lab, "slow-bash", root=folder, era="2026-07-28", person=person, no_sandbox=True) as client:
+        asked = await _asked(client)
+        listening = asyncio.create_task(_taken_up(client, asked, answer="allow once"))
+        await written(folder / "begun.txt")
+        second = await _taken_up(client, asked)
+        assert not listening.done()
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+    assert second.is_error and text_of(second) == "another call listens to this run: wait for its result"
+
+
+async def test_results_that_no_client_comes_back_for_are_bounded(lab: Lab, folder: Path) -> None:
+    """Of runs that ended while nobody listened the first two are forgotten at most; the later ones can be taken up."""
+    clock = FakeClock()
+    async with serving(
+        lab,
+        "read-edit-answer",
+        root=folder,
+        era="2026-07-28",
+        person=saying(None),
+        clock=clock,
+        ask_timeout=45.0,
+    ) as client:
+        asked: list[InputRequiredResult] = []
+        for _ in range(MAX_WAITING + 2):
+            asked.append(await _asked(client))
+            await asyncio.wait_for(clock.until_waiting(45.0), HANG_S)
+            await clock.advance(46.0)
+            await asyncio.to_thread(wait_until, lambda: not is_at_work())
+        forgotten = await _taken_up(client, asked[0])
+        kept = [await _taken_up(client, asked[number]) for number in (2, -1)]
+    assert forgotten.is_error and "not known any more" in text_of(forgotten)
+    assert [[one["name"] for one in result.structured_content["denied"]] for result in kept] == [["edit"]] * 2
 
 
 def _is_there(pid: int) -> bool:

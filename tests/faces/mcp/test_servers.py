@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
@@ -18,8 +18,11 @@ from pydantic import BaseModel
 from sandboxes import CONFINING, sandbox_called
 from strangers import agent_of, files_of, offered, results_of, seen, stranger, texts_of, tool_named, until_seen
 from turnwise import Approval, Asking, CallerError, McpServer, Policy, Text, ToolProgress, ToolsetNoted
+from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.mcp.bounds import MAX_PROMPT
 from turnwise.drivers.tools.sandbox import Scratch
+from turnwise.faces.cli.options import Given
+from turnwise.faces.cli.run_servers import servers_of_run
 from turnwise.testing import FakeClock, call
 from turnwise.turn.approvals import OneAsk
 from waits import HANG_S
@@ -161,6 +164,23 @@ async def test_the_first_turn_goes_without_a_server_that_needs_longer(tmp_path: 
         " `start_s` waits longer",
     )
     assert seen(slow)[:2] == ["started", "hangs"]
+
+
+@pytest.mark.parametrize("one_turn", [True, False])
+def test_a_single_run_is_promised_no_next_turn(tmp_path: Path, one_turn: bool) -> None:
+    """Proves: `turnwise run` says that this run goes without the tools, a chat that its next turn looks again."""
+    folder = tmp_path / "a project"
+    folder.mkdir()
+    entry = {"command": "/bin/true"}
+    path = tmp_path / "servers.json"
+    path.write_text(json.dumps({"mcpServers": {"slow": entry}}))
+    given = cast("Given", {"cwd": folder, "mcp": (path,), "network": False, "api_key_env": None})
+    servers = servers_of_run(given, attended=False, clock=SystemClock(), one_turn=one_turn)
+    assert not servers.notes
+    (server,) = servers.toolsets
+    said = "this run goes without them" if one_turn else "the next turn looks again"
+    (line,) = server.shortcomings
+    assert line.endswith(f"it has not started within 10 s; {said}, a higher `start_s` waits longer")
 
 
 async def test_a_server_that_cannot_start_is_started_again_within_bounds(tmp_path: Path) -> None:

@@ -39,10 +39,13 @@ ServerParts = list[Text | File]
 
 
 class RunningServer:
-    """One server, from `start` to `stop`. Both belong into one task. Whoever listens is told what a person should know of it."""
+    """One server, from `start` to `stop`. Both belong into one task. Whoever listens is told what a person should know of it.
 
-    def __init__(self, entry: ServerEntry, *, clock: Clock) -> None:
-        self.entry, self._clock = entry, clock
+    `one_turn`: it is there for a single turn, so what comes too late for that does not come at all.
+    """
+
+    def __init__(self, entry: ServerEntry, *, clock: Clock, one_turn: bool = False) -> None:
+        self.entry, self._clock, self._one_turn = entry, clock, one_turn
         self._scratch = Scratch()
         self._budget = RestartBudget(clock)
         self._listeners: list[Tell] = []
@@ -65,7 +68,8 @@ class RunningServer:
         """What a turn that begins now should know: it goes without the tools, or without some of them."""
         if (listing := self.listing) is not None:
             return (self._named(_left_out_of(listing)),) if listing.left_out else ()
-        late = f"it has not started within {self.entry.start_s:g} s; the next turn looks again, a higher `start_s` waits longer"
+        goes_on = "this run goes without them" if self._one_turn else "the next turn looks again"
+        late = f"it has not started within {self.entry.start_s:g} s; {goes_on}, a higher `start_s` waits longer"
         why = self._why or late
         return (self._named(f"its tools are missing: {why}"),)
 

@@ -32,11 +32,14 @@ class ObservedTurn(msgspec.Struct, frozen=True, kw_only=True):
 class TurnObserver(Protocol):
     """Observes one turn from its beginning to its end. It raises nothing.
 
-    The turn runs in `around`. `asked` comes with each request that is about to leave, in the context in which it does, and gives
-    the headers that go with it; `see` gets what watchers are told, calls in the context in which they run.
+    The turn runs in `around`, and its result is given out once `settled` has returned. `asked` comes with each request that is
+    about to leave, in the context in which it does, and gives the headers that go with it; `see` gets what watchers are told,
+    calls in the context in which they run.
     """
 
     def around(self) -> AbstractContextManager[None]: ...
+
+    async def settled(self) -> None: ...
 
     def asked(self, order: SendRequest, /) -> tuple[tuple[str, str], ...]: ...
 

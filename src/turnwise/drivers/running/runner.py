@@ -145,6 +145,8 @@ class Runner:
             if journal is not None:
                 with contextlib.suppress(JournalFailed):  # said already, by the result or by what is being raised
                     journal.abandon()
+            if observer is not None:
+                await observer.settled()
 
     def interrupt(self, kind: InterruptKind = "cancel") -> None:
         """End the turn at hand soon: streams are closed, tools cancelled, and the result says so. Without one, nothing.

@@ -32,9 +32,15 @@ class Instruments:
     """`tracer` makes the spans, `endings` ends them. None of the providers: OpenTelemetry's global ones, also if they are set
     later. What a meter raises is logged and harms nothing."""
 
-    def __init__(self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None) -> None:
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None,
+        meter_provider: MeterProvider | None,
+        *,
+        endings: SpanEndings | None = None,
+    ) -> None:
         self.tracer = get_tracer("turnwise", __version__, tracer_provider)
-        self.endings = SpanEndings()
+        self.endings = endings or SpanEndings()
         self._models: set[AttributeValue] = set()
         meter = get_meter("turnwise", __version__, meter_provider)
 

@@ -91,9 +91,12 @@ class TurnTrace:
             if token is not None:
                 detach(token)
             self._safely(self._leave, error)
-            above = get_value(_RUN)
-            if not (isinstance(above, TurnTrace) and above._instruments is self._instruments):  # which waits itself
-                self._instruments.endings.settle()
+
+    async def settled(self) -> None:
+        """Its spans have ended, if their exporter takes them in time. A run inside another one leaves that to the outer one."""
+        above = get_value(_RUN)
+        if not (isinstance(above, TurnTrace) and above._instruments is self._instruments):
+            await self._instruments.endings.settled()
 
     def asked(self, order: SendRequest) -> tuple[tuple[str, str], ...]:
         """A request is about to leave, in this context. Gives the headers that say to which trace it belongs, if wanted."""

@@ -347,8 +347,6 @@ class EditorService:
             can=self._can,
         )
         session = EditorSession(means, id=id, folder=folder, begun=begun)
-        if (before := self._sessions.get(id)) is not None:
-            before.close()  # the same session loaded again: nothing runs in the one before
         for line in session.place.notes:
             session.note_later(line)
         if mcp_servers:

@@ -147,7 +147,7 @@ class EditorSession:
     def refuse_if_busy(self) -> None:
         """Raises CallerError while a turn or a slash command runs, and once the session is closed."""
         if self._is_closed:
-            raise CallerError("this session was closed, or loaded anew: use the session that the answer to that named")
+            raise CallerError("this session was closed: load it, or begin another one")
         if self.is_busy:
             raise CallerError("a turn of this session is running: wait for its end, or cancel it")
 

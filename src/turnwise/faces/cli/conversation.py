@@ -103,7 +103,11 @@ class Chat:
         self._spent = SessionSpent()
         self._leaves = False
         self._servers = servers_of_run(
-            given, attended=True, clock=clock, session_key=lambda: session_key(given, journal=journal)
+            given,
+            attended=True,
+            clock=clock,
+            session_key=lambda: session_key(given, journal=journal),
+            one_turn=False,
         )
         self._place = furnish(given, journal=journal, clock=clock, attended=True, servers=self._servers)
         self._policy = self._place.policy

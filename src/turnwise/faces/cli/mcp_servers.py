@@ -73,7 +73,13 @@ def start_of(server: NamedServer, *, trust: ServerTrust) -> ServerStart:
 
 
 def judged_servers(
-    given: Given, *, attended: bool, clock: Clock, confirm: Confirm | None = None, session_key: str | None = None
+    given: Given,
+    *,
+    attended: bool,
+    clock: Clock,
+    confirm: Confirm | None = None,
+    session_key: str | None = None,
+    one_turn: bool = True,
 ) -> RunServers:
     """Those that may start in this run; a person is asked about the others, where one is there. Raises CallerError."""
     folder, files, network = (given["cwd"] or Path.cwd()).resolve(), given["mcp"], given["network"]
@@ -88,7 +94,7 @@ def judged_servers(
             notes.append(f"the MCP server `{server.name}` is left out: {why}")
             continue
         _ask_about_changes(server, trust=trust, asks=asks)
-        toolsets.append(toolset_of(start, trust=trust, network=network, clock=clock))
+        toolsets.append(toolset_of(start, trust=trust, network=network, clock=clock, one_turn=one_turn))
     return RunServers(toolsets=tuple(toolsets), notes=tuple(notes), waiting_line=_waiting_line(toolsets), folder=folder)
 
 
@@ -99,12 +105,14 @@ def _waiting_line(toolsets: Sequence[ServerToolset]) -> str:
     return f"starting MCP servers, {max(one.entry.start_s for one in toolsets):g} s at most: {names}"
 
 
-def toolset_of(start: ServerStart, *, trust: ServerTrust, network: bool, clock: Clock) -> ServerToolset:
+def toolset_of(
+    start: ServerStart, *, trust: ServerTrust, network: bool, clock: Clock, one_turn: bool = True
+) -> ServerToolset:
     """The server as a toolset: one that may be another program each time runs in the sandbox, with no more than the model's own
     commands may; and of each, only tools whose descriptions are those that were trusted."""
     entry = start.server.entry
     entry = _confined(entry, network=network) if start.inside else _apart(entry)
-    return ServerToolset(entry, clock=clock, admit=_Admission(start.server, trust=trust))
+    return ServerToolset(entry, clock=clock, admit=_Admission(start.server, trust=trust), one_turn=one_turn)
 
 
 def at_terminal(lines: Sequence[str], question: str) -> bool:

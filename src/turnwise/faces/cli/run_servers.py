@@ -32,16 +32,22 @@ NO_SERVERS = RunServers()
 
 
 def servers_of_run(
-    given: Given, *, attended: bool, clock: Clock, session_key: Callable[[], str | None] = lambda: None
+    given: Given,
+    *,
+    attended: bool,
+    clock: Clock,
+    session_key: Callable[[], str | None] = lambda: None,
+    one_turn: bool = True,
 ) -> RunServers:
     """Those that may start in this run; a person is asked about the others, where one is there. `session_key` names the variable
-    with the key of the session that goes on: no server gets that one either. Raises CallerError."""
+    with the key of the session that goes on: no server gets that one either. `one_turn`: no other turn
+    comes after it. Raises CallerError."""
     folder = (given["cwd"] or Path.cwd()).resolve()
     if not given["mcp"] and not names_mcp_servers(folder, layers=read_layers(folder, env=os.environ)):
         return NO_SERVERS
     from turnwise.faces.cli.mcp_servers import judged_servers
 
-    return judged_servers(given, attended=attended, clock=clock, session_key=session_key())
+    return judged_servers(given, attended=attended, clock=clock, session_key=session_key(), one_turn=one_turn)
 
 
 def servers_in(folder: Path, *, servers: RunServers) -> RunServers:

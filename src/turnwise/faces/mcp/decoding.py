@@ -1,9 +1,10 @@
-"""`decode`: what a recorded stream of a provider holds. Pure: nothing is read, written or asked for."""
+"""`decode`: what a recorded stream of a provider holds. Nothing is read, written or asked for."""
 
+import asyncio
 import io
 import threading
 from collections.abc import Mapping
-from typing import cast
+from typing import Protocol, cast
 
 import msgspec
 
@@ -103,6 +104,37 @@ def decoded(wish: StreamWish, *, stop: threading.Event) -> tuple[dict[str, objec
     del data["file"]
     is_stream = response.fault is None or response.fault.kind not in NOT_A_STREAM
     return {**data, "repairs_in_all": len(response.repairs)}, is_stream
+
+
+class Decode(Protocol):
+    """What the stream holds, and whether it is one. It runs in a thread, and ends soon once `stop` is set."""
+
+    def __call__(self, wish: StreamWish, /, *, stop: threading.Event) -> tuple[dict[str, object], bool]: ...
+
+
+class Decodes:
+    """The decodes of one client, one stream after the other: more at once would hold up all messages."""
+
+    def __init__(self, decode: Decode = decoded) -> None:
+        self._decode = decode
+        self._at_work = asyncio.Lock()
+
+    async def decoded(self, wish: StreamWish) -> tuple[dict[str, object], bool]:
+        """As `decoded` has it. A cancelled call ends its thread, and the next one begins once that has ended."""
+        stop = threading.Event()
+        await self._at_work.acquire()
+        task = asyncio.ensure_future(asyncio.to_thread(self._decode, wish, stop=stop))
+
+        def ended(task: asyncio.Future[tuple[dict[str, object], bool]]) -> None:
+            self._at_work.release()
+            if not task.cancelled():
+                task.exception()  # else asyncio tells the terminal of it
+
+        task.add_done_callback(ended)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            stop.set()
 
 
 def _plain(arguments: object) -> object:

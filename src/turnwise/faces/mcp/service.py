@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, cast
@@ -30,7 +29,7 @@ from turnwise.errors import CallerError, TurnwiseError
 from turnwise.faces.cli.text import clean, visible_line
 from turnwise.faces.mcp.arguments import RunWish, may_swap, read_run, run_schema
 from turnwise.faces.mcp.asking import Question
-from turnwise.faces.mcp.decoding import SCHEMA, StreamWish, decoded, read_decode
+from turnwise.faces.mcp.decoding import SCHEMA, Decodes, read_decode
 from turnwise.faces.mcp.results import DECODE_OUTPUT, RUN_OUTPUT, decode_result, failed, run_result
 from turnwise.faces.mcp.runs import Served, ServedRun, ServeMeans
 
@@ -53,7 +52,7 @@ class ClientService:
     def __init__(self, means: ServeMeans) -> None:
         self._means = means
         self._runs: OrderedDict[str, ServedRun] = OrderedDict()
-        self._decoding = asyncio.Lock()
+        self._decodes = Decodes()
         self.server: Server[Any] = Server(
             "turnwise",
             version=__version__,
@@ -104,7 +103,7 @@ class ClientService:
                     return await self._run(context, params)
                 case "decode":
                     wish = read_decode(params.arguments or {})
-                    data, is_stream = await self._decoded(wish)
+                    data, is_stream = await self._decodes.decoded(wish)
                     return decode_result(data, is_stream=is_stream, family=wish.family)
                 case name:
                     return failed(f"there is no tool `{visible_line(name[:40])}`: there are `{RUN}` and `{DECODE}`")
@@ -113,23 +112,6 @@ class ClientService:
         except Exception as error:  # noqa: BLE001 (the client goes on with its other calls)
             _log.exception("a call of the client failed")
             return failed(f"this is a bug in turnwise, please report it: {type(error).__name__}")
-
-    async def _decoded(self, wish: StreamWish) -> tuple[dict[str, object], bool]:
-        """One stream after the other: more at once would hold up all messages. A cancelled call ends its thread."""
-        stop = threading.Event()
-        await self._decoding.acquire()
-        task = asyncio.ensure_future(asyncio.to_thread(decoded, wish, stop=stop))
-
-        def ended(task: asyncio.Future[tuple[dict[str, object], bool]]) -> None:
-            self._decoding.release()
-            if not task.cancelled():
-                task.exception()  # else asyncio tells the terminal of it
-
-        task.add_done_callback(ended)
-        try:
-            return await asyncio.shield(task)
-        finally:
-            stop.set()
 
     async def _run(self, context: ClientContext, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         if params.request_state is not None:
