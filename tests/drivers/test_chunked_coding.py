@@ -8,7 +8,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.drivers.endpoints.chunked_coding import ChunkedCoding, single_chunk
+from turnwise.drivers.endpoints.chunked_coding import MOST_AT_ONCE, ChunkedCoding, leading_chunks, single_chunk
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 WORD = b'data: {"a":"b"}\n\n'
@@ -72,16 +72,18 @@ class Reading:
 
 @settings(max_examples=400, deadline=None)
 @given(reads=bodies())
-def test_a_parser_that_misses_single_chunks_reads_the_rest_as_before(reads: list[bytes]) -> None:
+def test_a_parser_that_misses_whole_chunks_reads_the_rest_as_before(reads: list[bytes]) -> None:
     """Proves: what the body says, its end and its faults are those that aiohttp's parser alone finds."""
 
     async def outcome(*, takes: bool) -> tuple[bytes, bool, bool]:
         reading = Reading(asyncio.get_running_loop())
         coding = ChunkedCoding()
         for read in reads:
-            if takes and coding.is_between_chunks and (chunk := single_chunk(read)):
-                reading.said += chunk
-                continue
+            if takes and coding.is_between_chunks:
+                whole = list(leading_chunks(read))
+                reading.said += b"".join([chunk for chunk, _ in whole])
+                if whole and not (read := read[whole[-1][1] :]):
+                    continue
             coding.follow(read)
             reading.parse(read)
             if reading.is_broken or reading.body.is_eof():
@@ -96,6 +98,10 @@ def test_a_chunk_that_comes_alone_is_told() -> None:
     one = b"%x\r\n%b\r\n" % (len(WORD), WORD)
     assert single_chunk(one) == single_chunk(one.replace(b"f", b"F", 1)) == WORD
     assert single_chunk(one + one) == single_chunk(one[1:]) == single_chunk(one[:-1]) == b""
+    assert list(leading_chunks(one)) == [(WORD, len(one))]
+    assert list(leading_chunks(one + one + one[:-1])) == [(WORD, len(one)), (WORD, 2 * len(one))]
+    assert not list(leading_chunks(b"0" + one)) and not list(leading_chunks(b"0\r\n\r\n"))
+    assert len(list(leading_chunks(b"1\r\na\r\n" * 10_000))) == MOST_AT_ONCE  # the rest is the parser's, which is quick
     coding = ChunkedCoding()
     for part, is_between in [
         (one[:1], False),

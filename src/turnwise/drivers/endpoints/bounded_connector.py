@@ -15,7 +15,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.tracing import Trace
 
 from turnwise.drivers.clock import Overdue, SystemClock, Watchdog
-from turnwise.drivers.endpoints.chunked_coding import ChunkedCoding, single_chunk
+from turnwise.drivers.endpoints.chunked_coding import ChunkedCoding, leading_chunks, single_chunk
 from turnwise.drivers.endpoints.transport import Take
 
 # A server may send any number of interim responses (RFC 9110, section 15.2). One `102 Processing` a second stays below this
@@ -66,7 +66,7 @@ class BoundedHandler(ResponseHandler):
         self.is_streamed = False  # its answer came in pieces, without a length
         self._coding: ChunkedCoding | None = None  # of the answer's body; None where it has another
         self._pumping: _Pumping | None = None
-        self._take_single: Take | None = None  # what is pumped to, while a chunk may come alone
+        self._take_whole: Take | None = None  # what is pumped to, while whole chunks may come
 
     def set_response_params(self, **params: object) -> None:
         """Called for each request that uses this connection."""
@@ -76,14 +76,18 @@ class BoundedHandler(ResponseHandler):
         super().set_response_params(**params)  # pyright: ignore[reportArgumentType] (passed on unchanged)
 
     def data_received(self, data: bytes) -> None:
-        # The parser stands between two chunks, and one is all that came: without it the parser stands there, too.
-        if (take := self._take_single) is not None and (chunk := single_chunk(data)):
-            try:
-                if not take(chunk, data):
-                    self._end_pump(None)
-            except BaseException as error:  # noqa: BLE001 (raised where `pump` is waited for)
-                self._end_pump(error)
-            return
+        # The parser stands between two chunks, and whole ones are all that came: without them the parser stands there, too.
+        if (take := self._take_whole) is not None:
+            if chunk := single_chunk(data):
+                try:
+                    if not take(chunk, data):
+                        self._end_pump(None)
+                except BaseException as error:  # noqa: BLE001 (raised where `pump` is waited for)
+                    self._end_pump(error)
+                return
+            data = self._take_leading(data, take)
+            if not data:
+                return
         if self._coding is not None:
             self._coding.follow(data)
         self._parse(data)
@@ -94,6 +98,19 @@ class BoundedHandler(ResponseHandler):
         self._end_failed_body()
         self._pump_on()
 
+    def _take_leading(self, data: bytes, take: Take) -> bytes:
+        """The whole chunks that the bytes begin with are taken. What is left is the parser's."""
+        at = 0
+        try:
+            for chunk, end in leading_chunks(data):
+                begin, at = at, end
+                if not take(chunk, data[begin:end]):
+                    self._end_pump(None)
+                    break
+        except BaseException as error:  # noqa: BLE001 (as above)
+            self._end_pump(error)
+        return data[at:]
+
     async def pump(self, take: Take, *, body: StreamReader) -> None:
         """As `HttpReply.pump` says, of the body at hand."""
         pumping = self._pumping = _Pumping(take, body, self._loop.create_future())
@@ -101,12 +118,12 @@ class BoundedHandler(ResponseHandler):
         try:
             await pumping.over
         finally:
-            self._pumping = self._take_single = None
+            self._pumping = self._take_whole = None
         if pumping.error is not None:
             raise pumping.error
 
     def _pump_on(self) -> None:
-        """All that has come goes on, and the next chunk may, alone.
+        """All that has come goes on, and the next chunks may, without the parser.
 
         A body that is read below aiohttp's bound has its parser go on with what it holds, and so calls this from within.
         """
@@ -120,7 +137,7 @@ class BoundedHandler(ResponseHandler):
                 if not (chunk := body.read_nowait()):
                     # A parser that is paused holds bytes that come before the next ones.
                     is_between = self._coding is not None and self._coding.is_between_chunks
-                    self._take_single = pumping.take if is_between and not self._reading_paused else None
+                    self._take_whole = pumping.take if is_between and not self._reading_paused else None
                     return
                 if not pumping.take(chunk):
                     break
@@ -132,7 +149,7 @@ class BoundedHandler(ResponseHandler):
 
     def _end_pump(self, error: BaseException | None) -> None:
         """Nothing more is taken, in this pass of the event loop, too."""
-        self._take_single = None
+        self._take_whole = None
         if self._pumping is not None and not self._pumping.over.done():  # or it was cancelled
             self._pumping.error = error  # a future takes no StopIteration
             self._pumping.over.set_result(None)

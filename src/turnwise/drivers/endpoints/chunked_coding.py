@@ -1,16 +1,22 @@
 """Where the chunks of a body begin and end, read beside the HTTP parser.
 
-A server that streams words sends each as one chunk, and each comes alone. Such a chunk needs no parser: what it says is between
-its length and its line end. A parser that has not seen it stands where it stood, between two chunks.
+A server that streams words sends each as one chunk. Such a chunk needs no parser if it comes whole: what it says is between its
+length and its line end. A parser that has not seen it stands where it stood, between two chunks. Mostly each comes alone. Where a
+reader falls behind, several come at once: they must cost less than alone then, or it never catches up.
 
 RFC 9112, section 7.1. What is not written in the plainest way that it allows is the parser's alone from there on.
 """
 
 import re
+from collections.abc import Iterator
 
 _LENGTH = re.compile(rb"[0-9a-fA-F]{1,8}\r\n")
+_PLAIN = re.compile(rb"[1-9a-fA-F][0-9a-fA-F]{0,7}\r\n")  # without the zeros that it allows
 _LONGEST = 10  # bytes of that
 _END = b"\r\n"
+MOST_AT_ONCE = (
+    64  # chunks of one read: a server can send ten thousands of them in one, and other streams wait meanwhile
+)
 _SHORT = 4096  # bytes of a chunk with its framing: those of words are shorter
 _Lines = tuple[tuple[bytes, ...], int]
 _LINES: dict[
@@ -29,6 +35,21 @@ def single_chunk(data: bytes) -> bytes:
         known = _LINES[size] = _lines_of(size)
     lines, at = known
     return data[at:-2] if data.startswith(lines) and data.endswith(_END) else b""
+
+
+def leading_chunks(data: bytes) -> Iterator[tuple[bytes, int]]:
+    """What the whole chunks say that the bytes begin with, if they begin where a chunk does, and where each ends. It stops behind
+    `MOST_AT_ONCE` of them, at the first one that is not written plainly, and at the last one of a body."""
+    at = 0
+    for _ in range(MOST_AT_ONCE):
+        if (found := _PLAIN.match(data, at)) is None:
+            return
+        begin = found.end()
+        end = begin + int(found[0], 16)
+        if not data.startswith(_END, end):
+            return
+        at = end + len(_END)
+        yield data[begin:end], at
 
 
 def _lines_of(size: int) -> _Lines:

@@ -24,7 +24,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Take(Protocol):
-    """Takes one chunk. `coded` are the same bytes in HTTP's chunked coding (RFC 9112, section 7.1), where they came so and alone;
+    """Takes one chunk. `coded` are the same bytes in HTTP's chunked coding (RFC 9112, section 7.1), where they came so and whole;
     else nothing. Returns whether the next one may come here, too."""
 
     def __call__(self, chunk: bytes, coded: bytes = b"", /) -> bool: ...
