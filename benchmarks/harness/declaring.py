@@ -47,7 +47,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True):
-    """How many times less turnwise takes than the best of `against` in the same run, and how many times were aimed at."""
+    """How many times less `ours` takes than the best of `against` in the same run, and how many times were aimed at."""
 
     name: str  # "the openai SDK"
     group: str
@@ -55,6 +55,7 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
     measure: str
     against: tuple[str, ...]
     at_least: float | None = None
+    ours: str = "turnwise"
 
 
 class Bars(msgspec.Struct, frozen=True, kw_only=True, tag="bars"):

@@ -87,7 +87,7 @@ def ratios_of(benchmark: Benchmark, records: Sequence[Record]) -> list[RatioReco
         where = (ratio.group, ratio.case, ratio.measure)
         if where not in measured:
             continue  # a size that only longer runs have
-        ours = medians.get((*where, "turnwise"))
+        ours = medians.get((*where, ratio.ours))
         theirs = [(medians[(*where, system)], system) for system in ratio.against if (*where, system) in medians]
         best, system = min(theirs, default=(None, ""))
         times = best / ours if best and ours else None
