@@ -99,7 +99,7 @@ class BoundedHandler(ResponseHandler):
         self._pump_on()
 
     def _take_leading(self, data: bytes, take: Take) -> bytes:
-        """The whole chunks that the bytes begin with are taken. What is left is the parser's."""
+        """The whole chunks that the bytes begin with are taken. The parser gets the rest."""
         at = 0
         try:
             for chunk, end in leading_chunks(data):

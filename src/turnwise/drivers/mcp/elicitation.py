@@ -16,10 +16,8 @@ MAX_OPTIONS = 20
 MAX_OPTION = 100
 MAX_ASKS = 40  # of one call: two long forms
 MAX_DECLINED = 3  # whoever has said no so often is asked no more in that call
-LEFT_EMPTY, EMPTY = (
-    "leave it empty",
-    "-",
-)  # of a field that need not be filled in: an empty line says no to the whole form
+# How a person leaves out a field that need not be filled in: an empty line says no to the whole form.
+LEFT_EMPTY, EMPTY = "leave it empty", "-"
 TRIES = 2  # an answer that does not fit is asked for once more
 
 YES_OR_NO = ("yes", "no")

@@ -29,7 +29,7 @@ from turnwise.wire.profiles import Profile
 
 class Sender:
     """Sends the requests of one turn. `enter_step` is called once a request is about to leave; `keeps_hash`: somebody reads the
-    hash of the body. `exchange` is the one at hand; `was_told`: who watches knows of the last one."""
+    hash of the body. `exchange` is the one at hand; `was_told`: the watchers know of the last one."""
 
     def __init__(
         self,

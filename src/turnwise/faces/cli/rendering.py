@@ -85,7 +85,7 @@ class Renderer:
         self._widths = _Widths()
 
     def __call__(self, block: MarkdownBlock, *, page: Page) -> list[str] | None:
-        """Its lines, with colours; None: it is to be shown as it was written."""
+        """Its lines, with colours; None: show it as it was written."""
         if page.width < MIN_WIDTH or len(block.text) > MAX_CHARACTERS:
             return None
         if not block.head:

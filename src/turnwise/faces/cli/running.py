@@ -166,7 +166,7 @@ async def resume_turn(
 
 
 class LeftApprover:
-    """Asks the person; if nobody is there, what is asked is left for later. With `allows_all` what cannot wait is allowed."""
+    """Asks the person; if nobody is there, the question stays for later. With `allows_all` what cannot wait is allowed."""
 
     def __init__(self, otherwise: TerminalApprover | None, *, allows_all: bool) -> None:
         self._otherwise = otherwise
