@@ -3,7 +3,9 @@
 import gc
 import os
 import signal
+import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,15 @@ def corpus() -> Path:
     if not CORPUS.is_dir():
         pytest.skip(f"no recorded streams at {CORPUS}: set TURNWISE_CORPUS to their folder")
     return CORPUS
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port at which nothing listens. It is kept meanwhile, so that no other process gets it; a server may be given it."""
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield int(kept.getsockname()[1])
 
 
 # What was collected stays until the end: 14,000 tests, and all that they import. Nothing of it is garbage, and Python would

@@ -89,7 +89,7 @@ def test_an_escaped_base64_of_a_key_is_hidden(slash: str) -> None:
     whole = base64.b64encode(key.encode()).decode()
     assert "/" in whole
     assert hide_forms(f"Basic {whole.replace('/', slash)}.", forms=forms_of(key)).startswith("Basic ***")
-    assert "fn5" not in hide_forms(f"Basic {whole.replace('/', slash)}.", forms=forms_of(key))
+    assert "+fn5+fn5" not in hide_forms(f"Basic {whole.replace('/', slash)}.", forms=forms_of(key))
 
 
 @settings(max_examples=400)

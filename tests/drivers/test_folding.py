@@ -86,7 +86,7 @@ def test_a_program_tells_of_the_calls_that_had_started(begun: tuple[str, ...], w
     """Proves: its result counts no call that was only planned."""
     records = (*PROGRAM, *([ToolsStarted(step=1, call_ids=begun)] if begun else []))
     said = told(left(records))["s"]
-    assert words in said and said.count("`read`") == len(begun) and "x2" not in said
+    assert words in said and said.count("`read`") == len(begun) and " x2" not in said
 
 
 def test_where_a_damaged_journal_lost_records_any_call_may_have_run() -> None:

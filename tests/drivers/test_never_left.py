@@ -46,13 +46,6 @@ ANSWER = {
 }
 
 
-def closed_port() -> int:
-    """A port on which nobody listens."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 @asynccontextmanager
 async def deaf() -> AsyncIterator[str]:
     """An address whose queue of connections is full, so that a further one never comes up."""
@@ -89,10 +82,10 @@ def assert_nothing_counts(result: RunResult, journal: Journal | None = None) -> 
 
 
 @pytest.mark.parametrize("plan", PLANS)
-async def test_a_refused_connection_costs_nothing_and_counts_nowhere(plan: str) -> None:
+async def test_a_refused_connection_costs_nothing_and_counts_nowhere(plan: str, closed_port: int) -> None:
     """Each attempt was billed: `{step=0.02}` $0.02, by request each attempt. The attempts stay bounded."""
     with Journal(None, clock=SystemClock()) as journal:
-        result = await run(agent_of(f"http://127.0.0.1:{closed_port()}", plan=plan, retry=FAST, journal=journal))
+        result = await run(agent_of(f"http://127.0.0.1:{closed_port}", plan=plan, retry=FAST, journal=journal))
         assert result.stop_reason == "provider_failed"
         assert_nothing_counts(result, journal)
         (turn,) = journal.find_session(result.session).turns
@@ -172,9 +165,8 @@ async def test_a_turn_whose_time_is_over_before_it_begins_sends_and_counts_nothi
         assert_nothing_counts(result, journal)
 
 
-async def test_what_never_left_uses_up_no_limit() -> None:
+async def test_what_never_left_uses_up_no_limit(closed_port: int) -> None:
     """Two refusals, then an answer: one request, of purpose `step`, and within limits of one request and of its price."""
-    port = closed_port()
     seen: list[float] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -190,7 +182,7 @@ async def test_what_never_left_uses_up_no_limit() -> None:
         def send(self, request: HttpRequest, /) -> object:
             seen.append(0)
             if len(seen) < 3:
-                return self._inner.send(_to(request, f"http://127.0.0.1:{port}"))
+                return self._inner.send(_to(request, f"http://127.0.0.1:{closed_port}"))
             return self._inner.send(request)
 
     async def hi(_: web.Request) -> web.StreamResponse:
@@ -230,7 +222,7 @@ async def test_a_request_that_nothing_came_back_for_counts_as_sent(plan: str) ->
 
 
 @pytest.mark.parametrize("size", [2, LARGE_BYTES + 1])
-async def test_the_transport_knows_whether_a_byte_may_have_left(size: int) -> None:
+async def test_the_transport_knows_whether_a_byte_may_have_left(size: int, closed_port: int) -> None:
     """Also for the bodies that are written piece by piece."""
 
     async def hi(_: web.Request) -> web.StreamResponse:
@@ -238,9 +230,7 @@ async def test_the_transport_knows_whether_a_byte_may_have_left(size: int) -> No
 
     headers = (("authorization", "Bearer k"),)
     async with served(hi) as url, AiohttpTransport(env={}) as transport:
-        refused = transport.send(
-            HttpRequest(url=f"http://127.0.0.1:{closed_port()}/", headers=headers, body=b"x" * size)
-        )
+        refused = transport.send(HttpRequest(url=f"http://127.0.0.1:{closed_port}/", headers=headers, body=b"x" * size))
         with pytest.raises(ProviderFault):
             async with refused:
                 pass

@@ -175,14 +175,14 @@ THOUGHT: dict[str, dict[str, Any]] = {
     "openai_chat": {
         "messages": [
             {"role": "user", "content": "hi"},
-            {"role": "assistant", "content": "so", "reasoning_content": "hm"},
+            {"role": "assistant", "content": "so", "reasoning_content": "a hidden thought"},
             {"role": "user", "content": "on"},
         ]
     },
     "openai_responses": {
         "input": [
             {"role": "user", "content": "hi"},
-            {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]},
+            {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "a hidden thought"}]},
             {"role": "assistant", "content": "so"},
             {"role": "user", "content": "on"},
         ]
@@ -192,7 +192,10 @@ THOUGHT: dict[str, dict[str, Any]] = {
             {"role": "user", "content": "hi"},
             {
                 "role": "assistant",
-                "content": [{"type": "thinking", "thinking": "hm", "signature": ""}, {"type": "text", "text": "so"}],
+                "content": [
+                    {"type": "thinking", "thinking": "a hidden thought", "signature": ""},
+                    {"type": "text", "text": "so"},
+                ],
             },
             {"role": "user", "content": "on"},
         ]
@@ -200,17 +203,19 @@ THOUGHT: dict[str, dict[str, Any]] = {
     "gemini": {
         "contents": [
             {"role": "user", "parts": [{"text": "hi"}]},
-            {"role": "model", "parts": [{"text": "hm", "thought": True}, {"text": "so"}]},
+            {"role": "model", "parts": [{"text": "a hidden thought", "thought": True}, {"text": "so"}]},
             {"role": "user", "parts": [{"text": "on"}]},
         ]
     },
 }
 # With the data that its own family asks for.
 SIGNED = copy.deepcopy(THOUGHT)
-SIGNED["openai_chat"]["messages"][1]["reasoning_details"] = [{"type": "reasoning.encrypted", "data": "sgn"}]
-SIGNED["openai_responses"]["input"][1]["encrypted_content"] = "sgn"
-SIGNED["anthropic_messages"]["messages"][1]["content"][0]["signature"] = "sgn"
-SIGNED["gemini"]["contents"][1]["parts"][0]["thoughtSignature"] = "sgn"
+SIGNED["openai_chat"]["messages"][1]["reasoning_details"] = [
+    {"type": "reasoning.encrypted", "data": "signature-of-ours"}
+]
+SIGNED["openai_responses"]["input"][1]["encrypted_content"] = "signature-of-ours"
+SIGNED["anthropic_messages"]["messages"][1]["content"][0]["signature"] = "signature-of-ours"
+SIGNED["gemini"]["contents"][1]["parts"][0]["thoughtSignature"] = "signature-of-ours"
 HISTORIES = {
     "openai_chat": "messages",
     "openai_responses": "input",
@@ -224,7 +229,7 @@ HISTORIES = {
 def test_reasoning_that_comes_back_is_dropped_and_told(source: str, target: str, history: str) -> None:
     """In all twelve pairs, also with the data of the client's own family: an earlier answer came from there."""
     sent = send(source, plain(source, **(THOUGHT if history == "unsigned" else SIGNED)[source]), to=target)
-    assert b"hm" not in sent.call.body and b"sgn" not in sent.call.body
+    assert b"a hidden thought" not in sent.call.body and b"signature-of-ours" not in sent.call.body
     assert not any(isinstance(part, Reasoning) for message in sent.request.messages for part in message.parts)
     assert b"so" in sent.call.body
     assert f"{HISTORIES[source]}.reasoning" in told_of(sent)
@@ -249,7 +254,11 @@ def test_reasoning_goes_back_in_the_field_that_an_endpoint_asks_for() -> None:
         to="openai_chat",
         profile=profile,
     )
-    assert body_of(sent)["messages"][1] == {"role": "assistant", "content": "so", "reasoning_content": "hm"}
+    assert body_of(sent)["messages"][1] == {
+        "role": "assistant",
+        "content": "so",
+        "reasoning_content": "a hidden thought",
+    }
     assert told_of(sent) == []
 
 

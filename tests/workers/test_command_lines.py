@@ -37,7 +37,7 @@ def farm(postgres_dsn: str, tmp_path: Path) -> Farm:
 
 def last_line(farm: Farm, *words: str) -> tuple[int, dict[str, Any]]:
     done = farm.run(*words)
-    assert "bug" not in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert "a bug in turnwise" not in done.stderr and "Traceback" not in done.stderr, done.stderr
     return done.returncode, json.loads(done.stdout.splitlines()[-1])
 
 
@@ -118,4 +118,4 @@ def test_a_module_that_raises_is_told_with_its_place(text: str, said: str, farm:
     path.write_text(text)
     done = farm.run("worker", "--agent", "a=bad:agent")
     assert done.returncode == 2 and said.format(path) in done.stderr
-    assert "hunter2" not in done.stderr and "bug" not in done.stderr
+    assert "hunter2" not in done.stderr and "a bug in turnwise" not in done.stderr

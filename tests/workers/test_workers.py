@@ -179,14 +179,14 @@ def test_labels_come_with_a_submitted_turn(farm: Farm) -> None:
     assert farm.ended(session)["code"] == 0
     assert farm.effects() == ["for-42=x", "a", "for-42=x", "a"]
     for words, said in (
-        (("--session", session, "--label", "user=43"), "was begun with other labels"),
+        (("--session", session, "--label", "user=another-users-secret"), "was begun with other labels"),
         (("--label", "user"), "write `--label NAME=TEXT`"),
         (("--label", "user=1", "--label", "user=2"), "was given twice"),
         (("--label", f"user={'x' * 1001}"), "at most 1000 characters"),
     ):
         refused = farm.run("submit", "--agent", "labelled", *words, "Go.")
         assert (refused.returncode, said in refused.stderr) == (2, True), refused.stderr
-        assert "43" not in refused.stderr
+        assert "another-users-secret" not in refused.stderr
 
 
 def test_a_session_has_one_turn_at_a_time(farm: Farm) -> None:

@@ -37,15 +37,6 @@ def words(cases: tuple[str, ...]) -> list[str]:
     return [word for case in cases for word in ("--case", case)]
 
 
-def closed_port() -> int:
-    """A port of this machine at which nothing listens."""
-    import socket
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def report(out: str) -> dict[str, Any]:
     return msgspec.json.decode(out, type=dict[str, Any])
 
@@ -114,20 +105,19 @@ def test_a_gateway_with_one_model_is_asked_for_that(cli: Cli, lab: Lab, served: 
     assert lab.provider.playing is None
 
 
-def test_the_command_starts_a_lab_of_its_own(cli: Cli, tmp_path: Path) -> None:
+def test_the_command_starts_a_lab_of_its_own(cli: Cli, tmp_path: Path, closed_port: int) -> None:
     """At the port that the setting of the gateway names."""
-    port = closed_port()
-    with served_gateway(tmp_path, upstream=f"http://127.0.0.1:{port}/v1") as served:
-        line = ["gateway", "check", f"http://127.0.0.1:{served.port}", "--port", str(port), "--case", "no-index"]
+    with served_gateway(tmp_path, upstream=f"http://127.0.0.1:{closed_port}/v1") as served:
+        line = ["gateway", "check", f"http://127.0.0.1:{served.port}", "--port", str(closed_port), "--case", "no-index"]
         ran = cli(*line)
     assert ran.code == 0
     assert ran.out.endswith("none of 4 answers is broken (4 malformed streams, 0 failures, 0 healthy streams)\n")
-    assert f"http://127.0.0.1:{port}/v1" in ran.err
+    assert f"http://127.0.0.1:{closed_port}/v1" in ran.err
 
 
-def test_a_gateway_that_is_not_there_is_said(cli: Cli) -> None:
+def test_a_gateway_that_is_not_there_is_said(cli: Cli, closed_port: int) -> None:
     """With exit code 6, and nothing on standard output."""
-    url = f"http://127.0.0.1:{closed_port()}"
+    url = f"http://127.0.0.1:{closed_port}"
     ran = cli("gateway", "check", url, "--port", "0", "--wait", "0")
     assert (ran.code, ran.out) == (6, "")
     assert ran.complaints() == [
@@ -181,9 +171,9 @@ def test_wrong_use_is_one_line(line: list[str], said: str, cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
-def test_a_check_that_waits_can_be_stopped(number: signal.Signals, code: int, tmp_path: Path) -> None:
+def test_a_check_that_waits_can_be_stopped(number: signal.Signals, code: int, tmp_path: Path, closed_port: int) -> None:
     """It says what it waits for, and after the signal that nothing was asked."""
-    url = f"http://127.0.0.1:{closed_port()}"
+    url = f"http://127.0.0.1:{closed_port}"
     line = [sys.executable, "-m", "turnwise", "gateway", "check", url, "--port", "0", "--wait", "600"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stderr is not None

@@ -61,7 +61,7 @@ async def test_where_nobody_lists_models_the_known_ones_are_shown() -> None:
     assert offers.unchecked(NOBODY) == offers.unchecked(Choice(model="vllm:nonsense")) == "; the name was not checked"
     known = Choice(model="anthropic:claude-sonnet-4-5")
     assert offers.unchecked(known) == ""
-    assert "claude-sonnet-4-5" in offers.lines(known)[1] and "gpt" not in offers.lines(known)[1]
+    assert "claude-sonnet-4-5" in offers.lines(known)[1] and "gpt-5" not in offers.lines(known)[1]
 
 
 def test_known_names_are_those_of_the_provider() -> None:

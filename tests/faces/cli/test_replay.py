@@ -261,7 +261,7 @@ def test_arguments_that_are_nested_without_end_are_no_bug(cli: Cli, lab: Lab, tm
         bad = rewritten(file, found[0], f'"arguments":"{json_text}"')
         for options in ((), ("--json",), ("--live",)):
             shown = cli("replay", str(bad), *options)
-            assert shown.code in (2, 3) and "bug" not in shown.err, (shown.code, shown.err[-500:])
+            assert shown.code in (2, 3) and "a bug in turnwise" not in shown.err, (shown.code, shown.err[-500:])
 
 
 def test_an_export_cannot_drive_the_terminal(cli: Cli, lab: Lab, tmp_path: Path) -> None:

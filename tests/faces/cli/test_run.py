@@ -252,7 +252,7 @@ def test_a_command_sees_no_key(cli: Cli, lab: Lab, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-another-key-0002")
     ran = cli("run", "Go.", "--json", "--allow", "bash", "--api-key-env", "MY_KEY", *at(lab, "tell-env"))
     (told,) = [one["text"] for one in ran.events() if one["event"] == "tool_result"]
-    assert "PATH=" in told and "sk-" not in told
+    assert "PATH=" in told and "sk-my-own-key-0001" not in told and "sk-another-key-0002" not in told
 
 
 def test_a_person_reads_why_a_call_was_denied_and_not_what_the_model_is_told(cli: Cli, lab: Lab) -> None:

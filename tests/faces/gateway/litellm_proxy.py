@@ -52,6 +52,7 @@ class LiteLlmProxy:
         self._settings = folder / "litellm.yaml"
         self._settings.write_text(SETTINGS.format(url=lab), encoding="utf-8")
         self._process: subprocess.Popen[bytes] | None = None
+        self._kept: socket.socket | None = None  # its port, which nobody else gets meanwhile
         self._url = ""
         self.starts = 0
 
@@ -67,10 +68,15 @@ class LiteLlmProxy:
             self._process.kill()
             self._process.wait(HANG_S)
             self._process = None
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
 
     def _start(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = int(free.getsockname()[1])
+        self._kept = socket.socket()
+        self._kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._kept.bind(("127.0.0.1", 0))
+        port = int(self._kept.getsockname()[1])
         self._url, self.starts = f"http://127.0.0.1:{port}", self.starts + 1
         log = self._folder / f"litellm-{self.starts}.log"
         with log.open("w", encoding="utf-8") as out:
