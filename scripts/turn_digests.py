@@ -29,9 +29,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from turn.kept_corpus import played, recorded_in  # noqa: E402
+from turn.kept_corpus import played, recorded_in, stood_in  # noqa: E402
 from turn.kept_parts import (  # noqa: E402
     RECORDINGS,
+    STAND_INS,
     Compared,
     Difference,
     allowed_differences,
@@ -157,8 +158,9 @@ def shown(name: str, *, place: int, corpus: Path) -> str:
 
 
 def outputs_by_name(name: str, *, corpus: Path) -> "islice[Output]":
-    if part_of(name) == RECORDINGS:
-        found = next(one for one in recorded_in(corpus) if one.name == name)
+    if part_of(name) in (RECORDINGS, STAND_INS):
+        recorded = recorded_in(corpus) if part_of(name) == RECORDINGS else stood_in()
+        found = next(one for one in recorded if one.name == name)
         return islice(outputs_of(played(found)), None)
     session = next(one for one in read_part(file_of(part_of(name))) if one.name == name)
     return islice(outputs_of_session(session), None)

@@ -1,4 +1,4 @@
-"""Rules for every test: loopback only, and the recorded streams where they are."""
+"""Rules for every test: loopback only, and the recorded streams, or those that stand in for them."""
 
 import gc
 import os
@@ -14,6 +14,7 @@ from hypothesis import settings
 from postgres_server import own_postgres as own_postgres
 from postgres_server import postgres_dsn as postgres_dsn
 from postgres_server import postgres_server_dsn as postgres_server_dsn
+from stand_ins import make_stand_ins
 
 # The same examples every time, and no clock: a slow machine is not a failure.
 settings.register_profile("turnwise", deadline=None, derandomize=True)
@@ -47,11 +48,9 @@ CORPUS = Path(os.environ.get("TURNWISE_CORPUS") or Path(__file__).resolve().pare
 
 
 @pytest.fixture(scope="session")
-def corpus() -> Path:
-    """The folder of recorded provider streams (TURNWISE_CORPUS, else ../shared/corpus)."""
-    if not CORPUS.is_dir():
-        pytest.skip(f"no recorded streams at {CORPUS}: set TURNWISE_CORPUS to their folder")
-    return CORPUS
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of recorded provider streams (TURNWISE_CORPUS, else ../shared/corpus); where there is none, our stand-ins."""
+    return CORPUS if CORPUS.is_dir() else make_stand_ins(tmp_path_factory.mktemp("stand-ins"))
 
 
 @pytest.fixture

@@ -7,9 +7,11 @@ each recorded conversation is one. A session's name is a digest, too: `find` say
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from recordings import decode, rows
+from stand_ins import make_stand_ins
 from turn.kept_sessions import digest_of, form_of
 from turn.kept_tries import said_by_tool
 from turnwise.lab.replay import FAMILIES, load_recording
@@ -39,14 +41,22 @@ class Recorded(NamedTuple):
     family: str
     stream: bool
     responses: tuple[Response, ...]
+    kind: str = "recording"
 
     @property
     def name(self) -> str:
-        return f"recording {digest_of(self.about.encode())}"
+        return f"{self.kind} {digest_of(self.about.encode())}"
 
     @property
     def told(self) -> str:
         return digest_of(form_of([self.family, self.stream, self.responses]))
+
+
+def stood_in() -> Iterator[Recorded]:
+    """The same of the streams that stand in for the recorded ones."""
+    with TemporaryDirectory() as folder:
+        for one in recorded_in(make_stand_ins(Path(folder))):
+            yield one._replace(kind="stand-in")
 
 
 def recorded_in(corpus: Path) -> Iterator[Recorded]:

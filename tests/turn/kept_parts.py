@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from lab.failing import FAMILIES
-from turn.kept_corpus import Recorded, played, recorded_in
+from turn.kept_corpus import Recorded, played, recorded_in, stood_in
 from turn.kept_drawing import WAYS, draw_session, draw_world
 from turn.kept_lab import lab_sessions
 from turn.kept_sessions import (
@@ -33,6 +33,7 @@ WORLDS = 1_000
 TRIED_EACH = 13  # one of so many sessions is tried at all of its places; of each way, so no multiple of their number
 TRIED_EVENTS = 40  # a longer one is not: each place is reached anew, from the beginning
 RECORDINGS = "recordings"
+STAND_INS = "stand-ins"
 ALLOWED = FOLDER / "allowed.toml"
 Turns = Sequence[Sequence[Event]]
 
@@ -69,7 +70,7 @@ class AllowedDifference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 def part_names() -> list[str]:
     drawn = [f"drawn-{number:02d}" for number in range(DRAWN // IN_A_PART)]
-    return [*drawn, "worlds", "lab", RECORDINGS]
+    return [*drawn, "worlds", "lab", STAND_INS, RECORDINGS]
 
 
 def file_of(part: str, *, folder: Path = FOLDER) -> Path:
@@ -93,10 +94,16 @@ def make_part(part: str, *, corpus: Path | None) -> Iterator[KeptSession]:
             for name, turns in lab_sessions():
                 yield _kept(name, turns, is_tried=_is_tried_family(name))
         case _:
-            assert corpus is not None, "there are no recordings here"
-            for recorded in recorded_in(corpus):
+            for recorded in _recorded(part, corpus=corpus):
                 digests = digests_of(outputs_of(played(recorded)))
                 yield KeptSession(name=recorded.name, digests=digests, told=recorded.told)
+
+
+def _recorded(part: str, *, corpus: Path | None) -> Iterator[Recorded]:
+    if part == STAND_INS:
+        return stood_in()
+    assert corpus is not None, "there are no recordings here"
+    return recorded_in(corpus)
 
 
 def _is_tried_family(name: str) -> bool:
@@ -124,9 +131,9 @@ def write(part: str, *, corpus: Path | None, folder: Path = FOLDER) -> Path:
 def compare(part: str, *, corpus: Path | None, folder: Path = FOLDER) -> Compared:
     """Each kept session of the part, through the machine of today."""
     kept = read_part(file_of(part, folder=folder))
-    if part == RECORDINGS:
-        assert corpus is not None, "there are no recordings here"
-        return _compared_recordings({session.name: session for session in kept}, recorded=recorded_in(corpus))
+    if part in (RECORDINGS, STAND_INS):
+        known = {session.name: session for session in kept}
+        return _compared_recordings(known, recorded=_recorded(part, corpus=corpus))
     sessions = outputs = 0
     found: list[Difference] = []
     for session in kept:
@@ -197,4 +204,4 @@ def part_of(key: str) -> str:
     kind, _, rest = key.partition(" ")
     if kind == "drawn":
         return f"drawn-{int(rest.split()[0]) // IN_A_PART:02d}"
-    return {"world": "worlds", "recording": RECORDINGS}.get(kind, "lab")
+    return {"world": "worlds", "recording": RECORDINGS, "stand-in": STAND_INS}.get(kind, "lab")

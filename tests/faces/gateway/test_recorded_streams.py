@@ -1,6 +1,7 @@
 """Every recorded stream through the relay: between equal families, to the clients of the three others, and cut anywhere.
 
-The judges are the manifest of the recordings and the vendors' own clients. The recordings lie outside the repository.
+The judges are the manifest of the recordings and the vendors' own clients. The recordings lie outside the repository; where
+they are not, streams of our own stand in for them (`stand_ins.py`).
 """
 
 import tomllib
@@ -164,7 +165,7 @@ def test_healthy_streams_keep_their_bytes(corpus: Path, record_property: Callabl
         kinds[kind] += 1
         if kind == "written anew":
             changed.add(row.file)
-    assert changed == WRITTEN_ANEW
+    assert changed == WRITTEN_ANEW & {row.file for row in rows(corpus)}
     assert kinds["same"] >= LEAST_SAME
     record_property("compared", f"{kinds.total()} streams through the relay: {dict(kinds)}")
 
