@@ -217,6 +217,11 @@ PROMISES: dict[str, Promise] = {
         "408, 409, 429, 5xx, 529, an error object inside a 200 stream and a reset in mid-call are retried with backoff honouring Retry-After (seconds, milliseconds, date), capped and counted; what a given-up attempt had shown is marked as discarded, and the result holds the accepted attempt only.",
         "field",
     ),
+    # run
+    "run:own-state": Promise(
+        "Nothing of one run (words, asks, interrupts, deps, history, results) is reached through an object that runs share.",
+        "field",
+    ),
     # bill
     "bill:wire": Promise(
         "The ledger equals the server's own count of requests in every scenario, by purpose (step, retry, continue, compact, title, child, answer).",

@@ -28,7 +28,7 @@ async def test_it_opens_after_so_many_failures_lets_one_through_and_closes_with_
     assert closed is not None
     assert (closed.kind, closed.code, closed.should_retry) == (FaultKind.OVERLOADED, OPEN_CODE, False)
     assert closed.message == (
-        "not asked: 2 attempts in a row have failed, the next may go out in 30 s. The last failure: busy"
+        "not asked: 2 attempts in a row have failed, the next may go out in 30 s. The last failure: overloaded (HTTP 503)"
     )
     assert circuits.ask(("http://here", "other")) is None
     await clock.advance(30)
@@ -40,6 +40,19 @@ async def test_it_opens_after_so_many_failures_lets_one_through_and_closes_with_
     assert circuits.ask(DOOR) is None
     circuits.saw(DOOR, fault=None)
     assert circuits.ask(DOOR) is None
+
+
+@pytest.mark.promise("run:own-state")
+def test_an_open_circuit_quotes_nothing_that_was_said_to_another_run() -> None:
+    """Proves: a provider's error may quote a prompt, and every run of the agent meets the circuit. What kind of failure it was
+    is told; our own words about a server that cannot be reached are, too."""
+    quoting = Fault(kind=FaultKind.SERVER, message="cannot answer `a user's words`", status=500)
+    away = Fault(kind=FaultKind.UNREACHABLE, message="no connection to `here`: Connection refused")
+    for fault, told in ((quoting, "server (HTTP 500)"), (away, away.message)):
+        circuits = Circuits(clock=FakeClock(), policy=CircuitPolicy(failures=1))
+        circuits.saw(DOOR, fault=fault)
+        met = circuits.ask(DOOR)
+        assert met is not None and met.message.endswith(f"The last failure: {told}")
 
 
 def test_only_the_endpoints_failures_in_a_row_count() -> None:

@@ -21,7 +21,8 @@ class CircuitPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Circuit(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one endpoint and model. `probed_at_s` is when the last request was let through an open circuit."""
+    """What is known of one endpoint and model. `probed_at_s` is when the last request was let through an open circuit. Runs of
+    different people share it: of `last` nothing is told that the provider wrote."""
 
     failures: int = 0
     opened_at_s: float | None = None
@@ -43,7 +44,7 @@ def let_through(circuit: Circuit, *, policy: CircuitPolicy, now_s: float) -> Cir
     return Fault(
         kind=circuit.last.kind,
         message=f"not asked: {circuit.failures} attempts in a row have failed, the next may go out in {left_s:.0f} s. "
-        f"The last failure: {circuit.last.message}",
+        f"The last failure: {_named(circuit.last)}",
         status=circuit.last.status,
         code=OPEN_CODE,
         should_retry=False,
@@ -59,3 +60,10 @@ def after_response(circuit: Circuit, *, fault: Fault | None, policy: CircuitPoli
     failures = circuit.failures + 1
     opened = now_s if failures >= policy.failures else None
     return Circuit(failures=failures, opened_at_s=opened, last=fault)
+
+
+def _named(fault: Fault) -> str:
+    """What kind of failure it was. A provider's own text may quote the request, and that was another run's."""
+    if fault.kind is FaultKind.UNREACHABLE and fault.status is None:
+        return fault.message  # nothing of a request was read there
+    return fault.kind.value if fault.status is None else f"{fault.kind.value} (HTTP {fault.status})"
