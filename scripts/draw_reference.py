@@ -27,7 +27,7 @@ LIBRARY, TESTING = "turnwise", "turnwise.testing"
 WIDTH = 100  # a signature that is wider has one line for each parameter
 
 GROUPS: dict[str, str] = {
-    "Running an agent": "Agent RunStream EndpointOptions Settings File Text StepView StepChanges __version__",
+    "Running an agent": "Agent Run RunStream EndpointOptions Settings File Text StepView StepChanges __version__",
     "Tools and context": (
         "tool FunctionTool RunContext DepsFactory SessionKey Workspace MethodsOf McpServer prefixed filtered approved "
         "Toolset Tool ToolSpec NamedTool"
@@ -78,7 +78,7 @@ INSIDE: dict[str, frozenset[str]] = {
 }
 """Members that turnwise itself calls and a program does not need: they are not on the page."""
 
-MADE_BY_TURNWISE = frozenset({"RunStream", "FunctionTool", "Bill"})
+MADE_BY_TURNWISE = frozenset({"Run", "RunStream", "FunctionTool", "Bill"})
 """Classes whose values a program gets from a function: how they are made is not on the page."""
 
 SHOWN_WHOLE = (

@@ -41,7 +41,7 @@ LIBRARY = set(
     beginnings bill bill_drawing budget_keeping budgets children deps elsewhere following furnishing given
     histories history_families history_losses instructions interrupted mcp_servers
     model_facts model_prices models notebook open_toolsets option_kinds output_checks plain policies
-    results run_options run_settings run_steps sampled saying schemas scripts streaming taking_up tool_names tools
+    results run_options run_settings run_steps runs sampled saying schemas scripts taking_up tool_names tools
     toolset_notes toolsets wishes workers workspace written_lines""".split()
 )
 

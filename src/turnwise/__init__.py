@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from turnwise.faces.histories import ExportedHistory, ImportedHistory, messages_from, messages_to
     from turnwise.faces.mcp_servers import McpServer
     from turnwise.faces.results import RunFinished, RunInterrupted, RunResult
-    from turnwise.faces.streaming import RunStream
+    from turnwise.faces.runs import Run, RunStream
     from turnwise.faces.tools import FunctionTool, Toolset, tool
     from turnwise.faces.toolsets import MethodsOf, approved, filtered, prefixed
     from turnwise.faces.workspace import Workspace
@@ -148,7 +148,7 @@ _ROOMS = {
     "turnwise.faces.deps": ("DepsFactory", "SessionKey"),
     "turnwise.faces.mcp_servers": ("McpServer",),
     "turnwise.faces.results": ("RunFinished", "RunInterrupted", "RunResult"),
-    "turnwise.faces.streaming": ("RunStream",),
+    "turnwise.faces.runs": ("Run", "RunStream"),
     "turnwise.faces.tools": ("FunctionTool", "Toolset", "tool"),
     "turnwise.faces.toolsets": ("MethodsOf", "approved", "filtered", "prefixed"),
     "turnwise.faces.workspace": ("Workspace",),
@@ -243,6 +243,7 @@ __all__ = [
     "RequestFinished",
     "RequestStarted",
     "RetryPolicy",
+    "Run",
     "RunContext",
     "RunFinished",
     "RunInterrupted",

@@ -239,15 +239,16 @@ async def test_a_word_in_between_that_cannot_be_recorded_is_not_taken(tmp_path: 
         said: list[bool] = []
 
         @tool
-        def wait() -> str:
+        async def wait() -> str:
             """Wait."""
             forbid_writing(journal)
-            said.append(agent.say("Stop that."))
+            said.append(run.say("Stop that."))
             return "waited"
 
         model = ScriptedModel([call("wait"), "Never."], family=FAMILY)
         agent = flat_agent(f"{FAMILY}:m", base_url=BASE_URL, tools=[wait], transport=model, journal=journal)
-        result = await agent.run("Go.")
+        run = agent.start("Go.")
+        result = await run
         forbid_writing(journal, forbidden=False)
         assert (said, result.stop_reason, len(model.asked)) == ([False], StopReason.JOURNAL_FAILED, 1)
         called, answered = results_of(result.new_messages)

@@ -274,9 +274,9 @@ async def test_a_cancelled_turn_is_told_to_the_hooks_that_want_to_know() -> None
         "openai_chat:fault-silence", base_url="http://127.0.0.1:9/v1", transport=Lab().transport(), hooks=hooks
     )
     began = asyncio.Event()
-    task = asyncio.create_task(agent.run("Go.", watch=lambda _: began.set()))
+    task = agent.start("Go.", watch=lambda _: began.set())
     await asyncio.wait_for(began.wait(), HANG_S)
-    agent.interrupt()
+    task.interrupt()
     result = await asyncio.wait_for(task, HANG_S)
     assert result.stop_reason is StopReason.CANCELLED
     assert points == ["cancelled", "ended"]

@@ -140,10 +140,10 @@ async def test_a_connect_that_is_cancelled_costs_nothing() -> None:
     with Journal(None, clock=SystemClock()) as journal:
         async with deaf() as url:
             agent = agent_of(url, journal=journal)
-            turn = asyncio.ensure_future(agent.run("Hello."))
+            turn = agent.start("Hello.")
             for _ in range(50):
                 await asyncio.sleep(0)
-            agent.interrupt("cancel")
+            turn.interrupt()
             result = await asyncio.wait_for(turn, HANG_S)
         assert result.stop_reason == "cancelled"
         assert_nothing_counts(result, journal)

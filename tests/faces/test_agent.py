@@ -250,7 +250,8 @@ async def test_an_interrupted_run_has_a_result_that_says_so() -> None:
     """`interrupt` in the middle of a stalled stream: cancelled, with a text."""
     async with Lab() as lab, asyncio.timeout(HANG_S):
         agent = agent_for(lab, "fault-stall")
-        result = await agent.run("Hi.", watch=lambda seen: agent.interrupt() if isinstance(seen, FrameSeen) else None)
+        run = agent.start("Hi.", watch=lambda seen: run.interrupt() if isinstance(seen, FrameSeen) else None)
+        result = await run
     assert (result.stop_reason, result.complete) == (StopReason.CANCELLED, False)
     assert result.text.strip()
 

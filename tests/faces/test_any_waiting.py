@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flat_agents import flat_agent
-from turnwise import Agent, Approval, Asking, Hook, Journal, Policy, StopReason, ToolSpec, tool
+from turnwise import Agent, Approval, Asking, Hook, Journal, Policy, Run, StopReason, ToolSpec, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.errors import CallerError
 from turnwise.faces.results import RunResult
@@ -36,7 +36,7 @@ POLICIES: tuple[Policy | None, ...] = (
     None,
 )
 published: list[str] = []
-running: list[Agent] = []
+running: list[Run] = []
 
 
 @tool(effect="write")
@@ -63,6 +63,12 @@ async def stop() -> str:
     """Stop."""
     await cancel()
     return "stopped"
+
+
+async def to_end(agent: Agent, prompt: str | None = None, **options: Any) -> RunResult:
+    """The result of a run that `cancel` can end."""
+    running[:] = [agent.start(prompt, **options)]
+    return await running[-1]
 
 
 async def later(asking: Asking) -> Sequence[Approval]:
@@ -106,7 +112,7 @@ class Waiting:
         self.child = ScriptedModel([as_a_child] * (len(kinds) + 1))
         self.cancelled = bool(stops)
         self.journal = Journal(folder / "journal.db", clock=SystemClock()) if by == "session" else None
-        self.result = self._agent(POLICIES[0], stops=stops).run_sync("Go.")
+        self.result = asyncio.run(to_end(self._agent(POLICIES[0], stops=stops), "Go."))
         calls = [part for part in self.model_calls() if part.name != ""]
         self.page = {one.id: f"p{number}" for number, one in enumerate(calls)}
         self.kind = {one.id: one.name for one in calls}
@@ -129,7 +135,7 @@ class Waiting:
             policy=Policy(attended=True),
             **common,
         )
-        agent = flat_agent(
+        return flat_agent(
             "openai_chat:scripted",
             base_url=self.model.endpoint.base_url,
             transport=self.model,
@@ -140,8 +146,6 @@ class Waiting:
             hooks=[Hook(point=stops, function=cancel, name="cancel")] if stops in ("before_tool", "after_tool") else [],
             **common,
         )
-        running[:] = [agent]
-        return agent
 
     @property
     def open(self) -> list[str]:
@@ -151,7 +155,7 @@ class Waiting:
         before: dict[str, Any] = (
             {"session": self.result.session} if self.by == "session" else {"history": self.result.history}
         )
-        self.result = self._agent(policy, stops=stops).run_sync(**before, **options)
+        self.result = asyncio.run(to_end(self._agent(policy, stops=stops), **before, **options))
         self.cancelled = bool(stops)
         return self.result
 

@@ -69,17 +69,17 @@ async def deafly(over: asyncio.Event) -> None:
 
 async def cancelled(agent: Agent, *, clock: FakeClock, reached: asyncio.Event, **options: object) -> RunResult:
     """Start it, cancel it once the state is reached, and give it one second."""
-    task = asyncio.create_task(agent.run("Go.", **options))  # pyright: ignore[reportArgumentType]
+    run = agent.start("Go.", **options)  # pyright: ignore[reportArgumentType, reportUnknownVariableType, reportCallIssue]
     await asyncio.wait_for(reached.wait(), HANG_S)
     began = clock.monotonic()
-    agent.interrupt("cancel")
+    run.interrupt()
     for _ in range(100):
-        if task.done():
+        if run.has_ended:
             break
         await clock.advance(0.01)
-    assert task.done(), "it has not settled within a second"
+    assert run.has_ended, "it has not settled within a second"
     assert clock.monotonic() - began <= 1.0
-    return task.result()
+    return await run
 
 
 async def goes_on(lab: Lab, result: RunResult, *, family: str) -> None:
@@ -244,9 +244,9 @@ async def test_a_run_is_cancelled_before_its_turn_begins(waits_for: str) -> None
         limits=MaxCost(Decimal(1)) if waits_for == "prices" else None,
         opening=opening if waits_for == "opening" else None,
     )
-    task = asyncio.create_task(agent.run("Go."))
+    task = agent.start("Go.")
     await asyncio.sleep(0)
-    agent.interrupt()
+    task.interrupt()
     written.set()
     result = await asyncio.wait_for(task, HANG_S)
     assert (result.stop_reason, result.requests, lab.count()) == (StopReason.CANCELLED, 0, 0)

@@ -298,9 +298,9 @@ async def test_cancel_reaches_the_deepest_child_within_a_second() -> None:
     leaf = agent_of(lab, "never-stops", tools=[search])
     middle = agent_of(lab, "middle-one", agents={"leaf": leaf})
     root = agent_of(lab, "delegates", agents={"middle": middle})
-    task = asyncio.create_task(root.run("Go."))
+    task = root.start("Go.")
     await asyncio.wait_for(at_work.wait(), HANG_S)
-    root.interrupt("cancel")
+    task.interrupt()
     result = await asyncio.wait_for(task, HANG_S)
     assert ended.is_set()
     assert result.stop_reason is StopReason.CANCELLED

@@ -141,9 +141,9 @@ async def test_cancel_ends_them() -> None:
 
     lab = Lab([programs('print(task(agent="one", prompt="search"))')])
     root = root_of(lab, agent_of(lab, "never-stops", tools=[search]))
-    task = asyncio.create_task(root.run("Go."))
+    task = root.start("Go.")
     await asyncio.wait_for(at_work.wait(), HANG_S)
-    root.interrupt("cancel")
+    task.interrupt()
     result = await asyncio.wait_for(task, HANG_S)
     assert ended.is_set()
     assert result.stop_reason is StopReason.CANCELLED

@@ -55,7 +55,7 @@ async def test_a_reader_who_stops_at_a_call_keeps_it_from_running(
                 if at(event):
                     if by == "break":
                         break
-                    agent.interrupt("cancel")
+                    events.interrupt()
             await events.aclose()
         assert (bench.ran, lab.count()) == ([], 1)
 
@@ -99,9 +99,10 @@ async def test_a_word_said_at_the_end_of_the_answer_is_read(family: str) -> None
     async with Lab() as lab:
         said: list[bool] = []
         async with Bench("plain-answer", lab=lab, family=family).agent as agent:
-            async for event in agent.stream("Hello."):
+            events = agent.stream("Hello.")
+            async for event in events:
                 if isinstance(event, RequestFinished) and not said:
-                    said.append(agent.say("And this?"))
+                    said.append(events.say("And this?"))
                 if isinstance(event, RunFinished):
                     assert event.result.unread == ()
         assert (said, lab.count()) == ([True], 2)

@@ -173,9 +173,9 @@ async def test_an_interrupt_ends_an_ask_at_once(made: Any) -> None:
     seen: list[WatcherEvent] = []
     person = Waiting()
     agent = agent_of(ScriptedModel([call(made.tool.name)]), tools=[made], approver=person)
-    run = asyncio.create_task(agent.run("Paint.", watch=seen.append))
+    run = agent.start("Paint.", watch=seen.append)
     await person.asked.wait()
-    agent.interrupt()
+    run.interrupt()
     result = await run
     assert (result.stop_reason, person.was_cancelled) == ("cancelled", True)
     for thread in threading.enumerate():

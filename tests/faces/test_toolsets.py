@@ -319,11 +319,12 @@ async def test_an_interrupt_while_toolsets_open_ends_the_run() -> None:
 
     class Interrupting(Door):
         async def __aenter__(self) -> "Interrupting":
-            agent.interrupt()
+            run.interrupt()
             await super().__aenter__()
             return self
 
-    result = await agent.run("Go.", tools=[Interrupting(knock)])
+    run = agent.start("Go.", tools=[Interrupting(knock)])
+    result = await run
     assert (result.stop_reason, model.asked) == ("cancelled", [])
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from flat_agents import flat_agent
-from turnwise import Agent, Approval, Asking, Journal, Policy, StopReason, ToolSpec, tool
+from turnwise import Approval, Asking, Journal, Policy, Run, StopReason, ToolSpec, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.records import ToolsStarted
 from turnwise.errors import CallerError
@@ -55,7 +55,7 @@ class House:
         *,
         by: str,
         folder: Path,
-        seen: Callable[[Agent], object] = id,
+        seen: Callable[[Run], object] = id,
         **options: Any,
     ) -> None:
         self.seen = seen
@@ -80,13 +80,18 @@ class House:
             journal=self.journal,
             **{**self.options, **(changed or {})},
         )
-        self.seen(agent)
         if self.last is not None:
             before: dict[str, Any] = (
                 {"session": self.last.session} if self.by == "session" else {"history": self.last.history}
             )
             options = {**before, **options}
-        self.last = agent.run_sync(prompt, **options)
+
+        async def to_end() -> RunResult:
+            run = agent.start(prompt, **options)
+            self.seen(run)
+            return await run
+
+        self.last = asyncio.run(to_end())
         return self.last
 
     @property
@@ -400,12 +405,12 @@ def test_an_agent_without_the_tool_leaves_its_calls_waiting(by: str, tmp_path: P
 @pytest.mark.promise("wait:ask", "wait:cancel")
 def test_a_run_that_is_cancelled_in_the_middle_keeps_what_nobody_decided(by: str, tmp_path: Path) -> None:
     """The approved call ends with the word that it was cut short; the ask and the client-side call wait on."""
-    agents: list[Agent] = []
+    runs: list[Run] = []
 
     @tool(effect="write")
     async def stick(page: str) -> str:
         """Never ends by itself."""
-        agents[-1].interrupt()
+        runs[-1].interrupt()
         await asyncio.Event().wait()
         return page
 
@@ -414,7 +419,7 @@ def test_a_run_that_is_cancelled_in_the_middle_keeps_what_nobody_decided(by: str
         by=by,
         folder=tmp_path,
         tools=[publish, stick, PHONE],
-        seen=agents.append,
+        seen=runs.append,
     )
     house.run("Go.")
     a, b, phone = house.ids()

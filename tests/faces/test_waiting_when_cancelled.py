@@ -101,7 +101,7 @@ class House:
     async def cancelled(self, *, how: str) -> RunResult | None:
         """The first run, ended once it is where it is meant to be."""
         agent = self.agent()
-        run = asyncio.create_task(agent.run("Go."))
+        run = agent.start("Go.")
         async with asyncio.timeout(HANG_S):
             await reached.wait()
             if how == "task":
@@ -109,7 +109,7 @@ class House:
                 with contextlib.suppress(asyncio.CancelledError):
                     await run
                 return None
-            agent.interrupt("deadline" if how == "deadline" else "cancel")
+            run.interrupt("deadline" if how == "deadline" else "cancel")
             self.last = await run
         return self.last
 

@@ -29,10 +29,11 @@ async def test_a_cancelled_turn_frees_the_slot_for_the_next(live: LiveServer, fa
     async with bench(family, server=live) as at:
         agent = at.agent(settings=LONG, extra=ON_AND_ON, recover="off")
         result: RunResult | None = None
-        async for event in agent.stream("Tell me a long story."):
+        story = agent.stream("Tell me a long story.")
+        async for event in story:
             if isinstance(event, FrameSeen) and isinstance(event.frame, TextDelta):
                 assert not live.is_idle()
-                agent.interrupt("cancel")
+                story.interrupt()
             if isinstance(event, RunFinished):
                 result = event.result
         assert result is not None and result.stop_reason is StopReason.CANCELLED and result.text

@@ -216,9 +216,9 @@ async def test_a_cancelled_run_ends_all_its_spans_as_cancelled(receiver: Receive
         return ""
 
     agent = agent_of(ScriptedModel([call("wait")]), receiver, tools=[wait])
-    task = asyncio.create_task(agent.run("Go."))
+    task = agent.start("Go.")
     await asyncio.wait_for(began.wait(), HANG_S)
-    agent.interrupt()
+    task.interrupt()
     result = await asyncio.wait_for(task, HANG_S)
     assert result.stop_reason is StopReason.CANCELLED
     run, stopped = receiver.one("invoke_agent"), receiver.one("execute_tool wait")

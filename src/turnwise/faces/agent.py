@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import copy
-from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import Any, Generic, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
 import msgspec
 from typing_extensions import TypeVar
@@ -21,7 +21,7 @@ from turnwise.drivers.running.approvals import Approver
 from turnwise.drivers.running.children import Minder, as_child, idle_s_of
 from turnwise.drivers.running.means import SETTLE_S, EndpointRecovery, Observation, RunnerMeans, StepPreparer
 from turnwise.drivers.running.run_context import RunAtHand
-from turnwise.drivers.running.runner import InterruptKind, Runner
+from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.watching import Feed
 from turnwise.drivers.tools.grants import working_for
 from turnwise.drivers.tools.tools import ChildOrder, Tool
@@ -29,7 +29,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
 from turnwise.faces.agent_options import check_names, check_values, checking_options
 from turnwise.faces.agent_setup import AgentOptions, AgentSetup, answered_by_model, over, set_up
-from turnwise.faces.beginnings import RunBeginning, furnished, open_transport, priced, reserved, run_below
+from turnwise.faces.beginnings import furnished, open_transport, priced, reserved, run_below
 from turnwise.faces.budgets import Budget
 from turnwise.faces.children import MAX_DEPTH, AgentTool, Delegate
 from turnwise.faces.deps import DepsFactory, DepsWanted
@@ -48,8 +48,8 @@ from turnwise.faces.run_options import (
     said_of_agent,
     terms_of,
 )
+from turnwise.faces.runs import REMOVED, Run, RunControl, RunStream
 from turnwise.faces.schemas import OutputType
-from turnwise.faces.streaming import RunStream
 from turnwise.faces.taking_up import check_endpoint, left_child, left_run, run_before
 from turnwise.faces.tools import BATCH_HINT, ToolLike
 from turnwise.rules.history import check_input, open_calls
@@ -67,7 +67,8 @@ Given = TypeVar("Given")
 
 
 class Agent(Generic[Deps, Output]):
-    """A model with tools and rules, ready to run. It keeps nothing between runs: pass `history=`, or use a journal.
+    """A model with tools and rules, ready to run. It keeps nothing of a run: pass `history=`, or use a journal. Any number of
+    runs may go on at once.
 
     - `model` is `PROVIDER:NAME` (`openai:gpt-5`, `ollama:qwen3:8b`). With a URL of your own it is `FAMILY:NAME`:
       `Agent("openai_chat:NAME", endpoint={"base_url": ...})`.
@@ -152,7 +153,11 @@ class Agent(Generic[Deps, Output]):
         self._opens = ""
         self._transport: Transport | None = None
         self._open = contextlib.AsyncExitStack()
-        self._running, self._beginning = set[Runner](), set[RunBeginning]()
+
+    if not TYPE_CHECKING:  # to a type checker they do not exist
+
+        def __getattr__(self, name: str) -> object:
+            raise AttributeError(REMOVED.get(name) or f"`Agent` has no attribute `{name}`")
 
     async def __aenter__(self) -> "Agent[Deps, Output]":
         async with contextlib.AsyncExitStack() as opening:
@@ -177,7 +182,7 @@ class Agent(Generic[Deps, Output]):
     def keeping(
         self, journal: Journal | None, *, config: TurnConfig, effects: Collection[Effect]
     ) -> "Agent[Deps, Output]":
-        """The same agent with this journal, this configuration and runs of its own.
+        """The same agent with this journal and this configuration.
 
         Its tools and its sub-agents' tools run only if their effect is in `effects`.
         """
@@ -185,15 +190,13 @@ class Agent(Generic[Deps, Output]):
 
     def _with_setup(self, setup: AgentSetup) -> "Agent[Deps, Output]":
         other = copy.copy(self)
-        other._running, other._beginning = set[Runner](), set[RunBeginning]()
         other._is_narrowed = True  # what a run replaces would be set up from the options, which are wider
         other._setup = setup
         return other
 
     def opening(self, session: str) -> "Agent[Deps, Output]":
-        """The same agent with runs of its own. A run that continues no session begins the session with this id."""
+        """The same agent. A run that continues no session begins the session with this id."""
         other = copy.copy(self)
-        other._running, other._beginning = set[Runner](), set[RunBeginning]()
         other._opens = session
         return other
 
@@ -205,6 +208,30 @@ class Agent(Generic[Deps, Output]):
         deep. Raises BadTool if providers do not accept the name, or if the description is empty.
         """
         return AgentTool(name, description, cast("Delegate", self), max_depth)
+
+    @overload
+    def start(
+        self, prompt: Prompt | None = None, *, deps: Deps = ..., **options: Unpack[RunOptions]
+    ) -> Run[Output]: ...
+    @overload
+    def start(
+        self, prompt: Prompt | None = None, *, deps: Deps = ..., output_type: type[Given], **options: Unpack[RunOptions]
+    ) -> Run[Given]: ...
+    @overload
+    def start(
+        self, prompt: Prompt | None = None, *, deps: Deps = ..., output_type: object, **options: Unpack[RunOptions]
+    ) -> Run[Any]: ...
+    def start(self, prompt: Prompt | None = None, **options: Unpack[TypedRunOptions]) -> Run[Any]:
+        """Start one turn and return its `Run` at once. Options are those of `run`; `await run` gives the result.
+
+            run = agent.start("How long is the room?")
+            run.say("In feet, please.")
+            result = await run
+
+        Needs a running event loop. Raises CallerError if none runs, or for an option that a run does not have; `await run`
+        raises what `run` raises.
+        """
+        return self._start(prompt, options=options)
 
     @overload
     async def run(
@@ -225,7 +252,7 @@ class Agent(Generic[Deps, Output]):
         `output_type` replaces the agent's. A failed provider, a reached limit or a refusal is in the result and is
         never raised. Raises CallerError for options that cannot work, and whatever `prepare_step` raises.
         """
-        return await self._run(prompt, options=options)
+        return await self._start(prompt, options=options)
 
     @overload
     def run_sync(
@@ -251,13 +278,17 @@ class Agent(Generic[Deps, Output]):
             pass
         else:
             raise CallerError("an event loop is running here: use `await agent.run(...)` instead of `run_sync`")
-        cancelled: list[RunResult[Any]] = []
+        control = RunControl()
+
+        async def run() -> RunResult[Any]:
+            return await self._start(prompt, options=options, control=control)
+
         try:
-            return run_to_end(self._run(prompt, options=options, cancelled=cancelled.append))
+            return run_to_end(run())
         except KeyboardInterrupt:
-            if not cancelled:
+            if control.so_far is None:
                 raise
-            raise interrupted(cancelled[0]) from None
+            raise interrupted(control.so_far) from None
 
     @overload
     def stream(
@@ -279,9 +310,10 @@ class Agent(Generic[Deps, Output]):
                     print(text, end="")
             print(run.result.complete)
 
-        `run.text()` gives the text, `run.events()` every event. If you leave the block early, the turn is cancelled.
+        `run.text()` gives the text, `run.events()` every event. `run.say(...)` and `run.interrupt()` are those of a `Run`. If
+        you leave the block early, the turn is cancelled.
         """
-        return RunStream(partial(self._run, prompt, options=options))
+        return RunStream(partial(self._start, prompt, options=options))
 
     def open_asks(self, session: str) -> tuple[OneAsk, ...]:
         """The asks that a session of the journal waits for, also in another process. If nothing waits, the tuple is empty.
@@ -293,54 +325,33 @@ class Agent(Generic[Deps, Output]):
         messages = before.carried.messages
         return asks_of(open_calls(messages), asks=before.asks, messages=messages)
 
-    def interrupt(self, kind: InterruptKind = "cancel") -> None:
-        """End all current runs of this agent soon. Their results say so.
-
-        `kind` is `cancel` or `deadline`: the stop reason is `cancelled` or `time_limit`. Call it in the event loop's
-        thread.
-        """
-        for runner in tuple(self._running):
-            runner.interrupt(kind)
-        for run in self._beginning:
-            run.ends = run.ends or kind
-
-    def say(self, text: str | Sequence[str | Text | File]) -> bool:
-        """Give all current runs of this agent another message from the user. Their next request carries it.
-
-        Returns False if nothing is running any more. Call it in the event loop's thread.
-        """
-        message = message_of(text, what="the message")
-        said = [runner.say(message) for runner in tuple(self._running)]
-        return any(said)
-
-    async def _run(
+    def _start(
         self,
         prompt: Prompt | None,
         *,
         options: TypedRunOptions,
+        control: RunControl | None = None,
         feed: Feed | None = None,
-        cancelled: Callable[[RunResult[Any]], None] | None = None,
-    ) -> RunResult[Any]:
-        """`cancelled` is told what there is where the run's task is cancelled."""
+        ended: Callable[[], object] | None = None,
+    ) -> Run[Any]:
         check_options(options)
+        return Run(partial(self._run, prompt, options=options, feed=feed), control=control, ended=ended)
+
+    async def _run(
+        self, prompt: Prompt | None, control: RunControl, *, options: TypedRunOptions, feed: Feed | None
+    ) -> RunResult[Any]:
         said = said_of_agent(options)
         if said and self._is_narrowed:
             raise CallerError(f"this agent is narrowed for one turn: its runs cannot replace `{next(iter(said))}`")
         setup = set_up(over(self._options, said), deps_type=self._setup.deps_type) if said else self._setup
+        turn_id = self._ids.new()
         async with contextlib.AsyncExitStack() as stack:
-            beginning = stack.enter_context(self._begins())
+            stack.enter_context(working_for(turn_id))
             transport = await self._transport_of(setup, stack=stack)
             if setup.is_unfurnished:
                 setup = await furnished(setup, stack=stack)
             return await self._run_over(
-                transport,
-                prompt,
-                setup,
-                options=options,
-                stack=stack,
-                beginning=beginning,
-                feed=feed,
-                cancelled=cancelled,
+                transport, prompt, setup, turn_id=turn_id, options=options, stack=stack, control=control, feed=feed
             )
 
     async def _transport_of(self, setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> Transport:
@@ -355,11 +366,11 @@ class Agent(Generic[Deps, Output]):
         prompt: Prompt | None,
         setup: AgentSetup,
         *,
+        turn_id: str,
         stack: contextlib.AsyncExitStack,
         options: TypedRunOptions,
-        beginning: "RunBeginning",
+        control: RunControl,
         feed: Feed | None,
-        cancelled: Callable[[RunResult[Any]], None] | None,
     ) -> RunResult[Any]:
         tools = setup.offered
         setup.check_rules()
@@ -370,7 +381,7 @@ class Agent(Generic[Deps, Output]):
         run = await stack.enter_async_context(
             setup.deps_wanted().opened(options, session=session_id, labels=begun.labels)
         )
-        config = self._config_of_run(setup, tools=tools, session_id=session_id)
+        config = self._config_of_run(setup, tools=tools, session_id=session_id, turn_id=turn_id)
         only_decides = prompt is None and options.get("approvals") and not options.get("results")
         given = () if only_decides else input_of(prompt, results=options.get("results") or None, earlier=earlier)
         config, given = await priced(setup, config), await opened(given, opening=setup.opening, earlier=earlier)
@@ -378,7 +389,7 @@ class Agent(Generic[Deps, Output]):
         config, reservation = reserved(setup, config, stack=stack, journal=setup.journal)
         started = TurnStarted(
             config=config,
-            input=given,
+            input=(*given, *control.words()),
             approvals=tuple(options.get("approvals", ())),
             keeps_waiting=True,
             # with a journal, messages that came from elsewhere are kept in it
@@ -420,10 +431,9 @@ class Agent(Generic[Deps, Output]):
             reservation.begins(runner)
         kept = session_id if setup.journal is not None else ""
         carried = () if started.history else before.carried
-        turn = runner.run(started, earlier=carried, journal=pen, ends=beginning.ends)
-        self._beginning.discard(beginning)  # from here on an interrupt is told to the runner
+        turn = runner.run(started, earlier=carried, journal=pen, ends=control.ends)
         ended = partial(run_result, output=setup.output, before=before, session=kept, notes=setup.notes)
-        return await self._to_end(setup, runner, turn, config=started.config, run=run, ended=ended, cancelled=cancelled)
+        return await self._to_end(setup, runner, turn, config=started.config, run=run, ended=ended, control=control)
 
     async def resume(self, session: str, **options: Unpack[ResumeOptions]) -> RunResult[Output]:
         """Finish the last turn of a session whose process died.
@@ -442,8 +452,15 @@ class Agent(Generic[Deps, Output]):
         Raises CallerError if there is nothing to resume, if the agent has no journal, and in all cases in which `run` raises
         it.
         """
+        return await self.start_resume(session, **options)
+
+    def start_resume(self, session: str, **options: Unpack[ResumeOptions]) -> Run[Output]:
+        """Start what `resume` does and return its `Run` at once. Raises CallerError as `start` does."""
         check_names(options, known=ResumeOptions.__annotations__, what="`resume`")
         check_values(options, of=" of `resume`")
+        return Run(partial(self._resume, session, options=options))
+
+    async def _resume(self, session: str, control: RunControl, *, options: ResumeOptions) -> RunResult[Any]:
         setup = self._setup
         if (journal := setup.journal) is None:
             raise CallerError('`resume` needs a journal: Agent(..., observation={"journal": Journal(PATH)})')
@@ -456,6 +473,7 @@ class Agent(Generic[Deps, Output]):
         prepare_step = options.get("prepare_step", setup.prepare_step)
         output = output_over(setup.output, options)
         async with contextlib.AsyncExitStack() as stack:
+            stack.enter_context(working_for(found.turn_id))
             if setup.is_unfurnished:
                 setup = await furnished(setup, stack=stack)
             row = found.session.row
@@ -476,11 +494,11 @@ class Agent(Generic[Deps, Output]):
             pen = journal.resume_turn(found.turn_id)
             if reservation is not None:
                 reservation.begins(runner)
-            turn = runner.resume(found.left, journal=pen)
+            turn = runner.resume(found.left, journal=pen, ends=control.ends, said=control.words())
             ended = partial(
                 run_result, output=output, before=found.before, session=found.session.row.id, notes=setup.notes
             )
-            return await self._to_end(setup, runner, turn, config=config, run=run, ended=ended)
+            return await self._to_end(setup, runner, turn, config=config, run=run, ended=ended, control=control)
 
     async def _to_end(
         self,
@@ -491,18 +509,16 @@ class Agent(Generic[Deps, Output]):
         config: TurnConfig,
         run: RunAtHand,
         ended: Callable[..., RunResult[Any]],
-        cancelled: Callable[[RunResult[Any]], None] | None = None,
+        control: RunControl,
     ) -> RunResult[Any]:
-        self._running.add(runner)
+        control.begin(runner)
         try:
-            with working_for(config.turn_id):
-                result = await turn
+            result = await turn
         except asyncio.CancelledError:
-            if cancelled is not None and runner.result is not None:
-                cancelled(ended(runner.result, ledger=runner.ledger))
+            if runner.result is not None:
+                control.so_far = ended(runner.result, ledger=runner.ledger)
             raise
         finally:
-            self._running.discard(runner)
             if runner.result is not None:
                 was_cancelled = runner.result.stop_reason is StopReason.CANCELLED
                 await setup.hooks.ended(runner.result, cancelled=was_cancelled, deadlines=config.deadlines, run=run)
@@ -620,7 +636,7 @@ class Agent(Generic[Deps, Output]):
     async def _child_started(
         self, setup: AgentSetup, said: Message, *, order: ChildOrder, tools: tuple[Tool, ...], run: RunAtHand
     ) -> TurnStarted:
-        config = self._config_of_run(setup, tools=tools, session_id=run.session)
+        config = self._config_of_run(setup, tools=tools, session_id=run.session, turn_id=self._ids.new())
         config = await priced(setup, as_child(config, order=order))
         config = await setup.instructions.written(config, run=run, clock=setup.clock)
         given = await opened((said,), opening=setup.opening, earlier=())
@@ -667,17 +683,7 @@ class Agent(Generic[Deps, Output]):
             )
         )
 
-    @contextlib.contextmanager
-    def _begins(self) -> Generator["RunBeginning"]:
-        """A run that begins: it keeps the interrupt that comes before its turn does."""
-        beginning = RunBeginning()
-        self._beginning.add(beginning)
-        try:
-            yield beginning
-        finally:
-            self._beginning.discard(beginning)
-
-    def _config_of_run(self, setup: AgentSetup, *, tools: Sequence[Tool], session_id: str) -> TurnConfig:
+    def _config_of_run(self, setup: AgentSetup, *, tools: Sequence[Tool], session_id: str, turn_id: str) -> TurnConfig:
         config, output = setup.config, setup.output
         hints = setup.batch_hint and bool(tools) and config.parallel_tool_calls is not False
         check_choice(config.tool_choice, tools=tools)
@@ -685,7 +691,7 @@ class Agent(Generic[Deps, Output]):
             config,
             system=(*config.system, Text(BATCH_HINT)) if hints else config.system,
             session_id=session_id,
-            turn_id=self._ids.new(),
+            turn_id=turn_id,
             tools=tuple([tool.offer for tool in tools]),
             output=None if output is None else output.schema,
             checks_output=output is not None and output.checks,

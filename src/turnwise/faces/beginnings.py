@@ -8,7 +8,6 @@ import msgspec
 from turnwise.drivers.endpoints.transport import Transport
 from turnwise.drivers.journal.budgets import BudgetRun
 from turnwise.drivers.journal.journal import Journal
-from turnwise.drivers.running.runner import InterruptKind
 from turnwise.drivers.tools.tools import ChildOrder
 from turnwise.faces.agent_setup import AgentSetup
 from turnwise.faces.budgets import Reservation
@@ -16,13 +15,6 @@ from turnwise.faces.model_prices import with_prices
 from turnwise.rules.limits import counts_cost
 from turnwise.rules.shares import least_of
 from turnwise.turn.config import TurnConfig
-
-
-class RunBeginning:
-    """A run whose turn has not begun: its toolsets open, its prices are read, its opening is written. It keeps the interrupt
-    that comes meanwhile."""
-
-    ends: InterruptKind | None = None
 
 
 def reserved(

@@ -27,6 +27,7 @@ from turnwise.errors import (
 )
 from turnwise.faces.agent import Agent
 from turnwise.faces.results import RunResult
+from turnwise.faces.runs import Run
 from turnwise.faces.wishes import WorkerAllows, narrowed
 from turnwise.vocab import StopReason
 
@@ -55,7 +56,7 @@ class _Work(msgspec.Struct, frozen=True):
 
     claim: Claim
     task: "asyncio.Task[None]"
-    agent: Agent
+    run: Run
     lease: TurnLease
 
 
@@ -205,9 +206,10 @@ class Worker:
         except TurnRefused as error:
             await self._refuse(claim, why=str(error))
             return True
-        task = asyncio.create_task(self._work_on(claim, agent=agent, lease=lease), name=f"turn of {claim.session}")
-        self._work[claim.number] = _Work(claim, task, agent, lease)
-        task.add_done_callback(lambda _: self._forget(claim))  # also where it was cancelled before its first word
+        run = agent.start(claim.prompt, session=claim.session) if claim.is_new else agent.start_resume(claim.session)
+        task = asyncio.create_task(self._work_on(claim, run=run, lease=lease), name=f"turn of {claim.session}")
+        work = self._work[claim.number] = _Work(claim, task, run, lease)
+        task.add_done_callback(lambda _: self._forget(work))  # also where it was cancelled before its first word
         return True
 
     async def _refuse(self, claim: Claim, *, why: str) -> None:
@@ -215,12 +217,9 @@ class Worker:
         await self._try_to(lambda: self._queue.refuse(claim, terms=self._terms, problem=why))
         self._say("refused", claim, text=why)
 
-    async def _work_on(self, claim: Claim, *, agent: Agent, lease: TurnLease) -> None:
+    async def _work_on(self, claim: Claim, *, run: Run, lease: TurnLease) -> None:
         try:
-            result = await (
-                agent.run(claim.prompt, session=claim.session) if claim.is_new else agent.resume(claim.session)
-            )
-            await self._ended(claim, result=result, lease=lease)
+            await self._ended(claim, result=await run, lease=lease)
         except JournalFailed as error:
             await self._left(claim, why=str(error), lease=lease)
         except (TurnRefused, UnreadableTurn) as error:
@@ -236,9 +235,10 @@ class Worker:
             self._say("failed", claim, text=problem)
             await self._try_to(lambda: self._queue.fail(claim, problem=problem))
 
-    def _forget(self, claim: Claim) -> None:
-        self._leases.drop(claim)
-        self._work.pop(claim.number, None)
+    def _forget(self, work: _Work) -> None:
+        work.run.cancel()  # where nobody came to await it
+        self._leases.drop(work.claim)
+        self._work.pop(work.claim.number, None)
         self._woken.set()
 
     async def _ended(self, claim: Claim, *, result: RunResult, lease: TurnLease) -> None:
@@ -301,7 +301,7 @@ class Worker:
 
     def _cancel(self, claim: Claim) -> None:
         if (work := self._work.get(claim.number)) is not None:
-            work.agent.interrupt("cancel")
+            work.run.interrupt()
 
     def _say(self, happening: Happening, claim: Claim, *, text: str = "") -> None:
         self._tell(WorkerEvent(happening=happening, session=claim.session, agent=claim.agent, text=text))

@@ -102,19 +102,20 @@ class Runner:
         configuration that cannot work or a journal that takes no beginning of the turn, and what `prepare_step` raises. If the
         task is cancelled, the turn is journalled as cancelled, and the CancelledError goes on.
         """
-        running = self._begin(started.config, journal=journal, given=started.input)
-        if ends is not None:
-            running.interrupt(ends)
+        running = self._begin(started.config, journal=journal, given=started.input, ends=ends)
         return await self._run(running, running.run(started, earlier=earlier), journal=journal)
 
-    async def resume(self, left: LeftTurn, *, journal: TurnJournal) -> TurnResult:
-        """Go on with a turn that a dead process has left, to its end. `journal` has taken it over (`Journal.resume_turn`).
+    async def resume(
+        self, left: LeftTurn, *, journal: TurnJournal, ends: InterruptKind | None = None, said: Sequence[Message] = ()
+    ) -> TurnResult:
+        """Go on with a turn that a dead process has left, to its end. `journal` has taken it over (`Journal.resume_turn`). With
+        `ends` it was interrupted before that, and it was `said` these words.
 
         What was finished is not done again; what may have happened is told to the model as unknown, unless it may be done twice.
         Raises as `run` does.
         """
-        running = self._begin(left.config, journal=journal, left=left)
-        return await self._run(running, running.resume(left), journal=journal)
+        running = self._begin(left.config, journal=journal, left=left, ends=ends)
+        return await self._run(running, running.resume(left, said=said), journal=journal)
 
     def _begin(
         self,
@@ -123,6 +124,7 @@ class Runner:
         journal: TurnJournal | None,
         given: tuple[Message, ...] = (),
         left: LeftTurn | None = None,
+        ends: InterruptKind | None,
     ) -> "_Running":
         if self._running is not None:
             raise CallerError("this runner is in the middle of a turn: await it, or make another runner")
@@ -130,6 +132,8 @@ class Runner:
             self._means, recovery=self._recovery, config=config, journal=journal, given=given, left=left
         )
         self.ledger = running.books.ledger
+        if ends is not None:
+            running.interrupt(ends)
         return running
 
     async def _run(
@@ -149,10 +153,8 @@ class Runner:
                 await observer.settled()
 
     def interrupt(self, kind: InterruptKind = "cancel") -> None:
-        """End the turn at hand soon: streams are closed, tools cancelled, and the result says so. Without one, nothing.
-
-        To be called in the event loop's thread.
-        """
+        """End the turn at hand soon: streams are closed, tools cancelled, and the result says so. Without one, nothing. To be
+        called in the event loop's thread."""
         if self._running is not None:
             self._running.interrupt(kind)
 
@@ -162,18 +164,9 @@ class Runner:
             self._running.time_is_up()
 
     def say(self, message: Message) -> bool:
-        """Give the turn at hand a word in between: its next request carries it. False: there is none, or it has ended.
-
-        To be called in the event loop's thread.
-        """
+        """Give the turn at hand a word in between: its next request carries it. False: there is none, or it has ended. To be
+        called in the event loop's thread."""
         return self._running is not None and self._running.say(message)
-
-
-def _this_task() -> tuple[asyncio.Task[object], int]:
-    """And how often it has been asked to end."""
-    task = asyncio.current_task()
-    assert task is not None, "a turn runs in a task"
-    return task, task.cancelling()
 
 
 class _Running:
@@ -283,7 +276,7 @@ class _Running:
             self._write(started)
         return await self._live(turn, command)
 
-    async def resume(self, left: LeftTurn) -> TurnResult:
+    async def resume(self, left: LeftTurn, *, said: Sequence[Message]) -> TurnResult:
         turn, command = left.turn, left.turn.at_hand
         assert command is not None, "a turn that has begun has ordered something"
         if rules := left.new_rules:
@@ -296,10 +289,12 @@ class _Running:
             self._why_stopped = STUCK
             self.interrupt()
         self._teller.unanswered = {call.id: call for call in (*open_calls(turn.added), *left.open_in_program)}
-        return await self._live(turn, command)
+        return await self._live(turn, command, said=said)
 
-    async def _live(self, turn: Turn, command: Command) -> TurnResult:
+    async def _live(self, turn: Turn, command: Command, *, said: Sequence[Message] = ()) -> TurnResult:
         self._turn = turn
+        for message in said:
+            self.say(message)
         if self._means.run is not None:
             self._means.run.so_far = lambda: (turn.known.step, turn.known.spending.usage)
         self._teller.begin(turn)
@@ -317,7 +312,9 @@ class _Running:
         One task does all commands: each in a task of its own would cost as much as a small tool.
         """
         self._command = command
-        self._waiter, self._cancelling = _this_task()
+        task = asyncio.current_task()
+        assert task is not None, "a turn runs in a task"
+        self._waiter, self._cancelling = task, task.cancelling()
         working = asyncio.create_task(self._work(turn), name="turnwise turn")
         try:
             try:

@@ -36,6 +36,7 @@ from turnwise.faces.cli.text import clean
 from turnwise.faces.cli.workplace import FaceTerms, Workplace, furnish
 from turnwise.faces.results import RunResult
 from turnwise.faces.run_options import RunOptions
+from turnwise.faces.runs import Run
 from turnwise.rules.permissions import Policy
 from turnwise.vocab import StopReason, ToolCall
 
@@ -87,6 +88,7 @@ class EditorSession:
         self._is_closed = False
         self._busy = asyncio.Lock()  # a turn or a slash command: never two of them
         self._command: asyncio.Task[str] | None = None
+        self._run: Run | None = None  # of the turn at hand
         self._notes: list[str] = []
         self._teller: EditorTeller | None = None
         self.place = self._furnished()
@@ -135,7 +137,8 @@ class EditorSession:
         """The turn at hand ends with what there is, and a slash command before it has done anything more."""
         if self.is_busy:
             self._is_cancelled = True
-            self.place.agent.interrupt("cancel")
+            if self._run is not None:
+                self._run.interrupt()
             if self._command is not None:
                 self._command.cancel()
 
@@ -220,8 +223,10 @@ class EditorSession:
         if self._is_cancelled:
             return PromptResponse(stop_reason="cancelled")
         try:
-            result = await place.agent.run([*typed, *prompt.given], **options)
+            self._run = place.agent.start([*typed, *prompt.given], **options)
+            result = await self._run
         finally:
+            self._run = None
             teller.has_ended()
             self._begun = self._begun or self._is_kept()
             await self.updates.flush()

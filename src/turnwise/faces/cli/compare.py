@@ -37,7 +37,7 @@ from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.options import Given, options_of_compare
 from turnwise.faces.cli.prompts import read_prompt
-from turnwise.faces.cli.running import Stop
+from turnwise.faces.cli.running import RunAtTerminal, Stop
 from turnwise.faces.cli.text import clean, has_colour, shortened
 from turnwise.faces.cli.usage import short_cost
 from turnwise.faces.cli.workplace import Workplace, furnish
@@ -76,7 +76,7 @@ UNBROKEN = 1_000  # characters of a line where it goes to a file
 CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, CallForming, PartDone)
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class ModelRun(msgspec.Struct, frozen=True, kw_only=True):
     """One model's turn. Times are in seconds: `first_token_s` from the first request to the first piece of its response,
     `seconds` for the whole turn. `plans` are the costs under the plans that were asked for; None is unknown. `error` says why
     there was no turn at all."""
@@ -103,7 +103,7 @@ class ModelComparison(msgspec.Struct, frozen=True, kw_only=True):
     """What `--json` prints; money is decimals as text. `not_run` are models that were not reached."""
 
     prompt: str
-    runs: list[Run]
+    runs: list[ModelRun]
     not_run: list[str]
     currency: str = "USD"
 
@@ -233,7 +233,7 @@ async def compare(
 ) -> ModelComparison:
     """Run all of them in order; Ctrl-C ends the one at hand, and none is begun after it."""
     importlib.import_module("aiohttp")  # takes 0.3 s with the first request otherwise, which would be the first model's
-    runs: list[Run] = []
+    runs: list[ModelRun] = []
     for number, place in enumerate(places, start=1):
         head = f"{number}/{len(places)} {clean(place.choice.model)}"
         run = await run_one(place, prompt, plans=plans, tools=tools, clock=clock, head=head)
@@ -248,15 +248,16 @@ async def compare(
 
 async def run_one(
     place: Workplace, prompt: Sequence[str], *, plans: dict[str, PriceRow], tools: bool, clock: Clock, head: str
-) -> Run:
+) -> ModelRun:
     watch = _Watch(clock, head=head)
     began = clock.monotonic()
     try:
-        with Stop(place.agent, face=None).heeded():
+        run = RunAtTerminal()
+        with Stop(run, face=None).heeded():
             offered = read_only(place) if tools else ()
-            result = await place.agent.run(prompt, tools=offered, watch=watch)
+            result = await run.to_end(place.agent.start(prompt, tools=offered, watch=watch))
     except CallerError as error:
-        return Run(model=place.choice.model, exit_code=USAGE, error=str(error))
+        return ModelRun(model=place.choice.model, exit_code=USAGE, error=str(error))
     finally:
         watch.close()
     return run_of(
@@ -288,9 +289,9 @@ def run_of(
     first_token_s: float | None,
     seconds: float,
     apart: Mapping[int, str],
-) -> Run:
+) -> ModelRun:
     usage = result.usage
-    return Run(
+    return ModelRun(
         model=model,
         exit_code=exit_code(result.stop_reason, complete=result.complete),
         stop_reason=result.stop_reason,
@@ -373,13 +374,13 @@ class _Watch:
             self._status.stop()
 
 
-def outcome_of(run: Run) -> str:
+def outcome_of(run: ModelRun) -> str:
     if run.stop_reason is None or run.stop_reason is StopReason.PROVIDER_FAILED:
         return f"failed: {shortened(run.error or 'nobody said why', limit=160)}"
     return str(run.stop_reason) if run.complete else f"{run.stop_reason}, incomplete"
 
 
-def show(runs: Sequence[Run], *, plans: dict[str, PriceRow], stream: TextIO) -> None:
+def show(runs: Sequence[ModelRun], *, plans: dict[str, PriceRow], stream: TextIO) -> None:
     console = Console(
         file=stream,
         no_color=not has_colour(stream),
@@ -413,13 +414,13 @@ def show(runs: Sequence[Run], *, plans: dict[str, PriceRow], stream: TextIO) -> 
     console.print(table)
 
 
-def _under(run: Run, *, plan: str) -> str:
+def _under(run: ModelRun, *, plan: str) -> str:
     """Nothing where nothing was sent."""
     usd = run.plans.get(plan)
     return "" if not run.requests else UNKNOWN if usd is None else usd_said(usd)
 
 
-def write_csv(runs: Sequence[Run], *, plans: dict[str, PriceRow], stream: TextIO) -> None:
+def write_csv(runs: Sequence[ModelRun], *, plans: dict[str, PriceRow], stream: TextIO) -> None:
     """An empty cell is an unknown price, or a time that was not measured."""
     writer = csv.writer(stream, lineterminator="\n")
     head = "model requests steps input_tokens cached_tokens output_tokens usd requests_of_unknown_price".split()

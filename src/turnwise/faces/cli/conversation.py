@@ -28,7 +28,7 @@ from turnwise.faces.cli.permissions import rule_said
 from turnwise.faces.cli.prompts import CliPrompt
 from turnwise.faces.cli.remedies import FailedModel
 from turnwise.faces.cli.run_servers import open_servers, servers_of_run
-from turnwise.faces.cli.running import Ran, resume_turn, run_turn, typed_parts
+from turnwise.faces.cli.running import Ran, RunAtTerminal, resume_turn, run_turn, typed_parts
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import cannot_go_on, show_end
 from turnwise.faces.cli.spent import SessionSpent
@@ -172,6 +172,7 @@ class Chat:
         if text is not None and self._session:
             with contextlib.suppress(CallerError):  # the turn says so itself
                 self._tell_dropped()
+        run = RunAtTerminal()
         turn = run_turn(
             self._place,
             None if text is None else CliPrompt(typed=text),
@@ -181,8 +182,9 @@ class Chat:
             policy=self._policy,
             asks=asks,
             later=False,
+            run=run,
         )
-        return await self._to_end(turn, place=self._place, otherwise=text or "")
+        return await self._to_end(turn, run=run, place=self._place, otherwise=text or "")
 
     def _tell_dropped(self) -> None:
         """What is typed goes on without the answers that calls wait for, as after Ctrl-C at an ask. Raises CallerError."""
@@ -204,16 +206,23 @@ class Chat:
             self._asks = pending_of(self._journal, before).asks
             return ""
         self._screen.tell(left_line(found, journal=self._journal, now_s=self._clock.now()))
-        turn = resume_turn(place, found, face=self._screen, terminal=self._terminal, later=False)
-        return await self._to_end(turn, place=place, resumed=before.row.id)
+        run = RunAtTerminal()
+        turn = resume_turn(place, found, face=self._screen, terminal=self._terminal, later=False, run=run)
+        return await self._to_end(turn, run=run, place=place, resumed=before.row.id)
 
     async def _to_end(
-        self, turn: Coroutine[None, None, Ran], *, place: Workplace, otherwise: str = "", resumed: str = ""
+        self,
+        turn: Coroutine[None, None, Ran],
+        *,
+        run: RunAtTerminal,
+        place: Workplace,
+        otherwise: str = "",
+        resumed: str = "",
     ) -> str:
         """Show the turn, then obey. `resumed` is the session of a turn that went on: its rules and model held for it alone."""
         words = TypedWords(
             self._terminal,
-            agent=place.agent,
+            run=run,
             screen=self._screen,
             parts=functools.partial(typed_parts, place=place, policy=self._policy),
             begins_turn=self._is_server_prompt,

@@ -10,7 +10,6 @@ import msgspec
 from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.running.watching import ChildSeen, ToolStarted, WatcherEvent
 from turnwise.drivers.tools.workspace.instructions import begin_telling
-from turnwise.faces.agent import Agent
 from turnwise.faces.cli.asks import TerminalApprover
 from turnwise.faces.cli.events import DeniedCall, JsonLines, denied_in
 from turnwise.faces.cli.mentions import PromptPart, with_files
@@ -20,6 +19,7 @@ from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.workplace import Workplace
 from turnwise.faces.results import RunResult
 from turnwise.faces.run_options import ResumeOptions, RunOptions, options_of
+from turnwise.faces.runs import Run
 from turnwise.faces.saying import many
 from turnwise.faces.taking_up import LeftRun
 from turnwise.rules.permissions import Policy
@@ -28,17 +28,45 @@ from turnwise.turn.approvals import Approval, OneAsk
 Face = JsonLines | Screen
 
 
+class RunAtTerminal:
+    """The run of a turn under a face, once there is one. An interrupt before that ends it as it begins."""
+
+    def __init__(self) -> None:
+        self._run: Run | None = None
+        self._is_interrupted = False
+
+    async def to_end(self, run: Run) -> RunResult:
+        """The result of `run`, which is this turn's from now on."""
+        self._run = run
+        if self._is_interrupted:
+            run.interrupt()
+        return await run
+
+    def interrupt(self) -> None:
+        self._is_interrupted = True
+        if self._run is not None:
+            self._run.interrupt()
+
+    def forget_interrupt(self) -> None:
+        """What was interrupted before the run was something else."""
+        self._is_interrupted = False
+
+    def say(self, parts: Sequence[PromptPart]) -> bool:
+        """False: nothing runs that could hear it. Raises CallerError for what is no message."""
+        return self._run is not None and self._run.say(parts)
+
+
 class Stop:
     """What Ctrl-C and SIGTERM do, and the end of the terminal: the first ends the turn with what is there; the second is
     Python's own, and ends the process."""
 
-    def __init__(self, agent: Agent, *, face: Face | None) -> None:
-        self._agent = agent
+    def __init__(self, run: RunAtTerminal, *, face: Face | None) -> None:
+        self._run = run
         self._face = face
         self._heeds = False
 
     def __call__(self) -> None:
-        self._agent.interrupt("cancel")
+        self._run.interrupt()
         self._leave_alone()
         if isinstance(self._face, Screen):
             self._face.stopping()
@@ -72,9 +100,9 @@ class Seeing:
 
     `denied` are the calls that were not allowed to run, with the path of the sub-agent and the reason."""
 
-    def __init__(self, face: Face, *, agent: Agent, commands_note: str) -> None:
+    def __init__(self, face: Face, *, run: RunAtTerminal, commands_note: str) -> None:
         self._face = face
-        self._agent = agent
+        self._run = run
         self._commands_note = commands_note
         self.denied: list[DeniedCall] = []
         self.error: Exception | None = None
@@ -101,7 +129,7 @@ class Seeing:
                 show()
             except Exception as error:  # noqa: BLE001 (kept, and raised after the turn has ended in good order)
                 self.error = error
-                self._agent.interrupt("cancel")
+                self._run.interrupt()
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,20 +150,23 @@ async def run_turn(
     policy: Policy | None = None,
     asks: Sequence[OneAsk] = (),
     later: bool = True,
+    run: RunAtTerminal | None = None,
 ) -> Ran:
     """Run one turn to its end; with a `terminal` the person at it is asked. `policy` holds what they allowed before.
 
     `asks` are those of an earlier turn, which come first: those that nobody answers stay for later. `later`: an ask may be
-    left for it. Raises what the face raised."""
-    shown = _Shown(place, face=face, terminal=terminal, policy=policy, later=later)
+    left for it. `run` is what else speaks to the turn. Raises what the face raised."""
+    run = run or RunAtTerminal()
+    shown = _Shown(place, face=face, terminal=terminal, policy=policy, later=later, run=run)
     if shown.approver is not None:
         options = {**options, "safety": {"approver": shown.approver}}
     if asks:
         answers = await _ask_again(asks, approver=shown.approver, within_s=place.ask_s)
         options = {**options, "approvals": [*options.get("approvals", ()), *answers]}
+        run.forget_interrupt()  # Ctrl-C at these asks leaves them for later, and the turn ends by that
     with shown.stop.heeded():
         parts = None if prompt is None else await _parts_of(prompt, place=place, policy=policy, face=face)
-        result = await place.agent.run(parts, **{**options, "watch": shown.seeing})
+        result = await run.to_end(place.agent.start(parts, **{**options, "watch": shown.seeing}))
     return shown.ran(result)
 
 
@@ -148,20 +179,22 @@ async def resume_turn(
     allows_all: bool = False,
     policy: Policy | None = None,
     later: bool = True,
+    run: RunAtTerminal | None = None,
 ) -> Ran:
     """Go on with a turn that a dead process has left, to its end, on the terms in `found.left`. What they do not answer is put to
     the person at the `terminal`, for what is left of its time; without one it is left for later. `allows_all`: what cannot
     wait (calls of programs and of sub-agents) is allowed, now and later.
 
     Raises CallerError where there is nothing to go on with, and what the face raised."""
-    shown = _Shown(place, face=face, terminal=terminal, policy=policy, later=later)
+    run = run or RunAtTerminal()
+    shown = _Shown(place, face=face, terminal=terminal, policy=policy, later=later, run=run)
     approver = LeftApprover(shown.approver, allows_all=allows_all)
     if place.reads_agents_md:
         begin_telling(found.left.turn.known.history.messages)
     with shown.stop.heeded():
         session = found.session.row.id
         options: ResumeOptions = {**options_of(found.left.terms), "approver": approver, "watch": shown.seeing}
-        result = await place.agent.resume(session, **options)
+        result = await run.to_end(place.agent.start_resume(session, **options))
     return shown.ran(result)
 
 
@@ -193,12 +226,19 @@ class _Shown:
     """A turn under a face: what watches it, what ends it early, and the person who is asked, if there is one."""
 
     def __init__(
-        self, place: Workplace, *, face: Face, terminal: Terminal | None, policy: Policy | None, later: bool
+        self,
+        place: Workplace,
+        *,
+        face: Face,
+        terminal: Terminal | None,
+        policy: Policy | None,
+        later: bool,
+        run: RunAtTerminal,
     ) -> None:
         if isinstance(face, Screen):
             face.begin(place.bounds)
-        self.seeing = Seeing(face, agent=place.agent, commands_note=place.commands_note)
-        self.stop = Stop(place.agent, face=face)
+        self.seeing = Seeing(face, run=run, commands_note=place.commands_note)
+        self.stop = Stop(run, face=face)
         self._policy = place.policy if policy is None else policy
         self.approver: TerminalApprover | None = None
         if terminal is not None:

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Protocol
 
 from turnwise.errors import CallerError
-from turnwise.faces.agent import Agent
 from turnwise.faces.cli.commands import command_of, is_command_in_passing
 from turnwise.faces.cli.mentions import PromptPart
+from turnwise.faces.cli.running import RunAtTerminal
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
 from turnwise.faces.cli.text import visible_line
@@ -33,13 +33,13 @@ class TypedWords:
         self,
         terminal: Terminal,
         *,
-        agent: Agent,
+        run: RunAtTerminal,
         screen: Screen,
         parts: PartsOf,
         begins_turn: Callable[[str], bool],
     ) -> None:
         self._terminal = terminal
-        self._agent = agent
+        self._run = run
         self._screen = screen
         self._parts = parts
         self._begins_turn = begins_turn
@@ -87,7 +87,7 @@ class TypedWords:
                 begun, self._begun = self._begun, ""
                 text = await self._terminal.line(lambda: PROMPT, default=begun)
         except PromptStopped:
-            self._agent.interrupt("cancel")
+            self._run.interrupt()
         except PromptLeft:
             return
         else:
@@ -107,7 +107,7 @@ class TypedWords:
         self.commands.append(line)
         command, _ = command_of(line) or ("", "")
         if command == "/quit":
-            self._agent.interrupt("cancel")
+            self._run.interrupt()
             self._screen.tell("leaving: the turn ends with what is there")
         else:
             self._screen.tell(f"`{visible_line(line.strip())}` waits for the end of the turn")
@@ -125,7 +125,7 @@ class TypedWords:
             notes: list[str] = []
             parts = await self._parts(line, tell=notes.append)
             try:
-                if self._agent.say(parts):
+                if self._run.say(parts):
                     notes.insert(0, f"{PROMPT}{line}")
                 else:
                     self._unsent.append(line)

@@ -13,7 +13,6 @@ from turnwise.drivers.running.watching import ToolsetNoted, WatcherEvent
 from turnwise.drivers.settings.options import RunSettings
 from turnwise.drivers.settings.settings import Layer, read_layers
 from turnwise.errors import CallerError
-from turnwise.faces.agent import Agent
 from turnwise.faces.cli.events import DeniedCall, denied_in
 from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.model_names import another_model
@@ -28,6 +27,7 @@ from turnwise.faces.mcp.asking import AskSurroundings, ClientApprover, Questions
 from turnwise.faces.mcp.progress import Progress
 from turnwise.faces.results import RunResult
 from turnwise.faces.run_options import RunOptions
+from turnwise.faces.runs import Run
 
 AGAIN = "turnwise mcp serve"
 ALLOW_HINT = (
@@ -71,10 +71,9 @@ class ServedRun:
         self._asks = asks
         self._denied: list[DeniedCall] = []
         self._notes: list[str] = []
-        self._agent: Agent | None = None
         self._has_begun = False  # a step of the turn; before that, MCP servers are started
         self._is_cancelled = False
-        self._running: asyncio.Future[RunResult] | None = None
+        self._run: Run | None = None
         self._task: asyncio.Task[Served] | None = None
 
     @property
@@ -85,19 +84,18 @@ class ServedRun:
     def start(self) -> None:
         """Raises CallerError where there is nothing to run with; then nothing was sent."""
         place = self._furnished()
-        self._agent = place.agent
         self._notes += place.notes
-        self._task = asyncio.create_task(self._run(place))
+        self._task = asyncio.create_task(self._serve(place))
 
     def cancel(self) -> None:
         """It ends soon, with what there is; where nothing has begun, without a result."""
         self._is_cancelled = True
-        if self._agent is not None:
-            self._agent.interrupt("cancel")
-        if self._running is not None and not self._has_begun:
-            self._running.cancel()
+        if self._run is not None:
+            self._run.interrupt()
+            if not self._has_begun:
+                self._run.cancel()
 
-    async def _run(self, place: Workplace) -> Served:
+    async def _serve(self, place: Workplace) -> Served:
         options: RunOptions = {"watch": self._see}
         if self._asks:
             around = AskSurroundings(
@@ -105,10 +103,10 @@ class ServedRun:
             )
             approver = ClientApprover(around, policy=place.policy, questions=self.questions, note=self._notes.append)
             options["safety"] = {"approver": approver}
-        self._running = asyncio.ensure_future(place.agent.run(self.wish.prompt, **options))
+        self._run = place.agent.start(self.wish.prompt, **options)
         if self._is_cancelled:
-            self._running.cancel()
-        result = await self._running
+            self._run.cancel()
+        result = await self._run
         said = "answered" if result.complete else describe_end(result, asked=FailedModel(choice=place.choice))
         return Served(result=result, said=clean(said), denied=tuple(self._denied), notes=(*self._notes, *result.notes))
 
