@@ -83,12 +83,10 @@ async def test_progress_cancel_and_prompts_of_a_real_server(tmp_path: Path) -> N
         await agent.run("Go.", watch=watched.append)
         assert [one.line.split()[0] for one in watched if isinstance(one, ToolProgress)][-1] == "4/4"
         started = asyncio.Event()
-        running = asyncio.create_task(
-            agent.run("Again.", watch=lambda seen: started.set() if isinstance(seen, ToolProgress) else None)
-        )
+        running = agent.start("Again.", watch=lambda seen: started.set() if isinstance(seen, ToolProgress) else None)
         async with asyncio.timeout(HANG_S):
             await started.wait()
-        agent.interrupt()
+        running.interrupt()
         assert (await running).stop_reason.value == "cancelled"
         assert "Boston" in await server.prompt("args-prompt", {"city": "Boston"})
 

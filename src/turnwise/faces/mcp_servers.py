@@ -177,6 +177,10 @@ class McpServer(ServerToolset):
     tool that nothing is said of has the effect `execute`. With `trusts_hints` a tool that the server calls read-only has
     the effect `read`. What a server asks a person becomes an ask of the call (`RunContext.ask`).
 
+    Runs that go on at once share the connection, and whatever the server itself keeps. A server of protocol version
+    2025-11-25 or earlier does not say in which call it asks: it gets no answer while calls of several runs are at work. Give
+    each run a server of its own if it must ask, or if it keeps what a user said: `agent.run(..., tools=[McpServer(...)])`.
+
     `sampling` says how often the server may ask the run's model in one call of a tool (0: never). A sub-agent with the
     agent's model answers, without tools and without anything of the conversation. Its requests count in the run's limits
     and stand in its bill, and watchers are told of each.
@@ -224,6 +228,7 @@ class McpServer(ServerToolset):
             effects=effects or {},
             trusts_hints=trusts_hints,
             sampling=sampling,
+            is_shared=True,
         )
         super().__init__(entry, clock=clock)
 

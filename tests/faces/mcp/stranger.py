@@ -76,6 +76,10 @@ def call(message: dict[str, Any]) -> None:
     match name:
         case "die":
             os._exit(3)
+        case "die_saying":
+            sys.stderr.write(f"cannot work on {arguments['text']}\n")
+            sys.stderr.flush()
+            os._exit(3)
         case "die_once":
             if SEEN.read_text(encoding="utf-8").count("call die_once") == 1:
                 os._exit(4)
@@ -138,7 +142,8 @@ def call(message: dict[str, Any]) -> None:
         case "ask":
             form = {"message": "Which colour?", "requestedSchema": arguments["schema"]}
             send(id="q", method="elicitation/create", params=form)
-            result = texts(json.dumps(receive()["result"], sort_keys=True))
+            said = receive()
+            result = texts(json.dumps(said.get("result") or said["error"]["message"], sort_keys=True))
         case "sample":
             wanted = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
             send(id="s", method="sampling/createMessage", params=wanted)

@@ -212,9 +212,9 @@ async def test_cancelling_the_run_ends_the_request(tmp_path: Path) -> None:
     hanging = SecondHangs(ScriptedModel([asks(HI)]))
     at: Any = {"base_url": hanging.model.endpoint.base_url, "transport": hanging}
     agent = Agent("openai_chat:m", tools=[server], endpoint=at)
-    running = asyncio.create_task(agent.run("Go."))
+    running = agent.start("Go.")
     await asyncio.wait_for(hanging.is_waiting.wait(), HANG_S)
-    agent.interrupt()
+    running.interrupt()
     result = await asyncio.wait_for(running, HANG_S)
     assert result.stop_reason is StopReason.CANCELLED
     assert [one.path for one in result.ledger] == [(), ("mcp:s",)]

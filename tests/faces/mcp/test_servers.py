@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from sandboxes import CONFINING, sandbox_called
 from strangers import agent_of, files_of, offered, results_of, seen, stranger, texts_of, tool_named, until_seen
-from turnwise import Approval, Asking, CallerError, McpServer, Policy, Text, ToolProgress, ToolsetNoted
+from turnwise import Approval, Asking, CallerError, McpServer, PermissionRule, Policy, Text, ToolProgress, ToolsetNoted
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.mcp.bounds import MAX_PROMPT
 from turnwise.drivers.tools.sandbox import Scratch
@@ -312,9 +312,9 @@ async def test_a_call_has_a_deadline_and_the_server_is_told(tmp_path: Path) -> N
 async def test_cancelling_a_turn_reaches_the_server(tmp_path: Path) -> None:
     """The turn ends as cancelled; nothing of the server is left."""
     agent, _ = agent_of([[call("s__hang")], "Done."], [stranger(tmp_path, tools=[tool_named("hang")])])
-    running = asyncio.create_task(agent.run("Go."))
+    running = agent.start("Go.")
     await until_seen(tmp_path, "call hang")
-    agent.interrupt()
+    running.interrupt()
     result = await running
     assert result.stop_reason.value == "cancelled"
     assert [line.split()[0] for line in seen(tmp_path)] == ["started", "call", "cancelled", "input"]
@@ -570,3 +570,64 @@ def test_a_name_that_tools_cannot_begin_with_is_an_error(name: str) -> None:
     """Two servers would else have tools of one name."""
     with pytest.raises(CallerError, match="is no name for an MCP server"):
         McpServer(name, command=["a"])
+
+
+def attended(persons: list[str]) -> Any:
+    """A person who says yes to everything; the questions that they are asked are kept in `persons`."""
+
+    async def person(asking: Asking) -> list[Approval]:
+        persons.extend([ask.subject for ask in asking.asks if ask.kind == "question"])
+        return [Approval(call_id=asking.asks[0].call.id, verdict="allow", text="yes", by="person")]
+
+    return {"policy": Policy(attended=True, rules=(PermissionRule(verdict="allow"),)), "approver": person}
+
+
+@pytest.mark.promise("run:own-state")
+@pytest.mark.parametrize("how", ["ask", "ask_model"])
+@pytest.mark.parametrize("over", [False, True], ids=["at work", "given up"])
+async def test_what_a_server_asks_reaches_no_other_run(tmp_path: Path, how: str, over: bool) -> None:
+    """Proves: a server of an earlier protocol does not say in which call it asks. While a call of another run is at work, or was
+    given up a moment ago, its question reaches neither the person nor the model; later, and in a run alone, it does."""
+    persons: list[str] = []
+    tools = [tool_named("hang"), tool_named("ask"), tool_named("ask_model")]
+    clock = FakeClock()
+    server = stranger(tmp_path, tools=tools, sampling=1, clock=clock)
+    asks = [call("s__ask", schema={"type": "object", "properties": {}})]
+    if how == "ask_model":
+        message = {"role": "user", "content": {"type": "text", "text": "Name a colour."}}
+        asks = [call("s__ask_model", requests=[{"messages": [message], "maxTokens": 50}])]
+    answer = ["Red."] if how == "ask_model" else []
+    mine, _ = agent_of([[call("s__hang")], "Never."], [server], safety=attended(persons))
+    yours, model = agent_of([asks, "Done.", asks, *answer, "Done."], [server], safety=attended(persons))
+    async with mine, yours, asyncio.timeout(HANG_S):
+        run = mine.start("Go.")
+        await until_seen(tmp_path, "call hang")
+        if over:
+            run.interrupt()
+            await run
+        (said,) = texts_of(await yours.run("Go."))
+        assert "calls of several runs are at work" in said
+        assert persons == [] and len(model.asked) == 2
+        if not over:
+            run.interrupt()
+            await run
+        await clock.advance(61)
+        (said,) = texts_of(await yours.run("Go."))
+        assert '"accept"' in said and len(persons) == 1 if how == "ask" else "Red." in said
+
+
+@pytest.mark.promise("run:own-state")
+async def test_what_a_server_said_as_it_died_reaches_no_other_run(tmp_path: Path) -> None:
+    """Proves: its last words may quote a call. They are told before the first call alone; then every run hears only that it
+    ended."""
+    server = stranger(tmp_path, tools=[tool_named("hang"), tool_named("die_saying")])
+    mine, _ = agent_of([[call("s__die_saying", text="mine-0d1f7c")], "Done."], [server])
+    yours, _ = agent_of([[call("s__hang")], "Done."], [server])
+    watched: list[object] = []
+    async with mine, yours, asyncio.timeout(HANG_S):
+        beside = yours.start("Go.", watch=watched.append)
+        await until_seen(tmp_path, "call hang")
+        await mine.run("Go.")
+        result = await beside
+    assert "it ended with exit code 3" in result.notes[0] and "was lost during the call" in texts_of(result)[0]
+    assert "mine-0d1f7c" not in repr((result, watched))

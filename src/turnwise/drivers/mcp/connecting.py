@@ -1,5 +1,6 @@
 """One connection to a server: the handshake, what it offers, calls, and what it asks meanwhile."""
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -68,6 +69,9 @@ MAX_ROUNDS = 10  # as often may a server ask in one call; the other clients of t
 MAX_MESSAGE = 2000  # characters of what a server says went wrong
 _HINTS = {401: "; are its headers right?", 403: "; are its headers right?", 404: "; is its address right?"}
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 0.25
+LEFT_S = 60.0  # for which a server may still ask in a call that was given up: it hears of that late, or never
+WHOSE = "calls of several runs are at work, and the question does not say in which of them: nobody is asked"
+OUTSIDE_ASK = "nobody is asked outside of a call"
 
 _Sent = TypeVar("_Sent", CallToolResult, GetPromptResult, ReadResourceResult)
 _CALLED: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
@@ -90,6 +94,8 @@ class Connection:
         self._lost = ""
         self._status = 0  # of the last answer over HTTP that was none
         self._at_work: list[CallAtServer] = []
+        self._left: dict[str, float] = {}  # when the last call of a turn was given up, by the turn's id
+        self.had_calls = False
 
     @property
     def client(self) -> Client:
@@ -219,10 +225,15 @@ class Connection:
         *,
         work: CallAtServer | None,
     ) -> _Sent:
+        self.had_calls = True
         if work is not None:
             self._at_work.append(work)
         try:
             return await self._rounds(send, work=work)
+        except asyncio.CancelledError:
+            if work is not None:
+                self._left[work.turn] = self._clock.monotonic()
+            raise
         except MCPError as error:
             if self._is_lost(error):
                 raise ConnectionLost(self._lost or error.message) from None
@@ -280,8 +291,8 @@ class Connection:
     ) -> CreateMessageResult | ErrorData:
         """As `_elicit`, of the newest call that may ask the model."""
         del context
-        work = next((one for one in reversed(self._at_work) if one.may_sample), None)
         try:
+            work = next((one for one in reversed(self._asking()) if one.may_sample), None)
             return await self._model_said(params, work=work)
         except NoAnswer as error:
             return ErrorData(code=INVALID_REQUEST, message=str(error))
@@ -296,9 +307,22 @@ class Connection:
     async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         """What a server of an earlier version asks: it does not say in which call, so it is taken for that of the newest."""
         del context
-        if not self._at_work:
-            return ErrorData(code=INVALID_REQUEST, message="nobody is asked outside of a call")
-        return await elicit(params, server=self.entry.name, asker=self._at_work[-1].asker)
+        try:
+            work = next(reversed(self._asking()), None)
+        except NoAnswer as error:
+            return ErrorData(code=INVALID_REQUEST, message=str(error))
+        if work is None:
+            return ErrorData(code=INVALID_REQUEST, message=OUTSIDE_ASK)
+        return await elicit(params, server=self.entry.name, asker=work.asker)
+
+    def _asking(self) -> list[CallAtServer]:
+        """The calls of which one asks. Raises NoAnswer for calls of several runs: the words of one must not reach another."""
+        since = self._clock.monotonic() - LEFT_S
+        self._left = {turn: left_s for turn, left_s in self._left.items() if left_s > since}
+        turns = {*self._left, *[one.turn for one in self._at_work]}
+        if self.entry.is_shared and self._at_work and len(turns) > 1:
+            raise NoAnswer(WHOSE)
+        return self._at_work
 
     async def _hear(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
@@ -313,7 +337,7 @@ class Connection:
             return True
         closed = error.message == "Connection closed" or error.message.startswith("SSE stream")
         if error.code == CONNECTION_CLOSED and closed:
-            self.lose(error.message)
+            self.lose("the connection was closed")  # not in the server's words: every run is told
         return bool(self._lost)
 
     async def _tools_page(self, cursor: str | None) -> tuple[Sequence[Tool], str | None]:
@@ -353,6 +377,7 @@ async def connected(
             case ServerCommand() as command:
                 command = msgspec.structs.replace(command, env={**command.env, **passed_on(os.environ)})
                 process = ServerProcess.start(command, scratch=scratch, inherited=get_default_environment())
+                process.may_quote = lambda: not (entry.is_shared and connection.had_calls)
                 stack.push_async_callback(process.end)
                 await process.connect()
                 transport: object = stdio_streams(process, clock=clock, gone=connection.lose)

@@ -59,6 +59,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     - `effects` says what its tools do, by their names there (globs). A server's own word for that counts only with
       `trusts_hints`. A tool that nothing is said of has the effect `execute`.
     - `sampling`: so often may it ask the run's model in one call.
+    - `is_shared`: runs of several people may use it at once.
     """
 
     name: str
@@ -68,6 +69,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     effects: Mapping[str, Effect] = {}
     trusts_hints: bool = False
     sampling: int = 0
+    is_shared: bool = False
 
 
 def is_web_address(text: str) -> bool:

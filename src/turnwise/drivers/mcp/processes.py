@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 from asyncio.streams import FlowControlMixin
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from turnwise.drivers.mcp.bounds import CLOSE_INPUT_S, KILLED_S, TERM_S, McpFailure, Tail
@@ -30,6 +30,7 @@ class ServerProcess:
         self._process, self._wrapped, self._given, self._hidden = process, wrapped, given, hidden
         self.exited = exit_of(process)
         self.stderr = Tail()
+        self.may_quote: Callable[[], bool] = lambda: True  # whether everybody may read what it wrote
         self._reader = asyncio.StreamReader(limit=_PIECE)
         self._writer: asyncio.StreamWriter | None = None
         self._pipes: list[asyncio.BaseTransport] = []
@@ -130,10 +131,11 @@ class ServerProcess:
         await self._exits(TERM_S)
 
     def why_ended(self) -> str:
-        """How it ended, the last line that it wrote for people, and what of its command the sandbox hides."""
+        """How it ended, the last line that it wrote for people if everybody may read it, and what of its command the sandbox
+        hides."""
         code = self._process.returncode
         said = "it closed its output" if code is None else f"it ended with exit code {code}"
-        line = last_line(self.stderr.bytes)
+        line = last_line(self.stderr.bytes) if self.may_quote() else ""
         said = f"{said}; its last words: {line}" if line else said
         return f"{said}; its sandbox hides {', '.join([f'`{one}`' for one in self._hidden])}" if self._hidden else said
 
