@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -22,13 +23,19 @@ _log = logging.getLogger("turnwise")
 
 
 class _Keeper:
-    """Holds one toolset open in a task of its own: what is entered in a task has to be left in the same (anyio's groups)."""
+    """Holds one toolset open in a task of its own: what is entered in a task has to be left in the same (anyio's groups).
+
+    Its context is empty. What a toolset starts goes on for other runs: in the context of the run that opened it, it would find
+    that run's context variables, such as the user of a web request.
+    """
 
     def __init__(self, toolset: _Opens, *, before: "asyncio.Task[None] | None") -> None:
         self.toolset, self.users = toolset, 0
         self.opened: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         self._over = asyncio.Event()
-        self.task = asyncio.create_task(self._keep(before), name=f"toolset {name_of(toolset)}")
+        self.task = asyncio.create_task(
+            self._keep(before), name=f"toolset {name_of(toolset)}", context=contextvars.Context()
+        )
 
     def end(self) -> None:
         """Close it, or give its opening up."""

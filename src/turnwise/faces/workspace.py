@@ -3,15 +3,17 @@
 import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.settings.permission_files import policy_of
 from turnwise.drivers.settings.settings import read_layers
+from turnwise.drivers.tools.grants import turn_at_work
 from turnwise.drivers.tools.inspection import inspector
 from turnwise.drivers.tools.sandbox import find_sandbox
-from turnwise.drivers.tools.tools import CallJudging, Tool
+from turnwise.drivers.tools.tools import CallJudging
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.drivers.tools.workspace.changes import FileChanges
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
@@ -31,8 +33,9 @@ class Workspace:
     writes or runs a command that may do more than read. Without a policy such calls are denied. With `reads_rules` the rules
     of the settings files hold, too; the policy's own rules come after them.
 
-    `changes` keeps the old contents: `workspace.changes.undo_last()` undoes what the last turn changed. The tools remember
-    for one turn which files the model has read. Raises CallerError if the folder does not exist.
+    `changes` keeps the old contents: `workspace.changes.undo_last()` undoes what the last turn changed, of whichever run.
+    Runs share the folder and nothing else: the tools remember for one turn which files the model has read, and commands have
+    a temporary folder (`$TMPDIR`) for that turn alone. Raises CallerError if the folder does not exist.
     """
 
     def __init__(
@@ -48,23 +51,13 @@ class Workspace:
         clock: Clock | None = None,
     ) -> None:
         self.changes = changes if changes is not None else FileChanges()
-        self._withheld = tuple(withheld)
+        self._withheld, self._clock = tuple(withheld), clock
         self.folder = Path(folder)
         self.folder = self._paths().root
-        self._shell = Shell(
-            self.folder,
-            sandbox=None if sandbox else find_sandbox(wanted="none"),
-            network=network,
-            also_env=frozenset(env),
-        )
+        self._network, self._env = network, frozenset(env)
+        self._sandbox = find_sandbox(workspace=self.folder) if sandbox else find_sandbox(wanted="none")
+        self._shells: WeakValueDictionary[str, Shell] = WeakValueDictionary()  # by the turn that they work for
         self._judging = CallJudging(
-            inspect=inspector(
-                self._tools(),
-                workspace=self.folder,
-                programs=self._shell.programs,
-                private=self._shell.private_folder,
-                clock=clock,
-            ),
             workspace=os.path.realpath(self.folder),
             rules=policy_of(
                 read_layers(self.folder, env=os.environ), workspace=self.folder, home=Path.home(), attended=False
@@ -76,11 +69,23 @@ class Workspace:
     @property
     def said(self) -> str:
         """How commands run, in a sentence for a person: in which sandbox, with or without network access."""
-        return self._shell.said
+        return self._shell().said
 
     async def tools(self) -> Sequence[OneTool]:
         """The tools of the folder, with everything that permission rules need to judge their calls."""
-        return [msgspec.structs.replace(one, judging=self._judging) for one in self._tools()]
+        shell = self._shell()
+        tools = workspace_tools(self._paths(), shell=shell)
+        judging = msgspec.structs.replace(
+            self._judging,
+            inspect=inspector(
+                tools,
+                workspace=self.folder,
+                programs=shell.programs,
+                private=shell.private_folder,
+                clock=self._clock,
+            ),
+        )
+        return [msgspec.structs.replace(one, judging=judging) for one in tools]
 
     def __repr__(self) -> str:
         return f"Workspace({str(self.folder)!r})"
@@ -89,5 +94,12 @@ class Workspace:
         """With a memory of its own of what was read: it is one turn's."""
         return WorkspacePaths(self.folder, changes=self.changes, withheld=self._withheld)
 
-    def _tools(self) -> tuple[Tool, ...]:
-        return workspace_tools(self._paths(), shell=self._shell)
+    def _shell(self) -> Shell:
+        """With a temporary folder and kept outputs of its own: they are one run's, and its sub-agents'."""
+        turn = turn_at_work()
+        shell = self._shells.get(turn)
+        if shell is None:
+            shell = Shell(self.folder, sandbox=self._sandbox, network=self._network, also_env=self._env)
+            if turn:
+                self._shells[turn] = shell
+        return shell
