@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from left_journals import unseen_owner
 from turn.playing import session_messages
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
@@ -20,7 +21,7 @@ from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.pen import TurnJournal
 from turnwise.drivers.journal.records import JournalEntry, RequestSent
 from turnwise.drivers.journal.repairs_seen import RepairSeen
-from turnwise.errors import CallerError
+from turnwise.errors import CallerError, JournalFailed
 from turnwise.testing import FakeClock
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted
@@ -84,17 +85,17 @@ async def test_sessions_are_found_by_id_part_and_folder() -> None:
             await clock.advance(1)
         assert [row.id for row in journal.sessions()] == ["bbbb2222", "aaaa2222", "aaaa1111"]
         assert [row.id for row in journal.sessions(limit=1)] == ["bbbb2222"]
-        assert journal.find_session("aaaa1").row.id == "aaaa1111"
-        assert journal.find_session("1111").row.id == "aaaa1111"
+        assert journal.find_session_by_part("aaaa1").row.id == "aaaa1111"
+        assert journal.find_session_by_part("1111").row.id == "aaaa1111"
         last = journal.last_session("/a")
         assert last is not None and last.row.id == "bbbb2222"
         assert journal.last_session("/c") is None
         with pytest.raises(CallerError, match="fits several sessions: aaaa2222, aaaa1111"):
-            journal.find_session("aaaa")
+            journal.find_session_by_part("aaaa")
         with pytest.raises(CallerError, match="there is no session"):
-            journal.find_session("cccc")
+            journal.find_session_by_part("cccc")
         with pytest.raises(CallerError, match="is no session id"):
-            journal.find_session("a*")
+            journal.find_session_by_part("a*")
 
 
 async def test_turns_of_a_session_come_in_order_with_the_last_ones_state() -> None:
@@ -120,6 +121,32 @@ def test_running_session_is_not_started_twice_and_free_after_the_run() -> None:
         begin(journal, turn="t2")
         with pytest.raises(CallerError, match="taken this turn over"):
             pen.append(STARTED)
+
+
+@pytest.mark.promise("keep:crash", "run:own-state")
+def test_a_turn_whose_process_cannot_be_seen_is_taken_over_by_the_callers_word_alone() -> None:
+    """Proves: another boot with our host name counts as running, a worker's turn is its lease's, a living process is refused."""
+    with Journal(None, clock=FakeClock()) as journal:
+        pen = begin(journal)
+        with pytest.raises(CallerError, match="is running already"):
+            journal.take_over("s1")
+        set_owner(journal, "worker@elsewhere:1:2")
+        with pytest.raises(CallerError, match="is with a worker"):
+            journal.take_over("s1")
+        set_owner(journal, unseen_owner())
+        assert journal.find_session("s1").turns[-1].status == "running"
+        for refused in (lambda: begin(journal, turn="t2"), lambda: journal.resume_turn("t1")):
+            with pytest.raises(CallerError, match="--take-over"):
+                refused()
+        assert journal.take_over("s1").turns[-1].status == "lost"
+        journal.resume_turn("t1")
+        with pytest.raises(JournalFailed, match="taken this turn over"):
+            pen.append(STARTED)
+
+
+def set_owner(journal: Journal, owner: str) -> None:
+    with journal._store.transaction() as connection:
+        connection.execute("update turn set owner = ?", (owner,))
 
 
 def test_file_is_private(tmp_path: Path) -> None:

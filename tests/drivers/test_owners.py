@@ -7,20 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.drivers.journal.owners import is_alive, our_name
+from turnwise.drivers.journal.owners import is_alive, is_here, our_name, presume_gone, shown_owner
 
-HOST = our_name().rpartition(":")[0].rpartition(":")[0]
+HOST, _, _, BOOT, SPACES = our_name().rsplit(":", 4)
+NAMES_ITSELF = (
+    "import sys; from turnwise.drivers.journal.owners import our_name; print(our_name(), flush=True); sys.stdin.read()"
+)
 
 
 def name_of(pid: int) -> str:
     started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    return f"{HOST}:{pid}:{started}"
+    return f"{HOST}:{pid}:{started}:{BOOT}:{SPACES}"
 
 
 def test_we_live_and_a_later_process_with_our_number_is_another() -> None:
     """Proves: the number alone is no name."""
     assert is_alive(our_name())
-    assert not is_alive(f"{HOST}:{os.getpid()}:1") or not Path("/proc").exists()
+    assert not is_alive(f"{HOST}:{os.getpid()}:1:{BOOT}:{SPACES}") or not Path("/proc").exists()
+    assert shown_owner(our_name()) == f"{HOST}:{os.getpid()}"
 
 
 @pytest.mark.promise("keep:crash")
@@ -39,7 +43,60 @@ def test_a_process_that_nobody_has_waited_for_is_gone() -> None:
     assert not is_alive(name)
 
 
-@pytest.mark.parametrize("name", ["", "x", "a:b", f"{HOST}:one:1", f"{HOST}:{10**30}:1", f"{HOST}:-1:1"])
+@pytest.mark.promise("keep:crash", "run:own-state")
+@pytest.mark.skipif(not BOOT, reason="this system has no id of its boot")
+@pytest.mark.parametrize("other", ["boot", "namespace", "both"])
+def test_a_process_of_another_machine_with_our_host_name_is_not_taken_for_dead(other: str) -> None:
+    """Proves: a number that nobody has here says nothing of another boot or container, though the host name is ours."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    name = name_of(process.pid)
+    process.wait()
+    assert not is_alive(name)
+    boot = BOOT if other == "namespace" else "0" * 36
+    spaces = SPACES if other == "boot" else "1.1"
+    elsewhere = f"{name.rsplit(':', 2)[0]}:{boot}:{spaces}"
+    assert is_alive(elsewhere) and not is_here(elsewhere)
+    presume_gone(elsewhere)
+    assert not is_alive(elsewhere)
+
+
+@pytest.mark.promise("keep:crash", "run:own-state")
+@pytest.mark.parametrize("proc", ["--mount-proc", ""])
+def test_a_living_process_of_another_pid_namespace_is_not_taken_for_dead(proc: str) -> None:
+    """Proves: neither side takes the other for dead, with the namespace's own `/proc` and with the outer one. A real process in a
+    real namespace judges this one, and is judged."""
+    apart = [part for part in ("unshare", "--pid", "--fork", "--kill-child", proc) if part]
+    if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine makes no pid namespace")
+    judges = NAMES_ITSELF.replace(
+        "sys.stdin.read()",
+        "from turnwise.drivers.journal.owners import is_alive\n"
+        "print(*[is_alive(line.strip()) for line in sys.stdin], is_alive(our_name()))",
+    )
+    own = subprocess.Popen(
+        [sys.executable, "-c", NAMES_ITSELF], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    inner = subprocess.Popen(
+        [*apart, sys.executable, "-c", judges], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert own.stdout is not None and inner.stdout is not None
+        name, outer_name = inner.stdout.readline().strip(), own.stdout.readline().strip()
+        assert name.split(":")[0] == HOST and name.rsplit(":", 1)[1] != SPACES
+        assert is_alive(outer_name) and is_alive(name) and not is_here(name)
+        said, _ = inner.communicate(f"{outer_name}\n", timeout=60)
+        assert said.split() == ["True", "True"]
+        assert is_alive(name), "it has ended, and nobody can see that from here"
+    finally:
+        for process in (own, inner):
+            process.kill()
+            process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "x", "a:b", *[f"{HOST}:{pid}:1:{BOOT}:{SPACES}" for pid in ("one", 10**30, -1)], f"{HOST}:1:1"],
+)
 def test_of_a_name_that_is_none_of_ours_nothing_is_known(name: str) -> None:
     """Proves: whatever stands in a journal as the owner of a turn, nobody takes the turn over, and nothing breaks."""
     assert is_alive(name)

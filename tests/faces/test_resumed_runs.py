@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from flat_agents import flat_agent
-from left_journals import HOST, copy_of_a_crash
+from left_journals import GONE, copy_of_a_crash, unseen_owner
 from turnwise import (
     Agent,
     Approval,
@@ -35,6 +35,7 @@ from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.rescuing import LOST_RECORDS
 from turnwise.drivers.running.resumption import MOST_TRIES
 from turnwise.errors import JournalFailed
+from turnwise.faces.following import watch_session
 from turnwise.testing import FakeClock, ScriptedModel
 from turnwise.testing.scripted_model import BASE_URL, call
 from turnwise.turn.endings import UNKNOWN_OUTCOME
@@ -257,6 +258,46 @@ async def test_a_program_that_draws_numbers_goes_on(tmp_path: Path) -> None:
     assert len(ran) == 2
 
 
+@pytest.mark.promise("run:own-state")
+async def test_a_part_of_an_id_reaches_no_session(tmp_path: Path) -> None:
+    """Proves: a program names a session by its whole id alone, in all ways to go on with it. Nothing is sent otherwise."""
+    clock = SystemClock()
+    model = ScriptedModel(["Hello.", "Hello again."])
+    with Journal(tmp_path / "journal.db", clock=clock) as journal:
+        agent = agent_of(model, journal, clock=clock)
+        id = (await agent.run("My secret.")).session
+        for part in (id[:6], id[-6:], id[:-1], f"{id}1", id.upper(), f"{id} ", "%", "_" * len(id)):
+            with pytest.raises(CallerError, match="there is no session"):
+                await agent.run("And?", session=part)
+            with pytest.raises(CallerError, match="there is no session"):
+                await agent.resume(part)
+            with pytest.raises(CallerError, match="there is no session"):
+                await anext(watch_session(journal.address(), part))
+        assert len(model.asked) == 1
+        assert (await agent.run("And?", session=id)).text == "Hello again."
+
+
+@pytest.mark.promise("keep:crash", "run:own-state")
+async def test_a_turn_of_a_process_that_cannot_be_seen_goes_on_by_the_callers_word(tmp_path: Path) -> None:
+    """Proves: `take_over=True` and nothing else says of a process of another boot that it is gone."""
+    clock = SystemClock()
+    crash = Crash(tmp_path)
+    with Journal(crash.path, clock=clock) as journal:
+        await agent_of(ScriptedModel([lambda _: crash.now() or "Hello."]), journal, clock=clock).run("Go.")
+    assert crash.left is not None
+    with closing(sqlite3.connect(crash.left)) as connection:
+        connection.execute("update turn set owner = ?", (unseen_owner(),))
+        connection.commit()
+    with crash.journal(clock) as left:
+        agent = agent_of(ScriptedModel(["Hello."]), left, clock=clock)
+        session = left.sessions()[0].id
+        with pytest.raises(CallerError, match="take_over=True"):
+            await agent.resume(session)
+        with pytest.raises(CallerError, match="take_over=True"):
+            await agent.run("Go on.", session=session)
+        assert (await agent.resume(session, take_over=True)).text == "Hello."
+
+
 @pytest.mark.promise("keep:crash")
 async def test_the_process_that_was_left_behind_can_write_nothing_more(tmp_path: Path) -> None:
     """Proves: the epoch fences the old pen, while what became of its request is kept."""
@@ -292,7 +333,7 @@ async def test_a_turn_that_never_gets_further_is_ended(tmp_path: Path) -> None:
         left.close()
     assert crash.left is not None
     with closing(sqlite3.connect(crash.left)) as connection:
-        connection.execute("update turn set owner = ?", (f"{HOST}:999999999:1",))
+        connection.execute("update turn set owner = ?", (GONE,))
         connection.commit()
     with crash.journal(clock) as left:
         result = await agent_of(model, left, clock=clock).resume(session)

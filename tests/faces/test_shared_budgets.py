@@ -272,7 +272,7 @@ def test_a_part_on_another_machine_can_be_given_up(target: Target, monkeypatch: 
     """Proves: whether a process of another machine lives is unknown, so the error names its session, and `give_up` settles it by
     the ledger. A living process of this machine keeps its part."""
     assert how_it_dies(target, "in a tool") == -signal.SIGKILL
-    monkeypatch.setattr("turnwise.drivers.journal.owners._host", lambda: "another-machine")
+    monkeypatch.setattr("turnwise.drivers.journal.owners._boot", lambda: "another boot")
     with Journal(target) as journal:
         agent, _, budget = in_journal(journal, MaxRequests(6), per_run=MaxRequests(4))
         assert agent.run_sync("Look.").requests == 2

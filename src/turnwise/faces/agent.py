@@ -438,7 +438,7 @@ class Agent(Generic[Deps, Output]):
     async def resume(self, session: str, **options: Unpack[ResumeOptions]) -> RunResult[Output]:
         """Finish the last turn of a session whose process died.
 
-        `session` is the session's id, or at least four characters of its beginning or end.
+        `session` is the session's whole id.
 
         - Finished requests and finished tool calls are not repeated. A request that was under way counts as lost and is
           sent again.
@@ -449,8 +449,12 @@ class Agent(Generic[Deps, Output]):
         - If `approvals` does not answer an open ask, the approver is asked again. It has `ask_s` seconds, or else the time
           that was left. If no time is left, a call is denied, and a question stays without an answer.
 
-        Raises CallerError if there is nothing to resume, if the agent has no journal, and in all cases in which `run` raises
-        it.
+        - turnwise sees that a process has died if it ran since this machine's last boot, and in the same container. If it ran
+          before that boot, or elsewhere, `take_over=True` says that it is gone. A process that lives all the same writes nothing
+          more to the journal.
+
+        Raises CallerError if there is nothing to resume, if the turn runs or may still run, if the agent has no journal, and in
+        all cases in which `run` raises it.
         """
         return await self.start_resume(session, **options)
 
@@ -464,7 +468,9 @@ class Agent(Generic[Deps, Output]):
         setup = self._setup
         if (journal := setup.journal) is None:
             raise CallerError('`resume` needs a journal: Agent(..., observation={"journal": Journal(PATH)})')
-        found = left_run(journal, journal.find_session(session))
+        found = left_run(
+            journal, journal.take_over(session) if options.get("take_over") else journal.find_session(session)
+        )
         found.left.terms = terms_of(options)
         config = found.left.config
         check_endpoint(config, own=setup.config)

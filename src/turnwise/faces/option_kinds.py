@@ -192,5 +192,6 @@ KINDS: dict[str, OptionKind] = {
     "watch": _FUNCTION_OR_NONE,
     "labels": _ELSEWHERE,  # `read_labels`
     "rules": _list_of(_value(PermissionRule, "`PermissionRule(...)`")),
+    "take_over": OptionKind(choices=(True, False)),
     "ask_s": OptionKind(takes=_is_number, said="a number of seconds", may_be_none=True),
 }

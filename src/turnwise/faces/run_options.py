@@ -71,6 +71,7 @@ class ResumeOptions(TypedDict, total=False):
 
     - `approvals` answer open asks. `ask_s` is how many seconds the approver has for the other open asks.
     - `rules` are permission rules that are added after the turn's own.
+    - `take_over`: the process that ran the turn cannot be seen from here, and you know that it is gone.
     """
 
     tools: Sequence[ToolLike]
@@ -83,6 +84,7 @@ class ResumeOptions(TypedDict, total=False):
     approvals: Sequence[Approval]
     rules: Sequence[PermissionRule]
     ask_s: float
+    take_over: bool
 
 
 def options_of(terms: ResumeTerms) -> ResumeOptions:

@@ -45,8 +45,7 @@ def left_run(journal: Journal, session: Session) -> LeftRun:
     if not session.turns:
         raise CallerError(f"session `{session.row.id}` has no turn yet: there is nothing to resume")
     last = session.turns[-1]
-    if last.status == "running":
-        raise CallerError(f"session `{session.row.id}` is running: wait for it")
+    journal.refuse_running(session)
     if last.status != "lost":
         raise CallerError(f"the last turn of session `{session.row.id}` has ended: there is nothing to resume")
     if not goes_on(last):

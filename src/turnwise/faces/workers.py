@@ -16,6 +16,7 @@ from turnwise.drivers.dispatch.leases import Leases, TurnLease
 from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.journal import DATABASES, Journal
+from turnwise.drivers.journal.owners import WORKER
 from turnwise.errors import (
     CallerError,
     JournalFailed,
@@ -313,7 +314,7 @@ def _tell_nobody(event: WorkerEvent) -> None:
 
 def _own_name() -> str:
     """Unlike a process's name in the journal, it says nothing about life: the lease alone does."""
-    return f"worker@{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+    return f"{WORKER}{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, told: Callable[[], None]) -> None:

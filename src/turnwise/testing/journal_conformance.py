@@ -198,7 +198,7 @@ def check_sessions_are_found(target: Target) -> None:
         ]
         assert [row.id for row in journal.sessions(limit=1)] == ["aaaa1111"]
         assert journal.count_sessions() == 3
-        turns = journal.find_session("1111").turns
+        turns = journal.find_session_by_part("1111").turns
         assert [(turn.id, turn.status) for turn in turns] == [
             ("t0", "done"),
             ("a later one, whose id comes first", "running"),
@@ -206,8 +206,10 @@ def check_sessions_are_found(target: Target) -> None:
         ((call, child),) = journal.children("t0")
         assert (call, child.row.id, child.row.status) == ("call 1", "child", "lost")
         assert journal.last_session("/nowhere") is None
-        _refused(lambda: journal.find_session("aaaa"), "fits several sessions: aaaa1111, aaaa2222")
-        _refused(lambda: journal.find_session("AAAA1"), "there is no session")
+        _refused(lambda: journal.find_session_by_part("aaaa"), "fits several sessions: aaaa1111, aaaa2222")
+        _refused(lambda: journal.find_session_by_part("AAAA1"), "there is no session")
+        for part in ("aaaa1", "1111", "aaaa11111", "AAAA1111", ""):
+            _refused(lambda part=part: journal.find_session(part), "there is no session")
 
 
 def check_the_time_of_a_session_is_true(target: Target) -> None:

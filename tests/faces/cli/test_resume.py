@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import signal
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from faces.cli.person import Person, at_terminal
 from faces.cli.running import Cli, at, begin, end, running_lab, script
 from faces.cli.test_processes import read_until, wait_until
+from left_journals import unseen_owner
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, Session, journal_path
 from turnwise.drivers.journal.ledger import LedgerEntry
@@ -148,6 +150,23 @@ def test_killed_in_a_tool_the_turn_goes_on_by_resume(lab: Lab, folder: Path, cli
     assert "interrupted" not in cli("sessions", "list").out
     again = cli("resume", id)
     assert again.code == 2 and "there is nothing to resume" in again.err
+
+
+@pytest.mark.promise("keep:crash", "run:own-state")
+def test_a_turn_of_before_the_last_boot_goes_on_with_take_over_alone(lab: Lab, folder: Path, cli: Cli) -> None:
+    """Proves: a process of another boot with our host name counts as running, until a person says it is gone."""
+    killed_in_a_tool(lab, folder)
+    with contextlib.closing(sqlite3.connect(journal_path(os.environ))) as connection:
+        connection.execute("update turn set owner = ?", (unseen_owner(),))
+        connection.commit()
+    (row,) = cli("sessions", "list", "--json").events()
+    assert row["status"] == "running"
+    for args in (["resume"], ["resume", row["id"][-8:]], ["run", "Go on.", "--continue", *at(lab, "plain-answer")]):
+        ran = cli(*args)
+        assert ran.code == 2 and f"`turnwise resume {row['id']} --take-over`" in ran.err, ran.err
+    assert cli("resume", "--all", "--take-over").code == 2
+    ran = cli("resume", "--take-over")
+    assert ran.code == 0 and ran.out == "It said: status: draft\n"
 
 
 @pytest.mark.promise("keep:crash")

@@ -16,7 +16,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -27,9 +27,9 @@ from turnwise.drivers.journal.direct_ledger import DirectLedger
 from turnwise.drivers.journal.durability import Durability, check_durability
 from turnwise.drivers.journal.failures import BUSY_S, raise_explained
 from turnwise.drivers.journal.file import JournalFile, make_private, prepare
-from turnwise.drivers.journal.labels import NO_LABELS, Labels, labels_in, labels_text
+from turnwise.drivers.journal.labels import NO_LABELS, Labels, labels_text
 from turnwise.drivers.journal.ledger_queries import LedgerReader
-from turnwise.drivers.journal.owners import is_alive, our_name
+from turnwise.drivers.journal.owners import WORKER, is_alive, is_here, our_name, presume_gone, said_to_run
 from turnwise.drivers.journal.pen import TurnJournal
 from turnwise.drivers.journal.records import (
     KINDS,
@@ -40,60 +40,27 @@ from turnwise.drivers.journal.records import (
 )
 from turnwise.drivers.journal.repairs_seen import RepairBook
 from turnwise.drivers.journal.retention import Retention
-from turnwise.drivers.journal.stores import JournalConnection, JournalStore
+from turnwise.drivers.journal.session_rows import (
+    HAS_PART,
+    RUNNING_BELOW,
+    SESSIONS_WHERE,
+    Session,
+    SessionColumns,
+    SessionRow,
+    TurnRow,
+    session_row,
+)
+from turnwise.drivers.journal.stores import JournalConnection, JournalStore, Values
 from turnwise.errors import CallerError, JournalFailed, UnreadableTurn
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.vocab import StopReason
+from turnwise.vocab.hidden_characters import visible_line
 
 SHORTEST_PREFIX = 4
+LONGEST_SHOWN = 100  # characters of an id that a caller gave
 DATABASES = ("postgresql://", "postgres://")
 # Of another database, or of PostgreSQL as a `Path`, which makes one slash of two.
 _ADDRESS = re.compile(r"[a-z+]+://|postgres(ql)?:/")
-
-SessionStatus = Literal["queued", "running", "waiting", "done", "lost"]
-"""`queued`: no worker has begun it.
-`waiting`: ended while calls wait for the client or for a person. `lost`: its process went away before the end."""
-
-
-class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A session in the list of sessions.
-
-    Times are UTC, in seconds since 1970. `updated` is the time at which the session's last turn began or ended. `status`,
-    `stop_reason` and `complete` are those of the last turn. `labels` are those that the session's first run gave it.
-    """
-
-    id: str
-    folder: str
-    title: str
-    created: float
-    updated: float
-    turns: int
-    status: SessionStatus | None  # of the last turn
-    stop_reason: StopReason | None
-    complete: bool | None
-    labels: Labels = {}
-
-
-class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    session: str
-    status: SessionStatus
-    created: float
-    finished: float | None
-    stop_reason: StopReason | None
-    complete: bool | None
-
-    @property
-    def has_lost_records(self) -> bool:
-        """A damaged journal has lost the last records of the turn: what they told of may have run."""
-        return self.status == "lost" and self.stop_reason is not None
-
-
-class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A session as it stands, its turns in order. The turn room folds the events into messages."""
-
-    row: SessionRow
-    turns: tuple[TurnRow, ...]
 
 
 class WrittenPlace(NamedTuple):
@@ -301,9 +268,7 @@ class Journal:
                 if running == turn_id and owner == our_name():
                     return number  # the attempt before this one stands, though its connection was lost
                 if running not in self._left and is_alive(owner):
-                    raise CallerError(
-                        f"session `{session_id}` is running already ({owner}): wait for it, or start a new session"
-                    )
+                    raise CallerError(f"{said_to_run(session_id, owner=owner)}, or start a new session")
             connection.execute(
                 "update turn set status = 'lost', epoch = epoch + 1, finished = ? where session = ? and status = 'running'",
                 (now, session_id),
@@ -414,7 +379,7 @@ class Journal:
         if status not in ("running", "lost"):
             raise CallerError(f"the last turn of session `{session}` has ended: there is nothing to resume")
         if status == "running" and turn_id not in self._left and self._claim is None and is_alive(owner):
-            raise CallerError(f"session `{session}` is running ({owner}): wait for it")
+            raise CallerError(said_to_run(session, owner=owner))
 
     def tries_in_vain(self, turn_id: str) -> int:
         """How many times in a row the turn was resumed without progress."""
@@ -434,15 +399,44 @@ class Journal:
         """Mark the turn as left by this process, even if the file still says that it runs."""
         self._left.add(turn_id)
 
+    def refuse_running(self, session: Session) -> None:
+        """Raise CallerError if the session's last turn runs, or may run where this process cannot see it."""
+        if session.turns and session.turns[-1].status == "running":
+            with self._store.statement() as connection:
+                (owner,) = connection.execute("select owner from turn where id = ?", (session.turns[-1].id,)).fetchone()
+            raise CallerError(said_to_run(session.row.id, owner=owner))
+
+    def take_over(self, session_id: str) -> Session:
+        """The session, with its turns as those of a process that is gone, by the caller's word.
+
+        This is for a process that cannot be seen from here: it ran before the last boot, in another container or on another
+        machine. If it still lives, it writes nothing more once the turn is resumed.
+
+        Raises CallerError if the process is seen to live, or a worker has the turn: its lease decides.
+        """
+        session = self.find_session(session_id)
+        with self._store.statement() as connection:
+            rows = connection.execute(RUNNING_BELOW, {"session": session_id}).fetchall()
+        for (owner,) in rows:
+            if is_alive(owner) and is_here(owner):
+                raise CallerError(said_to_run(session_id, owner=owner))
+            if owner.startswith(WORKER):
+                raise CallerError(
+                    f"session `{session_id}` is with a worker: another worker continues it when its lease has ended"
+                )
+        for (owner,) in rows:
+            presume_gone(owner)
+        return self.find_session(session.row.id)
+
     def sessions(self, *, limit: int = 100) -> list[SessionRow]:
         """The sessions that were used last, latest first, without those of sub-agents. At most `limit`."""
         with self._store.statement() as connection:
             rows = connection.execute(f"{self._rows_of('parent_turn is null')} limit ?", (limit,)).fetchall()
-        return sorted([_session_row(row) for row in rows], key=lambda row: (row.updated, row.id), reverse=True)
+        return sorted([session_row(row) for row in rows], key=lambda row: (row.updated, row.id), reverse=True)
 
     def _rows_of(self, which: str) -> str:
         """SQL of the sessions, the latest first as far as their own rows say."""
-        return _SESSIONS_WHERE.format(which)
+        return SESSIONS_WHERE.format(which)
 
     def count_sessions(self) -> int:
         """The number of sessions, without those of sub-agents."""
@@ -457,7 +451,7 @@ class Journal:
                 connection.execute("select id, parent_call from session where parent_turn = ?", (turn_id,)).fetchall()
             )
             rows = connection.execute(self._rows_of("parent_turn = ?"), (turn_id,)).fetchall()
-        found = sorted([_session_row(row) for row in rows], key=lambda row: (row.created, row.id))
+        found = sorted([session_row(row) for row in rows], key=lambda row: (row.created, row.id))
         return [(calls[row.id], self._load(row)) for row in found]
 
     def parent_of(self, session_id: str) -> str | None:
@@ -469,25 +463,36 @@ class Journal:
             ).fetchone()
         return None if row is None else row[0]
 
-    def find_session(self, id_or_part: str) -> Session:
-        """The session with this id, or with this beginning or end of an id. Raises CallerError if none or several
-        match.
+    def find_session(self, id: str) -> Session:
+        """The session with exactly this id. Raises CallerError if there is none."""
+        if not (rows := self._sessions_where("session.id = ?", (id,))):
+            raise CallerError(
+                f"there is no session `{visible_line(id)[:LONGEST_SHOWN]}`: give the whole id of a session"
+            )
+        return self._load(session_row(rows[0]))
+
+    def find_session_by_part(self, id_or_part: str) -> Session:
+        """The session with this id, or with this beginning or end of an id: for what a person types at a terminal. A program
+        uses `find_session`, so that no session is taken for another user's.
+
+        Raises CallerError if none or several match.
         """
         if len(id_or_part) < SHORTEST_PREFIX or not id_or_part.isalnum():
             raise CallerError(
                 f"`{id_or_part}` is no session id: give at least {SHORTEST_PREFIX} letters or digits of it"
             )
-        with self._store.statement() as connection:
-            rows = connection.execute(self._rows_of("session.id = ?"), (id_or_part,)).fetchall()
+        rows = self._sessions_where("session.id = ?", (id_or_part,))
         if not rows:  # among all sessions, by no index
-            with self._store.statement() as connection:
-                values = {"part": id_or_part, "length": len(id_or_part)}
-                rows = connection.execute(f"{self._rows_of(_HAS_PART)} limit 20", values).fetchall()
+            rows = self._sessions_where(f"({HAS_PART})", {"part": id_or_part, "length": len(id_or_part)}, limit=20)
         if not rows:
             raise CallerError(f"there is no session `{id_or_part}`; `turnwise sessions list` shows them")
         if len(rows) > 1:
             raise CallerError(f"`{id_or_part}` fits several sessions: {', '.join([row[0] for row in rows])}")
-        return self._load(_session_row(rows[0]))
+        return self._load(session_row(rows[0]))
+
+    def _sessions_where(self, which: str, values: Values, *, limit: int = 1) -> list[SessionColumns]:
+        with self._store.statement() as connection:
+            return connection.execute(f"{self._rows_of(which)} limit {limit}", values).fetchall()
 
     def last_session(self, folder: Path | str) -> Session | None:
         """The session of this folder that was used last. None: there is none."""
@@ -495,7 +500,7 @@ class Journal:
             row = connection.execute(
                 f"{self._rows_of('folder = ? and parent_turn is null')} limit 1", (str(folder),)
             ).fetchone()
-        return None if row is None else self._load(_session_row(row))
+        return None if row is None else self._load(session_row(row))
 
     def entries(self, turn_id: str) -> list[JournalEntry]:
         """All records of a turn, in order.
@@ -643,44 +648,3 @@ with t as (
     on conflict do nothing
 )
 select count(*) from t"""
-
-_SESSIONS_WHERE = """
-select session.id, folder, title, session.created, updated, last.finished,
-    (select count(*) from turn where session = session.id),
-    last.status, last.stop_reason, last.complete, last.owner, session.labels
-from session left join turn as last on last.id = (
-    select turn.id from turn where turn.session = session.id order by number desc nulls last, created desc, id desc limit 1
-)
-where {} order by updated desc, session.id desc"""
-_HAS_PART = "substr(session.id, 1, :length) = :part or substr(session.id, length(session.id) - :length + 1) = :part"
-
-SessionColumns = tuple[
-    str,
-    str,
-    str,
-    float,
-    float,
-    float | None,
-    int,
-    SessionStatus | None,
-    str | None,
-    int | None,
-    str | None,
-    str,
-]
-
-
-def _session_row(columns: SessionColumns) -> SessionRow:
-    id, folder, title, created, updated, finished, turns, status, stop_reason, complete, owner, labels = columns
-    return SessionRow(
-        id=id,
-        folder=folder,
-        title=title,
-        created=created,
-        updated=max(updated, finished or 0.0),
-        turns=turns,
-        status="lost" if status == "running" and owner and not is_alive(owner) else status,
-        stop_reason=None if stop_reason is None else StopReason(stop_reason),
-        complete=None if complete is None else bool(complete),
-        labels=labels_in(labels),
-    )

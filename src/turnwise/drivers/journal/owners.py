@@ -2,10 +2,74 @@
 
 import functools
 import os
+import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
+WORKER = "worker@"  # begins the name of an owner whose lease decides
 ENDED = frozenset("ZXx")  # states of a process that has ended (proc(5))
+_NAME = re.compile(r"(?P<host>.*):(?P<pid>[0-9]{1,9}):(?P<started>[0-9]*):(?P<boot>[^:]*):(?P<spaces>[^:]*)", re.DOTALL)
+
+_presumed_gone = set[str]()  # by the word of whoever takes their turns over
+
+
+def our_name() -> str:
+    """`host:pid:start:boot:namespaces`.
+
+    The start time tells a process from a later one with the same number. Boot and namespaces tell it from a process of another
+    machine or container that has the same host name: numbers and start times compare only within them.
+    """
+    return f"{_host()}:{os.getpid()}:{_started()}:{_boot()}:{_namespaces()}"
+
+
+def is_alive(name: str) -> bool:
+    """False only if the process was seen to be gone, or a caller has said so (`presume_gone`).
+
+    Nothing is known of a process of another boot, machine or pid namespace, nor of a name in another form. A process that has
+    ended and that nobody has waited for (in a container without an init, for example) is gone.
+    """
+    if name in _presumed_gone:
+        return False
+    found = _NAME.fullmatch(name)
+    if found is None or not is_here(name):
+        return True
+    pid, started = int(found["pid"]), found["started"]
+    if not _exists(pid):
+        return False
+    fields = _status(pid)
+    if not fields:
+        return _exists(pid)  # here is no /proc, or it hides the processes of other users
+    return fields[0] not in ENDED and (not started or fields[19] == started)
+
+
+def is_here(name: str) -> bool:
+    """Whether it names a process that can be seen from this one: of the same boot, in the same namespaces."""
+    found = _NAME.fullmatch(name)
+    return found is not None and bool(_boot()) and (found["boot"], found["spaces"]) == (_boot(), _namespaces())
+
+
+def presume_gone(name: str) -> None:
+    """Take a process for gone that cannot be seen from here, by the caller's word. It holds for this process only."""
+    _presumed_gone.add(name)
+
+
+def shown_owner(name: str) -> str:
+    """`host:pid`, for a person."""
+    found = _NAME.fullmatch(name)
+    return name if found is None else f"{found['host']}:{found['pid']}"
+
+
+def said_to_run(session: str, *, owner: str) -> str:
+    """What a caller reads who would continue a session that runs, and what to do."""
+    if is_here(owner) or owner.startswith(WORKER):
+        return f"session `{session}` is running already ({shown_owner(owner)}): wait for it"
+    return (
+        f"session `{session}` may be running already ({shown_owner(owner)}): that process started before the last boot, in "
+        "another container or on another machine, so this one cannot see whether it lives. If it is gone, take the turn over: "
+        f"`turnwise resume {session} --take-over`, or `resume(session, take_over=True)`; else wait for it"
+    )
 
 
 @functools.cache
@@ -13,49 +77,61 @@ def _host() -> str:
     return socket.gethostname()
 
 
-LONGEST_PID = 9  # digits; Linux has 4,194,304 at the most
+@functools.cache
+def _boot() -> str:
+    """An id of the running kernel; "" where there is none to be had. Sources: random(4); xnu, bsd/kern/kern_mib.c."""
+    try:
+        if sys.platform == "darwin":
+            asked = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
+            text = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False).stdout
+        else:
+            text = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return ""
+    return text.strip().replace(":", "")
 
 
-def our_name() -> str:
-    """`host:pid:start`; the start time tells a process from a later one with the same number."""
-    pid = os.getpid()
-    return f"{_host()}:{pid}:{_started(pid)}"
+def _namespaces() -> str:
+    """Those of process numbers and of time: a start time is told in the reader's own (time_namespaces(7))."""
+    return f"{_namespace('pid')}.{_namespace('time')}"
 
 
-def is_alive(name: str) -> bool:
-    """True unless the process is known to be gone; of another machine nothing is known, nor of a name that is none of ours. One
-    that has ended and that nobody has waited for (in a container without an init, say) is gone."""
-    parts = name.rsplit(":", 2)
-    if len(parts) < 3 or parts[0] != _host() or not parts[1].isdecimal() or len(parts[1]) > LONGEST_PID:
-        return True
-    pid, started = int(parts[1]), parts[2]
+def _namespace(kind: str) -> str:
+    try:
+        return "".join(filter(str.isdigit, os.readlink(f"/proc/self/ns/{kind}")))  # noqa: PTH115 (no path)
+    except OSError:
+        return ""  # an older kernel, or another system
+
+
+def _exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         pass  # it lives, as another user's
-    fields = _status(pid)
-    if not fields:
-        return not started  # there is no /proc here, and was none
-    return fields[0] not in ENDED and fields[19] == started
+    return True
 
 
-def is_here(name: str) -> bool:
-    """Whether it names a process of this machine."""
-    return name.rsplit(":", 2)[0] == _host()
-
-
-def _started(pid: int) -> str:
-    """Clock ticks since boot at which it started (proc(5), field 22); "" where there is no /proc."""
-    fields = _status(pid)
+def _started() -> str:
+    """Clock ticks since boot at which this process started (proc(5), field 22); "" where there is no /proc."""
+    fields = _status_at(Path("/proc/self/stat"))
     return fields[19] if fields else ""
 
 
 def _status(pid: int) -> list[str]:
-    """What Linux says of it, from its state on (proc(5), field 3); nothing where there is no /proc."""
+    """What Linux says of it, from its state on (proc(5), field 3). Nothing where there is no /proc, or only that of another pid
+    namespace, in which the number names another process."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        is_ours = os.readlink("/proc/self") == str(os.getpid())  # noqa: PTH115 (no path)
+    except OSError:
+        return []
+    return _status_at(Path(f"/proc/{pid}/stat")) if is_ours else []
+
+
+def _status_at(path: Path) -> list[str]:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
     return text.rpartition(")")[2].split()

@@ -320,8 +320,8 @@ class EditorService:
 
     def _found(self, id: str) -> Session:
         """By its whole id, and none of a sub-agent. Raises CallerError."""
-        found = self._journal.find_session(id[:200])
-        if found.row.id != id or self._journal.parent_of(id) is not None:
+        found = self._journal.find_session(id)
+        if self._journal.parent_of(id) is not None:
             raise CallerError(f"there is no session `{visible_line(id)[:40]}`")
         return found
 

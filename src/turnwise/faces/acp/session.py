@@ -288,9 +288,10 @@ class EditorSession:
 
     def _is_kept(self) -> bool:
         try:
-            return self._means.journal.find_session(self.id).row.id == self.id
+            self._means.journal.find_session(self.id)
         except CallerError:
             return False
+        return True
 
     def _furnished(self) -> Workplace:
         means = self._means

@@ -38,7 +38,7 @@ from turnwise.faces.cli.text import clean, shortened
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.cli.undoing import is_confirmed
 from turnwise.faces.cli.words import TypedWords
-from turnwise.faces.cli.workplace import Workplace, furnish, session_key
+from turnwise.faces.cli.workplace import Workplace, furnish, session_key, with_whole_id
 from turnwise.faces.run_options import RunOptions
 from turnwise.faces.saying import many
 from turnwise.faces.taking_up import is_left
@@ -68,6 +68,7 @@ def converse(given: Given) -> None:
     clock = SystemClock()
     path = journal_path(os.environ)
     with Journal(path, clock=clock) as journal:
+        given = with_whole_id(given, journal=journal)
         try:
             chat = Chat(given, journal=journal, clock=clock, history=path.parent / "prompts")
         except NoModel:

@@ -87,7 +87,9 @@ def recorded_of(session_or_file: str) -> RecordedSession:
     ):
         return read_session_file(path)
     try:
-        recorded, _ = read_journal(lambda journal: read_recorded(journal, journal.find_session(session_or_file)))
+        recorded, _ = read_journal(
+            lambda journal: read_recorded(journal, journal.find_session_by_part(session_or_file))
+        )
         return recorded
     except CallerError as error:
         if path.is_file():

@@ -16,6 +16,7 @@ Examples:
   turnwise resume
   turnwise resume 3f2a9c1e
   turnwise resume 3f2a9c1e --json | tail -1
+  turnwise resume 3f2a9c1e --take-over
   turnwise resume --all
   turnwise resume --all --unattended
   turnwise run --continue "and now add a test"
@@ -35,6 +36,11 @@ first turn that did not end with 0; a folder that is gone and a session that som
 @click.command(cls=EndsWithLine, ends_with=write_no_resume, epilog=EPILOG)
 @click.argument("session", required=False, shell_complete=complete_sessions)
 @click.option("--all", "takes_all", is_flag=True, help="Every interrupted session, one after the other.")
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="The process is gone, though turnwise cannot see it: it ran before the last boot, or in another container.",
+)
 @click.option("--base-url", metavar="URL", help="Endpoint URL, if it has moved or had a query (which is not saved).")
 @click.option("--api-key-env", metavar="NAME", help="The variable that holds the key, if it is another one now.")
 @ALLOW
@@ -56,6 +62,7 @@ first turn that did not end with 0; a folder that is gone and a session that som
 def command(
     session: str | None,
     takes_all: bool,
+    take_over: bool,
     base_url: str | None,
     api_key_env: str | None,
     allow: tuple[str, ...],
@@ -69,7 +76,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Finish the turn of SESSION (an id, or its first or last letters) whose process died. Without SESSION it is this
-    folder's last interrupted session.
+    folder's last interrupted session. After a restart of the machine, add --take-over.
 
     The turn keeps its own model, limits, rules and folder; --allow adds to them. The other options are not saved with a session.
     """
@@ -88,6 +95,7 @@ def command(
             unattended=unattended,
             plain=plain,
             as_json=as_json,
+            take_over=take_over,
         )
         code = resume(session, takes_all=takes_all, given=given)
     sys.exit(code)

@@ -43,6 +43,7 @@ class ResumeGiven(msgspec.Struct, frozen=True, kw_only=True):
     unattended: bool
     plain: bool
     as_json: bool
+    take_over: bool
 
     def of_run(self) -> Given:
         """As options of a run that says nothing else."""
@@ -83,11 +84,15 @@ def resume(session: str | None, *, takes_all: bool, given: ResumeGiven) -> int:
         raise CallerError("give either SESSION or --all, not both")
     if takes_all and (given.base_url or given.api_key_env):
         raise CallerError("--base-url and --api-key-env are for one SESSION: leave them out, or --all")
+    if takes_all and given.take_over:
+        raise CallerError("--take-over is for one SESSION: leave it out, or --all")
     clock = SystemClock()
     with Journal(journal_path(os.environ), clock=clock) as journal:
         if takes_all:
             return _All(journal, given=given, clock=clock).resume()
-        found = _the_last(journal) if session is None else journal.find_session(session)
+        found = _the_last(journal) if session is None else journal.find_session_by_part(session)
+        if given.take_over:
+            found = journal.take_over(found.row.id)
         return _One(journal, given=given, clock=clock).resume(found).code
 
 

@@ -17,7 +17,7 @@ def fork_session(session: str, *, turn: int | None, step: int | None, as_json: b
     """Begin it, and say how to go on. Raises CallerError."""
     clock = SystemClock()
     with Journal(journal_path(os.environ), clock=clock) as journal:
-        found = journal.find_session(session)
+        found = journal.find_session_by_part(session)
         new = fork(journal, found, new_id=TimeOrderedIds(clock).new, turn=turn, step=step)
     if as_json:
         told = {"session": new.session, "of": found.row.id, "turn": new.turn, "step": new.step}

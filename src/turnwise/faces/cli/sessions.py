@@ -158,7 +158,7 @@ class _Tree(msgspec.Struct, frozen=True, kw_only=True):
 
 def _read_shown(journal: Journal, session: str) -> "tuple[_Tree, bool]":
     """The session, and whether its last turn was left and can go on by itself."""
-    found = journal.find_session(session)
+    found = journal.find_session_by_part(session)
     return _read_tree(journal, found), goes_on(found.row) and journal.parent_of(found.row.id) is None
 
 

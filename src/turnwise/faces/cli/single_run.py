@@ -28,7 +28,7 @@ from turnwise.faces.cli.screen import Screen, outcome_line
 from turnwise.faces.cli.spending import model_limits_of
 from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.text import clean, short_id, shortened, style
-from turnwise.faces.cli.workplace import Workplace, furnish, session_key
+from turnwise.faces.cli.workplace import Workplace, furnish, session_key, with_whole_id
 from turnwise.faces.results import RunResult
 from turnwise.faces.run_options import RunOptions
 from turnwise.faces.saying import many
@@ -74,6 +74,7 @@ def run_prompt(
     attended = not unattended and is_attended()
     clock = SystemClock()
     with Journal(journal_path(os.environ), clock=clock) as journal:
+        given = with_whole_id(given, journal=journal)
         run = SingleRun(journal, given=given, clock=clock, attended=attended, output_type=output_type, as_json=as_json)
         code = run.to_end(asked, has_words=bool(words), answers=answers)
         if not attended:

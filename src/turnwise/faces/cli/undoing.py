@@ -34,7 +34,12 @@ def undo(session: str | None, *, folder: Path, yes: bool, as_json: bool) -> int:
     """The exit code. Raises CallerError, and ToolFault where the disk refuses; nothing is changed then."""
     clock = SystemClock()
     with Journal(journal_path(os.environ), clock=clock) as journal:
-        found = find_session(journal, folder=folder, go_on=session is None, session=session)
+        found = find_session(
+            journal,
+            folder=folder,
+            go_on=session is None,
+            session=session and journal.find_session_by_part(session).row.id,
+        )
         assert found is not None, "one of both was wanted"
         back = find_turn_back(journal, found, folder=folder, env=os.environ, now_s=clock.now())
     is_asked = not yes and not back.is_done

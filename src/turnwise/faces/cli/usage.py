@@ -141,7 +141,7 @@ def _read_usage(reader: LedgerReader, span: LedgerSpan, *, by: By, lines: int | 
 
 def session_asked(given: str | None, *, journal: Journal) -> str | None:
     """Its whole id. What the gateway sent for one of its clients counts as a session here. Raises CallerError."""
-    return given if given is None or is_gateways(given) else journal.find_session(given).row.id
+    return given if given is None or is_gateways(given) else journal.find_session_by_part(given).row.id
 
 
 def since_of(text: str | None, *, by: By, has_session: bool, now: datetime) -> float:

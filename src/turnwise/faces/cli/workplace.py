@@ -383,6 +383,12 @@ def find_session(journal: Journal, *, folder: Path, go_on: bool, session: str | 
     return found
 
 
+def with_whole_id(given: Given, *, journal: Journal) -> Given:
+    """The options with the whole id of `--session`, of which a person may type a part. Raises CallerError."""
+    part = given["session"]
+    return given if part is None or given["go_on"] else {**given, "session": journal.find_session_by_part(part).row.id}
+
+
 def last_config(journal: Journal, session: Session) -> TurnConfig | None:
     """How the session's last turn was set up."""
     for turn in reversed(session.turns):
