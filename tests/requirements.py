@@ -255,6 +255,10 @@ PROMISES: dict[str, Promise] = {
         "Files that are read without being asked for are regular files inside the folder and no secret, opened as they were judged; programs are known by where they are, not by their name.",
         "field",
     ),
+    "safe:walked": Promise(
+        "From inside a sandbox nothing outside of the listed folders can be opened for writing, kernel settings and devices included, as root too: a test walks all there is.",
+        "field",
+    ),
     "safe:bounded": Promise(
         "A turn's whole tree has bounds on sub-agents, requests, calls of one response and memory.",
         "field",

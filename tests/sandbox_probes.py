@@ -56,6 +56,7 @@ class Target(msgspec.Struct, kw_only=True):
     root: Path
     process: subprocess.Popen[bytes]
     sockets: Mapping[str, socket.socket]
+    pipe: int
     memory: int
     semaphores: int
     queue: int
@@ -107,6 +108,11 @@ def _heard(name: str) -> Check:
         return False
 
     return check
+
+
+def _piped(target: Target) -> bool:
+    """The reading end is ours, and nobody else writes."""
+    return os.read(target.pipe, 100) != b""
 
 
 def _limited(target: Target) -> bool:
@@ -169,6 +175,8 @@ open("second", "w").write("changed")""", _changed),
     _probe("files", "write a file outside by a link in the workspace", """
 os.symlink(file, "link")
 open("link", "w").write("changed")""", _changed),
+    _probe("files", "write into a named pipe outside", """
+os.write(os.open(given["pipe"], os.O_WRONLY | os.O_NONBLOCK), b"x")""", _piped),
     _probe("files", "change the mode of a file outside", "os.chmod(file, 0o604)",
            lambda target: target.file.stat().st_mode & 0o777 == 0o604),
     _probe("files", "change the times of a file outside", "os.utime(file, (1, 1))",
@@ -281,6 +289,20 @@ for family in (17, 38, 40):
     except OSError:
         pass"""),
     # the kernel
+    _probe("kernel", "open settings of the kernel for writing (`/proc/sys`)", """
+for name in ("core_pattern", "sysrq", "panic", "modprobe", "pid_max"):
+    try:
+        os.close(os.open("/proc/sys/kernel/" + name, os.O_WRONLY | os.O_NONBLOCK))
+        say(True)
+    except OSError:
+        pass"""),
+    _probe("kernel", "open other files of the kernel for writing (`/proc`, `/sys`)", """
+for path in ("pressure/memory", "sysrq-trigger", "1/oom_score_adj", "../sys/kernel/mm/ksm/run", "../sys/power/state"):
+    try:
+        os.close(os.open("/proc/" + path, os.O_WRONLY | os.O_NONBLOCK))
+        say(True)
+    except OSError:
+        pass"""),
     _probe("kernel", "make namespaces of its own", "say(call('unshare', 0x10000000) == 0)"),
     _probe("kernel", "use io_uring, past a filter of system calls", """
 say(call("io_uring_setup", 8, ctypes.create_string_buffer(120)) >= 0)"""),
@@ -302,6 +324,10 @@ def targeted(root: Path) -> Generator[Target]:
         keys = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="turnwise-key-", dir=cache))).resolve()
         other = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="turnwise-other-", dir="/tmp")))
         shared = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="turnwise-shared-", dir="/dev/shm")))
+        pipes = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="turnwise-pipe-", dir=cache))).resolve()
+        os.mkfifo(pipes / "pipe")
+        pipe = os.open(pipes / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        stack.callback(os.close, pipe)
         for path in (folder / "file", keys / "key", other / "file", shared / "file"):
             path.write_text(CONTENT)
         process = stack.enter_context(_process())
@@ -313,6 +339,7 @@ def targeted(root: Path) -> Generator[Target]:
             root=root,
             process=process,
             sockets=sockets,
+            pipe=pipe,
             memory=memory,
             semaphores=semaphores,
             queue=queue,
@@ -323,6 +350,7 @@ def targeted(root: Path) -> Generator[Target]:
                 "self": os.getpid(),
                 "file": str(folder / "file"),
                 "key": str(keys / "key"),
+                "pipe": str(pipes / "pipe"),
                 "other": str(other / "file"),
                 "shared": str(shared / "file"),
                 "memory": memory,

@@ -14,8 +14,11 @@ from turnwise.errors import CallerError
 PYTHON = f"{getattr(sys, '_base_executable', sys.executable)} -I -S"
 CONFINING = ("bubblewrap", "landlock", "landlock-1")
 EVERY = (*CONFINING, "none")
+# For tests of what each means keeps out by itself: bubblewrap as on a kernel without Landlock, too.
+WALLS = ("bubblewrap", "bubblewrap-alone", "landlock", "landlock-1")
 _KINDS: dict[str, SandboxKind] = {
     "bubblewrap": "bubblewrap",
+    "bubblewrap-alone": "bubblewrap",
     "landlock": "landlock",
     "landlock-1": "landlock",
     "none": "none",
@@ -31,10 +34,13 @@ def _find(kind: SandboxKind) -> Sandbox | CallerError:
 
 
 def sandbox_called(name: str) -> Sandbox:
-    """`landlock-1` is Landlock with the rules of its first version. Skips, saying what is missing, where there is none."""
+    """`landlock-1` is Landlock with the rules of its first version, `bubblewrap-alone` has no Landlock beside it. Skips, saying
+    what is missing, where there is none."""
     sandbox = _find(_KINDS[name])
     if isinstance(sandbox, CallerError):
         pytest.skip(f"{sandbox}; nothing of `{name}` is tested (`.ci/run` installs bubblewrap)")
+    if name == "bubblewrap-alone":
+        return msgspec.structs.replace(sandbox, landlock=0, pipes=False)
     if name == "landlock-1":
         return msgspec.structs.replace(sandbox, landlock=1)
     return sandbox

@@ -8,7 +8,7 @@ import pytest
 
 from guarded import IN_HOME, LATER, OPEN, SECRETS
 from turnwise.drivers.tools.inspection import inspect_call
-from turnwise.drivers.tools.sandbox.secrets import secret_paths
+from turnwise.drivers.tools.sandbox.choosing import secret_paths
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.searching import SearchArguments, search
 from turnwise.rules.permission_facts import CallFacts

@@ -23,10 +23,10 @@ from turnwise.drivers.tools.sandbox import (
     is_secret,
 )
 from turnwise.drivers.tools.sandbox.bubblewrap import Mount, plan_mounts
+from turnwise.drivers.tools.sandbox.choosing import secret_paths
 from turnwise.drivers.tools.sandbox.kinds import SandboxOrder
-from turnwise.drivers.tools.sandbox.landlock import landlock_version
+from turnwise.drivers.tools.sandbox.landlock_rules import landlock_version
 from turnwise.drivers.tools.sandbox.seccomp import command_filter
-from turnwise.drivers.tools.sandbox.secrets import secret_paths
 
 
 def test_best_one_is_found_once() -> None:
@@ -65,11 +65,16 @@ def test_what_is_said_before_the_first_command() -> None:
     unasked = msgspec.structs.replace(sandbox_called("none"), why="nothing else works here")
     assert unasked.said(workspace=folder).endswith("use the network (nothing else works here)")
     if is_there("bubblewrap"):
-        sandbox = sandbox_called("bubblewrap")
+        sandbox = msgspec.structs.replace(sandbox_called("bubblewrap"), pipes=True, sockets=True)
         assert (
             sandbox.said(workspace=folder) == "commands run in bubblewrap: they can write in /w only, without network"
         )
         assert sandbox.said(workspace=folder, network=True).endswith("with network")
+        less = msgspec.structs.replace(sandbox, pipes=False, sockets=False)
+        assert less.said(workspace=folder).endswith(
+            "without network (named pipes outside and what is mounted later can be written;"
+            " sockets of other programs can be reached)"
+        )
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -1,7 +1,8 @@
 """A command in bubblewrap: its own mounts, processes and network.
 
 The folders of the machine are mounted read-only, what is secret is covered, and what may be written is mounted anew on top.
-Source: bwrap(1).
+/proc is read-only as a whole: root needs no capability to write the settings of the kernel that belong to root, and bwrap
+covers some of them only. Where there is Landlock, it refuses what mounts let through (see landlock_rules). Source: bwrap(1).
 """
 
 import os
@@ -10,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from turnwise.drivers.tools.programs import HELPER
+from turnwise.drivers.tools.sandbox import landlock_rules
 from turnwise.drivers.tools.sandbox.git import guarded_paths
 from turnwise.drivers.tools.sandbox.kinds import SandboxOrder, Wrapped
 from turnwise.drivers.tools.sandbox.seccomp import can_filter, command_filter
@@ -37,21 +40,26 @@ class Mount(msgspec.Struct, frozen=True):
     source: Path | None = None
 
 
-def wrap_in_bubblewrap(order: SandboxOrder, *, program: str) -> Wrapped:
-    """The command line of bubblewrap for it. Where the machine's system calls can be filtered, they are."""
+def wrap_in_bubblewrap(order: SandboxOrder, *, program: str, landlock: int) -> Wrapped:
+    """The command line of bubblewrap for it. Where the machine's system calls can be filtered, they are. `landlock` is the
+    version of the rules beside the mounts; 0 for none."""
     options = [*_NAMESPACES, *([] if order.network else ["--unshare-net"]), *_MANNERS]
     mounts = plan_mounts(order)
     for mount in mounts:
         options += _option(mount)
     for mount in mounts:
-        if mount.how == "cover":  # last, when what lies inside has been mounted
+        if mount.how in ("cover", "processes"):  # last, when what lies inside has been mounted
             options += ["--remount-ro", str(mount.at)]
     options += ["--chdir", str(order.workspace)]
     descriptors: tuple[int, ...] = ()
     if can_filter():
         descriptors = (_filter_file(),)
         options += ["--seccomp", str(descriptors[0])]
-    argv = (program, *options, "--", "/bin/sh", "-c", _LIMITED, "sh", *order.argv)
+    rules: tuple[str, ...] = ()
+    if landlock:
+        rules, script = _rules_before(mounts, version=landlock)
+        descriptors += (script,)
+    argv = (program, *options, "--", *rules, "/bin/sh", "-c", _LIMITED, "sh", *order.argv)
     return Wrapped(argv=argv, env=order.env, descriptors=descriptors, supervised=True)
 
 
@@ -61,6 +69,15 @@ def _filter_file() -> int:
     os.write(descriptor, command_filter(ip_sockets=True))
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
+
+
+def _rules_before(mounts: list[Mount], *, version: int) -> tuple[tuple[str, ...], int]:
+    """The words before a command that takes on Landlock's rules first, and the descriptor of their script: the place where
+    turnwise is installed may be covered. Rules are made inside, where the new folders are."""
+    script = os.open(landlock_rules.__file__, os.O_RDONLY | os.O_CLOEXEC)
+    writable = [str(mount.at) for mount in mounts if mount.how not in ("read", "cover", "processes")]
+    words = (*HELPER, f"/proc/self/fd/{script}", str(version), str(script), str(len(writable)), *writable)
+    return words, script
 
 
 def plan_mounts(order: SandboxOrder) -> list[Mount]:

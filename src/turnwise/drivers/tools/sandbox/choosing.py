@@ -4,7 +4,7 @@ import functools
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import assert_never
 
@@ -14,17 +14,12 @@ from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.tools.sandbox.bubblewrap import TEMPORARY, is_covered, wrap_in_bubblewrap
 from turnwise.drivers.tools.sandbox.environment import command_environment
 from turnwise.drivers.tools.sandbox.kinds import SandboxKind, SandboxOrder, Wrapped
-from turnwise.drivers.tools.sandbox.landlock import (
-    SCOPES_ABI,
-    keeper_command,
-    landlock_version,
-    may_read,
-    wrap_in_landlock,
-)
+from turnwise.drivers.tools.sandbox.landlock import keeper_command, may_read, wrap_in_landlock
+from turnwise.drivers.tools.sandbox.landlock_rules import REFER_ABI, SCOPES_ABI, landlock_version
 from turnwise.drivers.tools.sandbox.scratch import Scratch
 from turnwise.drivers.tools.sandbox.seccomp import can_filter
-from turnwise.drivers.tools.sandbox.secrets import secret_paths
 from turnwise.errors import CallerError
+from turnwise.rules.guarded_names import SECRET_IN_HOME, SECRET_OF_SYSTEM, SECRET_PLACES, is_secret
 
 _PROBE_S = 10.0  # it takes 0.02 s; a machine under load is no reason to go without
 
@@ -34,7 +29,9 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
 
     `files`: it writes in its folders only. `secrets`: keys and tokens in the home folder cannot be read. `network`: it can be
     kept from the network. `processes`: it cannot signal or look into others. `metadata`: nor change the mode, owner or
-    times of files outside. `leaves_none`: all that it started ends with it, also what left its session.
+    times of files outside. `pipes`: nor write into named pipes outside, nor into what is mounted there while it runs.
+    `sockets`: nor reach UNIX sockets of other programs. `leaves_none`: all that it started ends with it, also what left its
+    session. `landlock` is the version of Landlock's rules that hold for it, in bubblewrap too; 0 for none.
     """
 
     kind: SandboxKind
@@ -43,6 +40,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     network: bool
     processes: bool
     metadata: bool
+    pipes: bool
+    sockets: bool
     leaves_none: bool
     program: str = ""
     landlock: int = 0
@@ -89,7 +88,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         )
         match self.kind:
             case "bubblewrap":
-                return wrap_in_bubblewrap(order, program=self.program)
+                return wrap_in_bubblewrap(order, program=self.program, landlock=self.landlock)
             case "landlock":
                 return wrap_in_landlock(order, version=self.landlock)
             case "none" if self.leaves_none:
@@ -142,6 +141,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             reach = "but the NETWORK IS OPEN (system calls cannot be filtered on this machine)"
         gaps = [] if self.metadata else ["modes and times of files outside can be changed"]
         gaps += [] if self.processes else ["processes outside can be signalled"]
+        gaps += [] if self.pipes else ["named pipes outside and what is mounted later can be written"]
+        gaps += [] if self.sockets or not self.network else ["sockets of other programs can be reached"]
         note = f" ({'; '.join(gaps)})" if gaps else ""
         return f"commands run in {name}: they can write in {workspace} only, {reach}{note}"
 
@@ -191,9 +192,15 @@ def _bubblewrap(program: str) -> Sandbox | None:
         network=True,
         processes=True,
         metadata=True,
+        pipes=True,
+        sockets=can_filter(),
         leaves_none=True,
         program=program,
+        landlock=landlock_version(),
     )
+    if sandbox.landlock >= REFER_ABI and _works(sandbox):
+        return sandbox
+    sandbox = msgspec.structs.replace(sandbox, pipes=False, landlock=0)
     return sandbox if _works(sandbox) else None
 
 
@@ -208,6 +215,8 @@ def _landlock() -> Sandbox | None:
         network=can_filter(),
         processes=version >= SCOPES_ABI or can_filter(),
         metadata=False,
+        pipes=True,
+        sockets=can_filter(),
         leaves_none=True,
         landlock=version,
     )
@@ -222,6 +231,8 @@ def _none() -> Sandbox:
         network=False,
         processes=False,
         metadata=False,
+        pipes=False,
+        sockets=False,
         leaves_none=sys.platform == "linux",
     )
 
@@ -272,3 +283,34 @@ def _own_folders(env: Mapping[str, str]) -> Iterable[Path]:
     state = env.get("TURNWISE_STATE_DIR")
     if state:
         yield from (Path(state).expanduser() / f"journal.db{end}" for end in ("", "-wal", "-shm"))
+
+
+def secret_paths(*, home: Path | None, own: Iterable[Path] = ()) -> tuple[Path, ...]:
+    """The existing paths that a command has no business with, with links resolved and none inside another: what the table of
+    secret names calls so, and `own`, turnwise's folders and files."""
+    named = [*map(Path, SECRET_OF_SYSTEM), *own]
+    if home is not None:
+        named += _secrets_in(home)
+    found = sorted({path for path in map(_real, named) if path is not None})
+    kept: list[Path] = []
+    for path in found:  # sorted: an outer one comes before those in it
+        if not kept or not path.is_relative_to(kept[-1]):
+            kept.append(path)
+    return tuple(kept)
+
+
+def _secrets_in(home: Path) -> Iterator[Path]:
+    """What the table names below it, whether it is there or not, and what right in it has a secret name."""
+    yield from (home / name for name in (*SECRET_PLACES, *SECRET_IN_HOME))
+    try:
+        names = os.listdir(home)  # noqa: PTH208 (names are all that is needed)
+    except OSError:
+        return
+    yield from (home / name for name in names if is_secret(name))
+
+
+def _real(path: Path) -> Path | None:
+    try:
+        return path.resolve(strict=True)
+    except (OSError, RuntimeError):  # absent, unreadable, or a loop of links (RuntimeError before Python 3.13)
+        return None
