@@ -20,7 +20,7 @@ from sandboxes import WALLS, sandbox_called
 from turnwise.drivers.mcp.entries import ServerCommand
 from turnwise.drivers.mcp.processes import ServerProcess
 from turnwise.drivers.tools.programs import OWN_PYTHON
-from turnwise.drivers.tools.sandbox import Sandbox, SandboxKind, Scratch
+from turnwise.drivers.tools.sandbox import Sandbox, SandboxKind, Scratch, keeper
 from turnwise.drivers.tools.sandbox.kinds import SandboxOrder
 from turnwise.drivers.tools.sandbox.landlock import allowances
 from turnwise.drivers.tools.sandbox.landlock_rules import CHANGE, IOCTL_DEV
@@ -31,6 +31,7 @@ pytestmark = pytest.mark.promise("safe:walked")
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sandbox.md"
 WALK = Path(__file__).resolve().parents[1] / "sandbox_walk.py"
+KEEPER = Path(keeper.__file__)
 PYTHONS = (OWN_PYTHON, "/usr/bin/python3", "/usr/local/bin/python3")
 HEADS: Mapping[SandboxKind, str] = {"bubblewrap": "bubblewrap", "landlock": "Landlock"}
 # What bubblewrap has made anew or covered: a walk outside leaves it out, so that both see the same.
@@ -166,7 +167,7 @@ async def test_a_command_can_open_nothing_else_for_writing(name: str, place: Pla
 def test_a_command_of_an_ordinary_user_can_open_nothing_else_either(name: str, place: Place) -> None:
     """The same command line, started by a user without rights; where the tests run as such a one, the test above is this."""
     sandbox = sandbox_called(name)
-    user, python = _ordinary_user(place.root)
+    user, python = _ordinary_user(place.root, sandbox=sandbox)
     words = [python, "-I", "-S", "walk.py", told(place, sandbox=sandbox, temporary=place.scratch.temporary)]
     wrapped = sandbox.wrap(
         words, workspace=place.root, scratch=place.scratch, outer_env={"PATH": os.defpath, "HOME": "/nonexistent"}
@@ -325,7 +326,7 @@ def _can_mount() -> bool:
     return subprocess.run(attempt, check=False, capture_output=True, timeout=HANG_S).returncode == 0
 
 
-def _ordinary_user(root: Path) -> tuple[dict[str, int], str]:
+def _ordinary_user(root: Path, *, sandbox: Sandbox) -> tuple[dict[str, int], str]:
     """Whom to drop to, and a Python that they can run. Skips where there is none."""
     if os.geteuid() != 0:
         pytest.skip("the tests do not run as root, so the test above walks as an ordinary user")
@@ -334,13 +335,16 @@ def _ordinary_user(root: Path) -> tuple[dict[str, int], str]:
     except KeyError:
         pytest.skip("there is no user `nobody`")
     user = {"user": nobody.pw_uid, "group": nobody.pw_gid}
+    if sandbox.kind == "bubblewrap":
+        attempt = [sandbox.program, "--unshare-user", "--unshare-net", "--ro-bind", "/", "/", "/bin/sh", "-c", ":"]
+        if subprocess.run(attempt, check=False, cwd=root, capture_output=True, **_as(user)).returncode:
+            pytest.skip("this machine lets `nobody` make no namespaces, which bubblewrap needs")
     for python in PYTHONS:
+        attempt = [python, "-I", "-S", "-c", "import ctypes, sys; open(sys.argv[1])", str(KEEPER)]
         with contextlib.suppress(OSError, subprocess.CalledProcessError):
-            subprocess.run(
-                [python, "-I", "-S", "-c", "import ctypes"], check=True, cwd=root, capture_output=True, **_as(user)
-            )
+            subprocess.run(attempt, check=True, cwd=root, capture_output=True, **_as(user))
             return user, python
-    pytest.skip(f"`nobody` can run none of {', '.join(PYTHONS)}")
+    pytest.skip(f"`nobody` can run none of {', '.join(PYTHONS)}, or cannot read {KEEPER}")
 
 
 def _as(user: Mapping[str, int]) -> dict[str, Any]:
