@@ -65,7 +65,8 @@ _USERS = re.compile(
 _LOOK_UP = frozenset("bash sh rg dash ls find stat id whoami git npm node timeout date tar file df du".split())
 # Their own settings, which they read wherever they run. What is not known to run yet (a thread, a child) may be one of them.
 _OF_GIT = re.compile(
-    r"/home/(?:\.gitconfig|\.config/git/(?:config|attributes|ignore))|/work/\.git/.*|/etc/gitattributes", re.DOTALL
+    r"/home/(?:\.gitconfig|\.config/git/(?:config|attributes|ignore))|/work/(?:.*/)?\.git/.*|/etc/gitattributes",
+    re.DOTALL,
 )
 _SETTINGS = {
     "": _OF_GIT,

@@ -33,24 +33,26 @@ def project(tmp_path: Path) -> Path:
     (project / "key.pem").touch()
     (project / "shut").mkdir(mode=0)
     (project / "one" / "key").symlink_to("../.env")
+    (project / "looks_fine").symlink_to(".env")
     return project
 
 
 @pytest.mark.promise("safe:judged")
 def test_bash_stands_where_the_judge_says_after_any_two_moves(project: Path) -> None:
     """Issue 13, "Done when" 2: behind a link `cd ..` leads to where the link stands, and `cat key` there showed a secret."""
-    lines = [f"cd {first}; cd {second}" for first, second in itertools.product(TARGETS, TARGETS)]
-    script = "\n".join(f"({line}; pwd -P) 2>/dev/null" for line in lines)
+    joins = itertools.product(("; ", " && "), (";", " &&"), TARGETS, TARGETS)
+    lines = [f"cd {first}{join}cd {second}{last}" for join, last, first, second in joins]
+    script = "\n".join(f"({line} pwd -P) 2>/dev/null || echo nowhere" for line in lines)
     ran = subprocess.run(
-        ["bash", "-c", script], cwd=project, env={}, capture_output=True, text=True, timeout=HANG_S, check=False
+        ["bash"], input=script, cwd=project, env={}, capture_output=True, text=True, timeout=HANG_S, check=False
     )
     stood = ran.stdout.splitlines()
     assert len(stood) == len(lines)
     known = 0
     for line, place in zip(lines, stood, strict=True):
-        last = inspect_script(f"{line}; ls", paths=Paths(project, home="/home/u")).commands[-1]
+        last = inspect_script(f"{line} ls", paths=Paths(project, home="/home/u")).commands[-1]
         places = last.places or (str(project),)
-        assert place in places or places == ("",), line
+        assert place in (*places, "nowhere") or places == ("",), line
         known += places != ("",)
     assert known > len(lines) // 3  # a judge that knows of no place would be right, too
 
@@ -93,6 +95,19 @@ def test_bash_stands_where_the_judge_says_after_any_two_moves(project: Path) -> 
         ("cd low; cat ../../notes.txt", "allow"),
         ("cd src; cd ..; ls", "allow"),
         ("cd flat/deep/..; ls", "allow"),
+        ("(cd flat & cat looks_fine)", "ask"),
+        ("(cd flat & ls)", "allow"),
+        ("cd flat && cat looks_fine", "allow"),
+        ("cd flat && cd deep && cat ../looks_fine", "allow"),
+        ("cd flat && ls; cat looks_fine", "allow"),
+        ("cd flat || cat looks_fine", "ask"),
+        ("ls || cd flat && cat looks_fine", "ask"),
+        ("! cd flat && cat looks_fine", "ask"),
+        ("cd flat <no_such && cat looks_fine", "ask"),
+        ("cd flat & cat looks_fine", "ask"),
+        ("cd flat && ls & cat looks_fine", "ask"),
+        ("cd shut && ls; cat looks_fine", "ask"),
+        ("ls && cd flat; cat looks_fine", "ask"),
     ],
 )
 def test_a_move_back_over_a_link_is_asked_about(command: str, expected: PermissionKind, project: Path) -> None:

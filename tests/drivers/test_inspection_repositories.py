@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.drivers.tools.inspection import inspect_call
-from turnwise.drivers.tools.inspection.repositories import doubt
+from turnwise.drivers.tools.inspection.repositories import find_repository
 from turnwise.rules.permissions import PermissionKind, Policy, judge_permission
 from waits import HANG_S
 
@@ -115,13 +115,14 @@ def test_the_repository_is_looked_for_where_git_looks(tmp_path: Path) -> None:
     assert verdict("git diff a b", work=outside) == "ask"
 
 
-def git(script: str, *, at: Path) -> None:
-    """Real repositories: what git itself takes as one."""
+def git(script: str, *, at: Path, check: bool = True) -> str:
+    """Real repositories: what git itself takes as one, and what it says."""
     alone = {"PATH": os.environ["PATH"], "HOME": str(at), "GIT_CONFIG_NOSYSTEM": "1"}
     identity = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; "
-    subprocess.run(
-        ["bash", "-ec", identity + script], cwd=at, env=alone, check=True, capture_output=True, timeout=HANG_S
+    ran = subprocess.run(
+        ["bash", "-ec", identity + script], cwd=at, env=alone, check=check, capture_output=True, timeout=HANG_S
     )
+    return (ran.stdout + ran.stderr).decode()
 
 
 PLAIN = "git init -q . && echo a > a && git add a && git commit -qm x"
@@ -197,8 +198,8 @@ def test_more_files_than_are_looked_through_are_asked_about(tmp_path: Path) -> N
     work = repository(tmp_path / "work")
     for count in range(20):
         (work / f"{count}.txt").touch()
-    assert doubt(str(work), max_walked=21) == ""
-    assert doubt(str(work), max_walked=20) == (
+    assert find_repository(str(work), max_walked=21).doubt == ""
+    assert find_repository(str(work), max_walked=20).doubt == (
         "it has more than 20 files, too many to look for other repositories among them"
     )
 
@@ -207,7 +208,13 @@ def test_an_environment_that_steers_git_is_asked_about(tmp_path: Path) -> None:
     """Another repository, other settings; not a name for commits."""
     work = repository(tmp_path / "work")
     assert verdict("git status", work=work, environment={"GIT_AUTHOR_NAME": "x", "GIT_PAGER": "cat"}) == "allow"
-    for name in ("GIT_DIR", "GIT_CONFIG_COUNT", "GIT_EXTERNAL_DIFF"):
+    for name in (
+        "GIT_DIR",
+        "GIT_CONFIG_COUNT",
+        "GIT_EXTERNAL_DIFF",
+        "GIT_CEILING_DIRECTORIES",
+        "GIT_IMPLICIT_WORK_TREE",
+    ):
         assert verdict("git status", work=work, environment={name: "x"}) == "ask"
 
 
@@ -245,3 +252,145 @@ def test_folders_that_look_a_little_like_a_repository_are_none(tmp_path: Path) -
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert verdict("git status", work=tmp_path) == "allow"
+
+
+CANARY = "canary-of-a-secret"
+SECRETS = (
+    PLAIN + " && mkdir -p x y ../a ../b && for i in x y ../a ../b; do echo $i >$i/f; done && "
+    f"for i in x ../a; do echo {CANARY} >$i/.env; done"
+)
+
+
+@pytest.mark.promise("safe:judged")
+@pytest.mark.parametrize(
+    ("made", "command"),
+    [
+        ("true", "git diff ../a ../b"),
+        ("true", "git diff -- ../a ../b"),
+        ("true", "git diff --stat -p ../a ../b"),
+        ("true", "git diff x ../b"),
+        ("true", "git diff ../b x"),
+        ("true", "git diff {work}/a {work}/b"),
+        ("true", "git diff {work}/a y"),
+        ("true", "git diff x ../r/y"),
+        ("true", "cd x; git diff ../../a ../y"),
+        ("true", "(cd x && git diff . ../../b)"),
+        ("true", "bash -c 'git diff ../a ../b'"),
+        ("true", "cd ../b && git diff . ../a"),
+        ("git config core.repositoryformatversion 99", "git diff x y"),
+        ("git config extensions.objectformat sha1", "git diff x y"),
+        ("git config core.bare true", "git diff {work}/r/x {work}/r/y"),
+        ("[ $(id -u) != 0 ] || chown 1234 .git", "git diff x y"),
+        ("[ $(id -u) != 0 ] || chown 1234 .", "git diff x y"),
+        ("rm -r .git", "git diff x y"),
+        ("ln -s ../x/.env .git/packed-refs", "git log"),
+        ("ln -s ../x/.env .git/shallow", "git show"),
+        ("mkdir -p .git/info; ln -s ../../x/.env .git/info/grafts", "git log"),
+        ("ln -s ../../../x/.env .git/objects/info/alternates", "git log"),
+        ("mkdir .git/rebase-merge; ln -s ../../x/.env .git/rebase-merge/head-name", "git status"),
+        ("git add -f x/.env; git commit -qm x; echo 2 >x/.env; git add x/.env; echo CANARY >>x/.env", "git diff"),
+        ("git add -f x/.env; git commit -qm x; echo CANARY >>x/.env", "git diff -S x"),
+        ("git add -f x/.env; git commit -qm x; echo CANARY >>x/.env", "git diff y '*'"),
+        ("git add -f x/.env; git commit -qm x; echo CANARY >>x/.env", "git status -vv"),
+    ],
+)
+def test_git_that_shows_what_it_does_not_track_is_asked_about(made: str, command: str, tmp_path: Path) -> None:
+    """Issue 39: `git diff` compares any two folders outside of a repository; a file of its own that git does not understand
+    it shows. git itself says that it does."""
+    work = tmp_path / "work"
+    (work / "r").mkdir(parents=True)
+    git(f"{SECRETS} && {made}".replace("CANARY", f"{CANARY} x"), at=work / "r")
+    command = command.replace("{work}", str(work))
+    shown = git(command, at=work / "r", check=False)
+    assert CANARY in shown or "usage:" in shown or os.getuid() != 0
+    assert verdict(f"cd r; {command}", work=work) == "ask"
+    assert verdict(f"cd r && {command}", work=work) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git log",
+        "git diff x y",
+        "git diff HEAD x",
+        "git diff {work}/r/x y",
+        "git diff -- x y",
+        "cd x && git diff ../y .",
+        "git diff HEAD~1 HEAD",
+        "git diff main..other",
+        "git show HEAD x",
+        "git status && git log -p -- x",
+        "git blame a",
+        "git ls-files -o",
+    ],
+)
+def test_git_that_stays_in_its_repository_is_not_asked_about(command: str, tmp_path: Path) -> None:
+    """Issue 39: `cd r && git log` and `cd r; git log` both run unasked, where the workspace itself is no repository."""
+    work = tmp_path / "work"
+    (work / "r").mkdir(parents=True)
+    git(SECRETS, at=work / "r")
+    command = command.replace("{work}", str(work))
+    assert CANARY not in git(command, at=work / "r", check=False)
+    for line in (
+        "cd r; {}",
+        "cd r && {}",
+        "(cd r; {})",
+        "bash -c 'cd r && {}'",
+        "ls && cd r && {}",
+        "cd r && cd . && {}",
+    ):
+        assert verdict(line.format(command), work=work) == "allow", line
+    for line in ("{}", "cd a && {}", "cd nosuch; {}", "ls && cd r; {}", "cd r & {}", "cd r || {}"):
+        assert verdict(line.format(command), work=work) == "ask", line
+
+
+@pytest.mark.promise("safe:judged")
+def test_a_tracked_secret_is_asked_about_while_it_holds_something_new(tmp_path: Path) -> None:
+    """What was committed or staged, git shows. Templates of variables are often tracked, and then filled in."""
+    git(
+        PLAIN + " && mkdir x && echo 1 >.env.test && echo 1 >x/f && git add .env.test x && git commit -qm x",
+        at=tmp_path,
+    )
+    content = (tmp_path / ".env.test").stat()
+    os.utime(tmp_path / ".env.test", ns=(content.st_atime_ns, content.st_mtime_ns - 10**9))
+    git("git update-index --refresh", at=tmp_path)
+    (tmp_path / ".env").write_text("KEY=1")
+    for command in ("git diff", "git diff HEAD", "git status -vv"):
+        assert verdict(command, work=tmp_path) == "allow"
+    (tmp_path / ".env.test").write_text("KEY=1")
+    for command in ("git diff", "git diff HEAD", "git diff HEAD x .", "git status -vv", "git diff -S x"):
+        assert verdict(command, work=tmp_path) == "ask"
+    for command in (
+        "git diff x",
+        "git diff -- x",
+        "git diff --cached",
+        "git diff HEAD~1..HEAD",
+        "git status",
+        "git log -p",
+    ):
+        assert verdict(command, work=tmp_path) == "allow"
+    git("git update-index --index-version 4", at=tmp_path)
+    assert verdict("git diff", work=tmp_path) == "ask"
+
+
+@pytest.mark.promise("safe:judged")
+def test_a_change_outside_of_the_workspace_is_asked_about(tmp_path: Path) -> None:
+    """The workspace is a folder of a repository: `git diff` alone would show the other folders, too."""
+    git(PLAIN + " && mkdir part && echo 1 >part/f && git add part && git commit -qm x", at=tmp_path)
+    part = tmp_path / "part"
+    for command in ("git diff", "git diff HEAD", "git status -vv .", "git diff -S f"):
+        assert verdict(command, work=part) == "ask"
+    for command in (
+        "git diff .",
+        "git diff -- f",
+        "git diff HEAD -- f",
+        "git diff --cached",
+        "git status",
+        "git log -p",
+    ):
+        assert verdict(command, work=part) == "allow"
+
+
+def test_a_repository_beyond_a_mount_is_none() -> None:
+    """git stops there (git(1), `GIT_DISCOVERY_ACROSS_FILESYSTEM`)."""
+    assert "beyond a mount" in find_repository("/proc/self").doubt

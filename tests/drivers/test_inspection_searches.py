@@ -233,6 +233,17 @@ def test_a_search_that_ripgrep_shows_a_secret_in_is_asked_about(
         assert verdict == "allow"
 
 
+@pytest.mark.promise("safe:judged")
+def test_a_search_that_reads_options_from_a_file_is_asked_about(project: Path) -> None:
+    """The file that `RIPGREP_CONFIG_PATH` names may say `--hidden`, for every search."""
+    (project / "plain" / ".env").write_text(CANARY)
+    environment = {"RIPGREP_CONFIG_PATH": "x"}
+    assert verdict_on("rg x plain", project=project) == "allow"
+    assert verdict_on("rg x plain", project=project, environment=environment) == "ask"
+    assert verdict_on("rg --no-config x plain", project=project, environment=environment) == "allow"
+    assert verdict_on("rg x src", project=project, environment=environment) == "allow"
+
+
 def test_a_glob_of_many_stars_is_judged_in_time_that_grows_with_the_name(project: Path) -> None:
     """A name of 250 letters and twenty stars took for ever, and nothing else ran meanwhile."""
     (project / "plain" / ("a" * 250)).write_text("")

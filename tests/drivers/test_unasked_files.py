@@ -9,7 +9,7 @@ import pytest
 
 from turnwise.drivers.journal.prices import read_prices_file
 from turnwise.drivers.settings.settings import read_layers
-from turnwise.drivers.tools.inspection.repositories import doubt
+from turnwise.drivers.tools.inspection.repositories import find_repository
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.searching import SearchArguments, search
 from turnwise.drivers.unasked_files import LeftOut, read_of_user, read_unasked
@@ -202,5 +202,5 @@ def test_a_doubt_about_settings_shows_no_password(tmp_path: Path) -> None:
     (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     for config in ('[url "https://me:xyzzy@host/"]\n\tinsteadOf = x\n', "!xyzzy = =\n [x", '[credential "xyzzy"]\n'):
         (tmp_path / ".git" / "config").write_text(config)
-        why = doubt(str(tmp_path))
+        why = find_repository(str(tmp_path)).doubt
         assert "may run a program" in why and SECRET not in why

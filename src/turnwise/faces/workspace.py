@@ -80,6 +80,7 @@ class Workspace:
             inspect=inspector(
                 tools,
                 workspace=self.folder,
+                environment=shell.environment,
                 programs=shell.programs,
                 private=shell.private_folder,
                 clock=self._clock,

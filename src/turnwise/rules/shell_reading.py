@@ -6,6 +6,7 @@ to mean another one.
 """
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -230,6 +231,8 @@ _ASKS_VERSION = frozenset(
     """python python3 node npm npx deno ruby perl java javac gcc g++ clang make cmake uv pip pip3 git docker ruff mypy
     bash""".split()
 )
+# What `is_reading` below goes by the name of.
+READING_NAMES = frozenset(READERS) | _ASKS_VERSION | {"git", "find", "sed", "date", "command"}
 
 
 def is_reading(command: CommandFact) -> bool:
@@ -395,6 +398,21 @@ def _git_reads(words: list[Word]) -> bool:
     if reader is None or any(":" in text for text in texts[1:] if not text.startswith(("--format=", "--pretty="))):
         return False
     return _fits(words[1:], reader=reader)
+
+
+def git_operands(words: Sequence[Word], *, subcommand: str) -> list[Word]:
+    """Of the words after the subcommand of a git command that reads, those that surely are neither options nor their values."""
+    reader = _GIT.get(subcommand, _TEXT_OUT)
+    found: list[Word] = []
+    at = 0
+    while at < len(words):
+        text = words[at].text
+        at += 1
+        if text.startswith("-"):
+            at += option_takes(text, reader=reader) or 0
+        else:
+            found.append(words[at - 1])
+    return found
 
 
 def _find_reads(words: list[Word]) -> bool:

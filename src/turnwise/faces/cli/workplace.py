@@ -193,7 +193,14 @@ def furnish(
         ),
     )
     tools = [*agents.tools(workspace), *face.more]
-    inspect = inspector(tools, workspace=folder, programs=shell.programs, private=shell.private_folder, clock=clock)
+    inspect = inspector(
+        tools,
+        workspace=folder,
+        environment=shell.environment,
+        programs=shell.programs,
+        private=shell.private_folder,
+        clock=clock,
+    )
     return Workplace(
         folder=folder,
         agent=agents.root(tools, inspect=inspect),

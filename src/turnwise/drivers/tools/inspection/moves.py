@@ -5,7 +5,7 @@ stands, `cat ../x` to where it leads (bash manual, `cd -L`).
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -18,11 +18,21 @@ Places = tuple[str, ...] | None
 
 
 class Stand(msgspec.Struct, frozen=True):
-    """`places`, and whether one of them may have been reached by a link. `doubt` says why it is not known where one stands."""
+    """`places`, and whether one of them may have been reached by a link. `arrived` are those where one stands if the move
+    succeeds. `doubt` says why it is not known where one stands."""
 
     places: Places
     linked: bool = False
     doubt: str = ""
+    arrived: Places = None
+
+
+def joined(places: Collection[str] | None, others: Collection[str] | None) -> Places:
+    """The folders of both; None where those are too many."""
+    if places is None or others is None:
+        return None
+    found = tuple(sorted({*places, *others}))
+    return found if len(found) <= MAX_PLACES else None
 
 
 def moved(
@@ -50,8 +60,7 @@ def moved(
         if apart or (stand.linked and not target.text.startswith("/")):
             return nowhere
     linked = stand.linked or any(fact.lexical != fact.resolved for fact in facts)
-    reached = {fact.resolved for fact in facts}
+    arrived = joined((), [fact.resolved for fact in facts])
     # as it is spelled: `no_such/..` is no folder, though what it comes to is one
-    if not (surely and all(may_enter(os.path.join(place, target.text)) for place in stand.places)):  # noqa: PTH118
-        reached |= set(stand.places)
-    return Stand(tuple(sorted(reached)) if len(reached) <= MAX_PLACES else None, linked=linked)
+    sure = surely and all(may_enter(os.path.join(place, target.text)) for place in stand.places)  # noqa: PTH118
+    return Stand(arrived if sure else joined(arrived, stand.places), linked=linked, arrived=arrived)

@@ -3,6 +3,7 @@
 import fnmatch
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -22,10 +23,12 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     follows: bool = False
 
 
-def search_of(words: CommandWords) -> Search | None:
-    """The search that a command is; None where it is none."""
+def search_of(words: CommandWords, *, environment: Collection[str]) -> Search | None:
+    """The search that a command is; None where it is none. `environment` are the names of the variables that it inherits."""
     name = words[0].text if words and words[0].literal else ""
     options = [word.text for word in words[1:] if word.text.startswith("-")]
+    if name == "rg" and "RIPGREP_CONFIG_PATH" in environment and "--no-config" not in options:
+        return Search(hidden=True, follows=True)  # the file may say so
     if name == "rg":
         return Search(hidden=False, follows=any(_has(text, letter="L", long="--follow") for text in options))
     if name == "diff":  # of two folders it shows the files

@@ -13,7 +13,7 @@ from turnwise.drivers.tools.inspection.arguments import SHOWN_CHARS
 from turnwise.drivers.tools.inspection.carriers import may_run, supposed
 from turnwise.drivers.tools.inspection.grammar import heredoc_delimiter, heredoc_text, parse
 from turnwise.drivers.tools.inspection.inputs import is_fed, lasts
-from turnwise.drivers.tools.inspection.moves import Places, Stand, moved
+from turnwise.drivers.tools.inspection.moves import Places, Stand, joined, moved
 from turnwise.drivers.tools.inspection.nodes import LEAVES, TRANSPARENT
 from turnwise.drivers.tools.inspection.paths import HARMLESS_DEVICES, Paths
 from turnwise.drivers.tools.inspection.private import filled_in
@@ -30,17 +30,22 @@ from turnwise.drivers.tools.inspection.spelling import (
 )
 from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.rules.permission_facts import Access, Assignment, CommandFact, PathFact, ShellFacts, Word
+from turnwise.rules.shell_reading import READING_NAMES
 from turnwise.rules.shell_words import IN_SHELL, MOVING
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-# Their meaning is built into this reading; a function of that name would change it.
-_BUILT_IN = IN_SHELL | {"alias", "find", "git"} | frozenset(wrappers.PREFIXES) | wrappers.SHELLS
+# Their meaning is built into this reading; a function of that name would change it. The last one runs for each name that leads to
+# no program (bash manual, Command Search and Execution).
+_BUILT_IN = (
+    IN_SHELL | READING_NAMES | frozenset(wrappers.PREFIXES) | wrappers.SHELLS | {"alias", "command_not_found_handle"}
+)
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=", re.DOTALL)
 _TESTS = frozenset({"test", "["})
 _SEQUENCES = frozenset({"list", "pipeline", "negated_command"})
-_CONDITIONAL = frozenset("list if_statement while_statement case_statement for_statement c_style_for_statement".split())
+_CONDITIONAL = frozenset("if_statement while_statement case_statement for_statement c_style_for_statement".split())
+_NO_FUNCTIONS = frozenset({"command", "builtin"})  # a name behind them is no function
 
 
 def inspect_script(
@@ -62,6 +67,7 @@ def inspect_script(
     walk = _Walk(paths, programs=programs, environment=environment, git_doubt=git_doubt)
     try:
         walk.script(script, within=())
+        walk.mark_recursions()
     except bounds.TooMuch as error:
         walk.problem = str(error)
     facts = mark_absences((*walk.facts, *dict.fromkeys(walk.supposed)))
@@ -76,12 +82,15 @@ class _Walk:
         self.cdpath = "CDPATH" in environment
         self.environment = frozenset(environment) - {"_"}
         self.git_doubt = git_doubt
-        self.git_doubts: dict[str, str] = {}  # by place
+        self.repositories: dict[str, repositories.Repository] = {}  # by place
         self.facts: list[CommandFact] = []
         self.problem = ""
         self.places: Places = (paths.workspace,)
+        self.arrived: Places = None  # where one stands if the last statement succeeds; None: in `places`
         self.linked = paths.is_linked or "PWD" in environment
         self.unconditional = True
+        self.repeating = 0
+        self.functions: dict[str, set[str]] = {}  # the names of the commands in each
         self.guessing = False
         self.guesses = 0
         self.fed = False
@@ -116,6 +125,8 @@ class _Walk:
         before = self.unconditional
         self.unconditional = before and node.type not in _CONDITIONAL
         self._visit(node, within=within)
+        if node.type not in ("command", "list"):
+            self.arrived = None
         self.unconditional = before
         self.depth -= 1
 
@@ -132,6 +143,8 @@ class _Walk:
                 self._redirected(node, within=within)
             case "heredoc_redirect" | "file_redirect" | "herestring_redirect":
                 self._around(None, redirects=(node,), within=within)
+            case "list":
+                self._list(node, within=within)
             case "pipeline" | "subshell" | "command_substitution" | "process_substitution":
                 self._apart(node, within=within)
             case "variable_assignment":
@@ -167,19 +180,48 @@ class _Walk:
                 # What `&` sends to the background runs in a shell of its own, and beside the rest.
                 apart = at + 1 < len(children) and children[at + 1].type == "&"
                 places = self.places
+                if apart:
+                    self._piles_up(child, within=within)
                 self.visit(child, within=within)
                 if apart:
                     self.places = places
 
+    def _piles_up(self, node: "Node", *, within: tuple[str, ...]) -> None:
+        """What does not end before the next one begins, where there may be any number of them."""
+        if self.repeating:
+            self._emit(CommandFact(words=(Word("&"),), text=f"{_text(node)} &", within=within))
+
     def _apart(self, node: "Node", *, within: tuple[str, ...]) -> None:
         """In shells of their own: a `cd` there ends with them."""
         places = self.places
-        for child in node.children:
-            if child.is_named:
-                self.visit(child, within=within)
-                if node.type == "pipeline":
+        if node.type == "process_substitution":
+            self._piles_up(node, within=within)
+        if node.type == "pipeline":
+            for child in node.children:
+                if child.is_named:
+                    self.visit(child, within=within)
                     self.places = places
+        else:
+            self._children(node, within=within)
         self.places = places
+
+    def _list(self, node: "Node", *, within: tuple[str, ...]) -> None:
+        """`a && b`: the first runs as the list does, the second perhaps. Behind `cd x &&` one stands in `x` alone."""
+        left, sign, right = node.child(0), node.child(1), node.child(2)
+        if node.child_count != 3 or left is None or sign is None or right is None:
+            self._doubt("`list` is not understood")
+            self._children(node, within=within)
+            return
+        started = self.places
+        self.visit(left, within=within)
+        places = self.places
+        before, self.unconditional = self.unconditional, False
+        failed = sign.type == "||" or left.type == "negated_command"
+        self.places = joined(started, places) if failed else self.arrived or places
+        self.visit(right, within=within)
+        self.unconditional = before
+        self.arrived = None if failed else self.arrived or self.places
+        self.places = joined(self.places, places)
 
     def _loop(self, node: "Node", *, within: tuple[str, ...]) -> None:
         """A `cd` in a loop counts for what stands before it, too, from the second round on."""
@@ -192,11 +234,13 @@ class _Walk:
             set_here = (Assignment(_text(name), "", False),)
             self._emit(CommandFact(words=(), text=_text(node), assignments=set_here, within=within))
         count = len(self.facts)
+        self.repeating += 1
         self._children(node, within=within)
         if self.places != places:
             del self.facts[count:]
             self.places = None
             self._children(node, within=within)
+        self.repeating -= 1
 
     def _function(self, node: "Node", *, within: tuple[str, ...]) -> None:
         name = next((_text(child) for child in node.children if child.type == "word"), "")
@@ -206,11 +250,31 @@ class _Walk:
             )
         places, self.places = self.places, None  # it runs where it is called
         self._around(None, redirects=self.trailing.pop(node.id, ()), within=within)
+        count = len(self.facts)
+        self.repeating += 1
         for child in node.children:
             if child.type != "word" and child.is_named:
                 self.visit(child, within=within)
+        self.repeating -= 1
+        called = {
+            fact.words[0].text
+            for fact in self.facts[count:]
+            if fact.words and _NO_FUNCTIONS.isdisjoint(fact.within[-1:])
+        }
+        self.functions.setdefault(name, set()).update(called)
         moved = any(fact.words and fact.words[0].text in MOVING for fact in self.facts)
         self.places = None if moved else places
+
+    def mark_recursions(self) -> None:
+        """A function that calls itself, by itself or by others, makes processes without end."""
+        for name in self.functions:
+            reached, waiting = set[str](), [name]
+            while waiting:
+                new = self.functions.get(waiting.pop(), set()) - reached
+                reached |= new
+                waiting += new
+            if name in reached:
+                self._emit(CommandFact(words=(), text=f"{name}()", opaque=f"the function `{name}` calls itself"))
 
     def _arithmetic(self, node: "Node", *, within: tuple[str, ...]) -> None:
         """Arithmetic evaluates the text of its variables: one that holds `a[$(rm x)]` runs it (bash manual, Shell Arithmetic)."""
@@ -318,7 +382,7 @@ class _Walk:
         if name in _TESTS:  # that a file is there may be asked, as in `[[ -f x ]]`
             known = tuple(word if word.glob else msgspec.structs.replace(word, paths=()) for word in known)
         program = program_of(words, programs=self.programs, within=within, places=self.places)
-        search = search_of(words)
+        search = search_of(words, environment=self.environment)
         reached = self._reached(name, words=words[1:])
         passed_on = (*assignments, *(arguments.assigned(word) for word in carried.sets))
         sets = (*arguments.exported(passed_on), *arguments.set_by(name, words=words))
@@ -332,7 +396,7 @@ class _Walk:
                 carries=carried.carries,
                 guessed=self.guessing,
                 opaque=carried.opaque or program.opaque,
-                doubt=self._git_doubt(name) or program.doubt or reached.doubt,
+                doubt=self._git_doubt(known) or program.doubt or reached.doubt,
                 programs=program.names,
                 place_holds="" if search is None else self._held(self.places, search=search),
             )
@@ -340,11 +404,13 @@ class _Walk:
         self.places, self.linked = reached.places, reached.linked
         self._carried(carried, within=(*within, name), text=text)
         self._suppose(words, within=(*within, name), text=text)
+        self.arrived = reached.arrived if name == "cd" else None
 
     def _carried(self, carried: wrappers.WrappedCommands, *, within: tuple[str, ...], text: str) -> None:
         places = self.places
         if carried.moves:
             self.places = None
+        self.repeating += within[-1] == "trap"
         for inner in carried.commands:
             self._run(inner, within=within, text=text)
         for script in carried.scripts:
@@ -360,6 +426,7 @@ class _Walk:
             self.guessing = before
         elif carried.guesses or carried.guessed_scripts:
             self._doubt("commands are nested too deep in it")
+        self.repeating -= within[-1] == "trap"
         if within[-1] == "time":  # a word of the shell's, or a program
             self.places = places if self.places == places else None
         elif within[-1] not in MOVING and within[-1] not in ("eval", "command", "builtin"):
@@ -383,18 +450,20 @@ class _Walk:
         if len(self.supposed) > bounds.MAX_SUPPOSED:
             raise bounds.TooMuch("it has too many words that may be commands")
 
-    def _git_doubt(self, name: str) -> str:
-        if name.rpartition("/")[2] != "git":
+    def _git_doubt(self, words: tuple[Word, ...]) -> str:
+        if not words or not words[0].literal or words[0].text.rpartition("/")[2] != "git":
             return ""
         if self.git_doubt or self.places is None:
             return self.git_doubt or "in which repository it runs is not known"
         for place in self.places:
-            if place not in self.git_doubts:
-                if len(self.git_doubts) >= bounds.MAX_SEARCHES:
+            if place not in self.repositories:
+                if len(self.repositories) >= bounds.MAX_SEARCHES:
                     raise bounds.TooMuch("it uses git in too many folders")
-                self.git_doubts[place] = repositories.doubt(place)
-            if self.git_doubts[place]:
-                return self.git_doubts[place]
+                self.repositories[place] = repositories.find_repository(place)
+            found = self.repositories[place]
+            doubt = found.doubt or repositories.reach_doubt(words, repository=found, place=place, paths=self.paths)
+            if doubt:
+                return doubt
         return ""
 
     def _emit(self, fact: CommandFact) -> None:
@@ -559,6 +628,7 @@ class _Walk:
         before, self.unconditional = self.unconditional, False
         for node in nodes:
             self.visit(node, within=within)
+            self.arrived = None
         self.unconditional = before
 
     def _redirections(self, redirects: "Sequence[Node]", *, within: tuple[str, ...]) -> RedirectionFacts:

@@ -12,7 +12,15 @@ from msgspec import Meta
 from turnwise.drivers.tools.grants import programs_at_hand, seconds_of
 from turnwise.drivers.tools.programs import ProgramSearch, is_program
 from turnwise.drivers.tools.progress import telling
-from turnwise.drivers.tools.sandbox import CannotGuard, GitGuard, RestoredFiles, Sandbox, Scratch, find_sandbox
+from turnwise.drivers.tools.sandbox import (
+    CannotGuard,
+    GitGuard,
+    RestoredFiles,
+    Sandbox,
+    Scratch,
+    command_environment,
+    find_sandbox,
+)
 from turnwise.drivers.tools.sandbox.private import PrivateFolder
 from turnwise.drivers.tools.workspace.output import MAX_FILES, Tape
 from turnwise.drivers.tools.workspace.processes import run_group
@@ -78,6 +86,11 @@ class Shell:
     def has_network(self) -> bool:
         """Whether its commands reach the network."""
         return self.network or not self.sandbox.network
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that its commands see; their folder for what they throw away comes with each run."""
+        return command_environment(os.environ, temporary=None, also=self._also_env, hidden=self._hidden_env)
 
     @property
     def description(self) -> str:
