@@ -75,7 +75,7 @@ def make_trees(top: Path) -> None:
     trees["repository"] = (
         f"mkdir inner && {COMMITTED} && echo {CANARY} >>f && cd inner && echo 1 >f && {SECRETS} && git add f && echo 2 >f"
     )
-    (top / "home").mkdir()
+    (top / "home").mkdir(parents=True)
     for name, script in trees.items():
         (top / name).mkdir(parents=True)
         alone = {**ENVIRONMENT, "HOME": str(top / "home")}
@@ -135,7 +135,7 @@ def test_a_git_command_that_is_judged_harmless_shows_no_secret(tmp_path: Path) -
 @pytest.mark.skipif(bool(missing_tools()), reason=missing_tools() or "all are there")
 def test_a_git_command_that_is_judged_harmless_opens_nothing_outside(tmp_path: Path) -> None:
     """No secret and no file outside, whatever of it is shown; `strace` says what was opened."""
-    top = tmp_path.resolve()
+    top = tmp_path.resolve() / "room"
     make_trees(top)
     room, source = Room(top=top, work=top / "work"), random.Random(40)
     lines: list[str] = []
@@ -143,5 +143,5 @@ def test_a_git_command_that_is_judged_harmless_opens_nothing_outside(tmp_path: P
         line = drawn_line(source, work=room.work)
         if "--dirty" not in line and is_harmless(line, room=room):  # it refreshes the index, as `git status` does
             lines.append(line)
-    found = [(lines[number], did) for number, did in doings(lines, room=room, log=top / "log", can_write=False)]
+    found = [(lines[number], did) for number, did in doings(lines, room=room, log=tmp_path.resolve() / "log", can_write=False)]
     assert found == []
