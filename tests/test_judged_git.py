@@ -143,5 +143,8 @@ def test_a_git_command_that_is_judged_harmless_opens_nothing_outside(tmp_path: P
         line = drawn_line(source, work=room.work)
         if "--dirty" not in line and is_harmless(line, room=room):  # it refreshes the index, as `git status` does
             lines.append(line)
-    found = [(lines[number], did) for number, did in doings(lines, room=room, log=tmp_path.resolve() / "log", can_write=False)]
+    found = [
+        (lines[number], did)
+        for number, did in doings(lines, room=room, log=tmp_path.resolve() / "log", can_write=False)
+    ]
     assert found == []

@@ -76,10 +76,6 @@ APART = {
     ): "what `time` cannot run",
     (
         "drivers/tools/inspection/nodes.py:TRANSPARENT",
-        "drivers/tools/inspection/shell.py:_CONDITIONAL",
-    ): "what may not run",
-    (
-        "drivers/tools/inspection/nodes.py:TRANSPARENT",
         "drivers/tools/inspection/shell.py:_evaluated",
     ): "what arithmetic reads",
     (

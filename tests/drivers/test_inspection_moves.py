@@ -100,6 +100,7 @@ def test_bash_stands_where_the_judge_says_after_any_two_moves(project: Path) -> 
         ("cd flat && cat looks_fine", "allow"),
         ("cd flat && cd deep && cat ../looks_fine", "allow"),
         ("cd flat && ls; cat looks_fine", "allow"),
+        ("cd flat && # there\ncat looks_fine", "allow"),
         ("cd flat || cat looks_fine", "ask"),
         ("ls || cd flat && cat looks_fine", "ask"),
         ("! cd flat && cat looks_fine", "ask"),

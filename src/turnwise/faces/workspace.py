@@ -11,7 +11,6 @@ from turnwise.drivers.clock import Clock
 from turnwise.drivers.settings.permission_files import policy_of
 from turnwise.drivers.settings.settings import read_layers
 from turnwise.drivers.tools.grants import turn_at_work
-from turnwise.drivers.tools.inspection import inspector
 from turnwise.drivers.tools.sandbox import find_sandbox
 from turnwise.drivers.tools.tools import CallJudging
 from turnwise.drivers.tools.workspace import workspace_tools
@@ -77,14 +76,7 @@ class Workspace:
         tools = workspace_tools(self._paths(), shell=shell)
         judging = msgspec.structs.replace(
             self._judging,
-            inspect=inspector(
-                tools,
-                workspace=self.folder,
-                environment=shell.environment,
-                programs=shell.programs,
-                private=shell.private_folder,
-                clock=self._clock,
-            ),
+            inspect=shell.inspector(tools, clock=self._clock),
         )
         return [msgspec.structs.replace(one, judging=judging) for one in tools]
 

@@ -17,7 +17,6 @@ from turnwise.drivers.running.hooks import Hook
 from turnwise.drivers.settings.settings import Layer, RunSettings, read_layers
 from turnwise.drivers.telemetry.telemetry import telemetry_of
 from turnwise.drivers.tools.fact_finding import Inspector
-from turnwise.drivers.tools.inspection import inspector
 from turnwise.drivers.tools.sandbox import find_sandbox
 from turnwise.drivers.tools.tools import Tool
 from turnwise.drivers.tools.workspace import workspace_tools
@@ -193,14 +192,7 @@ def furnish(
         ),
     )
     tools = [*agents.tools(workspace), *face.more]
-    inspect = inspector(
-        tools,
-        workspace=folder,
-        environment=shell.environment,
-        programs=shell.programs,
-        private=shell.private_folder,
-        clock=clock,
-    )
+    inspect = shell.inspector(tools, clock=clock)
     return Workplace(
         folder=folder,
         agent=agents.root(tools, inspect=inspect),

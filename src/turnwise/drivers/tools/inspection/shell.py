@@ -19,7 +19,7 @@ from turnwise.drivers.tools.inspection.paths import HARMLESS_DEVICES, Paths
 from turnwise.drivers.tools.inspection.private import filled_in
 from turnwise.drivers.tools.inspection.programs import program_of
 from turnwise.drivers.tools.inspection.redirects import RedirectionFacts, read_redirect
-from turnwise.drivers.tools.inspection.searches import Search, search_of
+from turnwise.drivers.tools.inspection.searches import search_of
 from turnwise.drivers.tools.inspection.spelling import (
     Spelled,
     is_quoted,
@@ -28,6 +28,7 @@ from turnwise.drivers.tools.inspection.spelling import (
     spell_words,
     words_below,
 )
+from turnwise.drivers.tools.inspection.word_paths import WordPaths
 from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.rules.permission_facts import Access, Assignment, CommandFact, PathFact, ShellFacts, Word
 from turnwise.rules.shell_reading import READING_NAMES
@@ -96,9 +97,7 @@ class _Walk:
         self.fed = False
         self.supposing: int = 0
         self.supposed: list[CommandFact] = []
-        self.lookups = 0
-        self.held: dict[tuple[str, Search], str] = {}
-        self.values: dict[str, list[str]] = {}  # of variables, as far as the script spells them out
+        self.words = WordPaths(paths)
         self.depth = 0
         self.nested = 0
         self.trailing: dict[int, tuple[Node, ...]] = {}  # by node: the redirections behind the statement that it ends
@@ -207,11 +206,12 @@ class _Walk:
 
     def _list(self, node: "Node", *, within: tuple[str, ...]) -> None:
         """`a && b`: the first runs as the list does, the second perhaps. Behind `cd x &&` one stands in `x` alone."""
-        left, sign, right = node.child(0), node.child(1), node.child(2)
-        if node.child_count != 3 or left is None or sign is None or right is None:
+        parts = [child for child in node.children if child.type != "comment"]
+        if len(parts) != 3:
             self._doubt("`list` is not understood")
             self._children(node, within=within)
             return
+        left, sign, right = parts
         started = self.places
         self.visit(left, within=within)
         places = self.places
@@ -229,7 +229,7 @@ class _Walk:
         names = [child for child in node.children if child.type == "variable_name"]
         for name in names:
             values = tuple(word for value in node.children_by_field_name("value") for word in spell_words(value))
-            self._keep_values(_text(name), values=values)
+            self.words.keep_values(_text(name), values=values, places=self.places)
             self._names_shown(node.children_by_field_name("value"), text=_text(node), within=within)
             set_here = (Assignment(_text(name), "", False),)
             self._emit(CommandFact(words=(), text=_text(node), assignments=set_here, within=within))
@@ -388,7 +388,7 @@ class _Walk:
         sets = (*arguments.exported(passed_on), *arguments.set_by(name, words=words))
         self._emit(
             CommandFact(
-                words=known if search is None else tuple(self._searched(word, search=search) for word in known),
+                words=known if search is None else tuple(self.words.searched(word, search=search) for word in known),
                 text=text[:SHOWN_CHARS],
                 assignments=sets,
                 redirections=redirections,
@@ -398,7 +398,7 @@ class _Walk:
                 opaque=carried.opaque or program.opaque,
                 doubt=self._git_doubt(known) or program.doubt or reached.doubt,
                 programs=program.names,
-                place_holds="" if search is None else self._held(self.places, search=search),
+                place_holds="" if search is None else self.words.held(self.places, search=search),
             )
         )
         self.places, self.linked = reached.places, reached.linked
@@ -486,7 +486,7 @@ class _Walk:
             words,
             stand=Stand(None) if name != "cd" or self.cdpath else stand,
             surely=self.unconditional,
-            look_up=lambda text, place, tilde: self._look_up(text, place=place, tilde=tilde),
+            look_up=lambda text, place, tilde: self.words.look_up(text, place=place, tilde=tilde),
             may_enter=self.paths.may_enter,
         )
 
@@ -495,102 +495,8 @@ class _Walk:
     def _filled(self, word: Spelled, *, within: tuple[str, ...]) -> Spelled:
         return filled_in(word, private=self.paths.private, within=within)
 
-    def _look_up(self, text: str, *, place: str, access: Access = "read", tilde: bool = False) -> PathFact:
-        self.lookups += 1
-        if self.lookups > bounds.MAX_LOOKUPS:
-            raise bounds.TooMuch("it names too many paths")
-        return self.paths.fact(text, place=place, access=access, tilde=tilde)
-
     def _word(self, word: Spelled, *, operand: bool) -> Word:
-        if not word.literal:
-            paths = (*arguments.suspects(word.text), *self._substituted(word.text)) if operand else ()
-            return Word(word.text, literal=False, paths=paths, veiled=word.veiled)
-        if word.is_glob:
-            return self._glob(word) if operand else Word(word.text, literal=False)
-        return Word(word.text, paths=self._candidates(word) if operand else ())
-
-    def _substituted(self, text: str) -> tuple[PathFact, ...]:
-        """What the word may name where variables hold what the script has given them so far."""
-        texts = arguments.possible_texts(text, values=self.values)
-        facts = [self._look_up(one, place=place) for one in texts if one for place in self.places or ()]
-        return tuple(dict.fromkeys(facts))
-
-    def _keep_values(self, name: str, *, values: wrappers.CommandWords) -> None:
-        """For `_substituted`. A name that was given something unknown as well still may hold what is known."""
-        known = [value.text for value in values if value.literal and "\0" not in value.text]
-        for value in values:
-            if value.is_glob:
-                for place in self.places or ():
-                    known += self.paths.expand(value.segments(), place=place) or []
-        kept = self.values.setdefault(name, [])
-        kept += [value for value in dict.fromkeys(known) if value not in kept][: bounds.MAX_VALUES - len(kept)]
-
-    def _candidates(self, word: Spelled) -> tuple[PathFact, ...]:
-        """Every part of the word that may be a path: all of it, what follows `=`, `:`, `@`, or the letter of an option."""
-        if len(word.text) > bounds.MAX_SCRIPT_CHARS // 8:
-            return ()
-        tilde = word.has_tilde or ("~" in word.text and "u" in word.marks)
-        facts: dict[PathFact, None] = {}
-        for text in arguments.path_texts(word.text):
-            if self.places is None and not text.startswith("/") and not (tilde and text.startswith("~")):
-                facts[PathFact(given=text)] = None
-                continue
-            for place in self.places or (self.paths.workspace,):
-                fact = self._look_up(text, place=place, tilde=tilde)
-                if "\n" in fact.resolved and not os.path.lexists(fact.resolved):
-                    continue  # a text of several lines that no file is named after
-                if not self.paths.is_unreachable(fact) or (text == word.text and fact.inside):
-                    facts[fact] = None
-        return tuple(facts)
-
-    def _glob(self, word: Spelled) -> Word:
-        facts: list[PathFact] = []
-        names = self._matches(word)
-        if names is None or word.text.startswith("-"):
-            return Word(word.text, literal=False, veiled=True)
-        for place, name in names:
-            if name.startswith("-"):
-                return Word(word.text, literal=False)  # a file's name that would be taken for an option
-            facts.append(self._look_up(name, place=place))
-        return Word(word.text, paths=tuple(dict.fromkeys(facts)), glob=True)
-
-    def _matches(self, word: Spelled) -> list[tuple[str, str]] | None:
-        """Folders and names in them that bash may put in the place of a glob, the glob itself where nothing matches; None where
-        they cannot be known."""
-        if self.places is None or word.has_tilde:
-            return None
-        found: list[tuple[str, str]] = []
-        for place in self.places:
-            absolute = word.text.startswith("/")
-            names = self.paths.expand(word.segments(), place="/" if absolute else place)
-            if names is None:
-                return None
-            if absolute:
-                names = [f"/{name.lstrip('/')}" for name in names]
-            # Brackets are taken for more than they may match.
-            itself = [word.text] if word.has_brackets or not names else []
-            found += [(place, name) for name in (*names, *itself)]
-        return found
-
-    def _searched(self, word: Word, *, search: Search) -> Word:
-        facts = [
-            msgspec.structs.replace(fact, holds=self._held((fact.resolved,), search=search)) for fact in word.paths
-        ]
-        return msgspec.structs.replace(word, paths=tuple(facts))
-
-    def _held(self, places: Places, *, search: Search) -> str:
-        """What a search of the folders would show that is secret. Each is looked through once."""
-        if places is None:
-            return "an unknown folder"
-        for place in places:
-            if (place, search) not in self.held:
-                if len(self.held) >= bounds.MAX_SEARCHES:
-                    raise bounds.TooMuch("it searches too many folders")
-                inside = self.paths.contains(place) and self.paths.is_folder(place)
-                self.held[place, search] = self.paths.secret_below(place, search=search) if inside else ""
-            if self.held[place, search]:
-                return self.held[place, search]
-        return ""
+        return self.words.word(word, places=self.places, operand=operand)
 
     # redirections and assignments
 
@@ -703,12 +609,12 @@ class _Walk:
         access: Access = "read" if operator in ("<", "<&") else "write"
         if target.type == "process_substitution":
             return []
-        if word.is_glob and access == "read" and (names := self._matches(word)) is not None:
-            return [self._look_up(name, place=place) for place, name in names]
+        if word.is_glob and access == "read" and (names := self.words.matches(word, places=self.places)) is not None:
+            return [self.words.look_up(name, place=place) for place, name in names]
         if not word.literal or word.is_glob or (self.places is None and not word.text.startswith(("/", "~"))):
             return [PathFact(given=word.text, access=access)]
         places = self.places or (self.paths.workspace,)
-        facts = [self._look_up(word.text, place=place, access=access, tilde=word.has_tilde) for place in places]
+        facts = [self.words.look_up(word.text, place=place, access=access, tilde=word.has_tilde) for place in places]
         return [fact for fact in facts if fact.resolved not in HARMLESS_DEVICES]
 
     def _assignment(self, node: "Node", *, within: tuple[str, ...]) -> list[Assignment]:
@@ -722,7 +628,7 @@ class _Walk:
             return []
         text = spelled.text if spelled else ""
         if spelled is not None:
-            self._keep_values(found[1], values=(spelled,))
+            self.words.keep_values(found[1], values=(spelled,), places=self.places)
             self._carried(wrappers.evaluated((spelled,)), within=(*within, "declare"), text=_text(node))
         return [Assignment(found[1], text[:SHOWN_CHARS], spelled is None or spelled.literal)]
 

@@ -9,7 +9,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.grants import programs_at_hand, seconds_of
+from turnwise.drivers.tools.inspection import inspector
 from turnwise.drivers.tools.programs import ProgramSearch, is_program
 from turnwise.drivers.tools.progress import telling
 from turnwise.drivers.tools.sandbox import (
@@ -22,6 +25,7 @@ from turnwise.drivers.tools.sandbox import (
     find_sandbox,
 )
 from turnwise.drivers.tools.sandbox.private import PrivateFolder
+from turnwise.drivers.tools.tools import Tool
 from turnwise.drivers.tools.workspace.output import MAX_FILES, Tape
 from turnwise.drivers.tools.workspace.processes import run_group
 from turnwise.errors import ToolFault
@@ -88,11 +92,6 @@ class Shell:
         return self.network or not self.sandbox.network
 
     @property
-    def environment(self) -> dict[str, str]:
-        """The variables that its commands see; their folder for what they throw away comes with each run."""
-        return command_environment(os.environ, temporary=None, also=self._also_env, hidden=self._hidden_env)
-
-    @property
     def description(self) -> str:
         if not self.sandbox.files:
             return DESCRIPTION
@@ -107,6 +106,17 @@ class Shell:
     def kept(self) -> Path | None:
         """The same, once there may be one."""
         return self.outputs if self._count else None
+
+    def inspector(self, tools: Iterable[Tool], *, clock: Clock | None = None) -> Inspector:
+        """Finds the facts of calls of `tools`, as its commands will see the folder."""
+        return inspector(
+            tools,
+            workspace=self.root,
+            environment=command_environment(os.environ, temporary=None, also=self._also_env, hidden=self._hidden_env),
+            programs=self.programs,
+            private=self.private_folder,
+            clock=clock,
+        )
 
     def private_folder(self) -> PrivateFolder | None:
         """What its commands have for themselves alone; None where they share the user's temporary folder. Raises OSError where
