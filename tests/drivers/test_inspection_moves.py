@@ -40,8 +40,8 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.promise("safe:judged")
 def test_bash_stands_where_the_judge_says_after_any_two_moves(project: Path) -> None:
     """Issue 13, "Done when" 2: behind a link `cd ..` leads to where the link stands, and `cat key` there showed a secret."""
-    joins = itertools.product(("; ", " && "), (";", " &&"), TARGETS, TARGETS)
-    lines = [f"cd {first}{join}cd {second}{last}" for join, last, first, second in joins]
+    moves = itertools.product((";", " &&"), TARGETS, TARGETS)
+    lines = [f"cd {first}{join} cd {second}{join}" for join, first, second in moves]
     script = "\n".join(f"({line} pwd -P) 2>/dev/null || echo nowhere" for line in lines)
     ran = subprocess.run(
         ["bash"], input=script, cwd=project, env={}, capture_output=True, text=True, timeout=HANG_S, check=False
