@@ -10,7 +10,7 @@ from typing import cast
 
 import msgspec
 
-from turnwise.drivers.clock import Clock, wait_for_task
+from turnwise.drivers.clock import Clock, Timer, wait_for_task
 from turnwise.drivers.threads import in_thread, is_async
 from turnwise.drivers.tools.tool_output import journalable, words_of
 from turnwise.turn.approvals import Approval, AskOrigin, OneAsk, holds, settled
@@ -18,6 +18,8 @@ from turnwise.turn.commands import Ask
 from turnwise.turn.events import Asked
 
 SETTLE_S = 0.5
+BEHIND_S = 5.0  # an approver that says when it shows an ask ends the ask's time itself; so long after that, it is ended
+QUEUE_S = 24 * 3600.0  # that asks wait for their place before a person, all together
 KEEP_S = 10.0  # for an answer from another thread to be recorded
 THREAD = "turnwise-approver"
 
@@ -28,14 +30,22 @@ def _nobody_keeps(_approval: Approval) -> None:
     return None
 
 
+def _runs_on() -> None:
+    return None
+
+
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """All asks of one step, as the approver gets them.
 
-    - `deadline_s`: seconds until the defaults apply.
+    - `deadline_s`: seconds until the defaults apply. They run from now on, unless the approver says when it shows an ask.
     - `path` names the sub-agents that lead to the ask, outermost first. It is empty at the root.
     - `origin` is the turn that asks.
     - `keep`: call it with each answer as soon as you have it. The answer then survives a crash, whatever happens to the
       others.
+    - `waits`: call it while nothing is on the screen, for example because another ask is. The time stands still.
+    - `shown`: call it when an ask is on the screen. From then on there are `deadline_s` seconds again, or fewer if the turn's
+      time ends before. It returns the seconds, or None if nothing measures them. You leave out an ask that got no answer by
+      then, and go on with the next.
     """
 
     asks: tuple[OneAsk, ...]
@@ -43,6 +53,8 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     path: tuple[str, ...] = ()
     keep: Callable[[Approval], object] = _nobody_keeps
     origin: AskOrigin = AskOrigin()
+    waits: Callable[[], object] = _runs_on
+    shown: Callable[[], float | None] = _runs_on
 
 
 Approver = Callable[[Asking], Awaitable[Sequence[Approval]] | Sequence[Approval]]
@@ -79,21 +91,35 @@ async def ask(
     over: "asyncio.Future[None] | None" = None,
     record: Callable[[Approval], object] = _nobody_keeps,
     origin: AskOrigin = AskOrigin(),  # noqa: B008 (frozen)
+    most_s: float | None = None,
 ) -> Asked:
     """The answers that came in time, one for each call; `over` ends that time before the deadline does. An approver that raises,
     or answers nonsense, denies and is told as such; what was not asked is left out. What it raised goes through `scrub`.
-    `record` is told of each answer that is given while others are waited for."""
+    `record` is told of each answer that is given while others are waited for. Whatever the approver shows when, all of it ends
+    within `most_s`, as the turn's answer comes after it."""
     if approver is None:
         return Asked()
     kept = KeptAnswers(order.asks, record=record)
-    asking = Asking(asks=order.asks, deadline_s=order.deadline_s, path=path, keep=kept.keep, origin=origin)
+    over = asyncio.get_running_loop().create_future() if over is None else over
+    time = AskTime(order, clock=clock, over=over, most_s=most_s)
+    asking = Asking(
+        asks=order.asks,
+        deadline_s=order.deadline_s,
+        path=path,
+        keep=kept.keep,
+        origin=origin,
+        waits=time.stop,
+        shown=time.start_anew,
+    )
     task = asyncio.create_task(_answers(approver, asking, scrub=scrub))
     try:
-        ended = await wait_for_task(task, clock=clock, timeout_s=order.deadline_s, over=over)
+        ended = await wait_for_task(task, clock=clock, timeout_s=time.most_s, over=over)
     except asyncio.CancelledError:
         task.cancel()
         await wait_for_task(task, clock=clock, timeout_s=SETTLE_S)
         raise
+    finally:
+        time.close()
     if not ended:
         kept.close()
         task.cancel()
@@ -104,6 +130,50 @@ async def ask(
     early = {one.call_id for one in kept.given}
     answers = [one for one in answers if one.by != "failed" or one.call_id not in early]
     return Asked(approvals=_kept((*kept.given, *answers), asks=order.asks))
+
+
+class AskTime:
+    """The time of one order of asks. It runs from the beginning, unless the approver says that it shows one after the other:
+    then it stands still while nothing is shown, and begins anew with each. `over` is set at its end; whatever the approver says,
+    it is over after `most_s`. To be used in the event loop's thread, or from any other."""
+
+    def __init__(self, order: Ask, *, clock: Clock, over: "asyncio.Future[None]", most_s: float | None) -> None:
+        self._over = over
+        queued_s = QUEUE_S + len(order.asks) * (order.deadline_s + BEHIND_S)
+        self.most_s = queued_s if most_s is None else max(most_s, order.deadline_s)
+        self._deadline_s, self._clock = order.deadline_s, clock
+        self._until_s = clock.monotonic() + self.most_s
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._is_closed = False
+        self._timer: Timer | None = clock.call_later(order.deadline_s, self._end)
+
+    def stop(self) -> None:
+        self._here(lambda: self._set(None))
+
+    def start_anew(self) -> float:
+        left_s = max(min(self._deadline_s, self._until_s - self._clock.monotonic()), 0.0)
+        self._here(lambda: self._set(left_s + BEHIND_S))
+        return left_s
+
+    def close(self) -> None:
+        self._set(None)
+        self._is_closed = True
+
+    def _here(self, change: Callable[[], object]) -> None:
+        if threading.get_ident() == self._thread:
+            change()
+            return
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(change)
+
+    def _set(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None or self._is_closed else self._clock.call_later(seconds, self._end)
+
+    def _end(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
 
 
 class KeptAnswers:

@@ -516,6 +516,7 @@ class _Running:
         if (elsewhere := self._asked_elsewhere(command)) is not None:
             return elsewhere
         began_s = self._time.now_s()
+        most_s = None if self._turn is None else self._turn.known.spending.pacing.calls_s
         self._ask_over = asyncio.get_running_loop().create_future()
         try:
             asked = await ask(
@@ -527,10 +528,11 @@ class _Running:
                 over=self._ask_over,
                 record=self._record_answer,
                 origin=self._origin(command),
+                most_s=most_s,
             )
         finally:
             self._ask_over = None
-        self._time.ended(began_s + command.deadline_s)
+        self._time.ended(began_s + (command.deadline_s if most_s is None else max(most_s, command.deadline_s)))
         return asked
 
     async def _ask_again(self, command: Ask, left: LeftTurn, *, left_s: float) -> Asked:

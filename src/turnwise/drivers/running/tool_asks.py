@@ -1,5 +1,6 @@
 """What tools ask a person while they run. It is an event for watchers, and stands in no journal: a crash takes it along."""
 
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -39,12 +40,13 @@ class ToolAsks:
         self._tell(AskOpened(one.call, one.subject, one.options, deadline_s))
         answer = Approval(call_id=one.call.id, verdict="deny", by="failed", text="the call ended before the answer")
         try:
-            answer = await self._answer(one, deadline_s=deadline_s)
+            most_s = None if math.isinf(left_s) else left_s
+            answer = await self._answer(one, deadline_s=deadline_s, most_s=most_s)
         finally:
             self._tell(AskClosed(one.call, answer))
         return answer
 
-    async def _answer(self, one: OneAsk, *, deadline_s: float) -> Approval:
+    async def _answer(self, one: OneAsk, *, deadline_s: float, most_s: float | None) -> Approval:
         default = Approval(call_id=one.call.id, verdict="deny", by="default")
         if self._approver is None:
             return msgspec.structs.replace(default, verdict=self._unattended)
@@ -55,6 +57,7 @@ class ToolAsks:
             path=self._path,
             scrub=self._scrub,
             origin=self._origin,
+            most_s=most_s,
         )
         for answer in asked.approvals:
             verdict = "allow" if answer.verdict == "allow" else "deny"

@@ -1,7 +1,10 @@
 """What every face does with the asks of a turn: the facts of a call, the answer, and one ask after the other in time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Literal, cast
 
 import msgspec
@@ -19,6 +22,7 @@ from turnwise.vocab import ToolCall
 from turnwise.wire.json_fields import UNREADABLE
 
 MAX_TITLE = 200
+MAX_NAMES = 10_000  # of one folder that are compared with a word
 SPARE_S = 0.1  # before the deadline: what was answered by then has to arrive
 
 
@@ -83,3 +87,70 @@ def _not_answered(ask: OneAsk, *, asking: Asking) -> str:
     then = "the model decides" if ask.kind == "question" and ask.by == "model" else "denied"
     name = visible_line(" › ".join([*asking.path, ask.call.name]))
     return f"not answered within {asking.deadline_s:g} s: {name}: {then}"
+
+
+class Confusables(msgspec.Struct, frozen=True):
+    """The words of an ask that look like another word, and how each is spelled. `lines` say of each what it looks like."""
+
+    spelled: Mapping[str, str] = {}
+    lines: tuple[str, ...] = ()
+
+    def mark(self, text: str) -> str:
+        """The text with these words spelled out."""
+        if not self.spelled or text.isascii():
+            return text
+        words = "|".join([re.escape(word) for word in sorted(self.spelled, key=len, reverse=True)])
+        return re.sub(rf"(?<!\w)(?:{words})(?!\w)", lambda found: self.spelled[found[0]], text)
+
+
+def confusables_in(texts: Iterable[str], *, folder: Path) -> Confusables:
+    """The words that mix scripts, and those that look like an ASCII option, like a command of this machine or like a path below
+    `folder`. The tables are loaded for a text that is not ASCII."""
+    foreign = [line for text in texts if not text.isascii() for line in text.split("\n") if not line.isascii()]
+    if not foreign:
+        return Confusables()
+    from turnwise.vocab.lookalikes import lookalikes
+
+    spelled: dict[str, str] = {}
+    lines: list[str] = []
+    for one in [one for line in foreign for one in lookalikes(line)]:
+        if one.word in spelled:
+            continue
+        looks_like = "" if not one.skeleton else _known_as(one.reads_as, is_text=one.in_text, folder=folder)
+        if not (looks_like or one.mixed):
+            continue
+        spelled[one.word] = visible_line(one.spelled)
+        reads = looks_like or (f"reads as `{one.reads_as}`" if one.skeleton else "")
+        mixes = f"mixes {' and '.join(one.mixed)} letters" if one.mixed else ""
+        lines.append(f"confusable: `{spelled[one.word]}` {' and '.join([said for said in (reads, mixes) if said])}")
+    return Confusables(spelled, tuple(lines))
+
+
+def _known_as(word: str, *, is_text: bool, folder: Path) -> str:
+    """What of that look there is; empty: nothing. A word within a text of its own script is no command and no path."""
+    from turnwise.vocab.lookalikes import skeleton
+
+    if re.match(r"-{1,2}[A-Za-z]", word):
+        return f"looks like the option `{word}`"
+    looks = skeleton(word)
+    if is_text:
+        return ""
+    if looks in {skeleton(name) for name in _command_names()}:
+        return f"looks like the command `{word}`"
+    path = folder / word
+    try:
+        names = [one.name for one, _ in zip(os.scandir(path.parent), range(MAX_NAMES), strict=False)]
+    except (OSError, ValueError):
+        return ""
+    found = next((name for name in names if name.isascii() and skeleton(name) == skeleton(path.name)), None)
+    return "" if found is None else f"looks like the path `{Path(word).parent / found}`, which exists"
+
+
+def _command_names() -> Iterable[str]:
+    """Programs on PATH, and what a shell has itself."""
+    yield from BUILTINS
+    for folder in (os.environ.get("PATH") or os.defpath).split(os.pathsep):
+        try:
+            yield from [one.name for one, _ in zip(os.scandir(folder or "."), range(MAX_NAMES), strict=False)]
+        except OSError:
+            continue

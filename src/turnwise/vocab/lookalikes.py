@@ -1,0 +1,210 @@
+"""Words that look like other words: Unicode's table of characters that read as ASCII, and words that mix scripts (UTS 39).
+
+No library does this well enough to depend on: `confusable-homoglyphs` and `confusables` know neither skeletons nor script sets and
+carry old tables, `disarm` is a binary of 4.6 MB, PyICU has no wheels. A character's script is the first word of its name, which
+Python knows.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+
+import msgspec
+
+# Source: Unicode 17.0 `confusables.txt`, all rows whose target is made of the characters of command names, options and paths.
+# Copyright 1991-2025 Unicode, Inc.; Unicode License v3, https://www.unicode.org/license.txt. `target points;target points`.
+_READS_AS = (
+    "+ 16ED,2795,1029B,1E6E9;- 2D7,6D4,2010-2013,2043,2212,2796,2CBA-2CBB,FE58;-. A4FE;. 660,6F0,701-702,2024,A4F8,"
+    "A60E,10A50,1D16D;.. 2025,A4FA;... 2026;/ 1735,2041,2044,2215,2571,27CB,29F8,2CC6-2CC7,2F03,3033,30CE,31D3,4E3F,"
+    "1D23A;// 2AFD;/// 2AFB;2 1A7,3E8,14BF,A644,A6EF,A75A,1CCF2,1D7D0,1D7DA,1D7E4,1D7EE,1D7F8,1FBF2;2. 2489;2O. 249B;"
+    "3 1B7,21C,417,4E0,969,AE9,2C9C,2CC4,2CCC,A76A,A7AB,118CA,16F3B,1CCF3,1D206,1D7D1,1D7DB,1D7E5,1D7EF,1D7F9,1FBF3;"
+    "3. 248A;4 13CE,118AF,1CCF4,1D7D2,1D7DC,1D7E6,1D7F0,1D7FA,1FBF4;4. 248B;5 1BC,118BB,1CCF5,1D7D3,1D7DD,1D7E7,"
+    "1D7F1,1D7FB,1FBF5;5. 248C;6 3EC,431,13EE,2CD2-2CD3,2CDC,118D5,1CCF6,1D7D4,1D7DE,1D7E8,1D7F2,1D7FC,1FBF6;6. 248D;"
+    "7 104D2,118C6,1CCF7,1D212,1D7D5,1D7DF,1D7E9,1D7F3,1D7FD,1FBF7;7. 248E;8 222-223,9EA,A6A,B03,1031A,1CCF8,1D7D6,"
+    "1D7E0,1D7EA,1D7F4,1D7FE,1E8CB,1FBF8;8. 248F;9 9ED,A67,B68,D6D,2CCA-2CCB,A76E,118AC,118CC,118D6,1CCF9,1D7D7,"
+    "1D7E1,1D7EB,1D7F5,1D7FF,1FBF9;9. 2490;: 2D0,2F8,589,5C3,703-704,903,A83,16EC,1803,1809,205A,2236,A4FD,A789,FE30,"
+    "FF1A,11DD9;::= 2A74;= 1400,2E40,30A0,A4FF;== 2A75;=== 2A76;A 391,410,13AA,15C5,A4EE,FF21,102A0,16F40,1CCD6,"
+    "1D400,1D434,1D468,1D49C,1D4D0,1D504,1D538,1D56C,1D5A0,1D5D4,1D608,1D63C,1D670,1D6A8,1D6E2,1D71C,1D756,1D790;"
+    "AA A732;AE C6,4D4;AO A734;AR 1F707;AU A736;AV A738,A73A;AY A73C;B 392,412,13F4,15F7,212C,2C82,A4D0,A7B4,FF22,"
+    "10282,102A1,10301,1CCD7,1D401,1D435,1D469,1D4D1,1D505,1D539,1D56D,1D5A1,1D5D5,1D609,1D63D,1D671,1D6A9,1D6E3,"
+    "1D71D,1D757,1D791;C 3F9,421,13DF,2102,212D,216D,2CA4,A4DA,FF23,102A2,10302,10415,1051C,118E9,118F2,1CCD8,1D402,"
+    "1D436,1D46A,1D49E,1D4D2,1D56E,1D5A2,1D5D6,1D60A,1D63E,1D672,1F74C;D 13A0,15DE,15EA,2145,216E,A4D3,1CCD9,1D403,"
+    "1D437,1D46B,1D49F,1D4D3,1D507,1D53B,1D56F,1D5A3,1D5D7,1D60B,1D63F,1D673;DZ 1F1;Dz 1F2;E 395,415,13AC,2130,22FF,"
+    "2D39,A4F0,FF25,10286,118A6,118AE,1CCDA,1D404,1D438,1D46C,1D4D4,1D508,1D53C,1D570,1D5A4,1D5D8,1D60C,1D640,1D674,"
+    "1D6AC,1D6E6,1D720,1D75A,1D794;F 3DC,15B4,2131,A4DD,A798,10287,102A5,10525,118A2,118C2,1CCDB,1D213,1D405,1D439,"
+    "1D46D,1D4D5,1D509,1D53D,1D571,1D5A5,1D5D9,1D60D,1D641,1D675,1D7CA;FAX 213B;G 50C,13C0,13F3,A4D6,1CCDC,1D406,"
+    "1D43A,1D46E,1D4A2,1D4D6,1D50A,1D53E,1D572,1D5A6,1D5DA,1D60E,1D642,1D676;H 397,41D,13BB,157C,210B-210D,2C8E,A4E7,"
+    "FF28,102CF,1CCDD,1D407,1D43B,1D46F,1D4D7,1D573,1D5A7,1D5DB,1D60F,1D643,1D677,1D6AE,1D6E8,1D722,1D75C,1D796;"
+    "J 37F,408,13AB,148D,A4D9,A7B2,FF2A,1CCDF,1D409,1D43D,1D471,1D4A5,1D4D9,1D50D,1D541,1D575,1D5A9,1D5DD,1D611,"
+    "1D645,1D679;K 39A,41A,13E6,16D5,212A,2C94,A4D7,FF2B,10518,1CCE0,1D40A,1D43E,1D472,1D4A6,1D4DA,1D50E,1D542,1D576,"
+    "1D5AA,1D5DE,1D612,1D646,1D67A,1D6B1,1D6EB,1D725,1D75F,1D799;L 13DE,14AA,2112,216C,2CD0,A4E1,1041B,10526,118A3,"
+    "118B2,16F16,1CCE1,1D22A,1D40B,1D43F,1D473,1D4DB,1D50F,1D543,1D577,1D5AB,1D5DF,1D613,1D647,1D67B;LJ 1C7;Lj 1C8;"
+    "M 39C,3FA,41C,13B7,15F0,16D6,2133,216F,2C98,A4DF,FF2D,102B0,10311,1CCE2,1D40C,1D440,1D474,1D4DC,1D510,1D544,"
+    "1D578,1D5AC,1D5E0,1D614,1D648,1D67C,1D6B3,1D6ED,1D727,1D761,1D79B;MB 1F76B;N 39D,2115,2C9A,A4E0,FF2E,10513,"
+    "1CCE3,1D40D,1D441,1D475,1D4A9,1D4DD,1D511,1D579,1D5AD,1D5E1,1D615,1D649,1D67D,1D6B4,1D6EE,1D728,1D762,1D79C;"
+    "NJ 1CA;Nj 1CB;No 2116;O 39F,41E,555,7C0,B20,CE6,12D0,2C9E,2D54,3007,A4F3,FF2F,10292,102AB,10404,104C2,10516,"
+    "118B5,118E0,11DE0,1CCE4,1CCF0,1D40E,1D442,1D476,1D4AA,1D4DE,1D512,1D546,1D57A,1D5AE,1D5E2,1D616,1D64A,1D67E,"
+    "1D6B6,1D6F0,1D72A,1D764,1D79E,1D7CE,1D7D8,1D7E2,1D7EC,1D7F6,1FBF0;O. 1F100;OE 152;OO A698,A74E;P 3A1,420,13E2,"
+    "146D,2119,2CA2,2CCE,A4D1,FF30,10295,1CCE5,1D40F,1D443,1D477,1D4AB,1D4DF,1D513,1D57B,1D5AF,1D5E3,1D617,1D64B,"
+    "1D67F,1D6B8,1D6F2,1D72C,1D766,1D7A0;Q 211A,2D55,1CCE6,1D410,1D444,1D478,1D4AC,1D4E0,1D514,1D57C,1D5B0,1D5E4,"
+    "1D618,1D64C,1D680;QE 1F700;R 1A6,13A1,13D2,1587,211B-211D,A4E3,104B4,16F35,1CCE7,1D216,1D411,1D445,1D479,1D4E1,"
+    "1D57D,1D5B1,1D5E5,1D619,1D64D,1D681;Rs 20A8;S 405,54F,13D5,13DA,A4E2,FF33,10296,10420,16F3A,1CCE8,1D412,1D446,"
+    "1D47A,1D4AE,1D4E2,1D516,1D54A,1D57E,1D5B2,1D5E6,1D61A,1D64E,1D682;T 3A4,422,13A2,22A4,27D9,2CA6,A4D4,FF34,10297,"
+    "102B1,10315,118BC,16F0A,1CCE9,1D413,1D447,1D47B,1D4AF,1D4E3,1D517,1D54B,1D57F,1D5B3,1D5E7,1D61B,1D64F,1D683,"
+    "1D6BB,1D6F5,1D72F,1D769,1D7A3,1F768;T3 A728;TEL 2121;U 54D,1200,144C,222A,22C3,A4F4,104CE,118B8,16F42,1CCEA,"
+    "1D414,1D448,1D47C,1D4B0,1D4E4,1D518,1D54C,1D580,1D5B4,1D5E8,1D61C,1D650,1D684;V 474,667,6F7,13D9,142F,2164,2D38,"
+    "A4E6,A6DF,1051D,118A0,16F08,1CCEB,1D20D,1D415,1D449,1D47D,1D4B1,1D4E5,1D519,1D54D,1D581,1D5B5,1D5E9,1D61D,1D651,"
+    "1D685;VB 1F76C;Vl 2165;Vll 2166;W 51C,13B3,13D4,A4EA,118E6,118EF,1CCEC,1D416,1D44A,1D47E,1D4B2,1D4E6,1D51A,"
+    "1D54E,1D582,1D5B6,1D5EA,1D61E,1D652,1D686;X 3A7,425,166D,16B7,2169,2573,2CAC,2D5D,A4EB,A7B3,FF38,10290,102B4,"
+    "10317,10322,10527,118EC,1CCED,1D417,1D44B,1D47F,1D4B3,1D4E7,1D51B,1D54F,1D583,1D5B7,1D5EB,1D61F,1D653,1D687,"
+    "1D6BE,1D6F8,1D732,1D76C,1D7A6;Xl 216A;Xll 216B;Y 3A5,3D2,423,4AE,13A9,13BD,2CA8,A4EC,FF39,102B2,118A4,16F43,"
+    "1CCEE,1D418,1D44C,1D480,1D4B4,1D4E8,1D51C,1D550,1D584,1D5B8,1D5EC,1D620,1D654,1D688,1D6BC,1D6F6,1D730,1D76A,"
+    "1D7A4;Z 396,13C3,2124,2128,A4DC,FF3A,102F5,118A9,118E5,1CCEF,1D419,1D44D,1D481,1D4B5,1D4E9,1D585,1D5B9,1D5ED,"
+    "1D621,1D655,1D689,1D6AD,1D6E7,1D721,1D75B,1D795;_ 7FA,FE4D-FE4F;a 251,3B1,430,237A,FF41,1D41A,1D44E,1D482,1D4B6,"
+    "1D4EA,1D51E,1D552,1D586,1D5BA,1D5EE,1D622,1D656,1D68A,1D6C2,1D6FC,1D736,1D770,1D7AA;a/c 2100;a/s 2101;aa A733;"
+    "ae E6,4D5;ao A735;au A737;av A739,A73B;ay A73D;b 184,42C,13CF,1472,15AF,16EB6,1D41B,1D44F,1D483,1D4B7,1D4EB,"
+    "1D51F,1D553,1D587,1D5BB,1D5EF,1D623,1D657,1D68B;bl 42B;c 3F2,441,1004,105A,1D04,217D,2CA5,ABAF,FF43,1043D,1D41C,"
+    "1D450,1D484,1D4B8,1D4EC,1D520,1D554,1D588,1D5BC,1D5F0,1D624,1D658,1D68C;c/o 2105;c/u 2106;d 501,13E7,146F,2146,"
+    "217E,A4D2,1D41D,1D451,1D485,1D4B9,1D4ED,1D521,1D555,1D589,1D5BD,1D5F1,1D625,1D659,1D68D;dz 1F3,2A3;e 435,4BD,"
+    "212E-212F,2147,AB32,FF45,1D41E,1D452,1D486,1D4EE,1D522,1D556,1D58A,1D5BE,1D5F2,1D626,1D65A,1D68E;f 17F,192,584,"
+    "1E9D,A799,AB35,1D41F,1D453,1D487,1D4BB,1D4EF,1D523,1D557,1D58B,1D5BF,1D5F3,1D627,1D65B,1D68F;ff FB00;ffi FB03;"
+    "ffl FB04;fi FB01;fl FB02;g 18D,261,581,1D83,210A,FF47,1D420,1D454,1D488,1D4F0,1D524,1D558,1D58C,1D5C0,1D5F4,"
+    "1D628,1D65C,1D690;h 4BB,570,13C2,210E,FF48,1D421,1D489,1D4BD,1D4F1,1D525,1D559,1D58D,1D5C1,1D5F5,1D629,1D65D,"
+    "1D691;i 131,269-26A,2DB,37A,3B9,456,582,13A5,1FBE,2139,2148,2170,2373,2C93,A647,AB75,FF49,118C3,1D422,1D456,"
+    "1D48A,1D4BE,1D4F2,1D526,1D55A,1D58E,1D5C2,1D5F6,1D62A,1D65E,1D692,1D6A4,1D6CA,1D704,1D73E,1D778,1D7B2;ii 2171;"
+    "iii 2172;ij 133;iv 2173;ix 2178;j 3F3,458,2149,FF4A,1D423,1D457,1D48B,1D4BF,1D4F3,1D527,1D55B,1D58F,1D5C3,1D5F7,"
+    "1D62B,1D65F,1D693;k 1D424,1D458,1D48C,1D4C0,1D4F4,1D528,1D55C,1D590,1D5C4,1D5F8,1D62C,1D660,1D694;l 196,1C0,399,"
+    "406,4C0,4CF,5C0,5D5,5DF,627,661,6F1,7CA,16C1,2110-2111,2113,2160,217C,2223,23FD,2C92,2D4F,A4F2,FE8D-FE8E,FF29,"
+    "FF4C,FFE8,1028A,10309,10320,11DDA,11DE1,16EAA,16F28,1CCDE,1CCF1,1D408,1D425,1D43C,1D459,1D470,1D48D,1D4C1,1D4D8,"
+    "1D4F5,1D529,1D540,1D55D,1D574,1D591,1D5A8,1D5C5,1D5DC,1D5F9,1D610,1D62D,1D644,1D661,1D678,1D695,1D6B0,1D6EA,"
+    "1D724,1D75E,1D798,1D7CF,1D7D9,1D7E3,1D7ED,1D7F7,1E8C7,1EE00,1EE80,1FBF1;l. 2488;l2. 2493;l3. 2494;l4. 2495;"
+    "l5. 2496;l6. 2497;l7. 2498;l8. 2499;l9. 249A;lJ 132;lO 42E;lO. 2491;lV 2163;lX 2168;lj 1C9;ll 1C1,5F0,2016,2161,"
+    "2225;ll. 2492;lll 2162;ls 2AA;lt 20B6;lz 2AB;n 578,57C,1D427,1D45B,1D48F,1D4C3,1D4F7,1D52B,1D55F,1D593,1D5C7,"
+    "1D5FB,1D62F,1D663,1D697;nj 1CC;o 3BF,3C3,3ED,43E,585,5E1,647,665,6BE,6C1,6D5,6F5,966,9E6,A66,AE6,B66,BE6,C02,"
+    "C66,C82,D02,D20,D66,D82,E50,ED0,101D,1040,10FF,17E0,1D0F,1D11,2134,2C9F,AB3D,FBA6-FBAD,FEE9-FEEC,FF4F,1042C,"
+    "104EA,114D0,118C8,118D7,1D428,1D45C,1D490,1D4F8,1D52C,1D560,1D594,1D5C8,1D5FC,1D630,1D664,1D698,1D6D0,1D6D4,"
+    "1D70A,1D70E,1D744,1D748,1D77E,1D782,1D7B8,1D7BC,1EE24,1EE64,1EE84;oe 153;oo 221E,A699,A74F;p FE,1BF,3C1,3F1,3F8,"
+    "440,2374,2CA3,2CCF,FF50,1D429,1D45D,1D491,1D4C5,1D4F9,1D52D,1D561,1D595,1D5C9,1D5FD,1D631,1D665,1D699,1D6D2,"
+    "1D6E0,1D70C,1D71A,1D746,1D754,1D780,1D78E,1D7BA,1D7C8;q 51B,563,566,1D42A,1D45E,1D492,1D4C6,1D4FA,1D52E,1D562,"
+    "1D596,1D5CA,1D5FE,1D632,1D666,1D69A;r 433,1D26,2C85,AB47-AB48,AB81,1D42B,1D45F,1D493,1D4C7,1D4FB,1D52F,1D563,"
+    "1D597,1D5CB,1D5FF,1D633,1D667,1D69B;rn 217F,11700,118E3,1D426,1D45A,1D48E,1D4C2,1D4F6,1D52A,1D55E,1D592,1D5C6,"
+    "1D5FA,1D62E,1D662,1D696;s 1BD,455,D1F,A731,ABAA,FF53,10448,118C1,1D42C,1D460,1D494,1D4C8,1D4FC,1D530,1D564,"
+    "1D598,1D5CC,1D600,1D634,1D668,1D69C;sss 1F75C;st FB06;t 1D42D,1D461,1D495,1D4C9,1D4FD,1D531,1D565,1D599,1D5CD,"
+    "1D601,1D635,1D669,1D69D;tf A777;ts 2A6;u 28B,3C5,57D,1D1C,A79F,AB4E,AB52,104F6,118D8,1D42E,1D462,1D496,1D4CA,"
+    "1D4FE,1D532,1D566,1D59A,1D5CE,1D602,1D636,1D66A,1D69E,1D6D6,1D710,1D74A,1D784,1D7BE;ue 1D6B;uo AB63;v 3BD,475,"
+    "5D8,1D20,2174,2228,22C1,ABA9,FF56,11706,118C0,1D42F,1D463,1D497,1D4CB,1D4FF,1D533,1D567,1D59B,1D5CF,1D603,1D637,"
+    "1D66B,1D69F,1D6CE,1D708,1D742,1D77C,1D7B6;vi 2175;vii 2176;w 26F,448,461,51D,561,1D21,2CBD,AB83,1170A,"
+    "1170E-1170F,1D430,1D464,1D498,1D4CC,1D500,1D534,1D568,1D59C,1D5D0,1D604,1D638,1D66C,1D6A0;x D7,445,1541,157D,"
+    "166E,2179,292B-292C,2A2F,FF58,1D431,1D465,1D499,1D4CD,1D501,1D535,1D569,1D59D,1D5D1,1D605,1D639,1D66D,1D6A1;"
+    "xi 217A;xii 217B;y 263,28F,3B3,443,4AF,10E7,1D8C,1EFF,213D,2CA9,AB5A,FF59,118DC,1D432,1D466,1D49A,1D4CE,1D502,"
+    "1D536,1D56A,1D59E,1D5D2,1D606,1D63A,1D66E,1D6A2,1D6C4,1D6FE,1D738,1D772,1D7AC;z 1D22,AB93,118C4,1D433,1D467,"
+    "1D49B,1D4CF,1D503,1D537,1D56B,1D59F,1D5D3,1D607,1D63B,1D66F,1D6A3;~ 2DC,1FC0,2053,223C"
+)
+_ASCII = str.maketrans({"1": "l", "I": "l", "0": "O", "m": "rn"})  # what of ASCII looks like other ASCII, in the same table
+
+# First words of names that are no script: letters for formulas and the like are used with each of them.
+_NO_SCRIPT = frozenset(
+    "ALEF BET BLACK CARON DALET DOUBLE EULER GIMEL INFORMATION MASU MATHEMATICAL MICRO MODIFIER PLANCK SCRIPT VEDIC VERTICAL".split()
+)
+_LATIN = dict.fromkeys("ANGSTROM FEMININE FULLWIDTH KELVIN MASCULINE ROMAN SUPERSCRIPT TURNED".split(), "Latin")
+_SCRIPTS = {**_LATIN, "CJK": "Han", "IDEOGRAPHIC": "Han", "HENTAIGANA": "Hiragana", "HALFWIDTH": "Katakana", "OHM": "Greek"}
+# Source: UTS 39, 5.2, "Highly Restrictive": what is written together in Japan, China and Korea.
+_TOGETHER = (
+    frozenset({"Latin", "Han", "Hiragana", "Katakana"}),
+    frozenset({"Latin", "Han", "Bopomofo"}),
+    frozenset({"Latin", "Han", "Hangul"}),
+)
+
+_WORD = re.compile(r"[^\s;|&()<>\"'`$=,{}\[\]]+")
+_BEGINS_COMMAND = re.compile(r"(?:^|[;|&(`])\s*$")
+
+
+class Lookalike(msgspec.Struct, frozen=True, kw_only=True):
+    """A word that may be taken for another. `skeleton` is ASCII, or empty: it looks like no ASCII word. `mixed` are the scripts
+    that it mixes. `in_text`: the words beside it are of its script, and look like nothing else."""
+
+    word: str
+    skeleton: str = ""
+    mixed: tuple[str, ...] = ()
+    in_text: bool = False
+
+    @property
+    def spelled(self) -> str:
+        """The word with each character spelled out that is not what it looks like."""
+        told = [char for char in self.word if char in _table()] or [char for char in self.word if not char.isascii()]
+        return "".join([f"<U+{ord(char):04X}>" if char in told else char for char in self.word])
+
+    @property
+    def reads_as(self) -> str:
+        return "".join([char if char.isascii() else _table().get(char, char) for char in _decomposed(self.word)])
+
+
+def skeleton(text: str) -> str:
+    """What stands for everything that looks like the text: two texts of one skeleton may be taken for each other."""
+    return "".join([_table().get(char, char) for char in _decomposed(text)]).translate(_ASCII)
+
+
+def lookalikes(line: str) -> Iterator[Lookalike]:
+    """The words of one line that mix scripts, or have other letters than they seem to. Whether there is a command, an option or
+    a path of that look, the line does not tell."""
+    if line.isascii():
+        return
+    words = list(_WORD.finditer(line))
+    for at, found in enumerate(words):
+        word = found[0]
+        if word.isascii():
+            continue
+        mixed = tuple(sorted({script for part in _letters(word) for script in mixed_scripts(part)}))
+        own = skeleton(word)
+        looks = own if own.isascii() else ""
+        if not mixed and not looks:
+            continue
+        beside = [words[near][0] for near in (at - 1, at + 1) if 0 <= near < len(words)]
+        in_text = not _BEGINS_COMMAND.search(line[: found.start()]) and any(_is_text(one, like=word) for one in beside)
+        yield Lookalike(word=word, skeleton=looks, mixed=mixed, in_text=in_text)
+
+
+def mixed_scripts(word: str) -> tuple[str, ...]:
+    """The scripts of a word that nobody writes in one word; empty where they belong together."""
+    scripts = {script for char in word if (script := script_of(char))}
+    return () if len(scripts) < 2 or any(scripts <= group for group in _TOGETHER) else tuple(sorted(scripts))
+
+
+@lru_cache(maxsize=4096)
+def script_of(char: str) -> str:
+    """Empty for what is used with every script."""
+    if not unicodedata.category(char).startswith("L"):
+        return ""
+    name = unicodedata.name(char, "")
+    first = re.split(r"[ -]", name)[0]
+    if first == "HALFWIDTH" and "HANGUL" in name:
+        return "Hangul"
+    return "" if first in _NO_SCRIPT else _SCRIPTS.get(first, first.capitalize())
+
+
+def _letters(word: str) -> list[str]:
+    """The runs of letters, digits and marks."""
+    kept = [char if char.isalnum() or unicodedata.combining(char) else " " for char in word]
+    return "".join(kept).split()
+
+
+def _is_text(word: str, *, like: str) -> bool:
+    scripts = {script_of(char) for char in like} - {""}
+    return not skeleton(word).isascii() and {script_of(char) for char in word} - {""} == scripts
+
+
+def _decomposed(text: str) -> str:
+    return unicodedata.normalize("NFD", text)
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for row in "".join(_READS_AS).split(";"):
+        target, points = row.split(" ")
+        for span in points.split(","):
+            first, _, last = span.partition("-")
+            found |= {chr(point): target for point in range(int(first, 16), int(last or first, 16) + 1)}
+    # Unicode's own rows leave most full-width forms to normalization (NFKC).
+    return {**{chr(0xFEE0 + point): chr(point) for point in range(0x21, 0x7F) if chr(point).isalnum()}, **found}
