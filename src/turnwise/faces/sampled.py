@@ -14,7 +14,7 @@ from turnwise.rules.mcp_names import mcp_tool_name
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import judge_permission
 from turnwise.turn.config import TurnResult
-from turnwise.vocab import StopReason
+from turnwise.vocab import StopReason, Text
 
 TOOL = "sampling"  # what permission rules call it: `mcp(git.sampling)`
 SYSTEM = (
@@ -48,10 +48,16 @@ async def _check_policy(setup: AgentSetup, order: ChildOrder, question: ModelQue
         return
     facts = CallFacts(call_id=order.call.id, tool=mcp_tool_name(question.server, TOOL), effect="none")
     kind = judge_permission(facts, policy=policy).kind
-    if kind == "ask" and await question.ask(f"May the MCP server `{question.server}` ask the model?"):
+    if kind == "ask" and await question.ask(_question_said(question)):
         return
     if kind != "allow":
         raise NoAnswer("the user's rules do not allow it")
+
+
+def _question_said(question: ModelQuestion) -> str:
+    """All that the model would be sent: nobody says yes to what was not shown."""
+    texts = [part.text if isinstance(part, Text) else f"[{part.media_type}]" for part in question.parts]
+    return "\n".join([f"May the MCP server `{question.server}` ask the model? It sends:", *texts])
 
 
 def _bare(setup: AgentSetup, question: ModelQuestion) -> AgentSetup:

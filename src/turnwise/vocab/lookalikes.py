@@ -1,8 +1,8 @@
 """Words that look like other words: Unicode's table of characters that read as ASCII, and words that mix scripts (UTS 39).
 
-No library does this well enough to depend on: `confusable-homoglyphs` and `confusables` know neither skeletons nor script sets and
-carry old tables, `disarm` is a binary of 4.6 MB, PyICU has no wheels. A character's script is the first word of its name, which
-Python knows.
+No library does this well enough to depend on: `confusable-homoglyphs` and `confusables` know neither skeletons nor sets of
+scripts, and their tables are old; `disarm` is a binary of 4.6 MB; PyICU has no wheels. A character's script is the first word of
+its name, which Python knows.
 """
 
 import re
@@ -101,14 +101,24 @@ _READS_AS = (
     "1D536,1D56A,1D59E,1D5D2,1D606,1D63A,1D66E,1D6A2,1D6C4,1D6FE,1D738,1D772,1D7AC;z 1D22,AB93,118C4,1D433,1D467,"
     "1D49B,1D4CF,1D503,1D537,1D56B,1D59F,1D5D3,1D607,1D63B,1D66F,1D6A3;~ 2DC,1FC0,2053,223C"
 )
-_ASCII = str.maketrans({"1": "l", "I": "l", "0": "O", "m": "rn"})  # what of ASCII looks like other ASCII, in the same table
+_ASCII = str.maketrans(
+    {"1": "l", "I": "l", "0": "O", "m": "rn"}
+)  # what of ASCII looks like other ASCII, in the same table
 
 # First words of names that are no script: letters for formulas and the like are used with each of them.
 _NO_SCRIPT = frozenset(
-    "ALEF BET BLACK CARON DALET DOUBLE EULER GIMEL INFORMATION MASU MATHEMATICAL MICRO MODIFIER PLANCK SCRIPT VEDIC VERTICAL".split()
+    "ALEF BET BLACK CARON DALET DOUBLE EULER GIMEL INFORMATION MASU MATHEMATICAL MICRO MODIFIER PLANCK SCRIPT VEDIC "
+    "VERTICAL".split()
 )
 _LATIN = dict.fromkeys("ANGSTROM FEMININE FULLWIDTH KELVIN MASCULINE ROMAN SUPERSCRIPT TURNED".split(), "Latin")
-_SCRIPTS = {**_LATIN, "CJK": "Han", "IDEOGRAPHIC": "Han", "HENTAIGANA": "Hiragana", "HALFWIDTH": "Katakana", "OHM": "Greek"}
+_SCRIPTS = {
+    **_LATIN,
+    "CJK": "Han",
+    "IDEOGRAPHIC": "Han",
+    "HENTAIGANA": "Hiragana",
+    "HALFWIDTH": "Katakana",
+    "OHM": "Greek",
+}
 # Source: UTS 39, 5.2, "Highly Restrictive": what is written together in Japan, China and Korea.
 _TOGETHER = (
     frozenset({"Latin", "Han", "Hiragana", "Katakana"}),

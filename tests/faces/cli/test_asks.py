@@ -326,12 +326,26 @@ def test_all_of_a_long_write_is_shown_in_a_pager_of_our_own(lab: Lab, folder: Pa
         person.sees("1 to ")
         assert "\x1b[?1049h" in person.raw
         person.types("G")
-        person.sees("of 2,004")
+        person.sees("<U+0000>")  # the last page is there
         person.types("q")
+        person.sees("lines have not been on the screen yet")
         person.sees("? write wants to run: big.sh\n")
         person.sees("then no)")
         assert "\x1b[?1049l" in person.raw
         assert "line 1999<U+0000>" in person.said and "line 1998<U+000D>" in person.said
+        for answer in ("y", "a"):
+            person.types(f"{answer}\r")
+            person.sees("lines have not been on the screen yet")
+            person.sees("then no)")
+        assert not (folder / "big.sh").exists()
+        person.resizes(columns=80, lines=1100)  # two pages show the rest
+        person.types("s\r")
+        person.sees("? write wants to run: big.sh (y, a, n, d, l or s;")
+        person.types(" ")
+        person.sees("<U+0000>")
+        person.types("q")
+        person.sees("? write wants to run: big.sh\n")
+        person.sees("then no)")
         person.types("y\r")
         person.leaves_by(0)
         assert person.is_cooked()

@@ -132,19 +132,24 @@ async def test_the_model_answers_one_question_of_a_call_after_the_other() -> Non
 
 @pytest.mark.promise("safe:bounded")
 @pytest.mark.parametrize("beyond", [0, 5])
-async def test_a_question_that_is_cut_for_a_client_says_so(beyond: int) -> None:
-    """Nobody says yes to what they were not shown without knowing that."""
+async def test_a_question_that_is_too_long_for_a_client_is_denied(beyond: int) -> None:
+    """Nobody says yes to what they were not shown: the client gets the whole of a question, or nothing of it."""
     subject = "x" * (MAX_SHOWN - len("the model asks:\n") + beyond)
+    notes: list[str] = []
     questions, never = Questions(), cast("Any", None)
     around = AskSurroundings(offers={}, inspect=never, workspace=never, clock=FakeClock())
-    approver = ClientApprover(around, policy=Policy(), questions=questions, note=lambda _: None)
+    approver = ClientApprover(around, policy=Policy(), questions=questions, note=notes.append)
     ask = OneAsk(
         call=ToolCall(id="c", name="ask_user", arguments="{}"), arguments="{}", subject=subject, kind="question"
     )
     asking = asyncio.create_task(approver(Asking(asks=(ask,), deadline_s=10.0)))
+    if beyond:
+        (answer,) = await asking
+        assert (answer.verdict, answer.by) == ("deny", "program") and "16,389 characters" in answer.text
+        assert not questions.open and "not asked about, and denied: ask_user" in notes[0]
+        return
     await questions.changed.wait()
     (question,) = questions.open
-    end = "x\n[5 MORE CHARACTERS ARE NOT SHOWN]" if beyond else "x"
-    assert question.form.message.endswith(end) and len(question.form.message) <= MAX_SHOWN + 50
+    assert question.form.message == f"the model asks:\n{subject}"
     question.answer(ElicitResult(action="decline"))
     assert [one.verdict for one in await asking] == ["deny"]

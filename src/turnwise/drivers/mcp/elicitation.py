@@ -7,13 +7,11 @@ from typing import Protocol, cast
 from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
 from turnwise.drivers.mcp.entries import is_web_address
-from turnwise.drivers.tools.tool_output import cut_middle
 from turnwise.turn.approvals import Approval
 
 MAX_FIELDS = 20
-MAX_QUESTION = 2000
+MAX_QUESTION = 2000  # characters; of what is longer nobody is asked
 MAX_OPTIONS = 20
-MAX_OPTION = 100
 MAX_ASKS = 40  # of one call: two long forms
 MAX_DECLINED = 3  # whoever has said no so often is asked no more in that call
 # How a person leaves out a field that need not be filled in: an empty line says no to the whole form.
@@ -60,14 +58,13 @@ class _Declined(Exception):
 
 async def elicit(params: ElicitRequestParams, *, server: str, asker: Asker) -> ElicitResult:
     """The person's answer. Where nobody is there it is `cancel`; nothing is ever filled in for them."""
-    said = cut_middle(params.message, limit=MAX_QUESTION)
+    said = params.message
     why = f"the MCP server `{server}` asks"
     try:
         if isinstance(params, ElicitRequestURLParams):
-            if not is_web_address(params.url):
+            if not is_web_address(params.url) or _is_too_long(said, params.url):
                 return ElicitResult(action="cancel")
-            url = cut_middle(params.url, limit=MAX_QUESTION)
-            await _agreed(asker, f"{said}\nOpen this address yourself if you agree: {url}", why=why)
+            await _agreed(asker, f"{said}\nOpen this address yourself if you agree: {params.url}", why=why)
             return ElicitResult(action="accept")
         return ElicitResult(action="accept", content=await _filled(params, said=said, asker=asker, why=why))
     except _Declined as declined:
@@ -76,7 +73,7 @@ async def elicit(params: ElicitRequestParams, *, server: str, asker: Asker) -> E
 
 async def _filled(params: ElicitRequestFormParams, *, said: str, asker: Asker, why: str) -> dict[str, FieldValue]:
     fields = _table(params.requested_schema.get("properties"))
-    if len(fields) > MAX_FIELDS:
+    if len(fields) > MAX_FIELDS or _is_too_long(said):
         raise _Declined(Approval(call_id="", verdict="deny", by="default"))
     needed = params.requested_schema.get("required")
     required = cast("list[object]", needed) if isinstance(needed, list) else []
@@ -103,7 +100,9 @@ async def _field(
     """One field's value; None for one that is not needed and was left empty."""
     options = _options(field)
     about = _text(field.get("description")) or _text(field.get("title"))
-    title = cut_middle(f"{name}: {about}" if about and about != name else name, limit=MAX_QUESTION)
+    title = f"{name}: {about}" if about and about != name else name
+    if _is_too_long(title) or _is_too_long(*options):
+        raise _Declined(Approval(call_id="", verdict="deny", by="default"))
     choices = (*options, LEFT_EMPTY) if options and not is_needed else tuple(options)
     title += "" if is_needed or options else f" (`{EMPTY}` leaves it empty)"
     question = f"{said}\n{title}"
@@ -129,14 +128,17 @@ def _options(field: Mapping[str, object]) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in [*_list(table.get("oneOf")), *_list(table.get("anyOf"))][:MAX_OPTIONS]:
         choice = _table(one)
-        found[cut_middle(_text(choice.get("title")) or _text(choice.get("const")), limit=MAX_OPTION)] = _text(
-            choice.get("const")
-        )
+        found[_text(choice.get("title")) or _text(choice.get("const"))] = _text(choice.get("const"))
     titles = _list(table.get("enumNames"))
     for at, value in enumerate(_list(table.get("enum"))[:MAX_OPTIONS]):
         title = _text(titles[at]) if at < len(titles) else ""
-        found[cut_middle(title or _text(value), limit=MAX_OPTION)] = _text(value)
+        found[title or _text(value)] = _text(value)
     return found
+
+
+def _is_too_long(*texts: str) -> bool:
+    """A person could not be shown all of it: nobody is asked."""
+    return sum(map(len, texts)) > MAX_QUESTION
 
 
 def _read(text: str, field: Mapping[str, object], *, options: Mapping[str, str]) -> FieldValue:

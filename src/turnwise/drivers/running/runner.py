@@ -503,9 +503,7 @@ class _Running:
         if self._means.prepare_step is None:
             return StepPrepared()
         prepared = self._means.prepare_step(command)
-        if inspect.isawaitable(prepared):
-            prepared = await prepared
-        return prepared or StepPrepared()
+        return (await prepared if inspect.isawaitable(prepared) else prepared) or StepPrepared()
 
     async def _hook(self, command: RunHooks) -> HooksRan:
         if self._safety.run_hooks is None:
@@ -515,8 +513,7 @@ class _Running:
     async def _ask(self, command: Ask) -> Asked:
         if (elsewhere := self._asked_elsewhere(command)) is not None:
             return elsewhere
-        began_s = self._time.now_s()
-        most_s = None if self._turn is None else self._turn.known.spending.pacing.calls_s
+        began_s, most_s = self._time.now_s(), None if self._turn is None else self._turn.known.spending.pacing.calls_s
         self._ask_over = asyncio.get_running_loop().create_future()
         try:
             asked = await ask(

@@ -24,8 +24,18 @@ from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.faces.acp.calls import Content, arguments_of, diffs_of, kind_of, locations_of, told
 from turnwise.faces.acp.telling import EditorTeller
 from turnwise.faces.acp.updates import Updates
-from turnwise.faces.cli.asked_calls import MAX_TITLE, answer_to, answered_in_order, facts_of, title_of
-from turnwise.faces.cli.asks import always_said
+from turnwise.faces.cli.asked_calls import (
+    MAX_TITLE,
+    NotWhole,
+    answer_to,
+    answered_in_order,
+    confusables_in,
+    decoded_texts,
+    facts_of,
+    refusal_of,
+    title_of,
+)
+from turnwise.faces.cli.asks import always_said, rules_said
 from turnwise.faces.cli.text import visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import Policy, judge_permission, session_rules
@@ -90,12 +100,19 @@ class EditorApprover:
         ask = msgspec.structs.replace(ask, digest=digest_of(ask.call.name, arguments=ask.arguments, facts=facts))
         rules = session_rules(facts, policy=self.policy)
         options = [PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
+        more: list[str] = []
         if rules:
             said = always_said(rules, workspace=self.policy.workspace)
+            whole = rules_said(rules, workspace=self.policy.workspace, whole=True)
+            more = [] if said == whole else [f"always would allow: {whole}"]
             name = f"Always allow in this session: {said}"
             options.append(PermissionOption(option_id=ALWAYS, name=name, kind="allow_always"))
         options.append(PermissionOption(option_id=NO, name="Do not run it", kind="reject_once"))
-        match await self._chosen(ask, path=path, content=await self._shown(ask, facts=facts), options=options):
+        try:
+            content = await self._shown(ask, facts=facts, more=more)
+        except NotWhole as fault:
+            return self._refused(ask, fault=fault)
+        match await self._chosen(ask, path=path, content=content, options=options):
             case "allow-once":
                 return answer_to(ask, verdict="allow")
             case "allow-always":
@@ -106,6 +123,14 @@ class EditorApprover:
 
     async def _question(self, ask: OneAsk, *, path: tuple[str, ...]) -> Approval:
         """One with answers to choose from is put as a choice, any other as a form, if the editor has forms."""
+        choices = [f"{number}. {option}" for number, option in enumerate(ask.options, 1)]
+        marks = confusables_in([ask.subject, *ask.options], folder=lambda: self._means.workspace.root)
+        try:
+            content = [
+                told(one, whole=True) for one in [ask.subject, *(["\n".join(choices)] if choices else []), *marks.lines]
+            ]
+        except NotWhole as fault:
+            return self._refused(ask, fault=fault)
         if not ask.options:
             text = await self._written(ask) if self._means.has_forms else ""
             return answer_to(ask, verdict="allow" if text else "deny", text=text)
@@ -115,11 +140,15 @@ class EditorApprover:
             for number, name in enumerate(names)
         ]
         options.append(PermissionOption(option_id=NO, name="No answer", kind="reject_once"))
-        chosen = await self._chosen(ask, path=path, content=[told(ask.subject)], options=options)
+        chosen = await self._chosen(ask, path=path, content=content, options=options)
         number = next((at for at, one in enumerate(options[:-1]) if one.option_id == chosen), None)
         if number is None:
             return answer_to(ask, verdict="deny")
         return answer_to(ask, verdict="allow", text=ask.options[number])
+
+    def _refused(self, ask: OneAsk, *, fault: NotWhole) -> Approval:
+        self._note(f"not asked about, and denied: {visible_line(ask.call.name)}: {fault}")
+        return refusal_of(ask, fault=fault)
 
     async def _written(self, ask: OneAsk) -> str:
         """What the person writes into a form; empty where they do not."""
@@ -162,17 +191,22 @@ class EditorApprover:
         known = {option.option_id for option in options}
         return outcome.option_id if isinstance(outcome, AllowedOutcome) and outcome.option_id in known else ""
 
-    async def _shown(self, ask: OneAsk, *, facts: CallFacts) -> list[Content]:
-        """What is to be decided: the diff of a change, else the command or all arguments; and why it is asked."""
+    async def _shown(self, ask: OneAsk, *, facts: CallFacts, more: Sequence[str]) -> list[Content]:
+        """What is to be decided: the diff of a change, else the command or all arguments; and why it is asked.
+
+        Raises NotWhole."""
         judged = [path.resolved for path in facts.paths if path.resolved]
         call = msgspec.structs.replace(ask.call, arguments=ask.arguments)
-        diffs = await asyncio.to_thread(diffs_of, call, workspace=self._means.workspace, judged=judged)
-        what = diffs or [told(_command_of(ask))]
+        diffs = await asyncio.to_thread(diffs_of, call, workspace=self._means.workspace, judged=judged, whole=True)
+        what = diffs or [told(_command_of(ask), whole=True)]
         why = f"{ask.subject}: {ask.why}" if ask.subject and ask.subject not in ask.why else ask.why
-        notes = [f"asked because: {why}"] if why else []
+        marks = await asyncio.to_thread(
+            confusables_in, [ask.call.name, *decoded_texts(ask.arguments)], folder=lambda: self._means.workspace.root
+        )
+        notes = [*([f"asked because: {why}"] if why else []), *more, *marks.lines]
         if self._means.runs_commands and self._is_command(ask):
             notes.append(WITHOUT_SANDBOX)
-        return [*what, *[told(note) for note in notes]]
+        return [*what, *[told(note, whole=True) for note in notes]]
 
     def _is_command(self, ask: OneAsk) -> bool:
         offer = self._means.offers.get(ask.call.name)

@@ -19,7 +19,7 @@ from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.previews import CHANGING, changes_of_call, paths_of_call
 from turnwise.drivers.tools.workspace.staging import FileChange
 from turnwise.errors import ToolFault
-from turnwise.faces.cli.asked_calls import arguments_in
+from turnwise.faces.cli.asked_calls import NotWhole, arguments_in
 from turnwise.faces.cli.text import clean, visible
 from turnwise.rules.advice import for_people
 from turnwise.vocab import Text, ToolCall, ToolResult
@@ -36,7 +36,7 @@ KINDS: Mapping[str, ToolKind] = {
     "ask_user": "think",
     **dict.fromkeys(CHANGING, "edit"),
 }
-MAX_SHOWN = 64 * 1024  # characters of a result, or of a command that is asked about: a person reads no more
+MAX_SHOWN = 64 * 1024  # characters of a result, or of a text that is asked about: a person reads no more
 MAX_DIFF = 512 * 1024  # of both sides of a file; a larger one is told by its size
 MAX_DIFFS = 20  # files of one call
 MAX_LOCATIONS = 50
@@ -62,23 +62,29 @@ def locations_of(call: ToolCall, *, workspace: WorkspacePaths) -> list[ToolCallL
     return found
 
 
-def diffs_of(call: ToolCall, *, workspace: WorkspacePaths, judged: Iterable[str] | None = None) -> list[Content]:
+def diffs_of(
+    call: ToolCall, *, workspace: WorkspacePaths, judged: Iterable[str] | None = None, whole: bool = False
+) -> list[Content]:
     """What it would change now; a sentence where it would fail, or is too large to show. `judged` are resolved paths beyond the
-    folder that it may be looked at for."""
+    folder that it may be looked at for. Raises NotWhole where it is too large, if the `whole` is wanted."""
     if call.name not in CHANGING:
         return []
     try:
         with judged_paths(judged):
             changes = changes_of_call(workspace, call.name, arguments_of(call))
     except (ToolFault, msgspec.ValidationError) as fault:
-        return [told(f"(the call would fail: {fault})")]
+        return [told(f"(the call would fail: {fault})"), *([told(call.arguments, whole=True)] if whole else [])]
+    if whole and len(changes) > MAX_DIFFS:
+        raise NotWhole(f"it changes {len(changes):,} files, and {MAX_DIFFS} can be shown")
     more = [told(f"({len(changes) - MAX_DIFFS} more files)")] if len(changes) > MAX_DIFFS else []
-    return [*[_diff_of(change) for change in changes[:MAX_DIFFS]], *more]
+    return [*[_diff_of(change, whole=whole) for change in changes[:MAX_DIFFS]], *more]
 
 
-def _diff_of(change: FileChange) -> Content:
+def _diff_of(change: FileChange, *, whole: bool) -> Content:
     before, after = change.before or b"", change.after or b""
     if len(before) + len(after) > MAX_DIFF:
+        if whole:
+            raise NotWhole(f"both sides of `{change.shown}` have more than {MAX_DIFF:,} bytes")
         return told(f"{change.shown}: {len(before):,} bytes become {len(after):,}")
     try:
         old = None if change.before is None else change.before.decode()
@@ -93,10 +99,12 @@ def _path_said(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def told(text: str) -> Content:
-    """A text of which nothing is hidden, cut where nobody reads on."""
+def told(text: str, *, whole: bool = False) -> Content:
+    """A text of which nothing is hidden, cut where nobody reads on. Raises NotWhole there, if the `whole` is wanted."""
     shown = visible(text)
     if len(shown) > MAX_SHOWN:
+        if whole:
+            raise NotWhole(f"it has {len(shown):,} characters, and {MAX_SHOWN:,} can be shown")
         shown = f"{shown[:MAX_SHOWN]}\n[{len(shown) - MAX_SHOWN:,} MORE CHARACTERS ARE NOT SHOWN]"
     return tool_content(text_block(shown))
 

@@ -22,6 +22,8 @@ from turnwise.vocab import ToolCall
 from turnwise.wire.json_fields import UNREADABLE
 
 MAX_TITLE = 200
+BUILTINS = """alias bg bind builtin cd command declare disown eval exec exit export fc fg hash jobs let local mapfile popd pushd
+read readarray readonly return set shift shopt source suspend trap type typeset ulimit umask unalias unset wait""".split()
 MAX_NAMES = 10_000  # of one folder that are compared with a word
 SPARE_S = 0.1  # before the deadline: what was answered by then has to arrive
 
@@ -45,6 +47,16 @@ def answer_to(
     )
 
 
+class NotWhole(Exception):
+    """What is asked is longer than this face can show: nobody says yes to a part of it."""
+
+
+def refusal_of(ask: OneAsk, *, fault: NotWhole) -> Approval:
+    """The denial of a call that could not be shown whole; the model reads why."""
+    text = f"a person could not be shown all of it: {fault}; make smaller calls"
+    return msgspec.structs.replace(answer_to(ask, verdict="deny", text=text), by="program")
+
+
 def arguments_in(text: str) -> Mapping[str, object]:
     """Empty for those that are no JSON object: a free-form tool's text."""
     try:
@@ -52,6 +64,12 @@ def arguments_in(text: str) -> Mapping[str, object]:
     except UNREADABLE:
         return {}
     return cast("dict[str, object]", decoded) if isinstance(decoded, dict) else {}
+
+
+def decoded_texts(arguments: str) -> list[str]:
+    """The texts of a call's arguments, as its tool reads them."""
+    given = arguments_in(arguments)
+    return [one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in given.values()] or [arguments]
 
 
 def title_of(call: ToolCall, *, path: tuple[str, ...] = ()) -> str:
@@ -103,7 +121,7 @@ class Confusables(msgspec.Struct, frozen=True):
         return re.sub(rf"(?<!\w)(?:{words})(?!\w)", lambda found: self.spelled[found[0]], text)
 
 
-def confusables_in(texts: Iterable[str], *, folder: Path) -> Confusables:
+def confusables_in(texts: Iterable[str], *, folder: Callable[[], Path]) -> Confusables:
     """The words that mix scripts, and those that look like an ASCII option, like a command of this machine or like a path below
     `folder`. The tables are loaded for a text that is not ASCII."""
     foreign = [line for text in texts if not text.isascii() for line in text.split("\n") if not line.isascii()]
@@ -116,7 +134,7 @@ def confusables_in(texts: Iterable[str], *, folder: Path) -> Confusables:
     for one in [one for line in foreign for one in lookalikes(line)]:
         if one.word in spelled:
             continue
-        looks_like = "" if not one.skeleton else _known_as(one.reads_as, is_text=one.in_text, folder=folder)
+        looks_like = "" if not one.skeleton else _known_as(one.reads_as, is_text=one.in_text, folder=folder())
         if not (looks_like or one.mixed):
             continue
         spelled[one.word] = visible_line(one.spelled)

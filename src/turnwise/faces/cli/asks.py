@@ -14,13 +14,13 @@ from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.grants import judged_paths
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
-from turnwise.drivers.tools.workspace.previews import shortly, whole_preview
-from turnwise.faces.cli.asked_calls import SPARE_S, answer_to, arguments_in, facts_of
+from turnwise.drivers.tools.workspace.previews import shortly, whole_preview, would_fail
+from turnwise.faces.cli.asked_calls import SPARE_S, answer_to, arguments_in, confusables_in, facts_of
 from turnwise.faces.cli.lines import columns_of, fitted
 from turnwise.faces.cli.pager import Pages
 from turnwise.faces.cli.permissions import rule_said
 from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
-from turnwise.faces.cli.text import style, visible, visible_line
+from turnwise.faces.cli.text import has_colour, style, visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission, session_rules
 from turnwise.turn.approvals import Approval, OneAsk, digest_of
@@ -99,25 +99,28 @@ class TerminalApprover:
         self._later = later
 
     async def __call__(self, asking: Asking) -> Sequence[Approval]:
-        """The answers that came in time; the others take their default."""
-        until = self._clock.monotonic() + asking.deadline_s - min(SPARE_S, asking.deadline_s / 10)
+        """The answers that came in time; the others take their default. While another ask has the terminal, no time runs."""
         approvals: list[Approval] = []
+        began = self._clock.monotonic()
         try:
             if all([await self._is_allowed(ask) for ask in asking.asks]):
                 return [answer_to(ask, verdict="allow") for ask in asking.asks]
             if any(self._is_command(ask) for ask in asking.asks):
                 self._before_command()
-            async with asyncio.timeout(max(0.0, until - self._clock.monotonic())), self._terminal.taken():
+            asking.waits()
+            async with self._terminal.taken():
                 for ask in asking.asks:
-                    answer = await self._one(ask, path=asking.path, until=until)
+                    if (answer := await self._in_time(ask, asking=asking)) is None:
+                        self._terminal.tell(_not_answered(ask, path=asking.path))
+                        continue
                     approvals.append(answer)
                     if ask is not asking.asks[-1]:
                         asking.keep(answer)
-        except TimeoutError:
-            self._tell_not_answered(asking, answered=len(approvals))
         except asyncio.CancelledError:
-            if self._clock.monotonic() >= until:  # on a busy machine the turn's own deadline is as quick as ours
-                self._tell_not_answered(asking, answered=len(approvals))
+            if self._clock.monotonic() >= began + asking.deadline_s:  # the turn's own deadline came first
+                answered = {answer.call_id for answer in approvals}
+                for ask in [ask for ask in asking.asks if ask.call.id not in answered]:
+                    self._terminal.tell(_not_answered(ask, path=asking.path))
             raise
         except PromptStopped:
             self._stop()
@@ -126,20 +129,35 @@ class TerminalApprover:
             self._terminal.tell("nobody is there any more: denied")
         return approvals
 
-    def _tell_not_answered(self, asking: Asking, *, answered: int) -> None:
-        for ask in asking.asks[answered:]:
-            self._terminal.tell(_not_answered(ask, path=asking.path))
-
-    async def _one(self, ask: OneAsk, *, path: tuple[str, ...], until: float) -> Approval:
-        if ask.kind == "question":
-            return await self._question(ask, path=path, until=until)
-        if await self._is_allowed(ask):  # since another ask was answered
+    async def _in_time(self, ask: OneAsk, *, asking: Asking) -> Approval | None:
+        """None where nobody answered within the ask's own time, which runs from the moment that it is shown."""
+        asking.waits()
+        ask, shown = (ask, None) if ask.kind == "question" else await self._prepared(ask, path=asking.path)
+        if ask.kind != "question" and shown is None:  # allowed since another ask was answered
             return answer_to(ask, verdict="allow")
+        left_s = asking.shown()
+        left_s = asking.deadline_s if left_s is None else left_s
+        until = self._clock.monotonic() + left_s - min(SPARE_S, left_s / 10)
+        try:
+            async with asyncio.timeout(max(0.0, until - self._clock.monotonic())):
+                if shown is None:
+                    return await self._question(ask, path=asking.path, until=until)
+                return await self._one(ask, shown=shown, path=asking.path, until=until)
+        except TimeoutError:
+            return None
+
+    async def _prepared(self, ask: OneAsk, *, path: tuple[str, ...]) -> "tuple[OneAsk, _Shown | None]":
+        """The ask as it is now, and what is to be shown of it; None where nothing needs to be asked any more."""
+        if await self._is_allowed(ask):
+            return ask, None
         facts = await self._facts(ask)
         # what is shown is what is there now: of a call that was left for later, not what was there then
         ask = msgspec.structs.replace(ask, digest=digest_of(ask.call.name, arguments=ask.arguments, facts=facts))
         rules = session_rules(facts, policy=self.policy)
-        shown = await self._shown(ask, facts=facts, path=path, rules=rules)
+        return ask, await self._shown(ask, facts=facts, path=path, rules=rules)
+
+    async def _one(self, ask: OneAsk, *, shown: "_Shown", path: tuple[str, ...], until: float) -> Approval:
+        rules = shown.rules
         has_more = shown.is_cut or _rows([*shown.short, *shown.always]) + SPARE_ROWS > shutil.get_terminal_size().lines
         possible = {"always": bool(rules), "later": self._later and ask.can_wait and not path, "all": has_more}
         choices = [name for name in CHOICES if possible.get(name, True)]
@@ -162,6 +180,7 @@ class TerminalApprover:
     async def _chosen(self, choices: Sequence[str], *, shown: "_Shown", until: float) -> str:
         """However long the call is, the question with its subject stays on the screen."""
         letters = ", ".join([CHOICES[name].letter for name in choices[:-1]]) + f" or {CHOICES[choices[-1]].letter}"
+        pages = Pages(shown.whole, coloured=has_colour(sys.stderr))
         below, said = _rows(shown.short), None  # rows since the question was said
         while True:
             if below + _rows(shown.always) + SPARE_ROWS > shutil.get_terminal_size().lines:
@@ -172,13 +191,18 @@ class TerminalApprover:
                     self._terminal.say(line)
                 self._terminal.say("  ".join([CHOICES[name].shown for name in choices]))
             said = await self._terminal.line(
-                lambda: f"{letters} ({self._left(until)}, then no): ", ticks=True, fresh=True
+                lambda: f"{letters} ({self._left(until)}, then no): ", ticks=True, fresh=True, takes_paste=False
             )
             chosen = ANSWERS.get(said.strip().lower())
-            if chosen == "all" and chosen in choices:
+            if chosen in ("yes", "always") and chosen in choices and shown.is_cut and pages.unshown_lines:
+                self._terminal.say(_unshown(pages))
+                below += 2
+            elif chosen == "all" and chosen in choices:
                 await self._terminal.page(
-                    shown.whole, question=lambda: f"? {shown.subject} ({letters}; {self._left(until)}, then no)"
+                    pages, question=lambda: f"? {shown.subject} ({letters}; {self._left(until)}, then no)"
                 )
+                if shown.is_cut and pages.unshown_lines:
+                    self._terminal.say(_unshown(pages))
                 self._terminal.say(shown.question)
                 below = _rows(_own(shown.question))
             elif chosen is not None and chosen in choices:
@@ -195,14 +219,19 @@ class TerminalApprover:
                 below += 2
 
     async def _question(self, ask: OneAsk, *, path: tuple[str, ...], until: float) -> Approval:
+        marks = confusables_in([ask.call.name, ask.subject, *ask.options], folder=lambda: self._workspace.root)
         for line in heading(ask, path=path):
-            self._terminal.say(line)
+            self._terminal.say(marks.mark(line))
         for number, option in enumerate(ask.options, 1):
-            self._terminal.say(f"  {number}. {visible_line(option)}")
+            self._terminal.say(f"  {number}. {marks.mark(visible_line(option))}")
+        for line in marks.lines:
+            self._terminal.say(_style(f"  {line}", "red", "bold"))
         hint = "a number, or your own words; empty: no answer" if ask.options else "empty: no answer"
         then = "the model decides" if ask.by == "model" else "denied"
         while True:
-            said = await self._terminal.line(lambda: f"{hint} ({self._left(until)}, then {then}): ", ticks=True)
+            said = await self._terminal.line(
+                lambda: f"{hint} ({self._left(until)}, then {then}): ", ticks=True, fresh=True
+            )
             text = said.strip()
             if not text:
                 return answer_to(ask, verdict="deny")
@@ -232,16 +261,23 @@ class TerminalApprover:
         arguments = arguments_in(ask.arguments)
         with judged_paths([path.resolved for path in facts.paths if path.resolved]):
             changes = await asyncio.to_thread(whole_preview, self._workspace, ask.call.name, arguments)
-        what = what_of(ask, previewed=bool(changes))
+        what = what_of(ask, previewed=bool(changes) and not would_fail(changes))
         short = shortly(changes)
+        allowed, all_allowed = [
+            rules_said(rules, workspace=self.policy.workspace, whole=whole) for whole in (False, True)
+        ]
+        more = [] if allowed == all_allowed else [f"[a] would allow in this session: {all_allowed}"]
+        always = f"  [a] would allow in this session: {allowed}"
+        names = [ask.call.name, *path]
+        marks = await asyncio.to_thread(confusables_in, [*names, *what, *changes], folder=lambda: self._workspace.root)
+        warned = [_style(f"  {line}", "red", "bold") for line in marks.lines]
         return _Shown(
-            subject=_subject(ask, path=path),
-            short=(*heading(ask, path=path, what=what), *[_coloured(line) for line in short]),
-            whole=(*what, *changes),
-            is_cut=short != changes or len(what) > MAX_SHOWN_LINES,
-            always=(f"  [a] would allow in this session: {always_said(rules, workspace=self.policy.workspace)}",)
-            if rules
-            else (),
+            subject=marks.mark(_subject(ask, path=path)),
+            short=(*map(marks.mark, [*heading(ask, path=path, what=what), *map(_coloured, short)]), *warned),
+            whole=(*map(marks.mark, [*what, *changes, *more]), *marks.lines),
+            is_cut=short != changes or len(what) > MAX_SHOWN_LINES or bool(more),
+            rules=tuple(rules),
+            always=(marks.mark(always),) if rules else (),
         )
 
     def _left(self, until: float) -> str:
@@ -256,6 +292,7 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True):
     short: tuple[str, ...]
     whole: tuple[str, ...]
     is_cut: bool
+    rules: tuple[PermissionRule, ...] = ()
     always: tuple[str, ...] = ()
 
     @property
@@ -275,7 +312,7 @@ def heading(ask: OneAsk, *, path: tuple[str, ...], what: Sequence[str] = ()) -> 
     if ask.kind == "question":
         asks = "the model asks" if ask.by == "model" else f"{visible_line(ask.call.name)} asks"
         why = _own(f"  asked because: {visible_line(ask.why)}") if ask.why else []
-        return [_style(f"? {asks}{who}:", "bold"), *_block(visible(ask.subject).split("\n")), *why]
+        return [_style(f"? {asks}{who}:", "bold"), *[f"    {line}" for line in visible(ask.subject).split("\n")], *why]
     lines = [
         *_own(_style(f"? {visible_line(ask.call.name)} wants to run{who}:", "bold")),
         *_block(what or what_of(ask)),
@@ -316,15 +353,28 @@ def _subject(ask: OneAsk, *, path: tuple[str, ...]) -> str:
 def always_said(rules: Sequence[PermissionRule], *, workspace: str) -> str:
     """The rules that `always` adds, each no broader than what is shown above; a tool without a pattern is allowed whatever it is
     given."""
+    return rules_said(rules, workspace=workspace, whole=False)
+
+
+def rules_said(rules: Sequence[PermissionRule], *, workspace: str, whole: bool) -> str:
+    """The same; the `whole` of it, or its ends where it is long."""
     said = [
         rule_said(rule, workspace=workspace) if rule.command or rule.path else f"{rule.tool}, whatever it is given"
         for rule in rules
     ]
-    return _ends_of(visible_line(", ".join(dict.fromkeys(said))))
+    line = visible_line(", ".join(dict.fromkeys(said)))
+    return line if whole else _ends_of(line)
 
 
 def _ends_of(line: str) -> str:
     return line if len(line) <= MAX_SUBJECT else f"{line[: MAX_SUBJECT // 2]}…{line[-MAX_SUBJECT // 2 :]}"
+
+
+def _unshown(pages: Pages) -> str:
+    return (
+        f"{pages.unshown_lines:,} lines have not been on the screen yet: `s` shows them page by page; after that the call can "
+        "be allowed"
+    )
 
 
 def _path(path: tuple[str, ...]) -> str:

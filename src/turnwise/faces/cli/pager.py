@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,31 +17,60 @@ if TYPE_CHECKING:
 
 PagerRow = tuple[str, str]  # its style, and its text
 MAX_QUESTION_ROWS = 3
-KEYS = "space: next, b: back, g: begin, G: end, q: back to the question"
+KEYS = "space: next, b: back, G: end, q: to the question"
 COLOURS = {"+": "ansigreen", "-": "ansired", "@": "ansicyan"}
 
 
 class Pages:
-    """The lines as rows of a screen that is `columns` wide: a long line takes several, none is cut."""
+    """The lines as rows of a screen that is `columns` wide: a long line takes several, none is cut. What has been on a page is
+    kept, at whatever width."""
 
     def __init__(self, lines: Sequence[str], *, coloured: bool) -> None:
-        self._lines = lines
+        self._lines = [line.expandtabs(8) for line in lines]
         self._coloured = coloured
         self._columns = 0
         self._rows: list[PagerRow] = []
+        self._starts: list[int] = []  # where each row begins in all of the text, then its end
+        self._shown = bytearray(sum(len(line) + 1 for line in self._lines))
         self.top = 0
+
+    @property
+    def unshown_lines(self) -> int:
+        """Lines of which a part has not been on a page."""
+        if 0 not in self._shown:
+            return 0
+        at = count = 0
+        for line in self._lines:
+            count += self._shown.find(0, at, at + len(line) + 1) >= 0
+            at += len(line) + 1
+        return count
+
+    def to_unshown(self, *, columns: int) -> None:
+        """The next page begins with the first row that has not been on one; with the first of all, if there is none."""
+        at = max(self._shown.find(0), 0)
+        self.rows(columns=columns)
+        self.top = max(bisect_right(self._starts, at) - 1, 0)
 
     def rows(self, *, columns: int) -> list[PagerRow]:
         if columns != self._columns:
             part = self.top / max(1, len(self._rows))
             self._columns = columns
-            self._rows = [row for line in self._lines for row in self._wrapped(line)]
+            self._rows, self._starts, at = [], [], 0
+            for line in self._lines:
+                for row in self._wrapped(line):
+                    self._rows.append(row)
+                    self._starts.append(at)
+                    at += len(row[1])
+                at += 1
+            self._starts.append(at)
             self.top = int(part * len(self._rows))
         return self._rows
 
     def page(self, *, columns: int, height: int) -> list[PagerRow]:
         rows = self.rows(columns=columns)
         self.top = max(0, min(self.top, len(rows) - height))
+        first, last = self._starts[self.top], self._starts[min(self.top + height, len(rows))]
+        self._shown[first:last] = b"\1" * (last - first)
         return rows[self.top : self.top + height]
 
     def _wrapped(self, line: str) -> list[PagerRow]:
@@ -49,7 +79,7 @@ class Pages:
         style = COLOURS.get(line[:1], "") if self._coloured else ""
         pieces: list[str] = []
         piece, width = "", 0
-        for char in line.expandtabs(8):
+        for char in line:
             wide = get_cwidth(char)
             if width + wide > max(self._columns, 2):
                 pieces.append(piece)
@@ -59,7 +89,7 @@ class Pages:
 
 
 async def page(
-    lines: Sequence[str],
+    pages: Pages,
     *,
     question: Callable[[], str],
     input: "Input",
@@ -71,7 +101,7 @@ async def page(
     from prompt_toolkit.layout import HSplit, Layout, Window
     from prompt_toolkit.layout.controls import FormattedTextControl
 
-    pages = Pages(lines, coloured=coloured)
+    pages.to_unshown(columns=output.get_size().columns)
 
     def asked() -> list[str]:
         size = output.get_size()
@@ -89,8 +119,11 @@ async def page(
 
     def bar() -> "StyleAndTextTuples":
         columns = output.get_size().columns
+        pages.page(columns=columns, height=height())
         count = len(pages.rows(columns=columns))
-        place = f"{pages.top + 1:,} to {min(count, pages.top + height()):,} of {count:,}; {KEYS}"
+        unshown = pages.unshown_lines
+        rest = f"{unshown:,} unseen; " if unshown else ""
+        place = f"{pages.top + 1:,} to {min(count, pages.top + height()):,} of {count:,}; {rest}{KEYS}"
         strong = "bold" if coloured else ""
         return [*[(strong, f"{row}\n") for row in asked()], ("", place[: columns - 1])]
 

@@ -6,10 +6,11 @@ import os
 import shutil
 import sys
 import termios
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.faces.cli.lines import columns_of, fitted, say
 from turnwise.faces.cli.text import has_colour
 
@@ -17,12 +18,16 @@ if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import Completer
     from prompt_toolkit.history import History
-    from prompt_toolkit.input import Input
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.key_binding.key_processor import KeyPressEvent
     from prompt_toolkit.output import Output
 
+    from turnwise.faces.cli.pager import Pages
+    from turnwise.faces.cli.typed_keys import TypedKeys
+
 TerminalAttributes = list[int | list[bytes | int]]  # of termios
+PAUSE_S = 0.5  # who types a text leaves 0.1 to 0.3 s between two keys
+KEPT_SAID = "(you are still typing: it goes to your text; pause, then answer)"
 MAX_TYPED_BYTES = 64 * 1024  # of what is typed at once while a turn runs
 
 
@@ -34,6 +39,34 @@ class PromptStopped(Exception):
 
 class PromptLeft(Exception):
     """Ctrl-D at an empty prompt, or the terminal is gone."""
+
+
+class PromptPutAside(Exception):
+    """Something is asked, so the prompt for a text is gone from the screen. `typed` is what stood there."""
+
+    def __init__(self, typed: str) -> None:
+        super().__init__(typed)
+        self.typed = typed
+
+
+class TypingPause:
+    """Whether a key that comes now goes on with a text: the last key of that text came less than a pause ago."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last_s: float | None = None
+
+    def typed(self) -> None:
+        """A key of a text came just now."""
+        self._last_s = self._clock.monotonic()
+
+    def sent(self) -> None:
+        """The text is where it was meant to go: no key goes on with it."""
+        self._last_s = None
+
+    @property
+    def is_short(self) -> bool:
+        return self._last_s is not None and self._clock.monotonic() - self._last_s < PAUSE_S
 
 
 class Holdable(Protocol):
@@ -56,34 +89,37 @@ class Terminal:
         history: Path | None = None,
         completer: "Callable[[], Completer] | None" = None,
         completed: int = 0,
+        clock: Clock | None = None,
     ) -> None:
         self._screen = screen
+        self._clock = SystemClock() if clock is None else clock
+        self._keep: Callable[[str], object] | None = None
+        self._asks = 0  # that wait for the terminal
         self._history = history
         self._completer = completer
         self._completed = completed  # completions that are shown at once, where there is room
         self._turn = asyncio.Lock()
-        self._input: Input | None = None
+        self._input: TypedKeys | None = None
         self._output: Output | None = None
         self._main: PromptSession[str] | None = None
-        self._open: PromptSession[str] | None = None
+        self._begun: PromptSession[str] | None = None  # with a text that gives way to an ask
         self._keys: Callable[[bool], None] | None = None
+        self._pause = TypingPause(self._clock)
 
     @property
     def typed(self) -> str:
-        """What stands at the open prompt so far."""
-        return "" if self._open is None else self._open.default_buffer.text
+        """The text that stands so far at the prompt that gives way."""
+        return "" if self._begun is None else self._begun.default_buffer.text
 
     @contextlib.asynccontextmanager
-    async def taken(self, *, keeps_typed: bool = False) -> AsyncGenerator[None]:
-        """The terminal for one matter alone. What was typed before is thrown away unless it `keeps_typed`: it was no answer
-        to what is asked now."""
-        async with self._turn:
+    async def taken(self, *, for_text: bool = False) -> AsyncGenerator[None]:
+        """The terminal for one matter alone. An ask comes before a text: the prompt for one gives way."""
+        await (self._acquire_for_text() if for_text else self._acquire_for_ask())
+        try:
             if self._screen is not None:
                 self._screen.hold()
             if self._keys is not None:
                 self._keys(False)
-            if not keeps_typed:
-                self._forget_typed()
             try:
                 yield
             finally:
@@ -91,6 +127,29 @@ class Terminal:
                     self._keys(True)
                 if self._screen is not None:
                     self._screen.release()
+        finally:
+            self._turn.release()
+
+    async def _acquire_for_ask(self) -> None:
+        self._asks += 1
+        try:
+            self._give_way()
+            await self._turn.acquire()
+        finally:
+            self._asks -= 1
+
+    def _give_way(self) -> None:
+        """An ask waits: the prompt for a text goes away, as soon as it is there."""
+        if self._asks and self._begun is not None and self._begun.app.is_running and not self._begun.app.is_done:
+            self._begun.app.erase_when_done = True
+            self._begun.app.exit(exception=PromptPutAside(self.typed))
+
+    async def _acquire_for_text(self) -> None:
+        await self._turn.acquire()
+        while self._asks:
+            self._turn.release()
+            await asyncio.sleep(0)
+            await self._turn.acquire()
 
     def say(self, text: str = "", *, as_it_is: bool = False) -> None:
         say(text, as_it_is=as_it_is)
@@ -112,15 +171,18 @@ class Terminal:
         default: str = "",
         ticks: bool = False,
         fresh: bool = False,
+        takes_paste: bool = True,
+        gives_way: bool = False,
         completer: "Completer | None" = None,
     ) -> str:
-        """One line. `ticks`: the message is made anew each second; `fresh`: nothing that was typed before it was there counts;
-        `completer`: what Tab does. Raises PromptStopped, PromptLeft."""
+        """One line. `ticks`: the message is made anew each second; `fresh`: nothing that was typed before it was there counts,
+        nor what follows that without a pause, nor what is pasted, unless it `takes_paste`; `gives_way`: it is a draft, and an ask
+        comes before it; `completer`: what Tab does. Raises PromptStopped, PromptLeft, PromptPutAside."""
         from prompt_toolkit import PromptSession
 
         input, output = self._ends()
         session: PromptSession[str] = PromptSession(
-            lambda: self._fitted_question(message()),
+            lambda: f"{KEPT_SAID}\n" * input.are_kept + self._fitted_question(message()),
             input=input,
             output=output,
             completer=completer,
@@ -129,44 +191,56 @@ class Terminal:
             interrupt_exception=PromptStopped,
             eof_exception=PromptLeft,
         )
+        input.wants("draft" if gives_way else "answer" if takes_paste else "choice")
         if fresh:
-            self._forget_typed()
-        self._forget_typed_ahead()
-        return await self._answer(session, default=default)
+            input.collect()
+        elif not gives_way:
+            self._forget_typed_ahead()
+        if not gives_way:
+            return await self._answer(session, default=default)
+        self._begun = session
+        try:
+            text = await self._answer(session, default=default, pre_run=self._give_way)
+        finally:
+            self._begun = None
+        self._pause.sent()
+        return text
 
     def _fitted_question(self, text: str) -> str:
         """What is typed stands behind the blank at its end."""
         question = text.rstrip(" ")
         return self.fitted(question) + text[len(question) :]
 
-    async def page(self, lines: Sequence[str], *, question: Callable[[], str]) -> None:
-        """Show all of the lines, with the question below them, until the person goes back to it. Raises PromptStopped."""
+    async def page(self, pages: "Pages", *, question: Callable[[], str]) -> None:
+        """Show all of the pages, with the question below them, until the person goes back to it. Raises PromptStopped."""
         from turnwise.faces.cli.pager import page
 
         input, output = self._ends()
         self._forget_typed_ahead()
-        await page(lines, question=question, input=input, output=output, coloured=has_colour(sys.stderr))
+        await page(pages, question=question, input=input, output=output, coloured=has_colour(sys.stderr))
 
     async def text(self, message: str, *, default: str = "") -> str:
         """What is typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history.
         Raises PromptStopped, PromptLeft."""
         session = self._main or self._main_prompt()
         session.message = message
+        self._ends()[0].wants("text")
         session.reserve_space_for_menu = min(1 + self._completed, shutil.get_terminal_size().lines - 1)
         return await self._answer(session, default=default)
 
-    async def _answer(self, session: "PromptSession[str]", *, default: str) -> str:
-        self._open = session
+    async def _answer(
+        self, session: "PromptSession[str]", *, default: str, pre_run: Callable[[], None] | None = None
+    ) -> str:
         try:
             # Ctrl-C that comes as a signal is the run's to take; prompt_toolkit would take its handler away for good.
-            return await session.prompt_async(default=default, handle_sigint=False, set_exception_handler=False)
+            return await session.prompt_async(
+                default=default, handle_sigint=False, set_exception_handler=False, pre_run=pre_run
+            )
         except EOFError:
             raise PromptLeft from None
         except PromptStopped as stopped:
             stopped.typed = session.default_buffer.text
             raise
-        finally:
-            self._open = None
 
     def _main_prompt(self) -> "PromptSession[str]":
         from prompt_toolkit import PromptSession
@@ -186,22 +260,23 @@ class Terminal:
         )
         return self._main
 
-    def _ends(self) -> "tuple[Input, Output]":
+    def _ends(self) -> "tuple[TypedKeys, Output]":
         if self._input is None or self._output is None:
-            from prompt_toolkit.input import create_input
             from prompt_toolkit.output import create_output
             from prompt_toolkit.output.vt100 import Vt100_Output
 
-            self._input, self._output = create_input(), create_output(stdout=sys.stderr)
+            from turnwise.faces.cli.typed_keys import TypedKeys
+
+            self._input = TypedKeys(sys.stdin, pause=self._pause, keep=self._put_aside)
+            self._output = create_output(stdout=sys.stderr)
             if isinstance(self._output, Vt100_Output):
                 # a terminal that does not say where its cursor stands would be waited for, and complained of
                 self._output.enable_cpr = False
         return self._input, self._output
 
-    def _forget_typed(self) -> None:
-        with contextlib.suppress(termios.error):  # the terminal is gone: reading from it will say so
-            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-        self._forget_typed_ahead()
+    def _put_aside(self, text: str) -> None:
+        if self._keep is not None:
+            self._keep(text)
 
     def _forget_typed_ahead(self) -> None:
         if self._input is not None:
@@ -210,8 +285,9 @@ class Terminal:
             clear_typeahead(self._input)
 
     @contextlib.contextmanager
-    def heeding(self, typed: Callable[[str], object]) -> Generator[None]:
-        """Within it, `typed` is given what is typed, at once and not echoed, while no prompt is there; Ctrl-C is a signal."""
+    def heeding(self, typed: Callable[[str], object], *, keep: Callable[[str], object]) -> Generator[None]:
+        """Within it, `typed` is given what is typed, at once and not echoed, while no prompt is there; Ctrl-C is a signal. `keep`
+        is given what was typed at an ask and is no answer to it."""
         loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
         before: TerminalAttributes = termios.tcgetattr(descriptor)
 
@@ -223,6 +299,10 @@ class Terminal:
             if not given:  # hung up
                 loop.remove_reader(descriptor)
                 return
+            if given.endswith((b"\r", b"\n")):
+                self._pause.sent()
+            else:
+                self._pause.typed()
             typed(given.decode("utf-8", "ignore"))
 
         def heed(on: bool) -> None:
@@ -234,18 +314,18 @@ class Terminal:
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
         heed(True)
-        self._keys = heed
+        self._keys, self._keep = heed, keep
         try:
             yield
         finally:
-            self._keys = None
+            self._keys = self._keep = None
             heed(False)
 
 
 async def says_yes(terminal: Terminal, question: Callable[[], str]) -> bool:
     """Whether the person says yes; everything else is a no."""
     try:
-        said = await terminal.line(question, fresh=True)
+        said = await terminal.line(question, fresh=True, takes_paste=False)
     except (PromptStopped, PromptLeft):
         return False
     return said.strip().lower() in {"y", "yes"}

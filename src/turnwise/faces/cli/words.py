@@ -11,7 +11,7 @@ from turnwise.faces.cli.commands import command_of, is_command_in_passing
 from turnwise.faces.cli.mentions import PromptPart
 from turnwise.faces.cli.running import RunAtTerminal
 from turnwise.faces.cli.screen import Screen
-from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
+from turnwise.faces.cli.terminal import PromptLeft, PromptPutAside, PromptStopped, Terminal
 from turnwise.faces.cli.text import visible_line
 
 PROMPT = "» "
@@ -48,12 +48,16 @@ class TypedWords:
         self._saying: asyncio.Task[None] | None = None
         self._unsent: list[str] = []
         self._typing: asyncio.Task[None] | None = None
+        self._is_over = False
         self.commands: list[str] = []  # typed for the session: they wait for the end of the turn
 
     @contextlib.contextmanager
     def heeded(self) -> Generator[None]:
-        with self._terminal.heeding(self._typed):
-            yield
+        with self._terminal.heeding(self._typed, keep=self._keep):
+            try:
+                yield
+            finally:
+                self._is_over = True
 
     async def ended(self) -> str:
         """The turn has ended: what was typed for it and not taken up. To be awaited while still `heeded`."""
@@ -78,20 +82,36 @@ class TypedWords:
             else:  # pasted: all of it is meant for the model
                 self._say(line)
         self._begun = rest
-        if rest and (self._typing is None or self._typing.done()):
+        self._open_prompt()
+
+    def _keep(self, given: str) -> None:
+        """It was typed when something was asked: it stands at the prompt after that, and is sent with Enter."""
+        self._begun += _NO_WORDS.sub("", given.replace("\r", "\n"))
+        self._open_prompt()
+
+    def _open_prompt(self) -> None:
+        if self._begun.strip("\n") and not self._is_over and (self._typing is None or self._typing.done()):
             self._typing = asyncio.create_task(self._type(), name="word in mid-turn")
 
     async def _type(self) -> None:
         try:
-            async with self._terminal.taken(keeps_typed=True):
-                begun, self._begun = self._begun, ""
-                text = await self._terminal.line(lambda: PROMPT, default=begun)
+            text = await self._line()
         except PromptStopped:
             self._run.interrupt()
         except PromptLeft:
             return
         else:
             self._take(text)
+
+    async def _line(self) -> str:
+        """What is typed, over as many asks as come meanwhile. Raises PromptStopped, PromptLeft."""
+        while True:
+            async with self._terminal.taken(for_text=True):
+                begun, self._begun = self._begun.strip("\n"), ""
+                try:
+                    return await self._terminal.line(lambda: PROMPT, default=begun, gives_way=True)
+                except PromptPutAside as aside:
+                    self._begun = aside.typed + self._begun
 
     def _take(self, line: str) -> None:
         """A line that somebody typed: words for the model, or a command, which waits for the end of the turn."""

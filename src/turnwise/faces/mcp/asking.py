@@ -1,7 +1,7 @@
 """Asking the person at the client: each ask as a form of one field, answered within the ask's deadline."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 
 import msgspec
@@ -12,9 +12,17 @@ from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.grants import judged_paths
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
-from turnwise.drivers.tools.workspace.previews import whole_preview
-from turnwise.faces.cli.asked_calls import answer_to, answered_in_order, arguments_in, facts_of
-from turnwise.faces.cli.asks import always_said, what_of
+from turnwise.drivers.tools.workspace.previews import whole_preview, would_fail
+from turnwise.faces.cli.asked_calls import (
+    NotWhole,
+    answer_to,
+    answered_in_order,
+    arguments_in,
+    confusables_in,
+    facts_of,
+    refusal_of,
+)
+from turnwise.faces.cli.asks import rules_said, what_of
 from turnwise.faces.cli.text import visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission, session_rules
@@ -101,13 +109,20 @@ class ClientApprover:
     async def __call__(self, asking: Asking) -> Sequence[Approval]:
         """The answers that came in time; the others take their default, and the result tells of them."""
         put: dict[str, _Put] = {}
+        refused: dict[str, Approval] = {}
         try:
             for ask in asking.asks:
-                if (one := await self._put(ask, path=asking.path)) is not None:
+                try:
+                    one = await self._put(ask, path=asking.path)
+                except NotWhole as fault:
+                    self._note(f"not asked about, and denied: {visible_line(ask.call.name)}: {fault}")
+                    refused[ask.call.id] = refusal_of(ask, fault=fault)
+                    continue
+                if one is not None:
                     put[ask.call.id] = one
             return await answered_in_order(
                 asking,
-                answered=lambda ask: self._answered(ask, put=put.get(ask.call.id)),
+                answered=lambda ask: self._answered(ask, put=put.get(ask.call.id), refused=refused.get(ask.call.id)),
                 clock=self._around.clock,
                 note=self._note,
             )
@@ -116,9 +131,9 @@ class ClientApprover:
                 one.question.withdraw()
 
     async def _put(self, ask: OneAsk, *, path: tuple[str, ...]) -> _Put | None:
-        """None for what was allowed always."""
+        """None for what was allowed always. Raises NotWhole for what cannot be shown whole."""
         if ask.kind == "question":
-            return _Put(ask=ask, question=self._questions.ask(*_question_of(ask, path=path)))
+            return _Put(ask=ask, question=self._questions.ask(*self._question_of(ask, path=path)))
         facts = await self._facts(ask)
         if self._is_allowed(facts):
             return None
@@ -129,7 +144,9 @@ class ClientApprover:
         field = {"title": "Run it?", "enum": [ONCE, *([ALWAYS] if rules else []), NO]}
         return _Put(ask=ask, question=self._questions.ask(message, field), rules=rules)
 
-    async def _answered(self, ask: OneAsk, *, put: _Put | None) -> Approval:
+    async def _answered(self, ask: OneAsk, *, put: _Put | None, refused: Approval | None) -> Approval:
+        if refused is not None:
+            return refused
         if put is None:
             return answer_to(ask, verdict="allow")
         if ask.kind == "question":
@@ -158,25 +175,28 @@ class ClientApprover:
         workspace = self._around.workspace
         with judged_paths([one.resolved for one in facts.paths if one.resolved]):
             changes = await asyncio.to_thread(whole_preview, workspace, ask.call.name, arguments_in(ask.arguments))
+        what = [*what_of(ask, previewed=bool(changes) and not would_fail(changes)), *changes]
+        marks = await asyncio.to_thread(confusables_in, [ask.call.name, *what], folder=lambda: workspace.root)
         why = f"{ask.subject}: {ask.why}" if ask.subject and ask.subject not in ask.why else ask.why
-        always = always_said(rules, workspace=self.policy.workspace) if rules else ""
+        always = rules_said(rules, workspace=self.policy.workspace, whole=True) if rules else ""
         below = [
             *([f"asked because: {visible_line(why)}"] if why else []),
             *([f"`{ALWAYS}` would allow: {always}"] if always else []),
+            *marks.lines,
         ]
         who = " › ".join([visible_line(name) for name in [*path, ask.call.name]])
-        return _bounded([f"{who} wants to run:", *what_of(ask, previewed=bool(changes)), *changes], below=below)
+        return _whole(map(marks.mark, [f"{who} wants to run:", *what]), below=below)
 
-
-def _question_of(ask: OneAsk, *, path: tuple[str, ...]) -> tuple[str, dict[str, object]]:
-    """A question's message and its field."""
-    name = visible_line(ask.call.name)
-    who = " › ".join([*[visible_line(one) for one in path], "the model" if ask.by == "model" else name])
-    why = [f"asked because: {visible_line(ask.why)}"] if ask.why else []
-    message = _bounded([f"{who} asks:", *visible(ask.subject).split("\n")], below=why)
-    options = list(_options_of(ask))
-    field: dict[str, object] = {"enum": options} if options else {"maxLength": MAX_WRITTEN}
-    return message, {"title": "Answer", **field}
+    def _question_of(self, ask: OneAsk, *, path: tuple[str, ...]) -> tuple[str, dict[str, object]]:
+        """A question's message and its field. Raises NotWhole."""
+        name = visible_line(ask.call.name)
+        who = " › ".join([*[visible_line(one) for one in path], "the model" if ask.by == "model" else name])
+        why = [f"asked because: {visible_line(ask.why)}"] if ask.why else []
+        marks = confusables_in([ask.subject, *ask.options], folder=lambda: self._around.workspace.root)
+        message = _whole([f"{who} asks:", *visible(ask.subject).split("\n")], below=[*why, *marks.lines])
+        options = list(_options_of(ask))
+        field: dict[str, object] = {"enum": options} if options else {"maxLength": MAX_WRITTEN}
+        return message, {"title": "Answer", **field}
 
 
 def _options_of(ask: OneAsk) -> Mapping[str, str]:
@@ -184,12 +204,12 @@ def _options_of(ask: OneAsk) -> Mapping[str, str]:
     return {visible_line(option)[:MAX_WRITTEN]: option for option in ask.options[:MAX_OPTIONS]}
 
 
-def _bounded(lines: Sequence[str], *, below: Sequence[str]) -> str:
-    """What is left out is said where nobody can miss it."""
-    text, rest = "\n".join(lines), "\n".join(["", *below])
+def _whole(lines: Iterable[str], *, below: Sequence[str]) -> str:
+    """All of it. Raises NotWhole where it is longer than a person reads."""
+    text = "\n".join([*lines, *below])
     if len(text) > MAX_SHOWN:
-        text = f"{text[:MAX_SHOWN]}\n[{len(text) - MAX_SHOWN:,} MORE CHARACTERS ARE NOT SHOWN]"
-    return f"{text}{rest[:MAX_SHOWN]}"
+        raise NotWhole(f"it has {len(text):,} characters, and {MAX_SHOWN:,} can be shown")
+    return text
 
 
 def _said(result: ElicitResult) -> str:

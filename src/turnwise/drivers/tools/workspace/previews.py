@@ -1,7 +1,7 @@
 """What a call would change, as a diff for the one who is asked, and which paths it names."""
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -16,6 +16,7 @@ from turnwise.drivers.tools.workspace.writing import WriteArguments, plan_write
 from turnwise.errors import ToolFault
 from turnwise.vocab.hidden_characters import visible, visible_line
 
+WOULD_FAIL = "(the call would fail:"
 MAX_LINES = 200
 MAX_LINE_CHARACTERS = 300
 COMPARED_LINES = 3000  # what differs between the first and the last changed line; comparing is quadratic in it
@@ -62,8 +63,13 @@ def whole_preview(workspace: WorkspacePaths, tool: str, arguments: PreviewArgume
     try:
         changes = changes_of_call(workspace, tool, arguments)
     except (ToolFault, msgspec.ValidationError) as fault:
-        return visible(f"(the call would fail: {fault})").split("\n")
+        return visible(f"{WOULD_FAIL} {fault})").split("\n")
     return [visible(line) for change in changes for line in diff_of(change)]
+
+
+def would_fail(changes: Sequence[str]) -> bool:
+    """Whether this preview says that the call would fail now: it shows nothing of what the call holds."""
+    return bool(changes) and changes[0].startswith(WOULD_FAIL)
 
 
 def changes_of_call(workspace: WorkspacePaths, tool: str, arguments: PreviewArguments) -> tuple[FileChange, ...]:
