@@ -1,9 +1,10 @@
 """The bytes of a stream are cut into those of its events, wherever the network cuts them."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.relay.event_splitting import EventSplitter
+from turnwise.relay.event_splitting import EventSplitter, completed
 from turnwise.testing.splits import every_split
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 
@@ -34,3 +35,35 @@ def test_an_event_without_an_end_is_handed_out_past_the_limit() -> None:
     assert splitter.feed(b"data: " + b"x" * 50) == []
     assert splitter.feed(b"x" * 60) == [b"data: " + b"x" * 110]
     assert splitter.rest() == b""
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r", b"\r\n", b"\r\n\r", b"\n: one\n"])
+@pytest.mark.parametrize("data", [b'{"a":[1]}', b"[]", b"[DONE]", b'{"a":\ndata: 1}'])
+def test_an_event_that_lacks_nothing_but_its_blank_line_gets_it(data: bytes, end: bytes) -> None:
+    whole = completed(b"id: 1\ndata: " + data + end)
+    assert whole is not None
+    assert EventSplitter(DEFAULT_LIMITS).feed(whole) == [whole]
+    assert whole.startswith(b"id: 1\ndata: " + data)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"",
+        b"\n",
+        b": one",
+        b"event: a\n",
+        b"data: ",
+        b"data: 1",
+        b'data: "a"',
+        b"data: [DONE",
+        b'data: {"a":1}\ndata',
+        b'data: {"a":1}\nid: 1',
+        b'{"a":1}',
+        b'data: {"a":1}{',
+        b'data: {"a":1}\nwrong\n',
+    ],
+)
+def test_a_fragment_is_no_event(rest: bytes) -> None:
+    """A number may have had more digits, a line more characters."""
+    assert completed(rest) is None

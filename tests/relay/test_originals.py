@@ -6,7 +6,7 @@ Each event is from a recorded stream; tests/faces/gateway/test_recorded_streams.
 import pytest
 
 from turnwise.relay.client_stream import ClientStream
-from turnwise.relay.originals import Originals, with_blank_line
+from turnwise.relay.originals import Originals
 from turnwise.relay.relaying import as_for_another
 from turnwise.relay.response_reading import ResponseReader
 from turnwise.vocab import FinishReason, Message, Request, Response, Text
@@ -95,13 +95,6 @@ def test_a_last_event_without_output_does_not_tell_the_message() -> None:
     originals = Originals("openai_responses")
     assert (originals.tells(last % b"", said), originals.tells(last % b"{}", said)) == (False, True)
     assert originals.tells(last % b"", Message("assistant", ()))
-
-
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\n\n", b"\r\n\r\n"])
-def test_the_last_event_ends_with_a_blank_line(end: bytes) -> None:
-    """A client drops what no blank line ends."""
-    whole = with_blank_line(b"data: {}" + end)
-    assert whole == b"data: {}" + end + {b"": b"\n\n", b"\n": b"\n", b"\r\n": b"\n"}.get(end, b"")
 
 
 def test_nothing_passes_behind_the_end_of_a_message() -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from turnwise.relay.agreement import NOISE, WORDS, Agreement
 from turnwise.relay.deviations import SAYING
-from turnwise.relay.originals import Originals, is_last, with_blank_line
+from turnwise.relay.originals import Originals, is_last
 from turnwise.relay.shown import Conflict, Shown
 from turnwise.rules.schema import is_whole_json
 from turnwise.rules.truncation import hands_out_objects
@@ -89,6 +89,8 @@ class ClientStream:
 
     `passes`: the upstream speaks the client's family, so that a healthy event goes on in its original bytes. `counts`: the client
     has asked for the usage, or its family always tells it. Unless it `heals`, every event goes on as it came.
+
+    All that a client reads of a stream is written here, and whole events alone: what is no event has no `raw` bytes.
     """
 
     def __init__(self, family: Family, *, request: Request, passes: bool, counts: bool, heals: bool = True) -> None:
@@ -115,6 +117,9 @@ class ClientStream:
         self._has_begun = False
         self._was_usual = False
         self._is_over = False
+        self._has_unhealed = False  # an event went out that nobody healed
+        self._is_torn = False  # what follows was no event on the wire
+        self._misses = False  # something that such events should have said
         self.fault: Fault | None = None  # with which it ended
 
     @property
@@ -124,8 +129,8 @@ class ClientStream:
 
     @property
     def has_content(self) -> bool:
-        """Whether the client has been told a word or a call."""
-        return self._shown.is_anything
+        """Whether the client has been told a word or a call; of a stream that is not healed, any event."""
+        return self._has_unhealed or self._shown.is_anything
 
     @property
     def goes_on(self) -> bool:
@@ -143,10 +148,8 @@ class ClientStream:
 
     def take(self, raw: bytes, frames: Sequence[Frame], healed: Sequence[Frame]) -> bytes:
         """One event: its `raw` bytes, the frames that stood in it, and the healed ones."""
-        if not self._heals:
-            for frame in healed:
-                self._shown.note(frame)
-            return raw
+        if not self._heals and (raw or self._has_unhealed):
+            return self._take_unhealed(raw, healed)
         if self._passes:
             if not frames and not healed and self._originals.is_stray(raw):
                 return b""
@@ -163,6 +166,13 @@ class ClientStream:
         held, self._held = self._held, []
         out = [self._take_now(one.raw, one.frames, one.healed) for one in held]
         return b"".join([*out, self._take_now(raw, frames, healed)])
+
+    def _take_unhealed(self, raw: bytes, healed: Sequence[Frame]) -> bytes:
+        for frame in healed:
+            self._shown.note(frame)
+        self._has_unhealed = self._has_unhealed or not raw.startswith(b":")
+        self._misses = self._misses or (self._is_torn and not _SAYING_MORE.isdisjoint(map(type, healed)))
+        return raw
 
     def _is_usual(self, frames: Sequence[Frame], healed: Sequence[Frame]) -> bool:
         """Whether an event is one healthy word, and nothing waits before it: told first because speed counts."""
@@ -245,6 +255,10 @@ class ClientStream:
             self._encoder.close_ended()  # as its own bytes would have said
         return out
 
+    def write_anew(self) -> None:
+        """The client gets none of the following frames in the bytes in which they came."""
+        self._passes, self._is_torn = False, True
+
     def forget_held(self) -> None:
         """What waited belongs to a response that is given up."""
         self._held.clear()
@@ -260,8 +274,10 @@ class ClientStream:
 
     def settle(self, response: Response, *, is_altered: bool) -> bytes:
         """The end of a whole `response`. `is_altered`: more than its own events belongs to it."""
-        if self._is_over or not self._heals:
+        if self._is_over:
             return b""
+        if self._has_unhealed:
+            return self.fail(BROKE_OFF) if self._misses else b""
         held, self._held = self._held, []
         whole = without_hidden_cuts(response, empty_too=self._hides_empty)
         if self._passes and not is_altered and whole is response and self._ends_as_it_came(held, response):
@@ -315,7 +331,7 @@ class ClientStream:
         mark, last = _LAST_EVENTS.get(self._family.name, (b"", b""))
         held = _until_end(held, mark=mark)
         out = b"".join([one.raw for one in held if self._counts or not _only_counts(one.healed)])
-        out = self._flush() + with_blank_line(out)
+        out = self._flush() + out
         return out if any(mark in one.raw for one in held) else out + last
 
     # -- written anew ------------------------------------------------------------------------------------------------
@@ -336,6 +352,7 @@ class ClientStream:
 
 
 _LAST_WORDS = frozenset([Finished, Lost, Faulted])
+_SAYING_MORE = SAYING | {Finished, Lost}
 _ENDINGS = frozenset([BlockEnded, PartDone, Restated])
 
 

@@ -15,7 +15,6 @@ from turnwise.wire.sse import BOM
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 _DATA = re.compile(rb"^data:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _DONE = re.compile(rb"^data:[ \t]*\[DONE\]", re.MULTILINE)
-_BLANK_LINE = (b"\n\n", b"\n\r\n", b"\r\r")
 
 # Mistral's reasoning models write parts where a text belongs. The keys have no backslash before them, so they stand in no text.
 _CONTENT = b'"content"'
@@ -78,13 +77,6 @@ class Originals:
 def is_last(raw: bytes) -> bool:
     """Whether an event of Responses holds the whole response."""
     return any(mark in raw for mark in _LAST)
-
-
-def with_blank_line(raw: bytes) -> bytes:
-    """The last event with its end: a client drops what no blank line ends."""
-    if not raw or raw.endswith(_BLANK_LINE):
-        return raw
-    return raw + (b"\n" if raw.endswith((b"\n", b"\r")) else b"\n\n")
 
 
 class _ResponsesState:

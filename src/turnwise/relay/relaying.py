@@ -13,7 +13,7 @@ from turnwise.relay.call_filters import CallFilter
 from turnwise.relay.client_stream import BROKE_OFF, LOST_PIECE, ClientStream, summed, untrue_end, without_hidden_cuts
 from turnwise.relay.deviations import Deviations
 from turnwise.relay.early_words import EarlyWords, say_the_same
-from turnwise.relay.event_splitting import EventSplitter
+from turnwise.relay.event_splitting import EventSplitter, completed
 from turnwise.relay.evidence import LAST_EVENTS, Witness
 from turnwise.relay.response_reading import ResponseReader, StreamReader
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
@@ -209,7 +209,7 @@ class EventReader:
         found: list[Frame] = []
         events = self._splitter.feed(chunk)
         for event in events:
-            found += self._take(event)
+            found += self._take(event) if not self._splitter.has_torn else self._take_torn(event)
         if len(events) == 1 == len(found) and events[0] is chunk and self._filter is None and self._client.goes_on:
             self.early_words.learn(chunk, found[0])
         return found
@@ -232,11 +232,14 @@ class EventReader:
     def flush(self) -> list[Frame]:
         self._catch_up()
         rest = self._splitter.rest()
-        found = self._take(rest) if rest else []
+        event = None if self._splitter.has_torn else completed(rest)
+        found = self._take_torn(rest) if event is None else self._take(event)
         last = self._reader.flush()
         if self._filter is not None:
             last = self._filter.without(last)
         if last:
+            if event is None and rest:
+                self._client.write_anew()
             self._out.append(self._client.take(b"", (), last))
         return [*found, *last]
 
@@ -258,6 +261,21 @@ class EventReader:
             healed = self._filter.without(healed)
         out = self._client.take(event, frames, healed)
         if out:
+            self._out.append(out)
+        return healed
+
+    def _take_torn(self, piece: bytes) -> list[Frame]:
+        """Bytes that are no whole event: the client gets what was read of them, written anew, and never the bytes. Behind them
+        nothing could stand: a client would read it as more of the same line."""
+        frames = self._reader.decode(piece) if piece else []
+        healed = self._reader.heal(frames)
+        if not frames:
+            return healed
+        self._watch(piece, frames)
+        if self._filter is not None:
+            healed = self._filter.without(healed)
+        self._client.write_anew()
+        if out := self._client.take(b"", frames, healed):
             self._out.append(out)
         return healed
 

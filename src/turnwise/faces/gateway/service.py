@@ -143,7 +143,7 @@ class RelayService:
         if asked.streams and not call.takes_streams:
             raise RequestRefused(NO_STREAMS, status=505)
         fault: Fault | None = None
-        array = ArrayAnswer(self._limits) if asked.streams and _wants_array(call) else None
+        array = ArrayAnswer() if asked.streams and _wants_array(call) else None
         last: tuple[Delivery, RelayEnd] | None = None
         times = route.deadlines.over(self._config.deadlines.over(DEADLINES))
         assert times.total_s is not None, "the defaults have it"
