@@ -180,9 +180,9 @@ def _cap_fields(fields: Fields, *, most: int, profile: Profile) -> list[Repair]:
 
 
 def _cap_gemini(fields: Fields, *, most: int) -> list[Repair]:
-    config_name = _spelled(fields, "generationConfig")
+    config_name = spelled(fields, "generationConfig")
     config = _object(fields.get(config_name))
-    name = _spelled(config, "maxOutputTokens")
+    name = spelled(config, "maxOutputTokens")
     own = config.get(name)
     if not is_null(own) and own is not None and not _is_above(own, most):
         return []
@@ -191,7 +191,7 @@ def _cap_gemini(fields: Fields, *, most: int) -> list[Repair]:
     return [] if is_null(own) else [capped(f"{config_name}.{name}", most)]
 
 
-def _spelled(fields: Mapping[str, msgspec.Raw], name: str) -> str:
+def spelled(fields: Mapping[str, msgspec.Raw], name: str) -> str:
     """The key as the client spells it: ProtoJSON takes camelCase and snake_case. The last counts, as everywhere."""
     return next((key for key in reversed(list(fields)) if camel(key) == name), name)
 

@@ -11,6 +11,7 @@ import msgspec
 
 from turnwise.relay.call_filters import CallFilter
 from turnwise.relay.client_stream import BROKE_OFF, LOST_PIECE, ClientStream, summed, untrue_end, without_hidden_cuts
+from turnwise.relay.continuations import continued_call
 from turnwise.relay.deviations import Deviations
 from turnwise.relay.early_words import EarlyWords, say_the_same
 from turnwise.relay.event_splitting import EventSplitter, completed
@@ -536,7 +537,8 @@ class Relay:
                 self._continuations += 1
                 self._found = found
                 request = _within(continue_request(found, means=self._means()), left_tokens=left)
-                call = self._upstream.family.encode_request(request, self._upstream.profile)
+                upstream = self._upstream
+                call = continued_call(upstream.call, before=upstream.request, after=request, profile=upstream.profile)
                 self._sent = Send(request=request, call=call, purpose="continue")
                 return RelayStep(out=b"", next=self._sent)
             found = give_up(found, why=f"{self._continuations} continuations are the most")

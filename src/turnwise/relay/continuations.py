@@ -1,0 +1,135 @@
+"""The request for the rest of a cut answer: the body as it was sent, with what going on needs changed in it."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from turnwise.relay.edits import CAPPED_FIELDS, spelled
+from turnwise.vocab import Request
+from turnwise.wire.family import HttpCall
+from turnwise.wire.json_fields import (
+    Fields,
+    first_byte,
+    is_null,
+    is_object,
+    read_fields,
+    read_items,
+    write_array,
+    write_object,
+)
+from turnwise.wire.profiles import FamilyName, Profile
+from turnwise.wire.registry import family
+
+_BEHIND = "the text so far, and the word to go on, stand behind the history"
+_NO_CALL = "the rest of an answer calls no tool"
+_NO_SCHEMA = "the rest of an object is no object"
+_LIMIT = "as much output as the model may give, and as the route allows"
+_THOUGHT = "the rest of a text needs little reasoning, and its limit has to hold both"
+
+CHANGED: Mapping[FamilyName, Mapping[str, str]] = {
+    "openai_chat": {
+        "messages": _BEHIND,
+        "tools": _NO_CALL,
+        "tool_choice": _NO_CALL,
+        "parallel_tool_calls": _NO_CALL,
+        "response_format": _NO_SCHEMA,
+        "max_tokens": _LIMIT,
+        "max_completion_tokens": _LIMIT,
+        "reasoning_effort": _THOUGHT,
+        "reasoning": _THOUGHT,
+        "thinking_budget": _THOUGHT,
+    },
+    "openai_responses": {
+        "input": _BEHIND,
+        "tools": _NO_CALL,
+        "tool_choice": _NO_CALL,
+        "parallel_tool_calls": _NO_CALL,
+        "text.format": _NO_SCHEMA,
+        "max_output_tokens": _LIMIT,
+        "reasoning.effort": _THOUGHT,
+    },
+    "anthropic_messages": {
+        "messages": _BEHIND,
+        "tools": _NO_CALL,
+        "tool_choice": _NO_CALL,
+        "output_config.format": _NO_SCHEMA,
+        "max_tokens": _LIMIT,
+        "output_config.effort": _THOUGHT,
+        "thinking": _THOUGHT,
+    },
+    "gemini": {
+        "contents": _BEHIND,
+        "tools": _NO_CALL,
+        "toolConfig.functionCallingConfig": _NO_CALL,
+        "generationConfig.responseMimeType": _NO_SCHEMA,
+        "generationConfig.responseSchema": _NO_SCHEMA,
+        "generationConfig.responseJsonSchema": _NO_SCHEMA,
+        "generationConfig.maxOutputTokens": _LIMIT,
+        "generationConfig.thinkingConfig": _THOUGHT,
+    },
+}
+"""By the upstream's family: the places of its body that may be others in the request for the rest, and why. Every other one keeps
+the bytes that the upstream has accepted."""
+
+_LEGACY = {"tools": "functions", "tool_choice": "function_call"}  # as Chat Completions had them before
+
+
+def continued_call(sent: HttpCall, *, before: Request, after: Request, profile: Profile) -> HttpCall:
+    """The call for `after`, which goes on behind the answer to `before`: that one was `sent`."""
+    encode = family(profile.family).encode_request
+    first, second = encode(before, profile), encode(after, profile)
+    if sent.body == first.body:
+        return replace(sent, body=second.body)
+    fields, old, new = map(read_fields, (sent.body, first.body, second.body))
+    history, *places = CHANGED[profile.family]
+    _go_on(fields, old, new, name=history)
+    if "tools" in old and "tools" not in new:
+        places = [place for place in places if CHANGED[profile.family][place] is not _NO_CALL]
+        for name in ("tools", "tool_choice", "toolConfig", "parallel_tool_calls", *_LEGACY.values()):
+            fields.pop(spelled(fields, name), None)
+    if profile.family == "openai_chat":
+        places = _as_sent(places, fields, old, new, profile=profile)
+    for place in places:
+        _change(fields, old, new, place=place)
+    return replace(sent, body=write_object(fields))
+
+
+def _go_on(fields: Fields, old: Fields, new: Fields, *, name: str) -> None:
+    before, after = read_items(old[name]), read_items(new[name])
+    said = fields.get(name)
+    items = before if said is None or first_byte(said) != b"[" else read_items(said)  # Responses takes a text alone
+    fields[name] = msgspec.Raw(write_array([*items, *after[len(before) :]]))
+
+
+def _as_sent(places: Sequence[str], fields: Fields, old: Fields, new: Fields, *, profile: Profile) -> list[str]:
+    """The places, and what stands there, under the names that the body has for them."""
+    names = _LEGACY if not is_null(fields.get("functions")) and is_null(fields.get("tools")) else {}
+    limits = [name for name in CAPPED_FIELDS["openai_chat"] if not is_null(fields.get(name))]
+    for said in (old, new):
+        for name in names:
+            if name in said:
+                said[names[name]] = said.pop(name)
+        if limits and (limit := said.pop(profile.max_tokens_field, None)) is not None:
+            said.update(dict.fromkeys(limits, limit))
+    return [names.get(place, place) for place in places]
+
+
+def _change(fields: Fields, old: Fields, new: Fields, *, place: str) -> None:
+    """What is another in `new` than in `old` becomes that; a field that was sent under no name of ours stays."""
+    name, _, below = place.partition(".")
+    key = spelled(fields, name)
+    was, now, own = old.get(name), new.get(name), fields.get(key)
+    if was == now:
+        return
+    insides = [read_fields(raw) if raw is not None and is_object(raw) else {} for raw in (own, was, now)]
+    if below or (own is not None and now is not None and all(insides)):
+        inside, before, after = insides
+        for one in [below] if below else [*dict.fromkeys((*before, *after))]:
+            _change(inside, before, after, place=one)
+        if inside or own is not None:
+            fields[key] = msgspec.Raw(write_object(inside))
+    elif now is None:
+        fields.pop(key, None)
+    elif was is None or own is not None:
+        fields[key] = now
