@@ -344,8 +344,9 @@ def test_totals_tell_what_is_known_and_what_is_not(tmp_path: Path) -> None:
             seconds=3.0,
             cache_saved_usd=Decimal("0.003"),
             saved=Cost(),
+            tokens_unknown=4,
         )
-        assert total.cost.exact_usd is None
+        assert (total.cost.exact_usd, total.tells_nothing) == (None, False)
         assert journal.ledger.totals(LedgerSpan(since=1_700_000_001), by="day") == []
         assert [one.key for one in journal.ledger.totals(LedgerSpan(), by="purpose")] == ["step", "continue", "retry"]
 

@@ -17,7 +17,7 @@ from faces.gateway.relayed import FAMILIES, ask, profile_of
 from faces.gateway.relayed import relayed as through_lab
 from recordings import rows
 from turnwise.relay.array_answers import ArrayAnswer
-from turnwise.relay.relaying import ClientSide, Relay, RelayEnd, RelayRules, Send, UpstreamSide
+from turnwise.relay.relaying import ClientSide, EventReader, Relay, RelayEnd, RelayRules, Send, UpstreamSide
 from turnwise.rules.retries import RetryPolicy
 from turnwise.vocab import Fault, FaultKind, FinishReason, Response, calls_of, refusal_of, text_of
 from turnwise.wire.registry import family
@@ -69,7 +69,7 @@ def relayed(
         if rest:
             reader.feed(rest)
         response = reader.finish()
-        out.append(reader.take_out() if hasattr(reader, "take_out") else b"")
+        out.append(reader.take_out() if isinstance(reader, EventReader) else b"")
         step = relay.ended(response, broke or response.fault, waited_s=0, jitter=0.5)
         out.append(step.out)
         following = step.next

@@ -98,6 +98,29 @@ def test_requests_repairs_and_tokens_are_counted_by_provider_and_model(served: S
     assert valued(samples, "tokens_total")["openai_chat", "id-missing", "input"] > 0
 
 
+@pytest.mark.promise("bill:wire")
+def test_a_request_whose_tokens_nobody_told_is_marked_and_never_a_request_of_0_tokens(served: ServedGateway) -> None:
+    """In the gateway's counts, in its log, and in the bill as text, JSON and CSV. One that was refused unheard took none."""
+    for model in ("fault-once-reset", "fault-once-503", "plain-answer"):
+        served.chat(model)
+    samples = read_metrics(served.get("/metrics").decode())
+    assert valued(samples, "requests_without_usage_total") == {
+        ("openai_chat", "fault-once-reset", purpose): 1 for purpose in ("step", "continue")
+    }
+    by = {row["key"]: row for row in served.usage("--by", "purpose")["rows"]}
+    assert {key: (row["cost"]["requests"], row["tokens_unknown"]) for key, row in by.items()} == {
+        "step": (3, 1),
+        "continue": (1, 1),
+        "retry": (2, 0),
+    }
+    assert by["step"]["input_tokens"] > 0
+    assert by["continue"]["input_tokens"] is None, "of no request is it known"
+    text = served.run("usage", "--by", "purpose", "--since", "all")
+    assert "tokens of 2 requests are unknown" in text
+    assert f"{by['step']['input_tokens']:,}+" in text
+    assert served.run("usage", "--by", "purpose", "--csv", "--since", "all").splitlines()[1].endswith(",1")
+
+
 def test_names_that_clients_make_up_do_not_grow_the_counts() -> None:
     """Past the bound one label stands for all further models; each name is told exactly, whatever is in it."""
     counts = GatewayCounts()

@@ -196,8 +196,13 @@ def caches_of(entries: Sequence[LedgerEntry]) -> CacheSums:
 def tells_tokens(entry: LedgerEntry) -> bool:
     """Whether it is known how many tokens the request took. One that was refused before it got any answer took none."""
     if entry.usage is not None:
-        return not {"input_tokens", "output_tokens"} & set(entry.usage.untold)
+        return tells_usage(entry.usage)
     return entry.ended is not None and entry.outcome != "ok" and entry.first_event is None
+
+
+def tells_usage(usage: Usage | None) -> bool:
+    """Whether the provider told how many tokens there were, in and out."""
+    return usage is not None and not {"input_tokens", "output_tokens"} & set(usage.untold)
 
 
 def cost_of(entries: Sequence[LedgerEntry]) -> Cost:

@@ -31,6 +31,10 @@ _MORE = (
     "(case when outcome = 'ok' and discarded = 0 and calls > 0 then calls - 1 else 0 end + program_calls - programs)"
 )
 _BY_REQUEST = f"plan = 'request' and {_MORE} != 0"
+# Not `tells_tokens`, the same of a row: one that was refused before it got any answer took none.
+_UNTOLD = (
+    "(input_tokens is null or output_tokens is null) and (ended is null or outcome = 'ok' or first_event is not null)"
+)
 _NOT_BY_TOKEN = "plan in ('request', 'step', 'free')"  # a cache changes nothing of their price
 _SMALL = 10**12  # pico-dollars, a dollar: the sum has room for nine million requests at that price
 # How many requests were saved, of how many of them the price is known, and what these would have cost.
@@ -50,7 +54,8 @@ class LedgerSpan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
-    """Several requests in one. `unfinished` have no known outcome; `again` are the retries and continuations among them.
+    """Several requests in one. `unfinished` have no known outcome; the counts of tokens leave out `tokens_unknown` of them, as
+    nobody told what they took; `again` are the retries and continuations among them.
     `cache_saved_usd` sums those requests for which it is known; `seconds` is the time from leaving to ending. `saved` are the
     requests that programs and parallel calls have spared on plans that bill by request. `cache_misses` read less from the cache
     than the provider had kept, by `cache_missed_tokens`. `cache_unread_tokens` were written there and read by none of the
@@ -75,6 +80,12 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     cache_missed_tokens: int = 0
     cache_unread_tokens: int = 0
     cache_unread_usd: Decimal | None = ZERO
+    tokens_unknown: int = 0
+
+    @property
+    def tells_nothing(self) -> bool:
+        """Whether nobody told the tokens of any request, so that 0 is no count."""
+        return self.tokens_unknown == self.cost.requests
 
     @property
     def has_cached(self) -> bool:
@@ -129,7 +140,8 @@ select {{key}}, count(*), count(usd), {_sums("usd")},
     coalesce(sum(cache_read_tokens), 0), coalesce(sum(cache_write_tokens), 0), sum(sent_bytes), sum(received_bytes),
     coalesce(sum(ended - started), 0.0), {_sums("cache_saved")}, {_SAVED},
     count(*) filter (where cache_missed_tokens > 0), sum(cache_missed_tokens),
-    count(*) filter (where cache_saved_usd is not null or {_NOT_BY_TOKEN})
+    count(*) filter (where cache_saved_usd is not null or {_NOT_BY_TOKEN}),
+    count(*) filter (where {_UNTOLD})
 from request where {{where}} group by 1 order by {{order}}
 """
 _CACHED = """
@@ -367,6 +379,7 @@ class _Columns(NamedTuple):
     cache_misses: int
     cache_missed_tokens: int
     saving_known: int
+    tokens_unknown: int
 
 
 class _CachedColumns(NamedTuple):
@@ -426,7 +439,7 @@ def _unread_of(rows: Sequence[_CachedColumns]) -> dict[str, _Unread]:
 
 def _total(row: _Columns, *, lost: _Unread) -> Total:
     has_cached = row.cache_read_tokens or row.cache_write_tokens
-    same = ("key", "unfinished", "sent_bytes", "received_bytes", "seconds", "cache_misses")
+    same = ("key", "unfinished", "sent_bytes", "received_bytes", "seconds", "cache_misses", "tokens_unknown")
     return Total(
         **{name: value for name, value in row._asdict().items() if name in same or name.endswith("_tokens")},
         cost=Cost(usd=_usd(row.usd_pico, row.usd), requests=row.requests, unknown=row.requests - row.priced),

@@ -1,14 +1,17 @@
-"""Costs in JSON: null if no part of a sum is known."""
+"""Costs and tokens in JSON: null if no part of a sum is known."""
 
 from typing import cast
 
 import msgspec
 
+from turnwise.drivers.journal.ledger import COUNTS
+from turnwise.drivers.journal.ledger_queries import Total
 from turnwise.rules.pricing import Cost
 
 
 def json_of(value: object) -> object:
-    """What `msgspec` is to encode for it: with `usd` null where the price of no request is known, as 0 would be a price."""
+    """What `msgspec` is to encode for it: with `usd` null where the price of no request is known, as 0 would be a price,
+    and tokens where those of no request are."""
     match value:
         case Cost():
             return {
@@ -16,6 +19,9 @@ def json_of(value: object) -> object:
                 "requests": value.requests,
                 "unknown": value.unknown,
             }
+        case Total() if value.tells_nothing:
+            told = {name: getattr(value, name) for name in value.__struct_encode_fields__}
+            return {name: None if name in COUNTS else json_of(one) for name, one in told.items()}
         case msgspec.Struct():
             return {name: json_of(getattr(value, name)) for name in value.__struct_encode_fields__}
         case list():

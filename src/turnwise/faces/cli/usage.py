@@ -14,6 +14,7 @@ import msgspec
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.direct_ledger import is_gateways
 from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.journal.ledger import COUNTS
 from turnwise.drivers.journal.ledger_queries import By, LedgerReader, LedgerSpan, Total, TurnBill, sum_of_totals
 from turnwise.errors import CallerError
 from turnwise.faces.cli.completion import complete_sessions
@@ -166,7 +167,7 @@ def since_of(text: str | None, *, by: By, has_session: bool, now: datetime) -> f
 
 
 def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
-    """An empty cell is an unknown price. `usd` is the sum of those that are known."""
+    """An empty cell is an unknown price, or an unknown number of tokens. `usd` is the sum of those that are known."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(
         [
@@ -183,19 +184,25 @@ def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
             *("cache_saved_usd", "sent_bytes", "received_bytes", "seconds"),
             *("saved_requests", "saved_usd"),
             *("cache_misses", "cache_missed_tokens", "cache_unread_tokens", "cache_unread_usd"),
+            "requests_of_unknown_tokens",
         ]
     )
     for row in rows:
         writer.writerow(
             [
                 *(row.key, row.cost.requests, known(row.cost), row.cost.unknown, row.again.requests, known(row.again)),
-                *(row.unfinished, row.input_tokens, row.output_tokens, row.reasoning_tokens),
-                *(row.cache_read_tokens, row.cache_write_tokens, known_usd(row.cache_saved_usd)),
+                *(row.unfinished, *known_tokens(row), known_usd(row.cache_saved_usd)),
                 *(row.sent_bytes, row.received_bytes, round(row.seconds, 3)),
                 *(row.saved.requests, known(row.saved)),
                 *(row.cache_misses, row.cache_missed_tokens, row.cache_unread_tokens, known_usd(row.cache_unread_usd)),
+                row.tokens_unknown,
             ]
         )
+
+
+def known_tokens(row: Total) -> list[int | str]:
+    """By kind."""
+    return ["" if row.tells_nothing else getattr(row, name) for name in COUNTS]
 
 
 def known_usd(amount: Decimal | None) -> str:
@@ -256,10 +263,10 @@ def table_of(rows: Sequence[Total], *, by: By, titles: dict[str, str], width: in
     name = Column(name=by, cells=[name_of(row.key, by=by, titles=titles) for row in rows], align="left")
     columns = [
         Column(name="requests", cells=[f"{row.cost.requests:,}" for row in rows]),
-        Column(name="tokens in", cells=[f"{row.input_tokens:,}" for row in rows], rank=1),
+        Column(name="tokens in", cells=[tokens_said(row.input_tokens, row=row) for row in rows], rank=1),
         Column(name="cached", cells=[f"{row.cache_read_tokens:,}" for row in rows], rank=4),
         *cache_columns(rows),
-        Column(name="tokens out", cells=[f"{row.output_tokens:,}" for row in rows], rank=2),
+        Column(name="tokens out", cells=[tokens_said(row.output_tokens, row=row) for row in rows], rank=2),
         Column(name="cost", cells=[short_cost(row.cost) for row in rows]),
         *([Column(name="saved", cells=saved, rank=3)] if any(saved) else []),
         Column(name="", cells=bars, rank=5, align="left", style="cyan"),
@@ -293,6 +300,11 @@ def signed_usd(amount: Decimal | None) -> str:
     return f"-{usd_said(-amount)}" if amount < 0 else usd_said(amount)
 
 
+def tokens_said(tokens: int, *, row: Total) -> str:
+    """With a `+` where a part is not known."""
+    return UNKNOWN if row.tells_nothing else f"{tokens:,}" + ("+" if row.tokens_unknown else "")
+
+
 def short_cost(cost: Cost) -> str:
     """With a `+` where a part is not known."""
     if cost.is_unknown:
@@ -313,6 +325,10 @@ def lines_of(total: Total) -> list[str]:
     lines = [f"{many(total.cost.requests, 'request')}: {cost_said(total.cost)}"]
     if total.cost.unknown:
         lines.append(PRICE_WANTED)
+    if total.tokens_unknown:
+        lines.append(
+            f"tokens of {many(total.tokens_unknown, 'request')} are unknown: no usage came, and none is in the sums"
+        )
     if total.has_cached:
         saved = total.cache_saved_usd
         word = "cost more than they saved, by" if saved is not None and saved < 0 else "saved"

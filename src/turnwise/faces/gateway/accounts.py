@@ -13,7 +13,16 @@ import msgspec
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal.direct_ledger import LedgerLine, gateway_session
 from turnwise.drivers.journal.journal import journal_path
-from turnwise.drivers.journal.ledger import CANCELLED, COUNTS, OK, Ledger, LedgerEntry, ReceivedResponse, ended_entry
+from turnwise.drivers.journal.ledger import (
+    CANCELLED,
+    COUNTS,
+    OK,
+    Ledger,
+    LedgerEntry,
+    ReceivedResponse,
+    ended_entry,
+    tells_usage,
+)
 from turnwise.drivers.journal.ledger_thread import LedgerThread
 from turnwise.drivers.journal.prices import NO_PRICES, Prices, prices_of_layers
 from turnwise.drivers.journal.repairs_seen import ANY, RepairSeen
@@ -82,8 +91,8 @@ class SentRequest:
 
 class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request of a client, as its line of the log says it. `requests` went upstream; `provider` and `model` are of the last
-    of them. `not_carried` names fields of the request. `fault` is the kind of the failure that the client was told, `refused` if
-    nothing was sent."""
+    of them. `without_usage` are those whose tokens nobody told. `not_carried` names fields of the request. `fault` is the kind of
+    the failure that the client was told, `refused` if nothing was sent."""
 
     request: str
     client: str = ""
@@ -97,6 +106,7 @@ class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    without_usage: int = 0
     repairs: dict[str, int] = {}
     not_carried: tuple[str, ...] = ()
     fault: str = ""
@@ -159,6 +169,7 @@ class Account:
         self._number = 0
         self._last = ("", "")  # provider and model
         self._tokens = (0, 0)
+        self._without_usage = 0  # requests whose tokens nobody told
         self._repairs: Counter[str] = Counter()
         self._answers: list[_HeardAnswer] = []
         self._relayed = 0  # so many of them belong to upstreams that are over
@@ -216,6 +227,7 @@ class Account:
             requests=self._number,
             input_tokens=self._tokens[0],
             output_tokens=self._tokens[1],
+            without_usage=self._without_usage,
             repairs=dict(self._repairs),
             not_carried=self.not_carried,
             fault=self._fault,
@@ -269,11 +281,16 @@ class Account:
         fault = FaultKind.UNREACHABLE if received is None else received.fault and received.fault.kind
         outcome = CANCELLED if received is not None and received.cancelled else str(fault or OK)
         counts.add("turnwise_gateway_upstream_requests_total", provider, label, entry.purpose, outcome)
-        response = None if received is None else received.response or received.partial
-        if response is None:
+        if received is None:
             return
-        self._mended([repair.kind for repair in response.repairs], provider, entry.model)
-        if (usage := response.usage) is None:
+        response = received.response or received.partial
+        usage = None if response is None else response.usage
+        if not tells_usage(usage) and (outcome == OK or received.first_event is not None):
+            self._without_usage += 1
+            counts.add("turnwise_gateway_requests_without_usage_total", provider, label, entry.purpose)
+        if response is not None:
+            self._mended([repair.kind for repair in response.repairs], provider, entry.model)
+        if usage is None:
             return
         self._tokens = (self._tokens[0] + usage.input_tokens, self._tokens[1] + usage.output_tokens)
         for name in COUNTS:

@@ -36,6 +36,10 @@ METRICS: dict[str, Metric] = {
     "turnwise_gateway_upstream_requests_total": Metric(
         "Requests to providers, by purpose and outcome.", ("provider", "model", "purpose", "outcome")
     ),
+    "turnwise_gateway_requests_without_usage_total": Metric(
+        "Requests to providers whose tokens nobody told: they are in no sum of tokens.",
+        ("provider", "model", "purpose"),
+    ),
     "turnwise_gateway_tokens_total": Metric("Tokens that providers reported.", ("provider", "model", "kind")),
     "turnwise_gateway_repairs_total": Metric("What was mended, by kind.", ("provider", "model", "kind")),
 }
