@@ -233,8 +233,8 @@ class EventReader:
     def flush(self) -> list[Frame]:
         self._catch_up()
         rest = self._splitter.rest()
-        event = None if self._splitter.has_torn else completed(rest)
-        found = self._take_torn(rest) if event is None else self._take(event)
+        event = completed(rest) if rest and not self._splitter.has_torn else None
+        found = self._take(event) if event is not None else self._take_torn(rest) if rest else []
         last = self._reader.flush()
         if self._filter is not None:
             last = self._filter.without(last)
@@ -268,7 +268,7 @@ class EventReader:
     def _take_torn(self, piece: bytes) -> list[Frame]:
         """Bytes that are no whole event: the client gets what was read of them, written anew, and never the bytes. Behind them
         nothing could stand: a client would read it as more of the same line."""
-        frames = self._reader.decode(piece) if piece else []
+        frames = self._reader.decode(piece)
         healed = self._reader.heal(frames)
         if not frames:
             return healed
