@@ -204,7 +204,7 @@ def test_runs_that_look_usual_say_what_each_frame_says_alone(reads: list[list[Fr
 
 def test_the_fast_ways_take_runs_of_what_has_begun() -> None:
     """Proves: the test above compares two ways, and not the plain one with itself."""
-    table = CallTable(tool_names=OFFERED, taken_ids=frozenset(), id_prefix="call")
+    table = CallTable(tool_names=OFFERED, taken_ids=frozenset(), id_prefix="call", kinds={})
     text, called = OpenBlock(key="text", kind=BlockKind.TEXT), OpenBlock(key="0", kind=BlockKind.CALL)
     called.call = table.begin(block="0")
     called.call.announced = True

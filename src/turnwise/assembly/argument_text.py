@@ -51,6 +51,7 @@ class ArgumentText:
         "_grew",
         "_held",
         "_judged",
+        "_kinds",
         "_length",
         "_pieces",
         "_repeating",
@@ -64,7 +65,9 @@ class ArgumentText:
         "size",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, kinds: dict[str, None] | None = None) -> None:
+        """`kinds` are those of all repairs of the response, which these are added to."""
+        self._kinds = {} if kinds is None else kinds
         self._pieces: list[str] = []
         self._length = 0
         self._first = ""  # the first character that is no space
@@ -93,6 +96,9 @@ class ArgumentText:
     def came_at_once(self) -> bool:
         """Whether all that came was one object, handed out in one piece."""
         return self.handed_out and not self.repairs and not self._wholes
+
+    def _note(self, kind: str) -> None:
+        self.repairs[kind] = self._kinds[kind] = None
 
     def joined(self) -> str:
         """The text at hand, joined; kept so."""
@@ -143,7 +149,7 @@ class ArgumentText:
             return self._add_with_care(text)
         if self.is_whole():
             if same_value(text, self.joined()):
-                self.repairs["cumulative"] = None
+                self._note("cumulative")
                 return ""
             return self._grow(text) if self.handed_out and self._is_grown(text) else self._begin_another(text)
         self.handed_out = True
@@ -151,7 +157,7 @@ class ArgumentText:
         fits = text.startswith(self.joined())
         self._replace(text)
         self._held = ""
-        self.repairs["cumulative"] = None
+        self._note("cumulative")
         if not fits:
             self.diverged = self._careful = True
         return text[shown:] if fits else ""
@@ -193,7 +199,7 @@ class ArgumentText:
         return isinstance(here, dict) and here != {} and _extends(_value(text), cast(object, here))
 
     def _grow(self, text: str) -> str:
-        self.repairs["cumulative"] = None
+        self._note("cumulative")
         self._replace(text)
         self._held = ""
         self._grew = self.diverged = self._careful = True
@@ -254,7 +260,7 @@ class ArgumentText:
         before = self._length
         scanner = self._scan()
         if len(text) == before and scanner.whole:
-            self.repairs["cumulative"] = None
+            self._note("cumulative")
             return ""
         if not self._repeating and scanner.viable and scanner.feed(text):  # `{"items":[` twice may be a nested object
             self._append(text)
@@ -264,7 +270,7 @@ class ArgumentText:
             self._held += text
             self._careful = True
             return ""
-        self.repairs["cumulative"] = None
+        self._note("cumulative")
         self._repeating = True
         held = self._held
         self._replace(text)
@@ -281,7 +287,7 @@ class ArgumentText:
         if not viable:
             whole = text if repeats else repeated + text
             if JsonScanner().feed(whole):
-                self.repairs["cumulative"] = None
+                self._note("cumulative")
                 self._repeating = True
                 self._held = ""
                 self._replace(whole)
@@ -309,7 +315,7 @@ class ArgumentText:
         held = self._held
         self._held = ""
         if _EMPTY_OBJECT.fullmatch(before):
-            self.repairs["empty_then_real"] = None
+            self._note("empty_then_real")
             self._replace(text)
             if held:
                 return text

@@ -97,13 +97,19 @@ class Assembler:
         self._response_bytes = response_bytes
         self._fast_ways = fast
         self._repairs: dict[Repair, None] = {}
+        self.repair_kinds: dict[str, None] = {}  # of all repairs so far, those of a response that began anew as well
         self._started = False
         self._fault: Fault | None = None
         self._clear()
 
     def _clear(self) -> None:
         self._blocks: dict[str, OpenBlock] = {}
-        self._table = CallTable(tool_names=self._tool_names, taken_ids=self._taken_ids, id_prefix=self._id_prefix)
+        self._table = CallTable(
+            tool_names=self._tool_names,
+            taken_ids=self._taken_ids,
+            id_prefix=self._id_prefix,
+            kinds=self.repair_kinds,
+        )
         self._at_hand = CallAtHand()
         self._written = WrittenCalls()
         self._size = ResponseSize(limit_bytes=self._response_bytes)
@@ -208,14 +214,10 @@ class Assembler:
         is_whole = all(one.state is ArgumentsState.COMPLETE for one in judged.values())
         return is_whole and (is_behind_call or is_closed(blocks))
 
-    def repair_count(self) -> int:
-        """How many repairs there are so far: what changes when one is added."""
-        written = sum([len(call.text.repairs) for call in self._table.calls])
-        return len(self._repairs) + len(self._table.repairs) + written
-
-    def repairs_so_far(self) -> tuple[Repair, ...]:
-        """Those that are known before the end; may be asked while the response is still coming."""
-        return all_repairs(self._table, others=self._repairs)
+    @property
+    def is_full(self) -> bool:
+        """Whether it is past a limit, so that nothing more is kept."""
+        return self._size.is_full
 
     # -- the pieces --------------------------------------------------------------------------------------------------
 
@@ -423,7 +425,8 @@ class Assembler:
     def _begin(self, frame: Started) -> Sequence[Frame]:
         if self._started:
             self._clear()
-            self._repairs = {repair("started_again", where="response"): None}
+            self._repairs = {}
+            self._note("started_again", "response")
         self._started = True
         self._id = frame.id
         self._model = frame.model
@@ -554,7 +557,7 @@ class Assembler:
         """Past MAX_REPAIRS only that there were more: a stream may need one for every chunk."""
         if len(self._repairs) >= MAX_REPAIRS and found not in self._repairs:
             found = MORE_REPAIRS
-        self._repairs[found] = None
+        self._repairs[found] = self.repair_kinds[found.kind] = None
 
     def _overflow(self, call: OpenCall | None = None) -> Sequence[Frame]:
         """Past a limit: say so once, and keep nothing more."""

@@ -2,6 +2,7 @@
 shown otherwise. Nothing is decided here: pieces and a graver end may still come."""
 
 from collections.abc import Collection, Mapping, Sequence
+from heapq import heappop, heappush
 
 from turnwise.assembly.blocks import OpenBlock
 from turnwise.assembly.judging import CallJudge
@@ -18,16 +19,20 @@ class Showing:
     A call that bears the id of another waits for the end: if it is the same call again, it is not shown at all.
     """
 
-    __slots__ = ("_judge", "_table", "_twins", "_waiting")
+    __slots__ = ("_judge", "_ready", "_releases", "_table", "_twins", "_waiting")
 
     def __init__(self, table: CallTable, *, judge: CallJudge) -> None:
         self._table = table
         self._judge = judge
-        self._waiting: list[OpenCall] = []  # begun, but not yet shown
+        self._waiting: dict[OpenCall, None] = {}  # begun, but not yet shown
+        self._ready: list[
+            tuple[int, OpenCall]
+        ] = []  # a heap, the oldest first: those that may be shown before a newer one
+        self._releases = 0  # times that the twins were looked at
         self._twins: dict[OpenCall, None] = {}  # those of them that bear the id of another call
 
     def begin(self, call: OpenCall) -> None:
-        self._waiting.append(call)
+        self._waiting[call] = None
 
     def pieces(self, call: OpenCall, arguments: str, *, whole: bool = False) -> Sequence[Frame]:
         """More arguments of the call; it is first shown once its name is sure."""
@@ -36,6 +41,9 @@ class Showing:
         if self._is_held(call):
             return ()
         if not arguments and not self._table.name_is_settled(call):
+            if (call.name or call.text.begun) and not call.ready:
+                call.ready = True
+                heappush(self._ready, (call.ordinal, call))
             return self._announce_older(call)
         return (*self._announce_older(call), self._announce(call, arguments, whole=whole))
 
@@ -45,7 +53,7 @@ class Showing:
             return ()
         if not call.announced:
             call.announced = True
-            self._waiting.remove(call)
+            del self._waiting[call]
         if settled is None:
             return ()
         call.shown = settled
@@ -76,8 +84,9 @@ class Showing:
         self, blocks: Mapping[str, OpenBlock], *, reason: FinishReason, suspects: Collection[OpenBlock]
     ) -> list[Frame]:
         """The end has come: those that are calls of their own."""
-        if not self._twins:
+        if not self._twins or self._releases >= MAX_RELEASES:
             return []
+        self._releases += 1
         judged = self._judge.settle_all(blocks.values(), reason=reason, suspects=suspects)
         repeated = repeated_calls(judged)
         frames: list[Frame] = []
@@ -93,26 +102,22 @@ class Showing:
         if call.twin is None:
             return False
         if call not in self._twins:
-            self._waiting.remove(call)
+            del self._waiting[call]
             self._twins[call] = None
         return True
 
     def _announce_older(self, call: OpenCall) -> Sequence[Frame]:
-        if not self._waiting or self._waiting[0] is call:
-            return ()
-        older = self._waiting[: self._waiting.index(call)]
-        return [
-            self._announce(waiting, "")
-            for waiting in older
-            if not self._is_held(waiting) and (waiting.name or waiting.text.begun)
-        ]
+        older: list[OpenCall] = []
+        while self._ready and self._ready[0][0] < call.ordinal:
+            older.append(heappop(self._ready)[1])
+        return [self._announce(each, "") for each in older if not each.announced and not self._is_held(each)]
 
     def _announce(self, call: OpenCall, arguments: str, *, whole: bool = False) -> ToolCallDelta:
         call.announced = True
         if call in self._twins:
             del self._twins[call]
         else:
-            self._waiting.remove(call)
+            del self._waiting[call]
         call.shown = (self._table.settle_id(call), call.name)
         return ToolCallDelta(
             block=call.block,

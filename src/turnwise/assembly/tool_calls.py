@@ -45,6 +45,7 @@ class OpenCall:
     """One call while it is being put together. `id` is the one it will have; `wire_id` what the provider named it."""
 
     __slots__ = (
+        "_kinds",
         "announced",
         "block",
         "free_form",
@@ -55,6 +56,7 @@ class OpenCall:
         "name",
         "ordinal",
         "placed",
+        "ready",
         "releases",
         "shown",
         "text",
@@ -62,7 +64,8 @@ class OpenCall:
         "wire_id",
     )
 
-    def __init__(self, *, block: str, ordinal: int, index: int | None) -> None:
+    def __init__(self, *, block: str, ordinal: int, index: int | None, kinds: dict[str, None]) -> None:
+        """`kinds` as `ArgumentText` has it."""
         self.block = block
         self.ordinal = ordinal
         self.index = index
@@ -72,10 +75,12 @@ class OpenCall:
         self.wire_id: str | None = None
         self.twin: OpenCall | None = None  # the first call of the response with this id
         self.name = ""
-        self.text = ArgumentText()
+        self.text = ArgumentText(kinds=kinds)
+        self._kinds = kinds
         self.free_form = False
         self.releases = 0  # times it was looked at for those who watch
         self.half = ""  # the first half of a character whose second has yet to come
+        self.ready = False  # to be shown once a newer one is: a name may have come
         self.announced = False  # those who watch know its id and name ...
         self.shown: ToolCall | tuple[str, str] | None = None  # ... and these they are, or its whole form
 
@@ -83,7 +88,7 @@ class OpenCall:
         """Take the provider's own form in place of the pieces. `raw`: pieces of its text had come, so a cut would show."""
         self.name = part.name or self.name
         self.free_form = part.free_form
-        self.text = ArgumentText()
+        self.text = ArgumentText(kinds=self._kinds)
         if part.free_form:
             self.text.add_free(part.arguments)
         else:
@@ -99,13 +104,18 @@ class OpenCall:
 class CallTable:
     """The calls of one response in the order in which they began."""
 
-    def __init__(self, *, tool_names: frozenset[str], taken_ids: frozenset[str], id_prefix: str) -> None:
+    def __init__(
+        self, *, tool_names: frozenset[str], taken_ids: frozenset[str], id_prefix: str, kinds: dict[str, None]
+    ) -> None:
+        """`kinds`: of all repairs of the response."""
+        self._kinds = kinds
         self.calls: list[OpenCall] = []
         self.repairs: dict[tuple[str, str], Repair] = {}
         self._tool_names = tool_names
         self._taken_ids = taken_ids  # as many as the session has calls: not copied for each response
         self._used_ids: set[str] = set()
         self._id_prefix = id_prefix
+        self._taken_numbers = range(0)  # no id with one of these is free
         self._by_id: dict[str, OpenCall] = {}
         self._by_index: dict[int, OpenCall] = {}
         self._last: OpenCall | None = None
@@ -148,7 +158,7 @@ class CallTable:
         )
 
     def begin(self, *, block: str, index: int | None = None) -> OpenCall:
-        call = OpenCall(block=block, ordinal=len(self.calls), index=index)
+        call = OpenCall(block=block, ordinal=len(self.calls), index=index, kinds=self._kinds)
         self.calls.append(call)
         self._last = call
         if index is not None:
@@ -179,7 +189,9 @@ class CallTable:
 
     def record(self, kind: str, call: OpenCall, *, what: str = "") -> None:
         """Note a repair, once for each call."""
-        self.repairs.setdefault((kind, call.block), repair(kind, where=call.block, what=what))
+        if (kind, call.block) not in self.repairs:
+            self.repairs[kind, call.block] = repair(kind, where=call.block, what=what)
+            self._kinds[kind] = None
 
     def drop(self, repeated: Collection[OpenCall]) -> None:
         """These calls only said again what others say: nothing else is told about them."""
@@ -327,9 +339,12 @@ class CallTable:
             self.record("id_twice", call, what=f"the id `{id[:64]}` was taken already; the call got `{call.id}`")
 
     def _free_id(self, call: OpenCall) -> str:
-        number = call.ordinal
+        begin = number = call.ordinal
+        if number in self._taken_numbers:
+            begin, number = self._taken_numbers.start, self._taken_numbers.stop
         while self._is_taken(f"{self._id_prefix}_{number}"):
             number += 1
+        self._taken_numbers = range(begin, number + 1)
         id = f"{self._id_prefix}_{number}"
         self._used_ids.add(id)
         return id

@@ -54,6 +54,7 @@ class Deviations:
         self._mark = END_MARKS.get(family, b"")
         self._by_index: dict[int, _SeenCall] = {}
         self._calls: list[_SeenCall] = []  # of Chat Completions, in order
+        self._nameless = 0  # of those, but for the last one: how many have no id
         self._has_calls = False
         self._finish: FinishReason | None = None
         self._has_ended = False
@@ -118,13 +119,15 @@ class Deviations:
 
     def _begin(self, frame: ToolCallDelta, *, before: _SeenCall | None) -> _SeenCall:
         call = _SeenCall(len(self._calls), frame.id)
+        if self._calls and self._calls[-1].id is None:
+            self._nameless += 1
         self._calls.append(call)
         if frame.index is None:
             self._note("index_missing", f"call {call.number}", "it came without an index")
             return call
         if before is not None:
             self._note("index_shared", f"call {call.number}", f"it came on the index of call {before.number}")
-        elif frame.index > call.number and not any(one.id is None for one in self._calls[:-1]):
+        elif frame.index > call.number and not self._nameless:
             self._note("index_skipped", f"call {call.number}", f"it came on index {frame.index}")
         self._by_index[frame.index] = call
         return call

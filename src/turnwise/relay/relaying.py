@@ -178,7 +178,7 @@ class EventReader:
         )
         self._out: list[bytes] = []
         self._deviations = deviations
-        self._repair_count = 0
+        self._told_kinds = 0  # repairs that the witness has heard of
         self.witness = Witness()
 
     @property
@@ -287,10 +287,10 @@ class EventReader:
             return
         self.witness.saw(event, has_call=ToolCallDelta in map(type, frames))
         self._deviations.take(event, frames)
-        if (count := self._reader.repair_count() + len(self._deviations.told)) != self._repair_count:
-            self._repair_count = count
-            repairs = (*self._reader.repairs_so_far(), *self._deviations.told)
-            self.witness.found([repair.kind for repair in repairs])
+        kinds, told = self._reader.repair_kinds, self._deviations.told
+        if (count := len(kinds) + len(told)) != self._told_kinds:
+            self._told_kinds = count
+            self.witness.found([*kinds, *[repair.kind for repair in told]])
 
 
 class Relay:

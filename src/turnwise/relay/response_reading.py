@@ -3,7 +3,7 @@
 The runner and the gateway feed it from the network, `turnwise decode` from files, tests from recordings.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -26,7 +26,6 @@ from turnwise.vocab import (
     PartDone,
     ReasoningDelta,
     RefusalDelta,
-    Repair,
     Response,
     Restated,
     Started,
@@ -139,7 +138,7 @@ class ResponseReader:
     ) -> None:
         self.finished = False
         self.failed = False
-        self.faulted = False
+        self._is_deaf = False  # what the decoder said leaves nothing that may follow
         self.heard = 0
         self.early_words: WordTaker | None = None
         self._decoder = family.stream_decoder(profile, limits)
@@ -149,6 +148,10 @@ class ResponseReader:
         self._limit_bytes = limits.stream_bytes
         self._flushed = False
 
+    @property
+    def faulted(self) -> bool:
+        return self._is_deaf or self._assembler.is_full
+
     def feed(self, chunk: bytes) -> list[Frame]:
         """Take the next bytes; return the healed frames that they completed."""
         frames = self.decode(chunk)
@@ -157,7 +160,7 @@ class ResponseReader:
     def decode(self, chunk: bytes, *, size: int | None = None) -> list[Frame]:
         """Take the next bytes; return the frames as they stood on the wire. Each of them is to be given to `heal`. `size`: how
         many bytes there were, where the chunk says the same in fewer."""
-        if self.faulted:
+        if self._is_deaf:
             return []
         self._bytes_left -= len(chunk) if size is None else size
         if self._bytes_left < 0:
@@ -216,11 +219,10 @@ class ResponseReader:
             return False
         return self._assembler.is_closed(is_behind_call=is_behind_call)
 
-    def repair_count(self) -> int:
-        return self._assembler.repair_count()
-
-    def repairs_so_far(self) -> tuple[Repair, ...]:
-        return self._assembler.repairs_so_far()
+    @property
+    def repair_kinds(self) -> Collection[str]:
+        """Of the repairs that are known before the end; grows while the response is still coming."""
+        return self._assembler.repair_kinds
 
     def _receive(self, frames: list[Frame]) -> list[Frame]:
         if not frames:
@@ -257,7 +259,7 @@ class ResponseReader:
                 continue
             if isinstance(frame, Faulted):
                 self.failed = True
-                self.faulted |= frame.fault.kind in (FaultKind.PROTOCOL, FaultKind.TOO_LARGE)
+                self._is_deaf |= frame.fault.kind in (FaultKind.PROTOCOL, FaultKind.TOO_LARGE)
             elif isinstance(frame, Finished) or (isinstance(frame, Mended) and _tells_of_end(frame)):
                 self.finished = True
 

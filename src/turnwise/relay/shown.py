@@ -1,6 +1,7 @@
 """What a client has been told of a response by now: what was sent cannot be taken back, so the rest has to go on from it."""
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -67,8 +68,6 @@ class Shown:
     @property
     def is_anything(self) -> bool:
         """Whether the client has been told a word, a call or another part."""
-        if not self._has_said:  # what was said once stays said
-            self._has_said = bool(self._calls or self._others) or any(any(pieces) for _, pieces in self._words.values())
         return self._has_said
 
     def knows(self, block: str) -> bool:
@@ -97,6 +96,8 @@ class Shown:
         if (words := _DELTAS.get(kind)) is not None:
             assert isinstance(frame, TextDelta | ReasoningDelta | RefusalDelta)
             found = self._words.get(frame.block)
+            if not self._has_said and frame.text:
+                self._has_said = True
             if found is None:
                 self._words[frame.block] = (words, [frame.text])
             else:
@@ -111,6 +112,7 @@ class Shown:
         return True
 
     def _note_call(self, frame: ToolCallDelta) -> bool:
+        self._has_said = True
         call = self._calls.setdefault(frame.block or "", ShownCall())
         call.id, call.name = call.id or frame.id or "", call.name or frame.name or ""
         if frame.arguments:
@@ -123,6 +125,7 @@ class Shown:
     def _note_part(self, frame: PartDone) -> bool:
         part = frame.part
         if isinstance(part, ToolCall):
+            self._has_said = True
             call = self._calls.setdefault(frame.block, ShownCall())
             why = _misnamed(call, part) if self._final_wins else _contradiction(call, part)
             if why:
@@ -138,8 +141,10 @@ class Shown:
             if not self._final_wins and not part.text.startswith(sent):
                 self.contradict(f"the {kind} was sent in another form before")
                 return False
+            self._has_said = self._has_said or bool(part.text)
             self._words[frame.block] = (kind, [part.text])
             return True
+        self._has_said = True
         self._others.add(frame.block)
         return True
 
@@ -166,10 +171,13 @@ class Shown:
                 return found
             frames += found
         left = dict(self._calls)
+        by_id, by_name = _places(left)
         for number, part in enumerate(message.parts):
             if not isinstance(part, ToolCall):
                 continue
-            block = _find(left, part)
+            block = _next_place(by_id.get(part.id), left=left)
+            if block is None:
+                block = _next_place(by_name.get(part.name), left=left)
             if block is None:
                 frames.append(PartDone(f"relay:{number}", part))
                 continue
@@ -201,12 +209,23 @@ class Shown:
                 return (RefusalDelta(rest, block),)
 
 
-def _find(calls: Mapping[str, ShownCall], part: ToolCall) -> str | None:
-    """The block of the call that was sent as this one; a family may have no ids (Gemini), then it is the first of its name."""
-    by_id = next((block for block, call in calls.items() if call.id == part.id), None)
-    if by_id is not None:
-        return by_id
-    return next((block for block, call in calls.items() if not call.id and call.name == part.name), None)
+def _places(calls: Mapping[str, ShownCall]) -> tuple[dict[str, deque[str]], dict[str, deque[str]]]:
+    """The blocks of the calls that were sent under each id; and of those without one, which a family may have (Gemini), under each
+    name."""
+    by_id: dict[str, deque[str]] = {}
+    by_name: dict[str, deque[str]] = {}
+    for block, call in calls.items():
+        by_id.setdefault(call.id, deque()).append(block)
+        if not call.id:
+            by_name.setdefault(call.name, deque()).append(block)
+    return by_id, by_name
+
+
+def _next_place(blocks: deque[str] | None, *, left: Collection[str]) -> str | None:
+    """The first of the blocks that no call was found for yet."""
+    while blocks and blocks[0] not in left:
+        blocks.popleft()
+    return blocks[0] if blocks else None
 
 
 def _contradiction(call: ShownCall, part: ToolCall) -> str:

@@ -179,7 +179,8 @@ class GeminiStreamEncoder:
     def _write_ended(self) -> bytes:
         """Calls come out in the order in which they began."""
         written: list[bytes] = []
-        for block, held in list(self._calls.items()):
+        while self._calls:
+            block, held = next(iter(self._calls.items()))
             if not held.ended:
                 break
             del self._calls[block]

@@ -93,7 +93,8 @@ class ResponsesStreamEncoder:
         self._id: str | None = None
         self._model = request.model
         self._blocks: dict[str, _Block] = {}
-        self._items: list[_Item] = []  # under way
+        self._items: dict[int, _Item] = {}  # under way, by index
+        self._waiting: dict[int, _Item] = {}  # messages of those, whose texts may all have ended
         self._output: dict[int, object] = {}  # done, by index
         self._next_index = 0
         self._usage: Usage | None = None
@@ -143,7 +144,7 @@ class ResponsesStreamEncoder:
             self._start(Started())
         finish = FinishReason.CUT if self._finished is None else self._finished.reason
         is_cut = finish in (FinishReason.LENGTH, FinishReason.CUT, FinishReason.ERROR) or self._fault is not None
-        for item in list(self._items):
+        for item in list(self._items.values()):
             is_begun_call = item.kind == "function_call" and not any(item.blocks[0].pieces)
             self._end_item(item, is_cut=finish not in ENDED_BY_ITSELF if is_begun_call else is_cut)
         word = status_for(finish, self._finished.provider_reason if self._finished else None)
@@ -186,6 +187,7 @@ class ResponsesStreamEncoder:
         self._model = frame.model or self._request.model
         self._blocks.clear()
         self._items.clear()
+        self._waiting.clear()
         self._output.clear()
         self._next_index = 0
         for kind in ("response.created", "response.in_progress"):
@@ -204,7 +206,7 @@ class ResponsesStreamEncoder:
         self._next_index += 1
         id = text_at(block.opaque, "id") or f"{ID_PREFIXES[kind]}_{made_up_id(self._id or '', index)}"
         opened = _Item(index=index, kind=kind, id=id, blocks=[block])
-        self._items.append(opened)
+        self._items[index] = opened
         block.item = opened
         header = without(
             block.opaque, (CONTENT_PART, "id", "status", "summary", "content", "encrypted_content", "role")
@@ -239,7 +241,7 @@ class ResponsesStreamEncoder:
         """A text of the message that the newest item is, where their own fields are equal; else of a message of its own."""
         block.text = kind
         header = without(block.opaque, (CONTENT_PART,))
-        newest = self._items[-1] if self._items else None
+        newest = next(reversed(self._items.values()), None)
         if newest is not None and newest.kind == "message" and header and _header(newest.blocks[0]) == encode(header):
             block.item = newest
             block.content_index = len(newest.blocks)
@@ -330,6 +332,8 @@ class ResponsesStreamEncoder:
                 block.ended = True
             case _:
                 block.ended = True  # the API has no such item
+                if block.item is not None:
+                    self._waiting[block.item.index] = block.item
         block.final = part
 
     def _write_provider_item(self, json: str) -> None:
@@ -360,19 +364,22 @@ class ResponsesStreamEncoder:
         if item.kind == "function_call" and not any(block.pieces):
             return  # whether it had no arguments or was cut before they began, only the response's end tells
         block.ended = True
-        if item.kind != "message":
+        may_grow = item.kind == "message" and ("id" in block.opaque or not all(other.ended for other in item.blocks))
+        if not may_grow:
             self._end_item(item, is_cut=False)
-        elif "id" not in block.opaque and all(other.ended for other in item.blocks):
-            self._end_item(item, is_cut=False)  # an item with an id of its own may get a further text
+        else:
+            self._waiting[item.index] = item  # one with an id of its own may get a further text
 
     def _end_waiting(self) -> None:
         """Messages whose texts have all ended: another item begins, so no further text will come."""
-        for item in list(self._items):
+        waiting, self._waiting = self._waiting, {}
+        for _, item in sorted(waiting.items()):
             if all(block.ended for block in item.blocks):
                 self._end_item(item, is_cut=False)
 
     def _end_item(self, item: _Item, *, is_cut: bool) -> None:
-        self._items.remove(item)
+        del self._items[item.index]
+        self._waiting.pop(item.index, None)
         for block in item.blocks:
             is_cut = is_cut and not block.ended
             block.ended = True
