@@ -132,10 +132,12 @@ class Watchdog:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        assert self._task is not None
+        task, self._task = self._task, None  # it holds the error that ends it, and that holds the frames with this
+        assert task is not None
         if self._timer is not None:
             self._timer.cancel()
-        if self._barked and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            self._timer = None  # it may hold what it would have called
+        if self._barked and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             if self._end <= self._due:
                 raise Overdue("end", self._total_s) from None
             raise Overdue(self._what, self._seconds) from None

@@ -1,6 +1,8 @@
-"""Functions of strangers that may block: each in a thread of its own, so that deadlines and a cancel hold around it."""
+"""Functions of strangers that may block, each in a thread of its own, so that deadlines and a cancel hold around it; and long
+work of our own, so that the event loop goes on beside it."""
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import threading
@@ -9,6 +11,9 @@ from types import FunctionType
 from typing import TypeVar
 
 Outcome = TypeVar("Outcome")
+
+LONG_BYTES = 256 * 1024
+"""What is longer is not read, written anew or judged on the event loop at once. A megabyte of JSON takes some 10 ms."""
 
 
 def is_async(function: Callable[..., object]) -> bool:
@@ -38,3 +43,22 @@ async def in_thread(function: Callable[[], Outcome], *, name: str) -> Outcome:
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()
     return await done
+
+
+async def beside_loop(function: Callable[[], Outcome], *, size: int) -> Outcome:
+    """What it gives or raises. It works on `size` bytes: on more than a few of them in a thread, while the loop serves others. A
+    cancel waits for its end, because it may be changing what the caller looks at then."""
+    if size <= LONG_BYTES:
+        return function()
+    working = asyncio.ensure_future(asyncio.to_thread(function))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        while not working.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([working])
+        if not working.cancelled():
+            working.exception()  # nobody is told of it any more
+        raise
+    finally:
+        del working  # it holds the exception that it raised, and that holds this frame

@@ -101,6 +101,11 @@ class EarlyWords:
     def are_waiting(self) -> bool:
         return bool(self._said)
 
+    def close(self) -> None:
+        """No more comes. What holds these words is not held by them any more."""
+        self.is_open = False
+        self._on_full = _nothing
+
     def learn(self, event: bytes, frame: Frame) -> None:
         """The whole event said this word, and nothing else, to the client, too."""
         assert isinstance(frame, WordsFrame)
@@ -160,6 +165,10 @@ class EarlyWords:
         self._given_bytes = self.taken_bytes
         self._full_bytes = self.taken_bytes + self._most_waiting
         return Taken(number, size, self._word(text), latest, read)
+
+
+def _nothing() -> None:
+    return None
 
 
 def say_the_same(frames: list[Frame], word: WordsFrame) -> bool:

@@ -248,6 +248,10 @@ class EventReader:
         self.flush()
         return self._deviations.added_to(self._reader.finish())
 
+    def close(self) -> None:
+        """No more bytes come: nothing of it holds the reader, so it is freed with the last one who does."""
+        self.early_words.close()
+
     def take_out(self) -> bytes:
         """The bytes that wait for the client."""
         out = b"".join(self._out)

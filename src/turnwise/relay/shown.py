@@ -210,8 +210,7 @@ class Shown:
 
 
 def _places(calls: Mapping[str, ShownCall]) -> tuple[dict[str, deque[str]], dict[str, deque[str]]]:
-    """The blocks of the calls that were sent under each id; and of those without one, which a family may have (Gemini), under each
-    name."""
+    """The blocks of the calls that were sent under each id; and of those without one (Gemini has some), under each name."""
     by_id: dict[str, deque[str]] = {}
     by_name: dict[str, deque[str]] = {}
     for block, call in calls.items():

@@ -181,6 +181,7 @@ class _Sending:
             body = self._body = _payload(self._request.body)
             response = self._response = await self._transport.open(self._request, body=body)
         except _network_errors() as error:
+            error.__traceback__ = None  # the connection holds the error, and with its frames the whole request
             raise ProviderFault(_fault_of(error, self._request, before_head=True)) from None
         headers = {name.lower(): value for name, value in response.headers.items()}
         if "content-encoding" in headers:
@@ -242,6 +243,7 @@ class _Sending:
                 raise failed
             return chunk
         except _network_errors() as error:
+            error.__traceback__ = None  # the body holds the error, and with its frames the whole request
             # aiohttp (3.14) raises first, and has no public way to the bytes that it holds.
             if held := content._read_nowait(-1):  # pyright: ignore[reportPrivateUsage]
                 return held

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -11,7 +12,9 @@ import msgspec
 from turnwise.drivers.clock import Clock, Overdue, Timer, Watchdog, wait_for_task
 from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.endpoints.hiding import WordsHider, hide_in, hide_in_frames, hide_in_response
-from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
+from turnwise.drivers.endpoints.portions import MOST_BYTES, Portions
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Pump, Transport
+from turnwise.drivers.threads import beside_loop
 from turnwise.errors import ProviderFault
 from turnwise.relay.response_reading import ResponseReader, StreamReader, read_body, too_large
 from turnwise.turn.commands import SendRequest
@@ -78,6 +81,7 @@ class Silence:
         self._stirred_s = 0.0  # when something last came that said nothing
         self._asked_s = -1.0  # which silence was looked at
         self._timer: Timer | None = None
+        self.is_held = False  # the reader is at work in a thread
 
     def watch(self) -> None:
         self._timer = self._clock.call_later(self._within_s, self._look)
@@ -85,6 +89,7 @@ class Silence:
     def leave(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None  # it may hold what it would have called
 
     def stir(self) -> None:
         """Bytes came, but no sign of life."""
@@ -93,7 +98,7 @@ class Silence:
     def _look(self) -> None:
         since_s = max(self._stirred_s, self._dog.renewed_s)
         left_s = since_s + self._within_s - self._clock.monotonic()
-        if left_s <= 0 and since_s != self._asked_s:
+        if left_s <= 0 and since_s != self._asked_s and not self.is_held:
             self._asked_s = since_s
             if self._reader.finished or self._reader.failed:
                 return  # the watchdog waits for the end
@@ -170,6 +175,7 @@ class Exchange:
         self._body: list[bytes] = []  # of an answer that is no stream
         self._body_bytes = 0
         self._streamed_bytes = 0
+        self._portions = Portions()
         self._arrived: Response | None = None
         self.first_event_s: float | None = None  # when a stream's first event had come (UTC, seconds since 1970)
 
@@ -204,14 +210,16 @@ class Exchange:
             if self._refusal is not None:
                 return self._told(self._refusal)
             if self._reader is not None and self._reader.is_closed():
-                return self._end(self._reader, in_order=True, is_left_open=True)
+                return await self._worked_out(
+                    functools.partial(self._end, self._reader, in_order=True, is_left_open=True)
+                )
             why = f"the provider was silent: {overdue}"
             if self._clock.monotonic() >= self._end_s:
                 why = f"the request was ended: {self._why_ended}"
-            return self._broken(Fault(kind=FaultKind.TIMEOUT, message=why))
+            return await self._worked_out(functools.partial(self._broken, Fault(kind=FaultKind.TIMEOUT, message=why)))
         except ProviderFault as error:
             self._is_unreachable = error.fault.kind is FaultKind.UNREACHABLE and not self.has_answered
-            return self._broken(error.fault)
+            return await self._worked_out(functools.partial(self._broken, error.fault))
         finally:
             if self._silence is not None:
                 self._silence.leave()
@@ -256,39 +264,95 @@ class Exchange:
             if self._body_bytes >= limit_bytes:  # joined and looked at, it would hold up everybody else for a second
                 self._body.clear()
                 return self._failed(too_large(self._limits.response_bytes))
-            body = b"".join(self._body)
-            if self._on_body is not None:
-                self._on_body(body)
-            is_damaged = _is_damaged(body)
-            self._body[:] = [body]
-            del body
-            response, frames = read_body(
-                self._body.pop(),  # nobody else holds it: a long one is let go of once it is decoded
-                family=self._endpoint.family,
-                profile=self._endpoint.profile,
-                limits=self._limits,
-                tool_names=_tool_names(self._order),
-                taken_ids=self._order.taken_ids,
-                id_prefix=self._order.id_prefix,
-                in_text=_in_text(self._order),
-            )
-            if response.fault is not None and response.fault.kind is FaultKind.PROTOCOL and is_damaged:
-                return self._failed(BROKE_OFF)
-            self._tell(frames)
-            return self._whole(response, in_order=_is_delimited(reply))
+            return await self._worked_out(functools.partial(self._read_body, in_order=_is_delimited(reply)))
         reader = self._reader = self._open_reader()
         if start:
-            self._feed(reader, start, dog)
+            await self._read(reader, start, dog)
         async for chunk in chunks:
-            self._feed(reader, chunk, dog)
+            await self._read(reader, chunk, dog)
             if reader.faulted:
                 break
-            if reply.pump is not None and self._pass_on is not None and (way := self._pass_on.read()) is not None:
-                taking = _Taking(reader, dog=dog, way=way, pass_on=self._pass_on, feed=self._feed)
-                await reply.pump(taking.take)
+            if reply.pump is not None and self._pass_on is not None:
+                await self._pump(reader, dog, pump=reply.pump, pass_on=self._pass_on)
                 if reader.faulted:
                     break
-        return self._end(reader, in_order=_is_delimited(reply))
+        return await self._worked_out(functools.partial(self._end, reader, in_order=_is_delimited(reply)))
+
+    async def _read(self, reader: StreamReader, chunk: bytes, dog: Watchdog) -> None:
+        """Feed it, portion by portion."""
+        portions = self._portions
+        while chunk and not reader.faulted:
+            if portions.left_events <= 0 or portions.left_bytes <= 0:
+                await asyncio.sleep(0)
+                portions.begin()
+            now, chunk = portions.cut(chunk)
+            if portions.may_end_long(now):
+                await self._read_long(reader, now, dog)
+            else:
+                self._feed(reader, now, dog)
+
+    async def _read_long(self, reader: StreamReader, chunk: bytes, dog: Watchdog) -> None:
+        before, was_over = reader.heard, reader.finished or reader.failed
+        if self._silence is not None:
+            self._silence.is_held = True
+        try:
+            frames = await beside_loop(functools.partial(reader.feed, chunk), size=MOST_BYTES + 1)
+        finally:
+            if self._silence is not None:
+                self._silence.is_held = False
+        self._note(reader, chunk, dog, frames=frames, before=before, was_over=was_over)
+
+    async def _pump(self, reader: StreamReader, dog: Watchdog, *, pump: Pump, pass_on: PassOn) -> None:
+        """Until the body ends, or the way out has to be waited for."""
+        portions = self._portions
+        while not reader.faulted and (way := pass_on.read()) is not None:
+            taking = _Taking(reader, dog=dog, way=way, pass_on=pass_on, feed=self._feed, portions=portions)
+            await pump(taking.take)
+            if taking.rest:
+                await self._read(reader, taking.rest, dog)
+            elif not portions.is_over:
+                return
+            if portions.is_over:
+                await asyncio.sleep(0)
+                portions.begin()
+
+    async def _worked_out(
+        self, end: Callable[[], ResponseReceived | RequestFailed]
+    ) -> ResponseReceived | RequestFailed:
+        """What the response comes to; that of a long one is worked out in a thread."""
+        on_frames = self._on_frames
+        shown: list[Sequence[Frame]] = []
+        if on_frames is not None:
+            self._on_frames = shown.append
+        try:
+            return await beside_loop(end, size=self.received_bytes)
+        finally:
+            self._on_frames = on_frames
+            if on_frames is not None:
+                for frames in shown:
+                    on_frames(frames)
+
+    def _read_body(self, *, in_order: bool) -> ResponseReceived | RequestFailed:
+        body = b"".join(self._body)
+        if self._on_body is not None:
+            self._on_body(body)
+        is_damaged = _is_damaged(body)
+        self._body[:] = [body]
+        del body
+        response, frames = read_body(
+            self._body.pop(),  # nobody else holds it: a long one is let go of once it is decoded
+            family=self._endpoint.family,
+            profile=self._endpoint.profile,
+            limits=self._limits,
+            tool_names=_tool_names(self._order),
+            taken_ids=self._order.taken_ids,
+            id_prefix=self._order.id_prefix,
+            in_text=_in_text(self._order),
+        )
+        if response.fault is not None and response.fault.kind is FaultKind.PROTOCOL and is_damaged:
+            return self._failed(BROKE_OFF)
+        self._tell(frames)
+        return self._whole(response, in_order=in_order)
 
     async def _collect_body(self, chunks: AsyncIterator[bytes], *, into: list[bytes], limit_bytes: int) -> None:
         """A body, until it ends, or is whole JSON and nothing but blanks came for a while. It is looked at once after what may
@@ -302,18 +366,19 @@ class Exchange:
             try:
                 left_s = quiet_at_s - self._clock.monotonic()
                 if may_end and not (left_s > 0 and await wait_for_task(coming, clock=self._clock, timeout_s=left_s)):
-                    if _is_whole(b"".join(into)):
+                    if await beside_loop(lambda: _is_whole(b"".join(into)), size=size):
                         return
                     may_end = False
                 chunk = await coming
             except ProviderFault:
-                if may_end and _is_whole(b"".join(into)):
+                if may_end and await beside_loop(lambda: _is_whole(b"".join(into)), size=size):
                     return  # it broke behind its end
                 raise
             finally:
                 if not coming.done():
                     coming.cancel()
                     await asyncio.wait([coming])
+                del coming  # it holds the exception that it raised, and that holds this frame
             if chunk is None:
                 return
             into.append(chunk)
@@ -328,11 +393,23 @@ class Exchange:
         return self._arrived
 
     def _feed(self, reader: StreamReader, chunk: bytes, dog: Watchdog) -> None:
+        before, was_over = reader.heard, reader.finished or reader.failed
+        self._note(reader, chunk, dog, frames=reader.feed(chunk), before=before, was_over=was_over)
+
+    def _note(
+        self,
+        reader: StreamReader,
+        chunk: bytes,
+        dog: Watchdog,
+        *,
+        frames: list[Frame],
+        before: int,
+        was_over: bool,
+    ) -> None:
+        """The reader has read the chunk."""
         if not self._first.ended:
             self._first.feed(chunk)
         self._streamed_bytes += len(chunk)
-        before, was_over = reader.heard, reader.finished or reader.failed
-        frames = reader.feed(chunk)
         total_s = None
         if before == 0 and reader.heard:
             self.first_event_s = self._clock.now()
@@ -470,7 +547,7 @@ class _Taking:
     """Takes chunks in the socket's callback. What a word touches stands here together: of many streams each has to be fetched
     from memory anew."""
 
-    __slots__ = ("_dog", "_feed", "_pass_on", "_reader", "_way", "_words")
+    __slots__ = ("_dog", "_feed", "_pass_on", "_portions", "_reader", "_way", "_words", "rest")
 
     def __init__(
         self,
@@ -480,21 +557,30 @@ class _Taking:
         way: WayOut,
         pass_on: PassOn,
         feed: Callable[[StreamReader, bytes, Watchdog], None],
+        portions: Portions,
     ) -> None:
         self._words = reader.early_words
         self._reader, self._dog, self._way, self._pass_on, self._feed = reader, dog, way, pass_on, feed
+        self._portions = portions
+        self.rest = b""  # of a chunk, for the next portion
 
     def take(self, chunk: bytes, coded: bytes = b"") -> bool:
         """As `Take` has it."""
-        words = self._words
+        words, portions = self._words, self._portions
         if words is not None and words.take(chunk):
             self._dog.renew()
+            portions.left_events -= 1
+            portions.left_bytes -= len(chunk)
             if self._way.write(chunk, coded):
-                return True
+                return portions.left_events > 0 and portions.left_bytes > 0
             self._pass_on.hold(chunk)
             return False
-        self._feed(self._reader, chunk, self._dog)
-        return not self._reader.faulted and self._pass_on.read() is not None
+        now, self.rest = portions.cut(chunk)
+        if portions.may_end_long(now):
+            self.rest = chunk
+            return False
+        self._feed(self._reader, now, self._dog)
+        return not portions.is_over and not self._reader.faulted and self._pass_on.read() is not None
 
 
 def _is_damaged(body: bytes) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from turnwise.drivers.threads import LONG_BYTES, beside_loop
 from turnwise.errors import CallerError
 from turnwise.faces.gateway import doors
 from turnwise.faces.gateway.bounds import Bounds
@@ -89,8 +90,9 @@ class Visit:
         """Raises ClientGone."""
         if self.left.is_set():
             raise ClientGone
-        if data:
-            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        for at in range(0, len(data), LONG_BYTES):
+            piece = data if len(data) <= LONG_BYTES else data[at : at + LONG_BYTES]
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
     async def gone(self) -> None:
         await self.left.wait()
@@ -332,7 +334,7 @@ async def _read_body(visit: Visit, *, bounds: Bounds) -> bytes | DoorRefusal:
         )
     visit.is_unread = False
     body = b"".join(pieces)
-    if is_deeper(body, most=bounds.depth):
+    if await beside_loop(lambda: is_deeper(body, most=bounds.depth), size=size):
         return DoorRefusal(
             reason="body",
             status=400,

@@ -1,6 +1,7 @@
 """Delivers the answer to one client: sends what the relay says, and hands its bytes on as fast as the client reads."""
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from math import ceil, inf
@@ -15,6 +16,7 @@ from turnwise.drivers.endpoints.exchange import Exchange
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
 from turnwise.drivers.journal.bookkeeping import received_of
 from turnwise.drivers.running.sending import asks_hour
+from turnwise.drivers.threads import beside_loop
 from turnwise.faces.gateway.accounts import Account
 from turnwise.faces.gateway.calls import Outlet, PieceWriter
 from turnwise.faces.gateway.upstream_faults import without_address
@@ -87,6 +89,7 @@ class Delivery:
         self._reader: EventReader | None = None
         self._failed_s: float | None = None  # when the first failure was
         self._sends = 0
+        self._received_bytes = 0  # of the answer so far
         self._sending = asyncio.Lock()
         self.started = started
 
@@ -142,9 +145,15 @@ class Delivery:
                 self._failed_s = self._means.clock.monotonic()
             waited_s = 0.0 if self._failed_s is None else self._means.clock.monotonic() - self._failed_s
             early = b"" if self._reader is None else self._reader.take_out()
-            step = self._relay.ended(
-                response, fault, waited_s=waited_s, jitter=self._means.jitter(), left_s=self._left_s(began_s)
+            ended = functools.partial(
+                self._relay.ended,
+                response,
+                fault,
+                waited_s=waited_s,
+                jitter=self._means.jitter(),
+                left_s=self._left_s(began_s),
             )
+            step = await beside_loop(ended, size=self._received_bytes)
             following = step.next
             await self._send(early + step.out, over=following if isinstance(following, RelayEnd) else None)
         return following
@@ -194,6 +203,9 @@ class Delivery:
                 return event.response, self._told(event.response.fault)
             return event.partial, self._told(event.fault)
         finally:
+            if self._reader is not None:
+                self._reader.close()
+            self._received_bytes += exchange.received_bytes
             if sent is not None:
                 received = received_of(exchange, event=event) if exchange.has_left else None
                 sent.ended(received, witness=self._relay.witness)

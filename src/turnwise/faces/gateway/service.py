@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import random
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
@@ -14,6 +15,7 @@ from turnwise.drivers.endpoints.model_lists import ask_for_models
 from turnwise.drivers.endpoints.transport import Transport, read_bounded
 from turnwise.drivers.journal.ledger import ReceivedResponse
 from turnwise.drivers.settings.catalogue import find_limits
+from turnwise.drivers.threads import beside_loop
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.faces.gateway.accounts import NO_LEDGER, Account, AccountMeans, open_accounts, received_body
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService, Outlet
@@ -33,7 +35,14 @@ from turnwise.faces.gateway.refusals import DoorReason
 from turnwise.faces.gateway.routing import SHARED
 from turnwise.faces.gateway.upstream_faults import without_address
 from turnwise.relay.array_answers import ArrayAnswer
-from turnwise.relay.counting import counts_not, read_count, read_count_request, translate_count, write_count
+from turnwise.relay.counting import (
+    UpstreamCount,
+    counts_not,
+    read_count,
+    read_count_request,
+    translate_count,
+    write_count,
+)
 from turnwise.relay.incoming import ClientRequest, read_body, read_client_request
 from turnwise.relay.paths import AskedPath
 from turnwise.relay.refusals import RequestRefused, refusal_answer
@@ -118,9 +127,12 @@ class RelayService:
             leaving.cancel()
             serving.cancel()
             await asyncio.gather(leaving, serving, return_exceptions=True)  # what it has sent upstream is written down
-        if serving.cancelled():
-            raise ClientGone
-        serving.result()
+        try:
+            if serving.cancelled():
+                raise ClientGone
+            serving.result()
+        finally:
+            del serving  # it holds the exception that it raised, and that holds this frame
 
     async def _serve(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         try:
@@ -137,9 +149,8 @@ class RelayService:
     # -- answers -----------------------------------------------------------------------------------------------------
 
     async def _generate(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
-        chosen = self._route_of(call)
+        chosen, asked = await beside_loop(lambda: self._read(call), size=len(call.body))
         route = chosen.route
-        asked = read_client_request(_asked(call, chosen.model), call.body, one_client=bool(route.one_client))
         if asked.streams and not call.takes_streams:
             raise RequestRefused(NO_STREAMS, status=505)
         fault: Fault | None = None
@@ -151,7 +162,8 @@ class RelayService:
         for given in (route.upstream, *route.fallbacks):
             opened = self._for_client(self._upstreams[given], call)
             try:
-                delivery = self._delivery(
+                deliver = functools.partial(
+                    self._delivery,
                     asked,
                     chosen=chosen,
                     opened=opened,
@@ -163,6 +175,7 @@ class RelayService:
                     array=array,
                     started=last is not None and last[0].started,
                 )
+                delivery = await beside_loop(deliver, size=len(call.body))
             except RequestRefused:
                 if fault is None:
                     raise
@@ -179,6 +192,12 @@ class RelayService:
         await delivery.end(end)
         if end.fault is not None and not delivery.started:
             await write_fault(end.fault, family=family(call.family), outlet=outlet)
+
+    def _read(self, call: ClientCall) -> tuple[ChosenRoute, ClientRequest]:
+        """Raises RequestRefused."""
+        chosen = self._route_of(call)
+        one_client = bool(chosen.route.one_client)
+        return chosen, read_client_request(_asked(call, chosen.model), call.body, one_client=one_client)
 
     def _delivery(
         self,
@@ -248,11 +267,15 @@ class RelayService:
 
     async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """Asked of the upstream where it counts, else estimated, which a header says."""
-        chosen = self._route_of(call)
+        chosen = await beside_loop(lambda: self._route_of(call), size=len(call.body))
         opened = self._for_client(self._upstreams[chosen.route.upstream], call)
         name = chosen.name_at(opened.upstream)
-        asked = read_count_request(_asked(call, chosen.model), call.body, one_client=bool(chosen.route.one_client))
-        count = translate_count(asked, terms=RouteTerms(model=name), profile=opened.endpoint.profile)
+
+        def read() -> UpstreamCount:
+            asked = read_count_request(_asked(call, chosen.model), call.body, one_client=bool(chosen.route.one_client))
+            return translate_count(asked, terms=RouteTerms(model=name), profile=opened.endpoint.profile)
+
+        count = await beside_loop(read, size=len(call.body))
         account.not_carried = names_not_carried(count.told)
         tokens, is_counted = count.estimated_tokens, False
         given, now_s = chosen.route.upstream, self._means.clock.monotonic()
@@ -276,7 +299,7 @@ class RelayService:
 
     async def _pass_on(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """A path that a route lists: body and answer go on as they are, but for the name that an alias stands for."""
-        fields = read_body(call.body)
+        fields = await beside_loop(lambda: read_body(call.body), size=len(call.body))
         named = "" if call.family == "gemini" else string_of(fields, "model") or ""
         chosen = self._route_of_model(named, call) if named else self._route_of_path(call)
         if call.path not in chosen.route.passes:
@@ -284,7 +307,7 @@ class RelayService:
                 f"the route of the model `{named}` does not list `{call.path}` in `pass`", field="model", status=404
             )
         if not chosen.route.one_client:
-            refuse_stored(call.family, fields)
+            await beside_loop(lambda: refuse_stored(call.family, fields), size=len(call.body))
         body = call.body if chosen.model == named else encode({**fields, "model": chosen.model})
         opened = self._for_client(self._upstreams[chosen.route.upstream], call)
         sent = await account.sends(

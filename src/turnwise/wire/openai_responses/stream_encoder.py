@@ -78,7 +78,6 @@ class _Item(msgspec.Struct, kw_only=True):
     index: int
     kind: Kind
     id: str
-    blocks: list[_Block] = []
     done: bool = False
 
 
@@ -94,6 +93,7 @@ class ResponsesStreamEncoder:
         self._model = request.model
         self._blocks: dict[str, _Block] = {}
         self._items: dict[int, _Item] = {}  # under way, by index
+        self._parts: dict[int, list[_Block]] = {}  # of those, by the index of their item
         self._waiting: dict[int, _Item] = {}  # messages of those, whose texts may all have ended
         self._output: dict[int, object] = {}  # done, by index
         self._next_index = 0
@@ -145,7 +145,7 @@ class ResponsesStreamEncoder:
         finish = FinishReason.CUT if self._finished is None else self._finished.reason
         is_cut = finish in (FinishReason.LENGTH, FinishReason.CUT, FinishReason.ERROR) or self._fault is not None
         for item in list(self._items.values()):
-            is_begun_call = item.kind == "function_call" and not any(item.blocks[0].pieces)
+            is_begun_call = item.kind == "function_call" and not any(self._parts[item.index][0].pieces)
             self._end_item(item, is_cut=finish not in ENDED_BY_ITSELF if is_begun_call else is_cut)
         word = status_for(finish, self._finished.provider_reason if self._finished else None)
         if self._fault is not None:
@@ -187,6 +187,7 @@ class ResponsesStreamEncoder:
         self._model = frame.model or self._request.model
         self._blocks.clear()
         self._items.clear()
+        self._parts.clear()
         self._waiting.clear()
         self._output.clear()
         self._next_index = 0
@@ -205,8 +206,8 @@ class ResponsesStreamEncoder:
         index = self._next_index
         self._next_index += 1
         id = text_at(block.opaque, "id") or f"{ID_PREFIXES[kind]}_{made_up_id(self._id or '', index)}"
-        opened = _Item(index=index, kind=kind, id=id, blocks=[block])
-        self._items[index] = opened
+        opened = _Item(index=index, kind=kind, id=id)
+        self._items[index], self._parts[index] = opened, [block]
         block.item = opened
         header = without(
             block.opaque, (CONTENT_PART, "id", "status", "summary", "content", "encrypted_content", "role")
@@ -242,10 +243,15 @@ class ResponsesStreamEncoder:
         block.text = kind
         header = without(block.opaque, (CONTENT_PART,))
         newest = next(reversed(self._items.values()), None)
-        if newest is not None and newest.kind == "message" and header and _header(newest.blocks[0]) == encode(header):
+        if (
+            newest is not None
+            and newest.kind == "message"
+            and header
+            and _header(self._parts[newest.index][0]) == encode(header)
+        ):
             block.item = newest
-            block.content_index = len(newest.blocks)
-            newest.blocks.append(block)
+            block.content_index = len(self._parts[newest.index])
+            self._parts[newest.index].append(block)
         if block.item is None:
             self._open_item("message", block, {"role": "assistant", "status": "in_progress", "content": []})
         self._emit("response.content_part.added", {**self._at(block), "part": _shown(kind(""))})
@@ -364,7 +370,9 @@ class ResponsesStreamEncoder:
         if item.kind == "function_call" and not any(block.pieces):
             return  # whether it had no arguments or was cut before they began, only the response's end tells
         block.ended = True
-        may_grow = item.kind == "message" and ("id" in block.opaque or not all(other.ended for other in item.blocks))
+        may_grow = item.kind == "message" and (
+            "id" in block.opaque or not all(other.ended for other in self._parts[item.index])
+        )
         if not may_grow:
             self._end_item(item, is_cut=False)
         else:
@@ -374,17 +382,18 @@ class ResponsesStreamEncoder:
         """Messages whose texts have all ended: another item begins, so no further text will come."""
         waiting, self._waiting = self._waiting, {}
         for _, item in sorted(waiting.items()):
-            if all(block.ended for block in item.blocks):
+            if all(block.ended for block in self._parts[item.index]):
                 self._end_item(item, is_cut=False)
 
     def _end_item(self, item: _Item, *, is_cut: bool) -> None:
         del self._items[item.index]
+        blocks = self._parts.pop(item.index)
         self._waiting.pop(item.index, None)
-        for block in item.blocks:
+        for block in blocks:
             is_cut = is_cut and not block.ended
             block.ended = True
-        parts = [_whole(item.kind, block) for block in item.blocks]
-        for block, part in zip(item.blocks, parts, strict=True):
+        parts = [_whole(item.kind, block) for block in blocks]
+        for block, part in zip(blocks, parts, strict=True):
             self._emit_whole(block, part)
         final = output_item(parts, id="", is_cut=is_cut)
         assert final is not None

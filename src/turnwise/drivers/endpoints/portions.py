@@ -1,0 +1,74 @@
+"""How much of one stream is read before the event loop turns: everybody else is served in between.
+
+A read may hold any number of events, and a socket that always has more is read without a pause. So a stream is cut into
+portions by a count, and not by a clock. What is long and can only be read at once (an event, a body, the end of a long answer)
+is read in a thread: the event loop goes on beside it.
+"""
+
+import re
+from itertools import islice
+
+from turnwise.drivers.threads import LONG_BYTES
+
+MOST_EVENTS = 256
+MOST_BYTES = LONG_BYTES
+
+_LINE_END = re.compile(rb"\r\n?|\n")
+_ELEMENT_END = re.compile(rb"\}")
+_BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\r\n")
+
+
+class Portions:
+    """Of one stream. `left_events` and `left_bytes` may be read in the portion at hand; `begin` another once the loop has turned.
+
+    Each line counts as an event, as each may be one where a server's stream is torn. In a stream that is one JSON array each
+    closing brace does.
+    """
+
+    __slots__ = ("_is_array", "_open_bytes", "left_bytes", "left_events")
+
+    def __init__(self) -> None:
+        self._is_array: bool | None = None
+        self._open_bytes = 0  # of the event at hand, at most
+        self.begin()
+
+    def begin(self) -> None:
+        self.left_events, self.left_bytes = MOST_EVENTS, MOST_BYTES
+
+    @property
+    def is_over(self) -> bool:
+        return self.left_events <= 0 or self.left_bytes <= 0
+
+    def cut(self, chunk: bytes) -> tuple[bytes, bytes]:
+        """What of the chunk may be read now, and the rest, which waits for the next portion."""
+        now, rest = chunk, b""
+        if len(chunk) > self.left_bytes:
+            now, rest = chunk[: self.left_bytes], chunk[self.left_bytes :]
+        ends = self._count(now)
+        if ends > self.left_events:
+            pattern = _ELEMENT_END if self._is_array else _LINE_END
+            end = next(islice(pattern.finditer(now), self.left_events - 1, None)).end()
+            now, rest, ends = now[:end], now[end:] + rest, self.left_events
+        self.left_events -= ends
+        self.left_bytes -= len(now)
+        return now, rest
+
+    def _count(self, chunk: bytes) -> int:
+        if self._is_array is None and (begun := chunk.lstrip()):
+            self._is_array = begun.startswith((b"[", b"{"))
+        if self._is_array:
+            return chunk.count(b"}")
+        lines = chunk.count(b"\n")
+        return lines + chunk.count(b"\r") - chunk.count(b"\r\n") if b"\r" in chunk else lines
+
+    def may_end_long(self, now: bytes) -> bool:
+        """Whether these bytes may end an event that is longer than a portion. Asked of all that is read, in order."""
+        self._open_bytes += len(now)
+        if self._open_bytes <= MOST_BYTES:
+            if now.endswith(_BLANK_LINES):
+                self._open_bytes = 0
+            return False
+        last = now.rfind(b"}") if self._is_array else max([now.rfind(end) for end in _BLANK_LINES])
+        if last >= 0:
+            self._open_bytes = len(now) - last
+        return True
