@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from faces.gateway.relayed import FAMILIES, Gathered, ask, profile_of
 from relay.many_calls import stream_of_calls
 from turnwise.drivers.endpoints.endpoints import Endpoint, build_http_request
-from turnwise.drivers.endpoints.exchange import Exchange
+from turnwise.drivers.endpoints.exchange import Exchange, Room
 from turnwise.drivers.endpoints.portions import MOST_BYTES, MOST_EVENTS, Portions
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Take
 from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans
@@ -90,13 +90,23 @@ class Pouring:
 
 
 def exchange_of(
-    transport: Pouring, *, upstream: FamilyName, open_reader: Callable[[], StreamReader] | None = None, **more: object
+    transport: Pouring,
+    *,
+    upstream: FamilyName,
+    open_reader: Callable[[], StreamReader] | None = None,
+    clock: FakeClock | None = None,
+    room: Room | None = None,
 ) -> tuple[Exchange, HttpRequest]:
     endpoint = Endpoint(profile=profile_of(upstream), base_url="http://lab.invalid/v1")
     request = ask("m")
-    order = SendRequest(number=1, step=1, purpose="step", request=request, deadlines=Deadlines())
     exchange = Exchange(
-        order, endpoint=endpoint, transport=transport, clock=FakeClock(), on_frames=None, open_reader=open_reader
+        SendRequest(number=1, step=1, purpose="step", request=request, deadlines=Deadlines()),
+        endpoint=endpoint,
+        transport=transport,
+        clock=clock or FakeClock(),
+        on_frames=None,
+        open_reader=open_reader,
+        room=room,
     )
     return exchange, build_http_request(
         endpoint, endpoint.family.encode_request(request, endpoint.profile), connect_s=1
@@ -208,3 +218,40 @@ def test_portions_lose_no_byte_and_hold_their_count(pieces: list[bytes], size: i
             in_portion += now.count(b"\n\n")
             assert in_portion <= MOST_EVENTS
     assert b"".join(read) == stream
+
+
+class Full:
+    """Room that is full until `is_free`."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.is_free = asyncio.Event()
+        self.waits = asyncio.Event()
+
+    @property
+    def is_to_wait(self) -> bool:
+        return not self.is_free.is_set()
+
+    def grow(self, size: int, /) -> None:
+        self.size += size
+
+    async def wait(self) -> None:
+        self.waits.set()
+        await self.is_free.wait()
+
+
+@pytest.mark.promise("wait:stream")
+async def test_a_stream_that_waits_for_room_is_not_cut() -> None:
+    """Nobody reads it, so its provider is not silent; what was read is told, and behind the wait the deadline holds again."""
+    stream = stream_of_calls("openai_chat", 400)
+    chunks = [stream[at : at + 10_000] for at in range(0, len(stream), 10_000)]
+    room, clock = Full(), FakeClock()
+    exchange, request = exchange_of(Pouring(chunks), upstream="openai_chat", clock=clock, room=room)
+    running = asyncio.create_task(exchange.run(request))
+    await asyncio.wait_for(room.waits.wait(), HANG_S)
+    await clock.advance(500)  # more than between two events, and less than in all
+    assert (running.done(), room.size) == (False, len(chunks[0]))
+    room.is_free.set()
+    event = await asyncio.wait_for(running, HANG_S)
+    assert isinstance(event, ResponseReceived)
+    assert (event.response.fault, room.size) == (None, len(stream))

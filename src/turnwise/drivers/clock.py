@@ -122,6 +122,14 @@ class Watchdog:
         """Nothing is expected until `expect` says so; what is waited for has a deadline of its own."""
         self._due = self._seconds = math.inf
 
+    def hold(self) -> None:
+        """What is expected is due later: not before `resume`, and then as long as ever."""
+        self._due = math.inf
+
+    def resume(self) -> None:
+        self.renew()
+        self._arm_earlier()
+
     async def __aenter__(self) -> Self:
         self._task = asyncio.current_task()
         assert self._task is not None, "a watchdog guards a task"

@@ -25,6 +25,7 @@ class Echo:
     def __init__(self) -> None:
         self.calls: list[ClientCall] = []
         self.ready = True
+        self.full = False
         self.waiting = asyncio.Event()  # a call with `"do": "wait"` has begun its answer
         self.go_on = asyncio.Event()
         self.ended: list[str] = []
@@ -84,6 +85,9 @@ class Echo:
 
     def is_ready(self) -> bool:
         return self.ready
+
+    def is_full(self) -> bool:
+        return self.full
 
     def refused(self, reason: str, *, family: str, kind: str, status: int) -> None:
         self.refusals.append((reason, family, kind, status))

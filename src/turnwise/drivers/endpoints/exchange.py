@@ -81,7 +81,7 @@ class Silence:
         self._stirred_s = 0.0  # when something last came that said nothing
         self._asked_s = -1.0  # which silence was looked at
         self._timer: Timer | None = None
-        self.is_held = False  # the reader is at work in a thread
+        self.is_held = False  # the reader is at work in a thread, or waits for room
 
     def watch(self) -> None:
         self._timer = self._clock.call_later(self._within_s, self._look)
@@ -96,9 +96,12 @@ class Silence:
         self._stirred_s = self._clock.monotonic()
 
     def _look(self) -> None:
+        if self.is_held:
+            self._timer = self._clock.call_later(self._within_s, self._look)
+            return
         since_s = max(self._stirred_s, self._dog.renewed_s)
         left_s = since_s + self._within_s - self._clock.monotonic()
-        if left_s <= 0 and since_s != self._asked_s and not self.is_held:
+        if left_s <= 0 and since_s != self._asked_s:
             self._asked_s = since_s
             if self._reader.finished or self._reader.failed:
                 return  # the watchdog waits for the end
@@ -129,6 +132,19 @@ class PassOn(Protocol):
         ...
 
 
+class Room(Protocol):
+    """For what is read: it may have to be waited for, and deadlines stand still meanwhile."""
+
+    @property
+    def is_to_wait(self) -> bool: ...
+
+    def grow(self, size: int, /) -> None:
+        """So many bytes were read."""
+        ...
+
+    async def wait(self) -> None: ...
+
+
 class Exchange:
     """Does one `SendRequest`. The deadlines count frames: keep-alive comments and half events do not renew them."""
 
@@ -144,6 +160,7 @@ class Exchange:
         open_reader: Callable[[], StreamReader] | None = None,
         on_body: Callable[[bytes], None] | None = None,
         pass_on: PassOn | None = None,
+        room: Room | None = None,
         why_ended: str = TURNS_TIME,
     ) -> None:
         """`on_frames` is told the frames as they come, `on_body` the bytes of a reply that is no stream. `open_reader` makes what
@@ -161,6 +178,8 @@ class Exchange:
         self._on_frames = on_frames
         self._on_body = on_body
         self._pass_on = pass_on
+        self._room = room
+        self._roomed_bytes = 0  # what it was told of
         self._open_reader = open_reader or self._usual_reader
         self._limits = limits
         self._reader: StreamReader | None = None
@@ -259,7 +278,7 @@ class Exchange:
         if not streamed:
             limit_bytes = self._limits.response_bytes + 1
             self._body.append(start)
-            await self._collect_body(chunks, into=self._body, limit_bytes=limit_bytes)
+            await self._collect_body(chunks, into=self._body, limit_bytes=limit_bytes, dog=dog)
             self._body_bytes = sum(map(len, self._body))
             if self._body_bytes >= limit_bytes:  # joined and looked at, it would hold up everybody else for a second
                 self._body.clear()
@@ -272,6 +291,8 @@ class Exchange:
             await self._read(reader, chunk, dog)
             if reader.faulted:
                 break
+            if self._room is not None:
+                await self._make_room(self._room, dog, read_bytes=self._streamed_bytes_so_far)
             if reply.pump is not None and self._pass_on is not None:
                 await self._pump(reader, dog, pump=reply.pump, pass_on=self._pass_on)
                 if reader.faulted:
@@ -315,6 +336,29 @@ class Exchange:
             if portions.is_over:
                 await asyncio.sleep(0)
                 portions.begin()
+            if self._room is not None:
+                await self._make_room(self._room, dog, read_bytes=self._streamed_bytes_so_far)
+
+    @property
+    def _streamed_bytes_so_far(self) -> int:
+        words = None if self._reader is None else self._reader.early_words
+        return self._streamed_bytes + (0 if words is None else words.taken_bytes)
+
+    async def _make_room(self, room: Room, dog: Watchdog, *, read_bytes: int) -> None:
+        """For what was read. While others have all of it, nothing is expected of the provider, because nobody reads it."""
+        room.grow(read_bytes - self._roomed_bytes)
+        self._roomed_bytes = read_bytes
+        if not room.is_to_wait:
+            return
+        dog.hold()
+        if self._silence is not None:
+            self._silence.is_held = True
+        try:
+            await room.wait()
+        finally:
+            dog.resume()
+            if self._silence is not None:
+                self._silence.is_held = False
 
     async def _worked_out(
         self, end: Callable[[], ResponseReceived | RequestFailed]
@@ -354,7 +398,9 @@ class Exchange:
         self._tell(frames)
         return self._whole(response, in_order=in_order)
 
-    async def _collect_body(self, chunks: AsyncIterator[bytes], *, into: list[bytes], limit_bytes: int) -> None:
+    async def _collect_body(
+        self, chunks: AsyncIterator[bytes], *, into: list[bytes], limit_bytes: int, dog: Watchdog
+    ) -> None:
         """A body, until it ends, or is whole JSON and nothing but blanks came for a while. It is looked at once after what may
         be its end, and after a silence only, so a long one costs no more for coming in many pieces."""
         quiet_s = self._quiet_s
@@ -383,6 +429,8 @@ class Exchange:
                 return
             into.append(chunk)
             size += len(chunk)
+            if self._room is not None:
+                await self._make_room(self._room, dog, read_bytes=size)
             if chunk.strip():
                 may_end, quiet_at_s = _may_end(chunk), self._clock.monotonic() + quiet_s
 

@@ -266,6 +266,13 @@ class GatewayApp:
                 message=f"the gateway serves {bounds.streams:,} requests already; try again",
                 retry_after_s=RETRY_AFTER_S,
             )
+        elif refusal is None and self._service.is_full():
+            refusal = DoorRefusal(
+                reason="busy",
+                status=503,
+                message=f"the answers under way have {bounds.answers_bytes:,} bytes, as many as the gateway holds; try again",
+                retry_after_s=RETRY_AFTER_S,
+            )
         if refusal is not None:
             await self._refuse(visit, refusal)
             return

@@ -105,6 +105,10 @@ class GatewayService(Protocol):
 
     def is_ready(self) -> bool: ...
 
+    def is_full(self) -> bool:
+        """Whether the answers under way have all the room that there is for them."""
+        ...
+
     def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
         """The doors have refused a request, which so never got here."""
         ...

@@ -32,6 +32,7 @@ METRICS: dict[str, Metric] = {
     ),
     "turnwise_gateway_refusals_total": Metric("Requests that the doors refused, by reason.", ("reason",)),
     "turnwise_gateway_open_requests": Metric("Requests of clients that are being served.", (), "gauge"),
+    "turnwise_gateway_answer_bytes": Metric("Bytes of the answers that are under way.", (), "gauge"),
     "turnwise_gateway_request_seconds_total": Metric("Seconds that requests of clients took.", ("family", "kind")),
     "turnwise_gateway_upstream_requests_total": Metric(
         "Requests to providers, by purpose and outcome.", ("provider", "model", "purpose", "outcome")
@@ -50,12 +51,15 @@ class GatewayCounts:
 
     def __init__(self) -> None:
         self._values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in METRICS}
-        self._values["turnwise_gateway_open_requests"][()] = 0
+        self._values["turnwise_gateway_open_requests"][()] = self._values["turnwise_gateway_answer_bytes"][()] = 0
         self._models: set[tuple[str, str]] = set()
 
     def add(self, name: str, *labels: str, amount: float = 1) -> None:
         values = self._values[name]
         values[labels] = values.get(labels, 0) + amount
+
+    def set(self, name: str, amount: float) -> None:
+        self._values[name][()] = amount
 
     def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
         """The doors have refused a request."""

@@ -18,6 +18,7 @@ from turnwise.drivers.journal.bookkeeping import received_of
 from turnwise.drivers.running.sending import asks_hour
 from turnwise.drivers.threads import beside_loop
 from turnwise.faces.gateway.accounts import Account
+from turnwise.faces.gateway.bounds import OpenAnswer
 from turnwise.faces.gateway.calls import Outlet, PieceWriter
 from turnwise.faces.gateway.upstream_faults import without_address
 from turnwise.relay.array_answers import ArrayAnswer
@@ -75,9 +76,11 @@ class Delivery:
         array: ArrayAnswer | None = None,
         not_carried: tuple[str, ...] = (),
         started: bool = False,
+        answer: OpenAnswer | None = None,
     ) -> None:
         """`array`: the client reads the stream as one JSON array. `not_carried` are names of fields of its request. `started`: it
-        has a status already, from an upstream that then failed."""
+        has a status already, from an upstream that then failed. `answer` is what it takes up."""
+        self._answer = answer
         self._relay = relay
         self._account = account
         self._means = means
@@ -171,6 +174,8 @@ class Delivery:
         if left_s <= 0:
             return None, NO_TIME
         order = _order_of(send, number=number, deadlines=means.deadlines, most_s=None if left_s == inf else left_s)
+        if self._answer is not None and send.purpose != "continue":
+            self._answer.begin_anew()
         exchange = Exchange(
             order,
             endpoint=means.endpoint,
@@ -181,6 +186,7 @@ class Delivery:
             open_reader=self._open_reader,
             on_body=self._relay.saw_body,
             pass_on=self if self._array is None else None,
+            room=self._answer,
             why_ended=OVER,
         )
         request = build_http_request(means.endpoint, send.call, connect_s=means.deadlines.connect_s)

@@ -18,6 +18,7 @@ from turnwise.drivers.settings.catalogue import find_limits
 from turnwise.drivers.threads import beside_loop
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.faces.gateway.accounts import NO_LEDGER, Account, AccountMeans, open_accounts, received_body
+from turnwise.faces.gateway.bounds import OpenAnswer, OpenAnswers
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService, Outlet
 from turnwise.faces.gateway.config import (
     ChosenRoute,
@@ -100,6 +101,7 @@ class RelayService:
             for route in config.routes
             for given in (route.upstream, *route.fallbacks)
         }
+        self._answers = OpenAnswers(most_bytes=config.bounds.answers_bytes)
         self._counts_not_until: dict[str | UpstreamAddress, float] = {}  # by the clock's `monotonic`
 
     def is_ready(self) -> bool:
@@ -109,7 +111,11 @@ class RelayService:
     def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
         self._means.accounts.counts.refused(reason, family=family, kind=kind, status=status)
 
+    def is_full(self) -> bool:
+        return self._answers.is_full
+
     def metrics(self) -> bytes:
+        self._means.accounts.counts.set("turnwise_gateway_answer_bytes", self._answers.size)
         return self._means.accounts.counts.text()
 
     async def answer(self, call: ClientCall, outlet: Outlet) -> None:
@@ -141,14 +147,15 @@ class RelayService:
             elif call.kind == "count":
                 await self._count(call, outlet, account=account)
             else:
-                await self._generate(call, outlet, account=account)
+                with self._answers.open() as answer:
+                    await self._generate(call, outlet, account=account, answer=answer)
         except RequestRefused as refused:
             status, body = refusal_answer(refused, client=call.family)
             await write_body(status, body, outlet=outlet)
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    async def _generate(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
+    async def _generate(self, call: ClientCall, outlet: Outlet, *, account: Account, answer: OpenAnswer) -> None:
         chosen, asked = await beside_loop(lambda: self._read(call), size=len(call.body))
         route = chosen.route
         if asked.streams and not call.takes_streams:
@@ -174,6 +181,7 @@ class RelayService:
                     ends_s=ends_s,
                     array=array,
                     started=last is not None and last[0].started,
+                    answer=answer,
                 )
                 delivery = await beside_loop(deliver, size=len(call.body))
             except RequestRefused:
@@ -212,6 +220,7 @@ class RelayService:
         ends_s: float,
         array: ArrayAnswer | None,
         started: bool,
+        answer: OpenAnswer,
     ) -> Delivery:
         route, endpoint, means = chosen.route, opened.endpoint, self._means
         model = chosen.name_at(opened.upstream)
@@ -263,6 +272,7 @@ class RelayService:
             array=array,
             not_carried=account.not_carried,
             started=started,
+            answer=answer,
         )
 
     async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:

@@ -1,0 +1,123 @@
+"""What many long answers take up: while they are under way, and after them."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from faces.gateway.serving import error_of, gateway, status_of
+from faces.gateway.test_leaks import Process, gateway_before
+from turnwise.faces.gateway.bounds import OpenAnswers
+from waits import HANG_S
+
+MIB = 1024 * 1024
+LONG = 16 * MIB  # of one answer
+KEPT = 100 * MIB
+
+
+async def test_at_the_bound_the_oldest_answer_goes_on_and_the_others_wait() -> None:
+    """The one that has begun first: one that waits for its provider makes no room."""
+    answers = OpenAnswers(most_bytes=100)
+    with contextlib.ExitStack() as later:
+        silent = later.enter_context(answers.open())
+        with answers.open() as first:
+            first.grow(60)
+            second, third = [later.enter_context(answers.open()) for _ in range(2)]
+            second.grow(60)
+            third.grow(10)
+            assert [each.is_to_wait for each in (first, second, third, silent)] == [False, True, True, True]
+            waiting = [asyncio.create_task(each.wait()) for each in (second, third)]
+            second_reads, third_reads = waiting
+            await asyncio.sleep(0)
+            first.grow(1000)
+            assert not (second_reads.done() or third_reads.done())
+        await asyncio.wait_for(asyncio.gather(*waiting), HANG_S)
+        third.grow(30)
+        assert [each.is_to_wait for each in (second, third, silent)] == [False, True, True]
+    assert (answers.size, answers.is_full) == (0, False)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
+async def test_at_the_bound_a_new_request_is_told_to_wait(path: str) -> None:
+    """503 with `retry-after`, in the client's family; once there is room, it is served."""
+    async with gateway() as there:
+        there.service.full = True
+        answer = await there.said(there.post(path=path))
+        assert (status_of(answer), b"\r\nretry-after: 1\r\n" in answer) == (503, True)
+        assert "as many as the gateway holds" in error_of(answer)["message"]
+        there.service.full = False
+        assert status_of(await there.said(there.post(path=path))) == 200
+
+
+def _event(said: str) -> bytes:
+    return b"data: " + msgspec.json.encode({"id": "c", "choices": [{"index": 0, "delta": {"content": said}}]}) + b"\n\n"
+
+
+END = b'data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+@contextlib.asynccontextmanager
+async def long_upstream() -> AsyncIterator[str]:
+    """Its answers have `LONG` bytes: a stream, or one body."""
+    piece = _event("é" + "word " * 3000)
+    body = (
+        b'{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"%b"},"finish_reason":"stop"}]}'
+        % (b"word " * (LONG // 5))
+    )
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            asked = await reader.readexactly(int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]))
+            if b'"stream":true' in asked:
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
+                for _ in range(LONG // len(piece)):
+                    writer.write(piece)
+                    await writer.drain()
+                writer.write(END)
+            else:
+                head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+                writer.write(head + body)
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    finally:
+        server.close()
+
+
+async def read_long(port: int, *, stream: bool) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": stream}
+        body = msgspec.json.encode(asked)
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
+        writer.write(f"{head}connection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+        size, last = 0, b""
+        while piece := await asyncio.wait_for(reader.read(MIB), HANG_S):
+            size, last = size + len(piece), (last + piece)[-200:]
+        assert size > LONG * 9 // 10, last
+        assert (b"[DONE]" if stream else b'"finish_reason":"stop"') in last, last
+    finally:
+        writer.transport.abort()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+async def test_after_long_answers_the_memory_is_given_back(tmp_path: Path) -> None:
+    """Four at once, half of them streamed, twice: of 64 MB, 2.4 GB and then 4 GB stayed."""
+    async with long_upstream() as url:
+        with gateway_before(tmp_path, url, bounds=f"[bounds]\nanswers_bytes = {3 * LONG}\n") as there:
+            process = Process(there)
+            await asyncio.gather(*[read_long(there.port, stream=stream) for stream in (True, False)])
+            warm = process.kept_bytes()
+            for _ in range(2):
+                await asyncio.gather(*[read_long(there.port, stream=at % 2 == 0) for at in range(4)])
+            await asyncio.to_thread(there.get, "/healthz")
+            assert process.kept_bytes() - warm < KEPT
+            assert b"turnwise_gateway_answer_bytes 0" in await asyncio.to_thread(there.get, "/metrics")
