@@ -281,11 +281,11 @@ class RelayService:
         opened = self._for_client(self._upstreams[chosen.route.upstream], call)
         name = chosen.name_at(opened.upstream)
 
-        def read() -> UpstreamCount:
+        def prepare() -> UpstreamCount:
             asked = read_count_request(_asked(call, chosen.model), call.body, one_client=bool(chosen.route.one_client))
             return translate_count(asked, terms=RouteTerms(model=name), profile=opened.endpoint.profile)
 
-        count = await beside_loop(read, size=len(call.body))
+        count = await beside_loop(prepare, size=len(call.body))
         account.not_carried = names_not_carried(count.told)
         tokens, is_counted = count.estimated_tokens, False
         given, now_s = chosen.route.upstream, self._means.clock.monotonic()
