@@ -1,5 +1,7 @@
 """The sandboxes of this machine, for tests that run commands in each."""
 
+import os
+import select
 import sys
 from functools import cache
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 
 from turnwise.drivers.tools.sandbox import Sandbox, SandboxKind, find_sandbox
 from turnwise.errors import CallerError
+from waits import HANG_S
 
 # The one below a virtual environment: that may lie in a temporary folder, which a sandbox has one of its own in place of.
 PYTHON = f"{getattr(sys, '_base_executable', sys.executable)} -I -S"
@@ -50,3 +53,30 @@ def script(path: Path, text: str) -> str:
     """The command that runs the Python `text` from a file."""
     path.write_text(text)
     return f"{PYTHON} {path}"
+
+
+class Held:
+    """A pipe in the workspace that a command and all that it starts hold open: at its end, none of them lives.
+
+    Numbers of processes would say nothing: a sandbox has its own.
+    """
+
+    def __init__(self, root: Path) -> None:
+        os.mkfifo(root / "held")
+        self._reader = os.open(root / "held", os.O_RDONLY | os.O_NONBLOCK)
+
+    def wait_for(self, text: bytes) -> None:
+        seen = b""
+        while text not in seen:
+            ready, _, _ = select.select([self._reader], [], [], HANG_S)
+            assert ready, f"{text!r} did not come, only {seen!r}"
+            seen += os.read(self._reader, 100)
+
+    def assert_ended(self) -> None:
+        ready, _, _ = select.select([self._reader], [], [], HANG_S)
+        while ready and os.read(self._reader, 4096):
+            ready, _, _ = select.select([self._reader], [], [], HANG_S)
+        assert ready, "something still runs"
+
+    def close(self) -> None:
+        os.close(self._reader)

@@ -12,6 +12,7 @@ from turnwise.drivers.endpoints.bounded_connector import MAX_HEADS
 from turnwise.drivers.journal.prices import Prices
 from turnwise.drivers.running.scripts import KERNEL_SLACK_S
 from turnwise.drivers.tools.fact_finding import INSPECT_S
+from turnwise.drivers.tools.sandbox import bounds
 from turnwise.drivers.tools.workspace import changes, listing, output, paths, reading, searching, shell
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.searching import SearchArguments, search
@@ -30,7 +31,7 @@ from turnwise.wire.limits import Limits
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 NOW = 1_795_305_600.0  # 2026-11-22
-KiB, MiB = 1024, 1024 * 1024
+KiB, MiB, GiB = 1024, 1024 * 1024, 1024**3
 LIMITS = Limits()
 SCRIPTS = ScriptLimits()
 ROUNDS = [loops.RUNS * period + loops.REMEMBERED_STEPS + 1 for period in loops.PERIODS]
@@ -70,6 +71,10 @@ FIGURES = {
     "sandbox.md": [
         f"{shell.DEFAULT_S} s, at most {shell.MAX_S:,} s",
         f"the first and last {shell.KEPT_BYTES // KiB} KiB",
+        f"| memory | {bounds.UNASKED_MEMORY // GiB} GiB, at most half",
+        f"| processes and threads | {bounds.UNASKED_PROCESSES} | {bounds.ALLOWED_PROCESSES:,} |",
+        f"| temporary files | {bounds.UNASKED_SCRATCH // MiB} MiB, at most an eighth",
+        f"The kernel's limits are {('', '', 'twice')[bounds.KERNELS_SHARE]} these figures",
         f"the first {output.MAX_FILE_BYTES // MiB} MiB, of the last {output.MAX_FILES} commands",
     ],
     "cli.md": [

@@ -251,7 +251,7 @@ def planned(command: str, *, facts: CallFacts, work: Path) -> PlannedCall:
 
 
 async def run_judged(shell: Shell, command: str, *, plan: PlannedCall) -> str:
-    with judged_programs(plan.programs):
+    with judged_programs(plan.programs, unasked=plan.unasked):
         try:
             return await asyncio.wait_for(shell.run(BashArguments(command=command, timeout_s=int(HANG_S))), HANG_S)
         except ToolFault as fault:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import select
 import subprocess
 import sys
 import textwrap
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandboxes import EVERY, PYTHON, sandbox_called
+from sandboxes import EVERY, PYTHON, Held, sandbox_called
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.drivers.tools.workspace.output import Tape
 from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
@@ -48,33 +47,6 @@ async def out_of_time(shell: Shell, command: str, *, said: str) -> str:
         assert told.endswith(note), told
         told, timeout_s = told.removesuffix(note), timeout_s * 4
     return told
-
-
-class Held:
-    """A pipe in the workspace that a command and all that it starts hold open: at its end, none of them lives.
-
-    Numbers of processes would say nothing: a sandbox has its own.
-    """
-
-    def __init__(self, root: Path) -> None:
-        os.mkfifo(root / "held")
-        self._reader = os.open(root / "held", os.O_RDONLY | os.O_NONBLOCK)
-
-    def wait_for(self, text: bytes) -> None:
-        seen = b""
-        while text not in seen:
-            ready, _, _ = select.select([self._reader], [], [], HANG_S)
-            assert ready, f"{text!r} did not come, only {seen!r}"
-            seen += os.read(self._reader, 100)
-
-    def assert_ended(self) -> None:
-        ready, _, _ = select.select([self._reader], [], [], HANG_S)
-        while ready and os.read(self._reader, 4096):
-            ready, _, _ = select.select([self._reader], [], [], HANG_S)
-        assert ready, "something still runs"
-
-    def close(self) -> None:
-        os.close(self._reader)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from turnwise.rules.permissions import (
     PermissionVerdict,
     Policy,
     RuleSource,
+    allowed_by_default,
     judge_permission,
     session_rules,
 )
@@ -305,3 +306,23 @@ def test_a_shell_is_held_to_rules_about_paths() -> None:
     assert kind(facts, rule("deny", path="src/**")) == "deny"
     assert kind(facts, rule("deny", "read", path="src/**")) == "deny"
     assert kind(facts, rule("deny", "write", path="src/**")) == "allow"
+
+
+@pytest.mark.promise("safe:bounded")
+@pytest.mark.parametrize(
+    ("lines", "rules", "expected"),
+    [
+        (("ls",), (), True),
+        (("git log", "sort"), (rule("allow", tool="bash"),), True),
+        (("git log", "sort"), (rule("allow", tool="*", effect="execute"),), True),
+        (("git log", "sort"), (rule("allow", tool="bash", command="sort *"),), False),
+        (("npm test",), (rule("allow", tool="bash"),), False),
+        (("ls", "npm test"), (rule("allow", tool="bash", command="npm test"),), False),
+        (("?x",), (), False),
+    ],
+)
+def test_a_command_runs_unasked_where_no_rule_was_needed(
+    lines: tuple[str, ...], rules: tuple[PermissionRule, ...], expected: bool
+) -> None:
+    """And where none names it: who wrote such a rule meant this command."""
+    assert allowed_by_default(running(*lines), policy=policy(*rules)) is expected

@@ -114,6 +114,16 @@ def asked_parts(facts: CallFacts, *, policy: Policy) -> tuple[str, ...]:
     return tuple(dict.fromkeys([why for why in whys if why]))
 
 
+def allowed_by_default(facts: CallFacts, *, policy: Policy) -> bool:
+    """Whether a command needs nobody's permission, and no rule names one of its commands to allow it."""
+    if any(
+        part.verdict.rule is not None and part.verdict.rule.command is not None for part in _parts(facts, policy=policy)
+    ):
+        return False
+    bare = msgspec.structs.replace(policy, rules=(), attended=True)
+    return _strictest(facts, policy=bare).kind == "allow"
+
+
 class _Part(msgspec.Struct, frozen=True):
     """One subject of a call with its verdict, and the rule that would allow it; None where none could. `once`: the rule would
     allow more than what was shown."""

@@ -64,8 +64,8 @@ class SendRequest(msgspec.Struct, frozen=True, kw_only=True, tag="send_request",
 class PlannedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call that passed every check. `arguments` is strictly complete JSON text (or free-form text). `paths` are the
     resolved paths that it was judged on, the only ones that it may touch; `programs` are those that a command was judged on;
-    `grant` is a child's share of the turn's limits, and `place` of the bounds on its tree. `shown` is the digest of what a person
-    allowed: the hand looks again before it runs."""
+    `unasked`: neither a person nor a rule for this command allowed it. `grant` is a child's share of the turn's limits, and
+    `place` of the bounds on its tree. `shown` is the digest of what a person allowed: the hand looks again before it runs."""
 
     call: ToolCall
     arguments: str
@@ -73,6 +73,7 @@ class PlannedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     exclusive: bool = False
     paths: tuple[str, ...] = ()
     programs: JudgedPrograms | None = None
+    unasked: bool = False
     grant: Limit | None = None
     place: Place | None = None
     shown: str = ""

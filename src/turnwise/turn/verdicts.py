@@ -10,7 +10,7 @@ from turnwise.rules.allowances import allowing_options
 from turnwise.rules.history import error_result
 from turnwise.rules.known_programs import judged_programs
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.rules.permissions import Policy, asked_parts, judge_permission, session_rules
+from turnwise.rules.permissions import Policy, allowed_by_default, asked_parts, judge_permission, session_rules
 from turnwise.turn.approvals import Approval, OneAsk, digest_of, holds, settled
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
@@ -92,8 +92,9 @@ def judge_calls(
             )
         judged = tuple(dict.fromkeys([path.resolved for path in known.paths if path.resolved]))
         programs = judged_programs(known.shell)
-        if judged or programs is not None:
-            plan = msgspec.structs.replace(plan, paths=judged, programs=programs)
+        unasked = verdict.kind == "allow" and known.shell is not None and allowed_by_default(known, policy=policy)
+        if judged or programs is not None or unasked:
+            plan = msgspec.structs.replace(plan, paths=judged, programs=programs, unasked=unasked)
         kept.append(plan)
     return Sifted(planned=tuple(kept), results=results, asks=tuple(asks))
 

@@ -113,7 +113,7 @@ class ServerProcess:
 
     def kill(self) -> None:
         """What is left of it is killed, and the pipes are closed. Waits for nothing."""
-        if self._wrapped.supervised and not self.exited.done():
+        if self._wrapped.layers and not self.exited.done():
             send(signal.SIGKILL, to=descendants(self._process.pid))
         signal_group(self._process.pid, signal.SIGKILL)  # also what it left in the background
         self._close_watched()
@@ -140,8 +140,8 @@ class ServerProcess:
         return f"{said}; its sandbox hides {', '.join([f'`{one}`' for one in self._hidden])}" if self._hidden else said
 
     def _ask(self) -> None:
-        if self._wrapped.supervised:
-            send(signal.SIGTERM, to=descendants(self._process.pid))
+        if self._wrapped.layers:
+            send(signal.SIGTERM, to=descendants(self._process.pid, generation=self._wrapped.layers))
         else:
             signal_group(self._process.pid, signal.SIGTERM)
 

@@ -14,6 +14,8 @@ _seconds: ContextVar[float | None] = ContextVar("turnwise_seconds_given", defaul
 
 _computes: ContextVar[bool] = ContextVar("turnwise_computes", default=False)
 
+_unasked: ContextVar[bool] = ContextVar("turnwise_runs_unasked", default=False)
+
 _programs: ContextVar[JudgedPrograms | None] = ContextVar("turnwise_judged_programs", default=None)
 
 _call: ContextVar[str] = ContextVar("turnwise_call_at_work", default="")
@@ -43,18 +45,25 @@ def was_judged(path: Path) -> bool | None:
 
 
 @contextmanager
-def judged_programs(programs: JudgedPrograms | None) -> Generator[None]:
-    """Within it, a command runs these programs under their names. Holds for the tasks and threads begun in it."""
-    token = _programs.set(programs)
+def judged_programs(programs: JudgedPrograms | None, *, unasked: bool = False) -> Generator[None]:
+    """Within it, a command runs these programs under their names. `unasked`: nobody was asked about it. Holds for the tasks and
+    threads begun in it."""
+    token, before = _programs.set(programs), _unasked.set(unasked)
     try:
         yield
     finally:
+        _unasked.reset(before)
         _programs.reset(token)
 
 
 def programs_at_hand() -> JudgedPrograms | None:
     """What the command at hand was judged on; None where that was not handed down, or PATH leaves no doubt."""
     return _programs.get()
+
+
+def runs_unasked() -> bool:
+    """Whether the command at hand runs because turnwise judged it harmless: neither a person nor a rule for it allowed it."""
+    return _unasked.get()
 
 
 class CallTerms:

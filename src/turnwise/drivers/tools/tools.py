@@ -313,9 +313,10 @@ class ToolRun:
                 run = self._run_with_context
             if tool.offer.samples:
                 run = self._run_with_model
-            if planned.paths or planned.programs is not None:
+            if planned.paths or planned.programs is not None or planned.unasked:
                 # the hand that opens a path looks again whether it still leads where it was judged to lead
-                with judged_paths(planned.paths or None), judged_programs(planned.programs):
+                programs = judged_programs(planned.programs, unasked=planned.unasked)
+                with judged_paths(planned.paths or None), programs:
                     result = await run(tool.function, planned, time=time)
             else:
                 result = await run(tool.function, planned, time=time)

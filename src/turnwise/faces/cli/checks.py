@@ -217,6 +217,9 @@ def _sandbox(folder: Path) -> Check:
     if sandbox.kind == "none":
         advice = "install bubblewrap (`bwrap`), or use Linux 5.13 or later with Landlock"
         return Check(name="sandbox", status="note", found=found, advice=advice)
+    if not sandbox.bounded:
+        advice = "mount /proc, so that turnwise can see what commands take up"
+        return Check(name="sandbox", status="note", found=found, advice=advice)
     return Check(name="sandbox", status="ok", found=found)
 
 

@@ -12,7 +12,7 @@ from turnwise.drivers.tools.inspection.repositories import environment_doubt
 from turnwise.drivers.tools.inspection.shell import inspect_script
 from turnwise.drivers.tools.inspection.states import state_of
 from turnwise.drivers.tools.programs import ProgramSearch
-from turnwise.drivers.tools.sandbox.private import PrivateFolder
+from turnwise.drivers.tools.sandbox.scratch import PrivateFolder
 from turnwise.drivers.tools.workspace.previews import paths_of_call
 from turnwise.rules.permission_facts import Access, CallFacts, PathFact, ShellFacts
 

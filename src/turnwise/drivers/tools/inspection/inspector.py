@@ -11,7 +11,7 @@ import msgspec
 from turnwise.drivers.clock import Clock, Overdue, SystemClock, Watchdog
 from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.programs import ProgramSearch
-from turnwise.drivers.tools.sandbox.private import PrivateFolder
+from turnwise.drivers.tools.sandbox.scratch import PrivateFolder
 from turnwise.drivers.tools.tools import Tool
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.turn.commands import PlannedCall

@@ -8,7 +8,7 @@ from turnwise.drivers.tools.inspection.globs import SegmentGlob
 from turnwise.drivers.tools.inspection.readable import escaped, is_marked, marked
 from turnwise.drivers.tools.inspection.searches import Looked, Search
 from turnwise.drivers.tools.private_folders import private_folder_of
-from turnwise.drivers.tools.sandbox.private import PrivateFolder
+from turnwise.drivers.tools.sandbox.scratch import PrivateFolder
 from turnwise.drivers.tools.workspace.output import is_gone_output
 from turnwise.rules.guarded_names import is_secret
 from turnwise.rules.permission_facts import Access, PathFact

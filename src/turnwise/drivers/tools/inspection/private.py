@@ -3,7 +3,7 @@
 import re
 
 from turnwise.drivers.tools.inspection.spelling import Spelled, plain
-from turnwise.drivers.tools.sandbox.private import PrivateFolder
+from turnwise.drivers.tools.sandbox.scratch import PrivateFolder
 
 _NAMED = re.compile(r'(")?\$(?:TMPDIR|\{TMPDIR\})((?:/[\w.+@%-]+)*/?)(?(1)")')
 _PLAIN_PATH = re.compile(r"(?:/[\w.+@%-]+)+")  # the shell neither splits nor expands it

@@ -13,8 +13,9 @@ import msgspec
 
 from turnwise.drivers.tools.programs import HELPER
 from turnwise.drivers.tools.sandbox import landlock_rules
+from turnwise.drivers.tools.sandbox.bounds import KERNELS_SHARE
 from turnwise.drivers.tools.sandbox.git import guarded_paths
-from turnwise.drivers.tools.sandbox.kinds import SandboxOrder, Wrapped
+from turnwise.drivers.tools.sandbox.kinds import SandboxOrder, Wrapped, in_keeper
 from turnwise.drivers.tools.sandbox.seccomp import can_filter, command_filter
 
 # Runtime folders hold the sockets of other programs; a few things in them are plain files that commands need.
@@ -25,15 +26,16 @@ _RESOLVER = Path("/etc/resolv.conf")
 _NAMESPACES = "--unshare-user --unshare-ipc --unshare-pid --unshare-uts --unshare-cgroup-try".split()
 # A session of its own: `kill 0` inside would else reach the process outside that holds the sandbox.
 _MANNERS = "--die-with-parent --new-session --cap-drop ALL".split()
+_SHARED_MEMORY = Path("/dev/shm")
 # dash calls the number of processes -p, bash -u. The kernel counts those of the sandbox, and none where root started it.
-MAX_PROCESSES = 1024
-_LIMITED = f'ulimit -c 0; ulimit -u {MAX_PROCESSES} 2>/dev/null || ulimit -p {MAX_PROCESSES} 2>/dev/null; exec "$@"'
+_LIMITED = 'ulimit -u {0} 2>/dev/null || ulimit -p {0} 2>/dev/null; exec "$@"'
 
-How = Literal["read", "write", "cover", "devices", "processes"]
+How = Literal["read", "write", "cover", "devices", "processes", "fresh"]
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """`read` and `write` bind `source` at `at`; the others make something new there."""
+    """`read` and `write` bind `source` at `at`; the others make something new there. `fresh` is an empty file system of a fixed
+    size."""
 
     at: Path
     how: How
@@ -46,27 +48,34 @@ def wrap_in_bubblewrap(order: SandboxOrder, *, program: str, landlock: int) -> W
     options = [*_NAMESPACES, *([] if order.network else ["--unshare-net"]), *_MANNERS]
     mounts = plan_mounts(order)
     for mount in mounts:
-        options += _option(mount)
+        options += _option(mount, order=order)
     for mount in mounts:
-        if mount.how in ("cover", "processes"):  # last, when what lies inside has been mounted
+        # Last, when what lies inside has been mounted.
+        if mount.how in ("cover", "processes") or (mount.how == "devices" and _is_strict(order)):
             options += ["--remount-ro", str(mount.at)]
     options += ["--chdir", str(order.workspace)]
     descriptors: tuple[int, ...] = ()
     if can_filter():
-        descriptors = (_filter_file(),)
+        descriptors = (_filter_file(shared_memory=not _is_strict(order)),)
         options += ["--seccomp", str(descriptors[0])]
     rules: tuple[str, ...] = ()
     if landlock:
         rules, script = _rules_before(mounts, version=landlock)
         descriptors += (script,)
-    argv = (program, *options, "--", *rules, "/bin/sh", "-c", _LIMITED, "sh", *order.argv)
-    return Wrapped(argv=argv, env=order.env, descriptors=descriptors, supervised=True)
+    limited = 'exec "$@"' if order.bounds is None else _LIMITED.format(KERNELS_SHARE * order.bounds.processes)
+    argv = (program, *options, "--", *rules, "/bin/sh", "-c", limited, "sh", *order.argv)
+    return in_keeper(order, argv=argv, folder="-" if order.fresh else str(order.temporary), handed=descriptors)
 
 
-def _filter_file() -> int:
+def _is_strict(order: SandboxOrder) -> bool:
+    """Whether what it writes anywhere has to be counted."""
+    return order.bounds is not None and order.bounds.scratch is not None
+
+
+def _filter_file(*, shared_memory: bool) -> int:
     """A descriptor with the filter. IP sockets reach nothing in a network of its own, where a program's tests may need them."""
     descriptor = os.memfd_create("turnwise-filter", 0)
-    os.write(descriptor, command_filter(ip_sockets=True))
+    os.write(descriptor, command_filter(ip_sockets=True, shared_memory=shared_memory))
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
 
@@ -90,9 +99,11 @@ def plan_mounts(order: SandboxOrder) -> list[Mount]:
     plan("read", Path("/"), Path("/"))
     plan("devices", Path("/dev"))
     plan("processes", Path("/proc"))
+    if _is_strict(order):
+        plan("fresh" if order.fresh else "write", _SHARED_MEMORY, None if order.fresh else order.temporary)
     for path in TEMPORARY:
         if path.is_dir() and not path.is_symlink():
-            plan("write", path, order.temporary)
+            plan("fresh" if order.fresh else "write", path, None if order.fresh else order.temporary)
     if _RUNTIME.is_dir():
         plan("cover", _RUNTIME)
     for path in _existing((*_OF_RUNTIME, *((_RESOLVER.resolve(),) if order.network else ()))):
@@ -121,7 +132,7 @@ def _existing(paths: tuple[Path, ...]) -> list[Path]:
     return [path for path in paths if path.exists()]
 
 
-def _option(mount: Mount) -> list[str]:
+def _option(mount: Mount, *, order: SandboxOrder) -> list[str]:
     match mount.how:
         case "read":
             return ["--ro-bind", str(mount.source), str(mount.at)]
@@ -129,6 +140,9 @@ def _option(mount: Mount) -> list[str]:
             return ["--bind", str(mount.source), str(mount.at)]
         case "cover":
             return ["--tmpfs", str(mount.at)]
+        case "fresh":
+            assert order.bounds is not None and order.bounds.scratch is not None, "only such a command has one"
+            return ["--size", str(KERNELS_SHARE * order.bounds.scratch), "--tmpfs", str(mount.at)]
         case "devices":
             return ["--dev", str(mount.at)]
         case "processes":

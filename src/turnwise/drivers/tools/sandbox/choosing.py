@@ -11,16 +11,18 @@ from typing import assert_never
 import msgspec
 
 from turnwise.drivers.tools.programs import ProgramSearch
+from turnwise.drivers.tools.sandbox.bounds import CommandBounds, allowed_bounds, can_bound, unasked_bounds
 from turnwise.drivers.tools.sandbox.bubblewrap import TEMPORARY, is_covered, wrap_in_bubblewrap
 from turnwise.drivers.tools.sandbox.environment import command_environment
-from turnwise.drivers.tools.sandbox.kinds import SandboxKind, SandboxOrder, Wrapped
-from turnwise.drivers.tools.sandbox.landlock import keeper_command, may_read, wrap_in_landlock
+from turnwise.drivers.tools.sandbox.kinds import SandboxKind, SandboxOrder, Wrapped, in_keeper
+from turnwise.drivers.tools.sandbox.landlock import may_read, wrap_in_landlock
 from turnwise.drivers.tools.sandbox.landlock_rules import REFER_ABI, SCOPES_ABI, landlock_version
 from turnwise.drivers.tools.sandbox.scratch import Scratch
 from turnwise.drivers.tools.sandbox.seccomp import can_filter
 from turnwise.errors import CallerError
 from turnwise.rules.guarded_names import SECRET_IN_HOME, SECRET_OF_SYSTEM, SECRET_PLACES, is_secret
 
+UNBOUNDED = "nothing bounds the MEMORY, PROCESSES AND FILES of a command here"
 _PROBE_S = 10.0  # it takes 0.02 s; a machine under load is no reason to go without
 
 
@@ -31,7 +33,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     kept from the network. `processes`: it cannot signal or look into others. `metadata`: nor change the mode, owner or
     times of files outside. `pipes`: nor write into named pipes outside, nor into what is mounted there while it runs.
     `sockets`: nor reach UNIX sockets of other programs. `leaves_none`: all that it started ends with it, also what left its
-    session. `landlock` is the version of Landlock's rules that hold for it, in bubblewrap too; 0 for none.
+    session. `bounded`: what it takes up of memory, processes and files has bounds. `landlock` is the version of Landlock's rules
+    that hold for it, in bubblewrap too; 0 for none.
     """
 
     kind: SandboxKind
@@ -43,7 +46,9 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     pipes: bool
     sockets: bool
     leaves_none: bool
+    bounded: bool
     program: str = ""
+    sizes: bool = False  # bubblewrap can make file systems of a fixed size (0.7 or later)
     landlock: int = 0
     why: str = ""  # it is none, where nobody asked for that
 
@@ -61,6 +66,9 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         own: Iterable[Path] = (),
         shown: Iterable[Path] = (),
         given: int | None = None,
+        bounds: CommandBounds | None = None,
+        fresh: bool = False,
+        reports: bool = False,
     ) -> Wrapped:
         """What to start for `argv` (its first word an absolute path).
 
@@ -68,8 +76,11 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         (else our own), `also_env` names let through beside the usual ones, `hidden_env` names kept back. `own` are further
         files that it must not read, like a journal, `shown` such that it may read wherever they lie. `given` is the descriptor
         of its standard input: whoever starts it passes that on where the sandbox `watches`, and else starts it with that as
-        its input. The caller closes the descriptors once it has started.
+        its input. `bounds` are what it may take up, if not that of an allowed command. `fresh`: it has no use for files of
+        earlier commands, so its temporary folders may be empty and of a fixed size. `reports`: the caller reads which bound was
+        reached. The caller closes the descriptors once it has started, the report once it has read it.
         """
+        bounds = (bounds or allowed_bounds()) if self.bounded else None
         outer = os.environ if outer_env is None else outer_env
         temporary = next(iter(self.private_folders), scratch.temporary)
         order = SandboxOrder(
@@ -85,6 +96,9 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             shown=(scratch.outputs, *shown),
             network=network,
             given=given,
+            bounds=bounds,
+            report=os.memfd_create("turnwise-report") if reports and bounds is not None else None,
+            fresh=fresh and self.sizes and bounds is not None and bounds.scratch is not None,
         )
         match self.kind:
             case "bubblewrap":
@@ -92,7 +106,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             case "landlock":
                 return wrap_in_landlock(order, version=self.landlock)
             case "none" if self.leaves_none:
-                return Wrapped(argv=keeper_command(order), env=order.env, supervised=True, watches=True)
+                return in_keeper(order)
             case "none":
                 return Wrapped(argv=order.argv, env=order.env)
             case _:
@@ -131,6 +145,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         """One line for people, to be shown before the first command."""
         if self.kind == "none":
             said = "commands run WITHOUT a sandbox: they can change every file of yours and use the network"
+            said += "" if self.bounded else f"; {UNBOUNDED}"
             return f"{said} ({self.why})" if self.why else said
         name = "bubblewrap" if self.kind == "bubblewrap" else f"Landlock (version {self.landlock})"
         if network:
@@ -143,6 +158,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         gaps += [] if self.processes else ["processes outside can be signalled"]
         gaps += [] if self.pipes else ["named pipes outside and what is mounted later can be written"]
         gaps += [] if self.sockets or not self.network else ["sockets of other programs can be reached"]
+        gaps += [] if self.bounded else [UNBOUNDED]
         note = f" ({'; '.join(gaps)})" if gaps else ""
         return f"commands run in {name}: they can write in {workspace} only, {reach}{note}"
 
@@ -195,13 +211,16 @@ def _bubblewrap(program: str) -> Sandbox | None:
         pipes=True,
         sockets=can_filter(),
         leaves_none=True,
+        bounded=can_bound(),
         program=program,
         landlock=landlock_version(),
+        sizes=True,
     )
-    if sandbox.landlock >= REFER_ABI and _works(sandbox):
-        return sandbox
-    sandbox = msgspec.structs.replace(sandbox, pipes=False, landlock=0)
-    return sandbox if _works(sandbox) else None
+    kinds = [sandbox] if sandbox.landlock >= REFER_ABI else []
+    kinds.append(msgspec.structs.replace(sandbox, pipes=False, landlock=0))
+    return next(
+        (one for kind in kinds for one in (kind, msgspec.structs.replace(kind, sizes=False)) if _works(one)), None
+    )
 
 
 def _landlock() -> Sandbox | None:
@@ -218,6 +237,7 @@ def _landlock() -> Sandbox | None:
         pipes=True,
         sockets=can_filter(),
         leaves_none=True,
+        bounded=can_bound(),
         landlock=version,
     )
     return sandbox if _works(sandbox) else None
@@ -234,6 +254,7 @@ def _none() -> Sandbox:
         pipes=False,
         sockets=False,
         leaves_none=sys.platform == "linux",
+        bounded=can_bound(),
     )
 
 
@@ -248,7 +269,13 @@ def _works(sandbox: Sandbox) -> bool:
         ) from None
     descriptors: tuple[int, ...] = ()
     try:
-        wrapped = sandbox.wrap(["/bin/sh", "-c", ":"], workspace=scratch.temporary, scratch=scratch)
+        wrapped = sandbox.wrap(
+            ["/bin/sh", "-c", ":"],
+            workspace=scratch.temporary,
+            scratch=scratch,
+            bounds=unasked_bounds(),
+            fresh=True,
+        )
         descriptors = wrapped.descriptors
         with subprocess.Popen(
             wrapped.argv,

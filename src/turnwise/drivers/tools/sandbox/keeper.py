@@ -1,9 +1,12 @@
-"""Runs one command, confined if asked to, and ends with everything that the command started.
+"""Runs one command, confined if asked to, within bounds, and ends with everything that the command started.
 
-A script, run as `python -I -S keeper.py RULES FILTER ASKED PROCESSES INPUT COMMAND...`. It imports nothing of turnwise.
-RULES is the descriptor of a Landlock ruleset, FILTER a seccomp program in hexadecimal, ASKED is `asked` where the filter leaves
-signals to this process, PROCESSES how many processes may be added, INPUT the descriptor of the command's standard input; `-` is
-none. It ends the command when its own standard input closes, which happens too when turnwise is killed.
+A script, run as `python -I -S keeper.py RULES FILTER ASKED BOUNDS FOLDER REPORT KEPT INPUT COMMAND...`. It imports nothing of
+turnwise; `-` is none. RULES is the descriptor of a Landlock ruleset, FILTER a seccomp program in hexadecimal, ASKED is `asked`
+where the filter leaves signals to this process. BOUNDS are `MEMORY:PROCESSES:SCRATCH:SHARE`, see `bounds.py`; the kernel's
+limits are SHARE times these. FOLDER is a folder whose new files count. REPORT is the descriptor to which it says which bound was
+reached, else that is said on standard error. KEPT is `apart` where the command is a bubblewrap of its own, followed by the
+descriptors that this is to have (`apart:7`). INPUT is the descriptor of the command's standard input. It ends the command when
+its own standard input closes, which happens too when turnwise is killed.
 
 What leaves its parent and its session comes to this process (PR_SET_CHILD_SUBREAPER), so it is found as well.
 The rules are set between fork and exec of a process with one thread: in turnwise itself, which has several, that is not safe.
@@ -18,6 +21,7 @@ import os
 import resource
 import select
 import signal
+import stat
 import struct
 import sys
 import time
@@ -31,7 +35,8 @@ _CAPABILITY_VERSION = 0x20080522
 _MOST_CAPABILITIES = 64
 _LANDLOCK_RESTRICT_SELF = 446
 _CANNOT_RUN = 126  # what shells say of a command that cannot be executed
-_ENDING_S = 2.0  # one in the kernel (a dead network file system) cannot be ended; we do not wait for it for ever
+_ENDING_S = 2.0  # without progress: one in the kernel (a dead network file system) cannot be ended, and is left
+LONGEST_END_S = 30.0  # what multiplies is ended in less, and what nobody can end is left then
 _PAUSE_S = 0.002
 # A filter whose listener is asked (SECCOMP_RET_USER_NOTIF): seccomp(2) itself, and the ioctls of its descriptor.
 _SET_MODE_FILTER, _NEW_LISTENER = 1, 8
@@ -41,6 +46,15 @@ _QUESTION, _REPLY = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 _SOCKETS, _RIGHTS = 1, 1  # SOL_SOCKET, SCM_RIGHTS
 _ASKED = "asked"
 _LOOKS = 3
+_APART, _LAYERS = "apart", 2  # bubblewrap's own processes
+# How often it is looked. A process fills some 3 GB of memory a second, so 150 MB more than its bound before it is ended. What
+# nobody was asked about is looked at often to its end; what was allowed may run for hours, and is far from its bounds.
+_LOOK_S, _STRICT_LOOK_S, _QUIET_LOOK_S, _LONGEST_LOOK_S, _SLOWER = 0.02, 0.1, 0.5, 2.0, 1.2
+_CLOCK_S = 0.1  # the times of files come from a clock that is some milliseconds behind
+_LEAST_FILE = 1024  # of the kernel's memory or the disk, for an empty one
+_MOUNTS = ("/tmp", "/var/tmp", "/dev/shm")
+_MEMORY = (b"Threads", b"RssAnon", b"RssShmem", b"VmSwap")
+_SHARES = (b"Pss_Anon", b"Pss_Shmem", b"SwapPss")
 _QUIET_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -48,8 +62,8 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
 
 
-def descendants(of: int) -> list[int]:
-    """The processes below `of` that live; [] where there is no /proc."""
+def descendants(of: int, *, generation: int = 1) -> list[int]:
+    """The processes below `of` that live, from its children (1) or their children (2) on; [] where there is no /proc."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):  # noqa: PTH208
@@ -61,7 +75,9 @@ def descendants(of: int) -> list[int]:
     found: list[int] = []
     below = children.pop(of, [])
     while below:
-        found += below
+        if generation <= 1:
+            found += below
+        generation -= 1
         below = [child for parent in below for child in children.pop(parent, [])]
     return found
 
@@ -72,7 +88,9 @@ def send(number: signal.Signals, *, to: Iterable[int]) -> None:
             os.kill(pid, number)
 
 
-def _main(rules: str, filter_hex: str, asked: str, processes: str, given: str, *command: str) -> None:
+def _main(
+    rules: str, filter_hex: str, asked: str, bounds: str, folder: str, report: str, kept: str, given: str, *command: str
+) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # the command may not look into this process
@@ -83,33 +101,54 @@ def _main(rules: str, filter_hex: str, asked: str, processes: str, given: str, *
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     keeper = os.getpid()
     questions = _Questions() if asked == _ASKED else None
+    limits = _Limits(bounds, folder=folder, apart=kept.startswith(_APART))
+    descriptors = [int(one) for one in kept.split(":")[1:]]
     pid = os.fork()
     if pid == 0:
         try:
             signal.set_wakeup_fd(-1)
             _take_input(given)
-            _become(libc, keeper=keeper, rules=rules, filter_hex=filter_hex, processes=processes, questions=questions)
+            limits.set()
+            _become(libc, keeper=keeper, rules=rules, filter_hex=filter_hex, questions=questions)
+            _close_all(but=descriptors)
             os.execv(command[0], command)
         except OSError as error:
             os.write(2, f"turnwise: the command could not be started: {error}\n".encode())
         finally:
             os._exit(_CANNOT_RUN)
+    with contextlib.suppress(
+        OSError
+    ):  # as root only: a thousand busy processes leave a thousandth of a processor to each
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     if given != "-":
         os.close(int(given))  # else it would stay open when the command closes its own
+    for descriptor in descriptors:
+        os.close(descriptor)
     if questions is not None:
         questions.take()
-    status = _wait(pid, woken=woken, questions=questions)
-    _end_all()
-    _leave(status)
+    status = _wait(pid, woken=woken, questions=questions, limits=limits)
+    if status is not None:
+        limits.look_last(status)
+    _end_all(pid if status is None else 0, apart=limits.apart)
+    if limits.reached:
+        _say(limits.reached, report=report)
+    _leave(None if limits.reached else status)
+
+
+def _say(reached: str, *, report: str) -> None:
+    """Standard error may be a pipe that nobody reads any more."""
+    text = f"\nturnwise ended it, because {reached}\n" if report == "-" else reached
+    with contextlib.suppress(OSError):
+        descriptor = 2 if report == "-" else int(report)
+        os.set_blocking(descriptor, False)
+        os.write(descriptor, text.encode())
 
 
 def _take_input(given: str) -> None:
     os.dup2(os.open("/dev/null", os.O_RDONLY) if given == "-" else int(given), 0)
 
 
-def _become(
-    libc: ctypes.CDLL, *, keeper: int, rules: str, filter_hex: str, processes: str, questions: "_Questions | None"
-) -> None:
+def _become(libc: ctypes.CDLL, *, keeper: int, rules: str, filter_hex: str, questions: "_Questions | None") -> None:
     """What the command is, apart from its program. Raises OSError where a rule cannot be set."""
     os.setsid()
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -118,8 +157,6 @@ def _become(
     for number in (*_QUIET_SIGNALS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if processes != "-":
-        _limit_processes(int(processes))
     if rules != "-":
         _drop_capabilities(libc)
         _check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
@@ -135,16 +172,15 @@ def _become(
             listener = libc.syscall(number, _SET_MODE_FILTER, _NEW_LISTENER, ctypes.byref(program))
             _check(min(listener, 0))
             questions.give(listener)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
 
 
-def _limit_processes(more: int) -> None:
-    """The kernel counts all processes of the user, so what runs already is added. It does not count root's."""
-    with open("/proc/loadavg", encoding="ascii") as file:  # noqa: PTH123
-        now = int(file.read().split()[3].partition("/")[2])
-    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    limit = now + more if hard == resource.RLIM_INFINITY else min(hard, now + more)
-    resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
+def _close_all(*, but: list[int]) -> None:
+    first = 3
+    for descriptor in sorted(but):
+        os.closerange(first, descriptor)
+        os.set_inheritable(descriptor, True)
+        first = descriptor + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
 def _drop_capabilities(libc: ctypes.CDLL) -> None:
@@ -240,15 +276,201 @@ def _status_of(thread: int) -> tuple[str, int]:
     return state, process
 
 
-def _wait(pid: int, *, woken: int, questions: _Questions | None) -> int | None:
-    """The command's wait status, or None where our standard input closed first."""
+class _Limits:
+    """What the command and all that it started have, looked at now and then, and the kernel's own limits behind that.
+
+    `reached` says which bound was, in words. Memory is what only they have: pages of their own (also swapped ones) and shared
+    memory, not the files that they map; pages that they share count once. Files count that were written since the command began
+    and lie in `folder`, in the temporary file systems of a bubblewrap, or are held open for writing, with or without a name (a
+    memfd has none). Source: proc(5), RLIMIT_DATA of getrlimit(2).
+    """
+
+    def __init__(self, bounds: str, *, folder: str, apart: bool) -> None:
+        self.apart = apart
+        self.reached = ""
+        self._is_set = bounds != "-"
+        given = bounds.split(":") if self._is_set else ["0", "0", "-", "1"]
+        self._memory, self._processes, self._share = int(given[0]), int(given[1]), int(given[3])
+        self._scratch = None if given[2] == "-" else int(given[2])
+        self._folder = folder
+        self._since = time.time() - _CLOCK_S
+        self._period_s = _LOOK_S
+        self._due = time.monotonic() + _LOOK_S
+        self._mounted: dict[str, int] = {}
+        self._has_children = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # noqa: PTH110
+
+    def set(self) -> None:
+        """The kernel's limits, in the process of the command."""
+        if not self._is_set:
+            return
+        if not self.apart:  # else its own namespace counts, from within
+            self._limit_processes()
+        if self._scratch is not None:
+            _lower(resource.RLIMIT_DATA, self._share * self._memory)
+            _lower(resource.RLIMIT_FSIZE, self._share * self._scratch)
+
+    def _limit_processes(self) -> None:
+        """The kernel counts all processes of the user, so what runs already is added. It does not count root's."""
+        with open("/proc/loadavg", encoding="ascii") as file:  # noqa: PTH123
+            now = int(file.read().split()[3].partition("/")[2])
+        _lower(resource.RLIMIT_NPROC, now + self._share * self._processes)
+
+    def due_ms(self) -> int | None:
+        """Until the next look, in milliseconds; None is never."""
+        return max(0, int((self._due - time.monotonic()) * 1000 + 1)) if self._is_set else None
+
+    def look(self) -> str:
+        began = time.monotonic()
+        tree = self._tree()
+        self.reached = self._judge(tree)
+        now = time.monotonic()
+        self._period_s = min(self._period_s * _SLOWER, _QUIET_LOOK_S if self._scratch is None else _STRICT_LOOK_S)
+        # A look at many processes takes longer: at most a twentieth of a processor is spent on looking.
+        self._due = now + min(max(self._period_s, (now - began) * 20), _LONGEST_LOOK_S)
+        return self.reached
+
+    def look_last(self, status: int) -> None:
+        """The command has ended: what it left, and whether the kernel ended it for a file that was too large."""
+        if not self._is_set or self._scratch is None:
+            return
+        code = os.waitstatus_to_exitcode(status)
+        if code in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ):
+            self.reached = f"it had more than {_size(self._scratch)} of temporary files"
+        else:
+            self.reached = self._judge(self._tree())
+
+    def _tree(self) -> list[int]:
+        """The processes below us. By the kernel's lists of children where it has them, which does not look at all others."""
+        if not self._has_children:
+            return descendants(os.getpid())
+        found: list[int] = []
+        below = children_of(os.getpid())
+        while below and len(found) <= self._processes + _LAYERS:
+            found += below
+            below = [child for pid in below for child in children_of(pid)]
+        return found
+
+    def _judge(self, tree: list[int]) -> str:
+        most = self._processes + (_LAYERS if self.apart else 0)
+        too_many = f"it had more than {self._processes} processes and threads at once"
+        if len(tree) > most:
+            return too_many
+        memory, threads = 0, 0
+        for pid in tree:
+            fields = _numbers(f"/proc/{pid}/status", _MEMORY)
+            memory += sum(fields.values()) - fields.get(b"Threads", 0)
+            threads += fields.get(b"Threads", 0)
+        if threads > most:
+            return too_many
+        if memory * 1024 > self._memory and sum(map(_own_memory, tree)) * 1024 > self._memory:
+            return f"it had more than {_size(self._memory)} of memory"
+        if self._scratch is not None and self._written(tree) > self._scratch:
+            return f"it had more than {_size(self._scratch)} of temporary files"
+        return ""
+
+    def _written(self, tree: list[int]) -> int:
+        """Bytes of all that it wrote and that still is there."""
+        assert self._scratch is not None, "it is asked only then"
+        total = sum(map(self._in_mount, _MOUNTS, [tree] * len(_MOUNTS))) if self.apart else 0
+        seen: set[tuple[int, int]] = set()
+        found = [*_open_files(tree)]
+        if self._folder != "-":
+            found += _files_in(self._folder)
+        for one in found:
+            if (one.st_dev, one.st_ino) not in seen and (one.st_nlink == 0 or one.st_ctime >= self._since):
+                seen.add((one.st_dev, one.st_ino))
+                total += max(one.st_blocks * 512, _LEAST_FILE)
+        return total
+
+    def _in_mount(self, path: str, tree: list[int]) -> int:
+        """Bytes in a temporary file system of the bubblewrap, known by its size. It is held open, as the last look comes after
+        its end."""
+        assert self._scratch is not None, "it is asked only then"
+        if path not in self._mounted and len(tree) > _LAYERS:
+            with contextlib.suppress(OSError):
+                descriptor = os.open(f"/proc/{tree[-1]}/root{path}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                found = os.fstatvfs(descriptor)
+                if found.f_blocks * found.f_frsize == self._share * self._scratch:
+                    self._mounted[path] = descriptor
+                else:
+                    os.close(descriptor)
+        if path not in self._mounted:
+            return 0
+        found = os.fstatvfs(self._mounted[path])
+        used, files = found.f_blocks - found.f_bfree, max(found.f_files - found.f_ffree, 0)
+        return used * found.f_frsize + files * _LEAST_FILE
+
+
+def _lower(limit: int, to: int) -> None:
+    hard = resource.getrlimit(limit)[1]
+    to = to if hard == resource.RLIM_INFINITY else min(hard, to)
+    resource.setrlimit(limit, (to, to))
+
+
+def _size(size: int) -> str:
+    return f"{round(size / (1 << 30), 1):g} GiB" if size >= 1 << 30 else f"{round(size / (1 << 20), 1):g} MiB"
+
+
+def children_of(pid: int) -> list[int]:
+    """Its children, by the lists that its threads have of them."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+                found += map(int, file.read().split())
+    return found
+
+
+def _numbers(path: str, names: tuple[bytes, ...]) -> dict[bytes, int]:
+    """The numbers behind these names in a file of /proc; those of a process that has ended are none."""
+    found: dict[bytes, int] = {}
+    with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123
+        for line in file:
+            name, _, value = line.partition(b":")
+            if name in names:
+                found[name] = int(value.split()[0])
+    return found
+
+
+def _own_memory(pid: int) -> int:
+    """Its part of the memory that it shares with others, and all of its own, in KiB. It takes long, so it is asked last; of a
+    process that does not show it, what it shares counts whole."""
+    shares = _numbers(f"/proc/{pid}/smaps_rollup", _SHARES)
+    return sum((shares or _numbers(f"/proc/{pid}/status", _MEMORY[1:])).values())
+
+
+def _open_files(tree: list[int]) -> Iterable[os.stat_result]:
+    """The regular files that they hold open for writing."""
+    for pid in tree:
+        with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as descriptors:
+            for descriptor in descriptors:
+                with contextlib.suppress(OSError):
+                    if descriptor.stat(follow_symlinks=False).st_mode & stat.S_IWUSR:
+                        found = descriptor.stat()
+                        if stat.S_ISREG(found.st_mode):
+                            yield found
+
+
+def _files_in(folder: str) -> Iterable[os.stat_result]:
+    folders = [folder]
+    while folders:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    yield entry.stat(follow_symlinks=False)
+
+
+def _wait(pid: int, *, woken: int, questions: _Questions | None, limits: "_Limits") -> int | None:
+    """The command's wait status, or None where our standard input closed first or a bound was reached."""
     poller = select.poll()
     if questions is not None and questions.listener >= 0:
         poller.register(questions.listener, select.POLLIN)
     poller.register(0, select.POLLIN)
     poller.register(woken, select.POLLIN)
     while True:
-        for descriptor, event in poller.poll():
+        for descriptor, event in poller.poll(limits.due_ms()):
             if questions is not None and descriptor == questions.listener:
                 if event & select.POLLIN:
                     questions.answer()
@@ -261,6 +483,8 @@ def _wait(pid: int, *, woken: int, questions: _Questions | None) -> int | None:
         ended = _reap()
         if pid in ended:
             return ended[pid]
+        if limits.due_ms() == 0 and limits.look():
+            return None
 
 
 def _reap() -> dict[int, int]:
@@ -272,23 +496,37 @@ def _reap() -> dict[int, int]:
     return ended
 
 
-def _end_all() -> None:
-    """Stopped first, over and over until there is no new one: what multiplies would else be faster than we are."""
-    deadline = time.monotonic() + _ENDING_S
-    while time.monotonic() < deadline:
-        stopped: set[int] = set()
-        while new := set(descendants(os.getpid())) - stopped:
-            send(signal.SIGSTOP, to=new)
-            stopped |= new
-            if time.monotonic() > deadline:
-                break
-        send(signal.SIGKILL, to=stopped)
-        _reap()
+def _end_all(first: int, *, apart: bool) -> None:
+    """Over and over, until there is nobody left. `first` is the command's process, 0 if it has ended; `apart` is a bubblewrap
+    around it.
+
+    A whole group of processes, or a namespace with its first process, is killed by the kernel at once: none of it can start
+    another any more. Only what makes a group of its own each time has to be found one by one.
+    """
+    if first:
+        send(signal.SIGKILL, to=children_of(first) if apart else ())
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(first, signal.SIGKILL)
+    began = progress = time.monotonic()
+    while progress - began < LONGEST_END_S and time.monotonic() - progress < _ENDING_S:
+        found = descendants(os.getpid())
+        for group in {_group_of(pid) for pid in found} - {0, os.getpgrp()}:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+        send(signal.SIGKILL, to=found)
+        if _reap():
+            progress = time.monotonic()
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
         time.sleep(_PAUSE_S)
+
+
+def _group_of(pid: int) -> int:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        return os.getpgid(pid)
+    return 0
 
 
 def _leave(status: int | None) -> None:

@@ -7,8 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from turnwise.drivers.tools.programs import HELPER
-from turnwise.drivers.tools.sandbox.kinds import SandboxOrder, Wrapped
+from turnwise.drivers.tools.sandbox.kinds import SandboxOrder, Wrapped, in_keeper
 from turnwise.drivers.tools.sandbox.landlock_rules import (
     CHANGE,
     EXECUTE,
@@ -26,9 +25,6 @@ from turnwise.drivers.tools.sandbox.landlock_rules import (
     known_rights,
 )
 from turnwise.drivers.tools.sandbox.seccomp import can_filter, command_filter
-
-KEEPER = Path(__file__).with_name("keeper.py")
-MORE_PROCESSES = 1024  # beside what runs already; a parallel build of a large project needs some hundreds
 
 _TCP = 0b11  # bind and connect
 _OUTSIDE_SOCKETS_AND_SIGNALS = 0b11  # LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET, LANDLOCK_SCOPE_SIGNAL
@@ -52,17 +48,7 @@ def wrap_in_landlock(order: SandboxOrder, *, version: int) -> Wrapped:
         ).hex()
     rules = make_ruleset(order, version=version)
     asked = program != "-" and version < SCOPES_ABI
-    keeper = keeper_command(order, rules=str(rules), program=program, asked=asked)
-    return Wrapped(argv=keeper, env=order.env, descriptors=(rules,), supervised=True, watches=True)
-
-
-def keeper_command(
-    order: SandboxOrder, *, rules: str = "-", program: str = "-", asked: bool = False
-) -> tuple[str, ...]:
-    """`asked`: the filter `program` lets the keeper judge signals."""
-    given = "-" if order.given is None else str(order.given)
-    how = (rules, program, "asked" if asked else "-", str(MORE_PROCESSES), given)
-    return (*HELPER, str(KEEPER), *how, *order.argv)
+    return in_keeper(order, rules=rules, program=program, asked=asked, folder=str(order.temporary))
 
 
 def make_ruleset(order: SandboxOrder, *, version: int) -> int:

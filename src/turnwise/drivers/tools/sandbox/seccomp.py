@@ -137,14 +137,15 @@ def command_filter(
     truncation: bool = True,
     apart: bool = True,
     signals: bool = True,
+    shared_memory: bool = True,
     machine: str = platform.machine(),
 ) -> bytes:
     """The program for a command, as the array of `struct sock_filter` that the kernel takes.
 
     `ip_sockets` lets it make IPv4 and IPv6 sockets; no other kind ever. With `truncation` false, what truncates a file
     without opening it for writing is refused. `apart`: processes, IPC and files outside are kept away by namespaces. With
-    `signals` false, the process that holds the filter's listener is asked about signals. The machine must be one that
-    `can_filter`.
+    `signals` false, the process that holds the filter's listener is asked about signals. With `shared_memory` false, that of
+    System V is refused: nobody's memory shows what is in it. The machine must be one that `can_filter`.
     """
     refusals = (
         RefusedSystemCall(call="socket", error=errno.EACCES, argument=0, values=_IP if ip_sockets else (), unless=True),
@@ -152,6 +153,7 @@ def command_filter(
         *(() if truncation else _TRUNCATION),
         *(() if apart else _NOT_APART),
         *(() if signals else _SIGNALS),
+        *(() if shared_memory else _refuse(errno.ENOSYS, "shmget")),
     )
     return _program(refusals, machine=machine)
 

@@ -6,7 +6,7 @@ from collections import deque
 from pathlib import Path
 
 from turnwise.drivers.tools.private_folders import private_folder_of
-from turnwise.drivers.tools.progress import OutputSink
+from turnwise.drivers.tools.progress import LOOKED_AT, OutputSink
 from turnwise.rules.permission_paths import is_inside
 
 OUTPUTS = "outputs"  # where `Scratch` keeps them
@@ -69,6 +69,11 @@ class Tape:
         left_out = self._total - len(self._head) - len(tail)
         note = f"\n[... {left_out:,} bytes left out{self._where()} ...]\n".encode() if left_out else b""
         return (bytes(self._head) + note + tail).decode("utf-8", "replace")
+
+    @property
+    def ending(self) -> bytes:
+        """The last that it said."""
+        return (bytes(self._head) + b"".join(self._tail))[-LOOKED_AT:]
 
     @property
     def broken(self) -> int:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from turnwise.drivers.threads import in_thread
-from turnwise.drivers.tools.sandbox.keeper import descendants, send
+from turnwise.drivers.tools.sandbox.keeper import LONGEST_END_S, descendants, send
 
 TERM_GRACE_S = 0.2  # within the half second that a cancelled tool has to settle
-KEEPER_S = 0.2  # for one that ends by itself what it started; then it is ended like any other
+# For one that ends by itself what it started: it takes 0.01 s, with a fork bomb some seconds.
+KEEPER_S = LONGEST_END_S + 5.0
 LAST_OUTPUT_S = 0.1
 
 # A guard in the child's group waits for the end of a pipe that we alone hold open, and then ends the group: `kill -9` of us
@@ -107,7 +108,7 @@ async def run_group(
     on_output: Callable[[bytes], None],
     given: bytes = b"",
     descriptors: Sequence[int] = (),
-    supervised: bool = False,
+    layers: int = 0,
     watches: bool = False,
 ) -> int:
     """Run it to its end and return its exit code (negative: the signal that ended it).
@@ -115,8 +116,8 @@ async def run_group(
     `given` is its standard input; `on_output` gets standard output and error as they come. Raises TimeoutError after
     `timeout_s`. Whatever happens, nothing of its group runs afterwards; where `given` is empty, not even if we are killed.
 
-    `descriptors` are passed on. `supervised`: it is a sandbox around the command, so a polite signal is for those below it
-    only. `watches`: it ends all that it started when its standard input, which then is a pipe, closes.
+    `descriptors` are passed on. `layers`: so many processes stand around the command (a sandbox), so a polite signal is for those
+    below them only. `watches`: it ends all that it started when its standard input, which then is a pipe, closes.
     """
     if not given and not watches:
         command = ["/bin/sh", "-c", _guard(descriptors), "sh", *command]
@@ -129,7 +130,7 @@ async def run_group(
         if not ended:
             raise TimeoutError
     finally:
-        await _end(child, supervised=supervised, watches=watches)
+        await _end(child, layers=layers, watches=watches)
     assert child.code is not None, "the process has exited"
     return child.code
 
@@ -155,21 +156,22 @@ def _guard(descriptors: Sequence[int]) -> str:
     return _GUARDED.format(n=next(number for number in _DESCRIPTORS if number not in descriptors))
 
 
-async def _end(child: _Child, *, supervised: bool, watches: bool) -> None:
+async def _end(child: _Child, *, layers: int, watches: bool) -> None:
     group = child.group
     try:
         if not child.exited.done():
-            if supervised:
-                send(signal.SIGTERM, to=descendants(group))
+            if layers:
+                send(signal.SIGTERM, to=descendants(group, generation=layers))
             else:
                 signal_group(group, signal.SIGTERM)
             await asyncio.wait([child.exited], timeout=TERM_GRACE_S)
+    finally:
         if watches and not child.exited.done():
             child.close_input()
+            # It is not killed in the midst of that: what multiplies would go on without it. If nobody waits any more, it ends
+            # all of it by itself.
             await asyncio.wait([child.exited], timeout=KEEPER_S)
-    finally:
-        if watches and not child.exited.done():  # it did not manage: what left its group can still be found below it
-            send(signal.SIGKILL, to=descendants(group))
+            send(signal.SIGKILL, to=() if child.exited.done() else descendants(group))  # it hangs
         signal_group(group, signal.SIGKILL)  # also what it left in the background
         await asyncio.wait([child.exited])
         # A child that made a session of its own may hold the output open: what it says later is not waited for.

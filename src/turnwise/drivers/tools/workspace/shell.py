@@ -1,6 +1,8 @@
 """The tool `bash`: a command in the workspace, in a sandbox where there is one, with a deadline and a bounded output."""
 
+import functools
 import os
+import re
 import signal
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +13,7 @@ from msgspec import Meta
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.tools.fact_finding import Inspector
-from turnwise.drivers.tools.grants import programs_at_hand, seconds_of
+from turnwise.drivers.tools.grants import programs_at_hand, runs_unasked, seconds_of
 from turnwise.drivers.tools.inspection import inspector
 from turnwise.drivers.tools.programs import ProgramSearch, is_program
 from turnwise.drivers.tools.progress import telling
@@ -24,7 +26,8 @@ from turnwise.drivers.tools.sandbox import (
     command_environment,
     find_sandbox,
 )
-from turnwise.drivers.tools.sandbox.private import PrivateFolder
+from turnwise.drivers.tools.sandbox.bounds import CommandBounds, allowed_bounds, unasked_bounds
+from turnwise.drivers.tools.sandbox.scratch import PrivateFolder
 from turnwise.drivers.tools.tools import Tool
 from turnwise.drivers.tools.workspace.output import MAX_FILES, Tape
 from turnwise.drivers.tools.workspace.processes import run_group
@@ -37,6 +40,10 @@ KEPT_BYTES = 24 * 1024  # of the head and of the tail each; below the cap on res
 
 # Where PATH has none that is apart: it may name a virtual environment only, or the workspace may be all of the machine.
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
+
+# A command that names none of its temporary folders finds them empty, if it runs unasked: programs put there what they need
+# themselves, and forget it.
+_TEMPORARY = re.compile("tmp|temp|cache|/shm", re.IGNORECASE)
 
 DESCRIPTION = """Run a command with bash in the workspace folder. Its output (standard output and error together) is \
 returned, and its exit code where that is not 0. It has no terminal and no standard input. When it ends or runs out of \
@@ -55,7 +62,8 @@ class Shell:
 
     `sandbox` is how they are kept apart (else the best there is here). They may write in `root`, in `writable` and in a
     private temporary folder; they reach the network with `network` only. They see the usual variables, those in `also_env`,
-    and none of `hidden_env`: the provider's key is none of their business. `private` are files that they must not read.
+    and none of `hidden_env`: the provider's key is none of their business. `private` are files that they must not read. `unasked`
+    are the bounds of those that nobody is asked about (else the usual ones).
     """
 
     def __init__(
@@ -63,6 +71,7 @@ class Shell:
         root: Path,
         *,
         sandbox: Sandbox | None = None,
+        unasked: CommandBounds | None = None,
         network: bool = False,
         writable: Iterable[Path] = (),
         also_env: frozenset[str] = frozenset(),
@@ -75,6 +84,7 @@ class Shell:
         self._writable = tuple(writable)
         folders = [str(path) for path in (*self._writable, *self.sandbox.private_folders)]
         self.programs = ProgramSearch(os.environ.get("PATH"), workspace=str(root.resolve()), writable=folders)
+        self._unasked = unasked
         self._also_env = also_env
         self._hidden_env = hidden_env
         self._private = tuple(private)
@@ -146,9 +156,16 @@ class Shell:
         git: list[RestoredFiles] = []
         notes: list[str] = []
         timeout_s, is_turns = seconds_of(given.timeout_s)
+        bounds = (self._unasked or unasked_bounds()) if runs_unasked() else allowed_bounds()
         try:
-            code = await self._run([program, "-c", given.command], timeout_s=timeout_s, tape=tape)
-            if code:
+            code, reached = await self._run(
+                [program, "-c", given.command], timeout_s=timeout_s, tape=tape, bounds=bounds
+            )
+            if reached:
+                notes.append(f"[{bounds.hit(reached)}]")
+            elif code and self.sandbox.bounded and (likely := bounds.likely_hit(tape.ending)):
+                notes.append(f"[exit code {_shown(code)}; {likely}]")
+            elif code:
                 notes.append(f"[exit code {_shown(code)}]")
         except TimeoutError:
             why = f": {TURNS_TIME}" if is_turns else ""
@@ -184,19 +201,27 @@ class Shell:
             raise ToolFault("there is no bash on this machine")
         return found
 
-    async def _run(self, argv: list[str], *, timeout_s: float, tape: Tape) -> int:
+    async def _run(self, argv: list[str], *, timeout_s: float, tape: Tape, bounds: CommandBounds) -> tuple[int, str]:
+        """Its exit code, and which bound it reached, in words."""
         judged = programs_at_hand()
+        run = functools.partial(self._run_with, argv, timeout_s=timeout_s, tape=tape, bounds=bounds)
         if judged is None:
-            return await self._run_with(argv, timeout_s=timeout_s, tape=tape)
+            return await run()
         if judged.only_apart:
-            return await self._run_with(argv, timeout_s=timeout_s, tape=tape, path=self.programs.path_apart)
+            return await run(path=self.programs.path_apart)
         with self._scratch.programs(judged.names) as folder:
-            path = f"{folder}:{self.programs.path}"
-            return await self._run_with(argv, timeout_s=timeout_s, tape=tape, path=path, shown=(folder.parent,))
+            return await run(path=f"{folder}:{self.programs.path}", shown=(folder.parent,))
 
     async def _run_with(
-        self, argv: list[str], *, timeout_s: float, tape: Tape, path: str = "", shown: tuple[Path, ...] = ()
-    ) -> int:
+        self,
+        argv: list[str],
+        *,
+        timeout_s: float,
+        tape: Tape,
+        bounds: CommandBounds,
+        path: str = "",
+        shown: tuple[Path, ...] = (),
+    ) -> tuple[int, str]:
         """`path` is what PATH is for it, if not as usual; `shown` are folders that it may read."""
         try:
             wrapped = self.sandbox.wrap(
@@ -210,20 +235,25 @@ class Shell:
                 own=self._private,
                 outer_env={**os.environ, "PATH": path} if path else None,
                 shown=shown,
+                bounds=bounds,
+                fresh=_TEMPORARY.search(argv[-1]) is None,
+                reports=True,
             )
         except OSError as error:  # nothing runs without the sandbox that was promised
             raise ToolFault(f"the command was not run, as its sandbox could not be made: {error}") from None
         try:
-            return await run_group(
+            code = await run_group(
                 wrapped.argv,
                 cwd=self.root,
                 env=wrapped.env,
                 timeout_s=timeout_s,
                 on_output=tape.write,
                 descriptors=wrapped.descriptors,
-                supervised=wrapped.supervised,
+                layers=wrapped.layers,
                 watches=wrapped.watches,
             )
+            reached = b"" if wrapped.report is None else os.pread(wrapped.report, 1000, 0)
+            return code, reached.decode()
         except TimeoutError:  # an OSError too
             raise
         except OSError as error:
