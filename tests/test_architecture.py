@@ -39,9 +39,9 @@ MAX_FUNCTION_LINES = 100
 LIBRARY = set(
     """agent agent_groups agent_options agent_setup
     beginnings bill bill_drawing budget_keeping budgets children deps elsewhere following furnishing given
-    histories history_families history_losses instructions interrupted mcp_servers
+    histories history_families history_losses instructions mcp_servers
     model_facts model_prices models notebook open_toolsets option_kinds output_checks plain policies
-    results run_options run_settings run_steps runs sampled saying schemas scripts taking_up tool_names tools
+    results run_options run_settings runs sampled saying schemas scripts taking_up tool_names tools
     toolset_notes toolsets wishes workers workspace written_lines""".split()
 )
 

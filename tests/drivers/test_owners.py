@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.drivers.journal.owners import is_alive, is_here, our_name, presume_gone, shown_owner
+from waits import HANG_S
 
 HOST, _, _, BOOT, SPACES = our_name().rsplit(":", 4)
 NAMES_ITSELF = (
@@ -84,13 +85,13 @@ def test_a_living_process_of_another_pid_namespace_is_not_taken_for_dead(proc: s
         name, outer_name = inner.stdout.readline().strip(), own.stdout.readline().strip()
         assert name.split(":")[0] == HOST and name.rsplit(":", 1)[1] != SPACES
         assert is_alive(outer_name) and is_alive(name) and not is_here(name)
-        said, _ = inner.communicate(f"{outer_name}\n", timeout=60)
+        said, _ = inner.communicate(f"{outer_name}\n", timeout=HANG_S)
         assert said.split() == ["True", "True"]
         assert is_alive(name), "it has ended, and nobody can see that from here"
     finally:
         for process in (own, inner):
             process.kill()
-            process.communicate(timeout=60)
+            process.communicate(timeout=HANG_S)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from left_journals import copy_of_a_crash
 from turnwise import Agent, CallerError, DepsFactory, Journal, SessionKey, Subagents
-from turnwise.drivers.journal.labels import labels_in, labels_text, read_labels
+from turnwise.drivers.journal.session_rows import labels_in, labels_text, read_labels
 from turnwise.faces.cli.main import main
 from turnwise.testing import ScriptedModel, call
 

@@ -35,8 +35,7 @@ from turnwise import (
     tool,
 )
 from turnwise.faces.agent_groups import GROUP_OF, EndpointOptions
-from turnwise.faces.agent_setup import over
-from turnwise.faces.run_steps import steps_and_limits
+from turnwise.faces.agent_setup import over, steps_and_limits
 from turnwise.lab import Lab
 from turnwise.testing import ScriptedModel, call
 

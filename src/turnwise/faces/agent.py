@@ -35,7 +35,6 @@ from turnwise.faces.children import MAX_DEPTH, AgentTool, Delegate
 from turnwise.faces.deps import DepsFactory, DepsWanted
 from turnwise.faces.given import Prompt, input_of, message_of, opened, title_of
 from turnwise.faces.instructions import Instruction
-from turnwise.faces.interrupted import interrupted
 from turnwise.faces.output_checks import checker_of, output_over
 from turnwise.faces.plain import check_plain
 from turnwise.faces.results import Output, RunResult, run_result
@@ -48,7 +47,7 @@ from turnwise.faces.run_options import (
     said_of_agent,
     terms_of,
 )
-from turnwise.faces.runs import REMOVED, Run, RunControl, RunStream
+from turnwise.faces.runs import REMOVED, Run, RunControl, RunStream, interrupted
 from turnwise.faces.schemas import OutputType
 from turnwise.faces.taking_up import check_endpoint, left_child, left_run, run_before
 from turnwise.faces.tools import BATCH_HINT, ToolLike
@@ -436,9 +435,7 @@ class Agent(Generic[Deps, Output]):
         return await self._to_end(setup, runner, turn, config=started.config, run=run, ended=ended, control=control)
 
     async def resume(self, session: str, **options: Unpack[ResumeOptions]) -> RunResult[Output]:
-        """Finish the last turn of a session whose process died.
-
-        `session` is the session's whole id.
+        """Finish the last turn of a session whose process died. `session` is its whole id.
 
         - Finished requests and finished tool calls are not repeated. A request that was under way counts as lost and is
           sent again.
@@ -449,12 +446,8 @@ class Agent(Generic[Deps, Output]):
         - If `approvals` does not answer an open ask, the approver is asked again. It has `ask_s` seconds, or else the time
           that was left. If no time is left, a call is denied, and a question stays without an answer.
 
-        - turnwise sees that a process has died if it ran since this machine's last boot, and in the same container. If it ran
-          before that boot, or elsewhere, `take_over=True` says that it is gone. A process that lives all the same writes nothing
-          more to the journal.
-
-        Raises CallerError if there is nothing to resume, if the turn runs or may still run, if the agent has no journal, and in
-        all cases in which `run` raises it.
+        Raises CallerError if there is nothing to resume, if the turn may still run (see `take_over`), if the agent has no
+        journal, and in all cases in which `run` raises it.
         """
         return await self.start_resume(session, **options)
 
@@ -468,9 +461,8 @@ class Agent(Generic[Deps, Output]):
         setup = self._setup
         if (journal := setup.journal) is None:
             raise CallerError('`resume` needs a journal: Agent(..., observation={"journal": Journal(PATH)})')
-        found = left_run(
-            journal, journal.take_over(session) if options.get("take_over") else journal.find_session(session)
-        )
+        find = journal.take_over if options.get("take_over") else journal.find_session
+        found = left_run(journal, find(session))
         found.left.terms = terms_of(options)
         config = found.left.config
         check_endpoint(config, own=setup.config)

@@ -36,16 +36,15 @@ from turnwise.faces.models import ModelName, open_endpoint, read_model
 from turnwise.faces.output_checks import read_output
 from turnwise.faces.policies import check_approver, check_tools_of_hooks, check_tools_of_rules, known_tools, read_policy
 from turnwise.faces.run_settings import read_settings, settings_over
-from turnwise.faces.run_steps import steps_and_limits
 from turnwise.faces.schemas import OutputType
 from turnwise.faces.scripts import check_script_limits, with_script
 from turnwise.faces.tools import ToolLike, Toolset, is_toolset, read_tools
 from turnwise.faces.toolset_notes import RunNotes, may_ask
-from turnwise.rules.limits import Limit
+from turnwise.rules.limits import AnyOf, Limit, MaxSteps
 from turnwise.rules.permissions import Policy
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
-from turnwise.turn.config import Deadlines, Effect, ScriptLimits, TurnConfig
+from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, ScriptLimits, TurnConfig
 from turnwise.vocab import Settings
 
 ALL_EFFECTS: tuple[Effect, ...] = get_args(Effect)
@@ -314,3 +313,17 @@ async def answered_by_model(
     from turnwise.faces.sampled import answered
 
     return await answered(setup, order, question, agent_of=agent_of)
+
+
+def steps_and_limits(limits: Limit | None) -> tuple[int, Limit | None]:
+    """The step cap that `limits` name, and the limits beside it.
+
+    A `MaxSteps` that stops the turn by itself replaces the usual cap, so it may also be higher. One that stops the turn only
+    together with others (`&`) stays among the limits, and the usual cap holds.
+    """
+    parts = limits.limits if isinstance(limits, AnyOf) else () if limits is None else (limits,)
+    caps = [part.steps for part in parts if isinstance(part, MaxSteps)]
+    if not caps:
+        return MAX_STEPS, limits
+    others = tuple([part for part in parts if not isinstance(part, MaxSteps)])
+    return min(caps), None if not others else others[0] if len(others) == 1 else AnyOf(others)

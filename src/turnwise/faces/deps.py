@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 import msgspec
 
 from turnwise.drivers.clock import Clock, Overdue, wait_for_task
-from turnwise.drivers.journal.labels import NO_LABELS, Labels
+from turnwise.drivers.journal.session_rows import NO_LABELS, Labels
 from turnwise.drivers.running.own_functions import SETTLE_S, said_by
 from turnwise.drivers.running.run_context import RunAtHand, class_of
 from turnwise.drivers.tools.tools import Tool

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TypedDict, cast
 
-from turnwise.drivers.journal.labels import read_labels
+from turnwise.drivers.journal.session_rows import read_labels
 from turnwise.drivers.running.approvals import Approver
 from turnwise.drivers.running.means import StepPreparer
 from turnwise.drivers.running.watching import Watch
@@ -71,7 +71,8 @@ class ResumeOptions(TypedDict, total=False):
 
     - `approvals` answer open asks. `ask_s` is how many seconds the approver has for the other open asks.
     - `rules` are permission rules that are added after the turn's own.
-    - `take_over`: the process that ran the turn cannot be seen from here, and you know that it is gone.
+    - `take_over=True` says that the process that ran the turn is gone. turnwise sees that by itself if the process ran since
+      this machine's last boot, in the same container. If it lives all the same, it writes nothing more to the journal.
     """
 
     tools: Sequence[ToolLike]

@@ -3,20 +3,23 @@ it or end it."""
 
 import asyncio
 import contextlib
+import sys
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Future
+from types import TracebackType
 from typing import Any, Generic
 
 from turnwise.drivers.running.runner import InterruptKind, Runner
 from turnwise.drivers.running.watching import Backlog, FrameSeen, TurnFinished
 from turnwise.errors import CallerError
 from turnwise.faces.given import message_of
-from turnwise.faces.results import Output, RunEvent, RunFinished, RunResult
+from turnwise.faces.results import Output, RunEvent, RunFinished, RunInterrupted, RunResult
 from turnwise.vocab import File, Message, Text, TextDelta
 
 _going: set["asyncio.Task[RunResult[Any]]"] = set()  # asyncio holds tasks weakly
 
+CANCELLED = 130  # what a shell shows for a program that Ctrl-C has ended
 SAID_S = 10.0  # for a message from another thread to be taken: an event loop that is blocked longer takes none
 
 NO_LOOP = (
@@ -245,3 +248,20 @@ class RunStream(Generic[Output]):
             self._run.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._run
+
+
+def interrupted(result: RunResult[Any]) -> RunInterrupted:
+    """The exception that `Agent.run_sync` raises at Ctrl-C. Uncaught, it ends the program with exit code 130, as a KeyboardInterrupt does.
+
+    Python itself gives that code to the very class KeyboardInterrupt, and 1 to those below it (3.11: `run_eval_code_obj`). Where
+    a program has a hook of its own for uncaught exceptions, that one decides.
+    """
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _end
+    return RunInterrupted(result)
+
+
+def _end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    sys.__excepthook__(kind, error, trace)
+    if issubclass(kind, RunInterrupted):
+        raise SystemExit(CANCELLED)

@@ -7,9 +7,9 @@ import msgspec
 
 from turnwise.drivers.journal.folding import session_so_far
 from turnwise.drivers.journal.journal import Journal, Session, SessionRow, TurnRow
-from turnwise.drivers.journal.labels import Labels, check_same
 from turnwise.drivers.journal.ledger import Ledger
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
+from turnwise.drivers.journal.session_rows import Labels, check_same
 from turnwise.drivers.running.resumption import LeftTurn, left_turn
 from turnwise.drivers.tools.tools import ChildOrder
 from turnwise.errors import CallerError, TurnRefused, TurnwiseError, UnreadableTurn

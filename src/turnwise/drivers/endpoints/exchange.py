@@ -132,7 +132,7 @@ class PassOn(Protocol):
         ...
 
 
-class Room(Protocol):
+class AnswerRoom(Protocol):
     """For what is read: it may have to be waited for, and deadlines stand still meanwhile."""
 
     @property
@@ -160,7 +160,7 @@ class Exchange:
         open_reader: Callable[[], StreamReader] | None = None,
         on_body: Callable[[bytes], None] | None = None,
         pass_on: PassOn | None = None,
-        room: Room | None = None,
+        room: AnswerRoom | None = None,
         why_ended: str = TURNS_TIME,
     ) -> None:
         """`on_frames` is told the frames as they come, `on_body` the bytes of a reply that is no stream. `open_reader` makes what
@@ -344,7 +344,7 @@ class Exchange:
         words = None if self._reader is None else self._reader.early_words
         return self._streamed_bytes + (0 if words is None else words.taken_bytes)
 
-    async def _make_room(self, room: Room, dog: Watchdog, *, read_bytes: int) -> None:
+    async def _make_room(self, room: AnswerRoom, dog: Watchdog, *, read_bytes: int) -> None:
         """For what was read. While others have all of it, nothing is expected of the provider, because nobody reads it."""
         room.grow(read_bytes - self._roomed_bytes)
         self._roomed_bytes = read_bytes

@@ -27,7 +27,6 @@ from turnwise.drivers.journal.direct_ledger import DirectLedger
 from turnwise.drivers.journal.durability import Durability, check_durability
 from turnwise.drivers.journal.failures import BUSY_S, raise_explained
 from turnwise.drivers.journal.file import JournalFile, make_private, prepare
-from turnwise.drivers.journal.labels import NO_LABELS, Labels, labels_text
 from turnwise.drivers.journal.ledger_queries import LedgerReader
 from turnwise.drivers.journal.owners import WORKER, is_alive, is_here, our_name, presume_gone, said_to_run
 from turnwise.drivers.journal.pen import TurnJournal
@@ -42,12 +41,15 @@ from turnwise.drivers.journal.repairs_seen import RepairBook
 from turnwise.drivers.journal.retention import Retention
 from turnwise.drivers.journal.session_rows import (
     HAS_PART,
+    NO_LABELS,
     RUNNING_BELOW,
     SESSIONS_WHERE,
+    Labels,
     Session,
     SessionColumns,
     SessionRow,
     TurnRow,
+    labels_text,
     session_row,
 )
 from turnwise.drivers.journal.stores import JournalConnection, JournalStore, Values
