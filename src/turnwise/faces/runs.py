@@ -251,7 +251,8 @@ class RunStream(Generic[Output]):
 
 
 def interrupted(result: RunResult[Any]) -> RunInterrupted:
-    """The exception that `Agent.run_sync` raises at Ctrl-C. Uncaught, it ends the program with exit code 130, as a KeyboardInterrupt does.
+    """The exception that `Agent.run_sync` raises at Ctrl-C. Uncaught, it ends the program with exit code 130, as a
+    KeyboardInterrupt does.
 
     Python itself gives that code to the very class KeyboardInterrupt, and 1 to those below it (3.11: `run_eval_code_obj`). Where
     a program has a hook of its own for uncaught exceptions, that one decides.
