@@ -9,7 +9,9 @@ from turnwise.relay.body_size import check_size
 from turnwise.relay.paths import AskedPath
 from turnwise.relay.refusals import RequestRefused
 from turnwise.relay.stored_things import FALSE, refuse_references, refuse_stored
+from turnwise.rules.schema import shorten
 from turnwise.vocab import Request
+from turnwise.vocab.schema_bounds import cost_fault
 from turnwise.wire.family import BadRequest
 from turnwise.wire.json_fields import UNREADABLE, Fields, is_null, read_fields, write_object
 from turnwise.wire.registry import family
@@ -89,4 +91,16 @@ def decode(asked: AskedPath, body: bytes) -> Request:
         raise RequestRefused(str(error)) from None
     except UNREADABLE as error:
         raise RequestRefused(f"the body cannot be read: {error}") from None
+    _refuse_costly_schemas(request)
     return request if asked.model is None else replace(request, model=asked.model)
+
+
+def _refuse_costly_schemas(request: Request) -> None:
+    """Raises RequestRefused for a schema that could hold up the gateway, and with it every other client."""
+    for tool in request.tools:
+        if not tool.free_form and (fault := cost_fault(tool.parameters)):
+            raise RequestRefused(
+                f"the parameters of tool `{shorten(tool.name)}` cannot be checked: {fault}", field="tools"
+            )
+    if request.output is not None and (fault := cost_fault(request.output.schema)):
+        raise RequestRefused(f"the schema of the output cannot be checked: {fault}")

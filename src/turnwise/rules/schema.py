@@ -1,11 +1,12 @@
 """JSON texts against JSON Schemas: every error at once, in words, values shortened."""
 
-import functools
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 import msgspec
+
+from turnwise.vocab.schema_bounds import MAX_CHECKS, MAX_CHECKS_FOR_ERRORS, read_schema
 
 if TYPE_CHECKING:  # the validator is loaded by the first turn with tools, not by the import of turnwise
     import jsonschema_rs
@@ -57,24 +58,46 @@ def fault_position(text: str) -> int | None:
 def fault_of_schema(schema: str) -> str | None:
     """Why `schema` cannot be used; None if it can. References to other documents cannot: nothing is fetched."""
     try:
-        _validator(schema)
+        read_schema(schema)
     except ValueError as error:
-        return shorten(str(error).split("\n", 1)[0], limit=200)
+        return shorten(str(error).split("\n", 1)[0], limit=400)
     return None
 
 
 def schema_errors(schema: str, *, value: object) -> tuple[str, ...]:
     """Every way in which `value` misses `schema`, each with path, what was expected and what came; empty if it fits."""
-    validator = _validator(schema)
+    measured = read_schema(schema)
+    cost = measured.cost(value)
+    if cost is None or cost > MAX_CHECKS:
+        return ("`$`: checking it against its schema would take too long; send fewer values, nested less deeply",)
+    validator = measured.validator
     # A decoded JSON value is what the validator takes; its stub cannot say so of `object`.
     given = cast("str", value)
     if validator.is_valid(given):
         return ()
+    if cost > MAX_CHECKS_FOR_ERRORS:
+        return _first_error(schema, given=given)
     errors = list(validator.iter_errors(given))
     shown = [_describe(error, schema=schema) for error in errors[:MAX_ERRORS]]
     if len(errors) > MAX_ERRORS:
         shown.append(f"... and {len(errors) - MAX_ERRORS} more")
     return tuple(shown)
+
+
+def _first_error(schema: str, *, given: str) -> tuple[str, ...]:
+    """For a value that may miss its schema in very many ways: the validator would collect all of them before the first is read.
+
+    One error is all that it builds then, unless the schema has forms to choose from: it collects what each of them misses.
+    """
+    import jsonschema_rs
+
+    if any(word in schema for word in ("anyOf", "oneOf", "propertyNames")):
+        return ("`$`: it does not fit its schema; it holds too many values to name the places. Send fewer at once",)
+    try:
+        read_schema(schema).validator.validate(given)
+    except jsonschema_rs.ValidationError as error:
+        return (_describe(error, schema=schema), "... and there may be more")
+    return ()
 
 
 def shorten(text: str, *, limit: int = MAX_SHOWN) -> str:
@@ -151,19 +174,3 @@ def _show(value: object, *, limit: int = MAX_SHOWN) -> str:
     except (TypeError, ValueError, RecursionError):
         text = repr(type(value))
     return shorten(text, limit=limit)
-
-
-@functools.lru_cache(maxsize=512)
-def _validator(schema: str) -> "jsonschema_rs.Validator":
-    """Raises ValueError for what is no usable schema."""
-    import jsonschema_rs
-
-    parsed = decode_strictly(schema)
-    if not isinstance(parsed, dict | bool):
-        raise ValueError("a JSON Schema is an object")
-    return jsonschema_rs.validator_for(cast("dict[str, object]", parsed), retriever=_fetch_nothing)
-
-
-def _fetch_nothing(uri: str) -> bool:
-    # The validator would fetch over the network by default; a pure room has none, and a schema must not reach out.
-    raise ValueError(f"refers to `{uri}`, and references to other documents are not fetched")

@@ -5,14 +5,12 @@ a value fits (`fits`, which the validator answers that checks every call).
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import msgspec
 
 from turnwise.assembly.calls_in_text.values import ANY_TYPE
-
-if TYPE_CHECKING:  # the validator is loaded by the first value that may be read in two ways
-    import jsonschema_rs
+from turnwise.vocab.schema_bounds import MAX_CHECKS, MAX_CHECKS_FOR_ERRORS, cost_fault, read_schema
 
 _NUMBERS = frozenset({"integer", "number"})
 MAX_ROUNDS = 64  # in which references that lead to references are followed; ordinary schemas need two or three
@@ -22,15 +20,14 @@ _NOTHING: dict[str, object] = {}
 class Parameters:
     """The parameters of one tool. `schema` is JSON text."""
 
-    __slots__ = ("_has_own_bases", "_referred", "_root", "_schema", "_types", "_validator")
+    __slots__ = ("_has_own_bases", "_referred", "_root", "_schema", "_types")
 
     def __init__(self, schema: str) -> None:
         self._schema = schema
-        self._root = _decode(schema)
+        self._root = None if cost_fault(schema) else _decode(schema)
         self._has_own_bases = '"$id"' in schema or "draft-04" in schema  # then `#` need not mean the whole schema
         self._types: dict[str, frozenset[str]] = {}
         self._referred: dict[str, frozenset[str]] = {}
-        self._validator: jsonschema_rs.Validator | bool | None = None
 
     def types(self, name: str) -> frozenset[str]:
         """The JSON types that the parameter may have; all where the schema does not say."""
@@ -40,14 +37,20 @@ class Parameters:
 
     def fits(self, name: str, *, value: str) -> bool:
         """Whether the schema allows the value, which is JSON text. What the other parameters are does not matter."""
-        validator = self._validator
-        if validator is None:
-            validator = self._validator = _validator_of(self._schema)
-        if isinstance(validator, bool):
-            return validator
+        try:
+            schema = read_schema(self._schema)
+        except ValueError:  # it cannot be used: then it forbids nothing
+            return True
         try:
             given = cast("str", {name: msgspec.json.decode(value)})  # its stub cannot say that it takes any value
-            return all(error.instance_path[:1] != [name] for error in validator.iter_errors(given))
+            cost = schema.cost(given)
+            if cost is None or cost > MAX_CHECKS:
+                return False
+            if schema.validator.is_valid(given):
+                return True
+            if cost > MAX_CHECKS_FOR_ERRORS:
+                return False
+            return all(error.instance_path[:1] != [name] for error in schema.validator.iter_errors(given))
         except (ValueError, RecursionError):  # nested too deeply for one of the two
             return False
 
@@ -121,23 +124,6 @@ def _decode(schema: str) -> object:
         return msgspec.json.decode(schema)
     except (msgspec.MsgspecError, RecursionError):
         return None
-
-
-def _validator_of(schema: str) -> "jsonschema_rs.Validator | bool":
-    """True where the schema cannot be used: then it forbids nothing."""
-    import jsonschema_rs
-
-    root = _decode(schema)
-    if not isinstance(root, dict):
-        return True
-    try:
-        return jsonschema_rs.validator_for(cast("dict[str, object]", root), retriever=_fetch_nothing)
-    except ValueError:
-        return True
-
-
-def _fetch_nothing(uri: str) -> bool:
-    raise ValueError(f"refers to `{uri}`, and references to other documents are not fetched")
 
 
 def _named(types: object) -> frozenset[str]:
