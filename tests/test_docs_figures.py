@@ -25,6 +25,7 @@ from turnwise.rules.pricing import Cost
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn import calls, lessons
 from turnwise.turn.config import ScriptLimits, TurnConfig
+from turnwise.vocab import schema_bounds
 from turnwise.vocab.json_values import MAX_VALUES
 from turnwise.wire import counts, healing
 from turnwise.wire.limits import Limits
@@ -55,6 +56,13 @@ FIGURES = {
         f"may take {LIMITS.call_bytes // MiB} MiB, and may hold {MAX_VALUES:,} JSON values",
         f"mends an event or a body of at most {healing.MAX_MENDED_BYTES // KiB} KiB",
         f"with at most {healing.MAX_MENDED_VALUES:,} JSON values",
+        f"may have {schema_bounds.MAX_SCHEMA_BYTES:,} bytes and {schema_bounds.MAX_SUBSCHEMAS:,} subschemas",
+        f"At most {schema_bounds.MAX_LEVELS} levels of subschemas",
+        f"one value may take {schema_bounds.MAX_CHECKS_OF_A_VALUE:,} checks",
+        f"counts as {schema_bounds.MAX_BACKTRACKS:,} checks",
+        f"may take {schema_bounds.MAX_CHECKS:,} checks",
+        f"for each {schema_bounds.BYTES_A_CHECK} characters of text",
+        f"could take more than {schema_bounds.MAX_CHECKS_FOR_ERRORS:,} checks",
     ],
     "deadlines.md": [f"After {MAX_HEADS:,} of them", f"| inspector (`inspect=`) | | {INSPECT_S:g} |"],
     "tools.md": [
