@@ -1,6 +1,7 @@
 """Schemas from outside are measured before they are used: those that could hold up the process are refused by name."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,7 +71,9 @@ def test_a_costly_schema_is_refused_with_its_place_and_bound(schema: dict[str, A
 
 def test_a_server_loses_only_the_tool_whose_schema_is_costly() -> None:
     tools = [Tool(name=name, input_schema=schema) for name, schema in {**COSTLY, "plain": {"type": "object"}}.items()]
-    found, left_out = read_tools(tools, entry=ServerEntry(name="s", reached=ServerCommand(argv=("x",), folder="/")))
+    found, left_out = read_tools(
+        tools, entry=ServerEntry(name="s", reached=ServerCommand(argv=("x",), folder=Path("/")))
+    )
     assert [tool.own_name for tool in found] == ["plain"]
     assert [why.partition(":")[0] for why in left_out] == [f"`{name}`" for name in COSTLY]
     assert all("its schema cannot be used: at `#" in why for why in left_out)
