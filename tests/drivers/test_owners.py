@@ -1,6 +1,7 @@
 """Whether the process that runs a turn still lives."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,7 @@ def test_a_process_of_another_machine_with_our_host_name_is_not_taken_for_dead(o
 
 
 @pytest.mark.promise("keep:crash", "run:own-state")
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no `unshare`, which makes namespaces")
 @pytest.mark.parametrize("proc", ["--mount-proc", ""])
 def test_a_living_process_of_another_pid_namespace_is_not_taken_for_dead(proc: str) -> None:
     """Proves: neither side takes the other for dead, with the namespace's own `/proc` and with the outer one. A real process in a
@@ -92,6 +94,37 @@ def test_a_living_process_of_another_pid_namespace_is_not_taken_for_dead(proc: s
         for process in (own, inner):
             process.kill()
             process.communicate(timeout=HANG_S)
+
+
+@pytest.mark.promise("keep:crash", "run:own-state")
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no `unshare`, which makes namespaces")
+def test_processes_of_two_containers_whose_proc_names_no_namespace_are_not_taken_for_dead(tmp_path: Path) -> None:
+    """Proves: where `/proc` shows the id of the boot and no process, two containers have no namespace that tells them apart; what
+    one cannot see of the other is unknown there, not gone."""
+    hides = (
+        f"mount --bind /proc/sys {tmp_path} && mount -t tmpfs none /proc && mkdir /proc/sys && "
+        f'mount --bind {tmp_path} /proc/sys && exec "$@"'
+    )
+    apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", hides, "sh"]
+    if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine makes no pid namespace, or lets nobody mount")
+    # numbered apart from the judge, so that nobody has its number there
+    later = [*apart, "sh", "-c", 'for n in 1 2 3 4 5; do true & wait; done; "$@"; true', "sh", sys.executable, "-c"]
+    judges = (
+        "import sys; from turnwise.drivers.journal.owners import is_alive, is_here\n"
+        "name = sys.argv[1]; print(is_alive(name), is_here(name))"
+    )
+    named = subprocess.Popen([*later, NAMES_ITSELF], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert named.stdout is not None
+        name = named.stdout.readline().strip()
+        assert name.rsplit(":", 2)[1:] == [BOOT, "."]
+        judge = [*apart, sys.executable, "-c", judges, name]
+        said = subprocess.run(judge, capture_output=True, text=True, timeout=HANG_S, check=True).stdout
+        assert said.split() == ["True", "False"]
+    finally:
+        named.kill()
+        named.communicate(timeout=HANG_S)
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,11 @@ def is_alive(name: str) -> bool:
 
 
 def is_here(name: str) -> bool:
-    """Whether it names a process that can be seen from this one: of the same boot, in the same namespaces."""
+    """Whether it names a process that can be seen from this one: of the same boot, in the same namespaces. A Linux whose `/proc`
+    is hidden or foreign does not say in which namespace we are: nobody is here then."""
     found = _NAME.fullmatch(name)
-    return found is not None and bool(_boot()) and (found["boot"], found["spaces"]) == (_boot(), _namespaces())
+    is_known = bool(_boot()) and (sys.platform != "linux" or bool(_namespace("pid")))
+    return found is not None and is_known and (found["boot"], found["spaces"]) == (_boot(), _namespaces())
 
 
 def presume_gone(name: str) -> None:
