@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandboxes import EVERY, sandbox_called
+from sandboxes import EVERY, WALLS, sandbox_called
+from turnwise.drivers.tools.programs import HELPER
 from turnwise.drivers.tools.sandbox import (
     CannotGuard,
     GitGuard,
@@ -21,12 +22,15 @@ from turnwise.drivers.tools.sandbox import (
     command_environment,
     find_sandbox,
     is_secret,
+    landlock_rules,
 )
 from turnwise.drivers.tools.sandbox.bubblewrap import Mount, plan_mounts
 from turnwise.drivers.tools.sandbox.choosing import secret_paths
 from turnwise.drivers.tools.sandbox.kinds import SandboxOrder
 from turnwise.drivers.tools.sandbox.landlock_rules import landlock_version
 from turnwise.drivers.tools.sandbox.seccomp import command_filter
+from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
+from waits import HANG_S
 
 
 def test_best_one_is_found_once() -> None:
@@ -378,3 +382,19 @@ def test_guard_tells_of_a_repository_that_a_command_made(tmp_path: Path) -> None
     look = "Tell the user, who should look at it before git is used there again."
     assert guard.put_back() == RestoredFiles(told=(f".git: the command made this repository. {look}",))
     assert (tmp_path / ".git" / "config").read_text() == "hostile"
+
+
+def test_the_rules_in_a_bubblewrap_start_with_little_of_python() -> None:
+    """Each command waits for it, and what is not needed took nearly half of its start."""
+    argv = [*HELPER, "-X", "importtime", landlock_rules.__file__, "0", "99", "0", "/bin/true"]
+    told = subprocess.run(argv, capture_output=True, text=True, timeout=HANG_S, check=False)
+    imported = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines() if line.startswith("import time:")}
+    assert "ctypes" in imported and not imported & {"collections", "enum", "functools", "signal"}
+
+
+@pytest.mark.parametrize("name", WALLS)
+async def test_a_command_ignores_no_signal_that_our_own_interpreters_do(name: str, tmp_path: Path) -> None:
+    """Python ignores two at its start, and what is ignored stays so: `yes | head` would then end with an error."""
+    shell = Shell(tmp_path, sandbox=sandbox_called(name))
+    told = await shell.run(BashArguments(command="grep SigIgn /proc/self/status"))
+    assert int(told.split()[1], 16) == 0, told

@@ -4,20 +4,20 @@ Also a script, which bubblewrap runs as `python -I -S landlock_rules.py VERSION 
 write below the COUNT paths only, closes the descriptor SCRIPT that it was read from, and becomes the command. Mounts alone do
 not see to that: a named pipe can be written on a read-only mount, and what is mounted outside later comes in writable.
 
-It imports nothing of turnwise. Rules can only allow, and what they allow holds for all that lies below.
+It imports nothing of turnwise, and little of Python: each command waits for its start.
+Rules can only allow, and what they allow holds for all that lies below.
 Source: landlock(7), linux/landlock.h.
 """
 
 import ctypes
-import functools
 import os
-import signal
 import struct
 import sys
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 _VERSION_FLAG, _PATH_BENEATH = 1, 1
 _PR_SET_NO_NEW_PRIVS = 38
+_SIGPIPE, _SIGXFSZ = 13, 25  # the same on x86_64 and arm64; to import `signal` takes longer
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (1 << bit for bit in range(6))
 _MAKE_CHAR, _MAKE_DIR, _MAKE_REG, _MAKE_SOCK, _MAKE_FIFO, _MAKE_BLOCK, _MAKE_SYM = (1 << bit for bit in range(6, 13))
 _REFER, TRUNCATE, IOCTL_DEV = (1 << bit for bit in (13, 14, 15))
@@ -37,7 +37,6 @@ _OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 _CANNOT_RUN = 126  # what shells say of a command that cannot be executed
 
 
-@functools.cache
 def _kernel() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
@@ -94,8 +93,8 @@ def _main(version: str, script: str, count: str, *words: str) -> None:
             raise _error("landlock_restrict_self")
         os.close(ruleset)
         os.close(int(script))
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what is ignored stays so
-            signal.signal(number, signal.SIG_DFL)
+        for number in (_SIGPIPE, _SIGXFSZ):  # Python ignores them, and what is ignored stays so
+            _kernel().signal(number, None)  # SIG_DFL
         os.execv(command[0], command)
     except OSError as error:
         os.write(2, f"turnwise: the command could not be started: {error}\n".encode())
