@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from faces.cli.running import with_marks
 from turnwise.lab import Script, parse_script
 from waits import HANG_S
 
@@ -327,6 +328,12 @@ class Farm:
             timeout=HANG_S,
             check=False,
         )
+
+    def approves(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """The command of somebody who was shown the calls first: it alone allows none."""
+        shown = self.run(*words)
+        assert shown.returncode == 2, shown.stderr
+        return self.run(*with_marks(words, shown=shown.stderr))
 
     def submit(self, agent: str, *words: str, prompt: str = "Go.") -> str:
         done = self.run("submit", "--agent", agent, *words, prompt)

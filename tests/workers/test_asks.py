@@ -49,14 +49,14 @@ def test_an_ask_outlives_its_worker_and_is_answered_from_anywhere(farm: Farm) ->
     assert 'do {"name":"first"}' in said and f"turnwise answer {session} --approve " in said
     second = asking_worker(farm)
     one, other = [ask["id"] for ask in turn["asks"]]
-    done = farm.run("answer", session, "--approve", one)
+    done = farm.approves("answer", session, "--approve", one)
     assert (done.returncode, done.stdout) == (0, "1 answer; 1 ask still open\n")
     done = farm.run("answer", session, "--deny", other, "--because", "not now", "--json")
     assert json.loads(done.stdout) == {"session": session, "answered": [other], "open": 0}
     assert second.until("resumed")["session"] == session
     second.until("asks")
     assert farm.effects() == ["first"]
-    assert farm.run("answer", session, "--approve", "all").stdout == "1 answer; the turn goes on\n"
+    assert farm.approves("answer", session, "--approve", "all").stdout == "1 answer; the turn goes on\n"
     ended = farm.ended(session)
     assert [turn["stop_reason"] for turn in ended["turns"]] == ["answered", "answered"]
     assert farm.effects() == ["first", "third", "a"]
@@ -71,11 +71,11 @@ def test_the_first_answer_counts(farm: Farm) -> None:
     assert worker.wait() == 0
     one = farm.turns(session)[0]["asks"][0]["id"]
     assert farm.run("answer", session, "--deny", one).returncode == 0
-    again = farm.run("answer", session, "--approve", one)
+    again = farm.approves("answer", session, "--approve", one)
     assert (again.returncode, again.stdout) == (2, "")
     assert f"`{one}` was answered already (denied): the first answer counts" in again.stderr
-    assert farm.run("answer", session, "--approve", "all").stdout == "1 answer; the turn goes on\n"
-    late = farm.run("answer", session, "--approve", "all", "--json")
+    assert farm.approves("answer", session, "--approve", "all").stdout == "1 answer; the turn goes on\n"
+    late = farm.approves("answer", session, "--approve", "all", "--json")
     assert late.returncode == 2 and "takes no answer any more: it was answered already" in late.stdout
     strange = farm.run("answer", "0123456789", "--approve", "all")
     assert strange.returncode == 2 and "nothing of session `0123456789` waits" in strange.stderr
@@ -93,7 +93,7 @@ def test_an_answer_in_time_counts_however_late_the_next_worker_takes_the_turn(fa
     first.until("asks")
     first.send(signal.SIGTERM)
     assert first.wait() == 0
-    assert farm.run("answer", session, "--approve", "all").returncode == 0
+    assert farm.approves("answer", session, "--approve", "all").returncode == 0
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         connection.execute("update turnwise.record set t = t - 3600")
     asking_worker(farm).until("asks")
@@ -136,7 +136,7 @@ def test_an_ask_outlives_the_database(own_postgres: PostgresServer, tmp_path: Pa
             worker.until("asks")
             own_postgres.crash()
             own_postgres.start()
-            assert farm.run("answer", session, "--approve", "all").returncode == 0
+            assert farm.approves("answer", session, "--approve", "all").returncode == 0
             worker.until("asks")
             assert farm.run("answer", session, "--deny", "all").returncode == 0
             assert farm.ended(session)["code"] == 0

@@ -46,14 +46,14 @@ def test_a_sub_agents_ask_is_answered_from_anywhere(farm: Farm) -> None:
     assert ask["id"].startswith("helper/") and ask["folder"] == str(farm.folder) == turn["asks_folder"]
     said = farm.run("status", session).stdout
     assert f"  helper asks, in {farm.folder}, until 2" in said
-    assert f"turnwise answer {session} --approve {ask['id']}" in said
-    done = farm.run("answer", session, "--approve", ask["id"])
+    assert f"turnwise answer {session} --approve {ask['id']}@{ask['mark']}" in said
+    done = farm.approves("answer", session, "--approve", ask["id"])
     assert (done.returncode, done.stdout) == (0, "1 answer; the turn goes on\n"), done.stderr
     worker.until("asks")
     assert farm.effects() == ["before"]
     late = farm.run("answer", session, "--deny", ask["id"])
     assert late.returncode == 2 and f"`{ask['id']}` takes no answer any more: it was answered already" in late.stderr
-    done = farm.run("answer", session, "--approve", "all", "--json")
+    done = farm.approves("answer", session, "--approve", "all", "--json")
     assert json.loads(done.stdout)["open"] == 0
     ended = farm.ended(session)
     assert (ended["code"], ended["turns"][0]["asks"]) == (0, [])
@@ -72,7 +72,7 @@ def test_an_ask_of_a_sub_agent_outlives_its_worker(farm: Farm) -> None:
     first.send(signal.SIGKILL)
     first.wait()
     (ask,) = asks_of(farm, session)
-    assert farm.run("answer", session, "--approve", ask["id"]).returncode == 0
+    assert farm.approves("answer", session, "--approve", ask["id"]).returncode == 0
     again = farm.run("answer", session, "--deny", ask["id"])
     assert again.returncode == 2 and "was answered already (allowed): the first answer counts" in again.stderr
     second = asking_worker(farm, "--lease", "2")
@@ -85,7 +85,7 @@ def test_an_ask_of_a_sub_agent_outlives_its_worker(farm: Farm) -> None:
     third.until("asks")
     (ask,) = [one for one in asks_of(farm, session) if not one["answer"]]
     assert ask["arguments"] == '{"name":"after"}'
-    assert farm.run("answer", session, "--approve", ask["id"]).returncode == 0
+    assert farm.approves("answer", session, "--approve", ask["id"]).returncode == 0
     ended = farm.ended(session)
     assert ended["code"] == 0 and "Helped: did before\ndid after" in ended["answer"]
     assert farm.effects() == ["before", "after"]
@@ -102,7 +102,7 @@ def test_an_answer_that_came_in_time_counts_though_no_worker_lived_to_hear_it(
     first.send(signal.SIGKILL)
     first.wait()
     asked = [ask["arguments"] for ask in asks_of(farm, session)]
-    assert farm.run("answer", session, "--approve", "all").returncode == 0
+    assert farm.approves("answer", session, "--approve", "all").returncode == 0
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:  # all of it was an hour ago
         connection.execute("update turnwise.record set t = t - 3600")
     second = asking_worker(farm, "--lease", "2")
@@ -130,7 +130,7 @@ def test_two_sub_agents_ask_side_by_side(farm: Farm) -> None:
     assert one["id"] != other["id"] and one["path"] == other["path"] == ["helper"]
     denied = one if one["arguments"] == '{"name":"turn-2"}' else other
     allowed = other if denied is one else one
-    done = farm.run("answer", session, "--approve", allowed["id"], "--deny", denied["id"], "--because", "not that")
+    done = farm.approves("answer", session, "--approve", allowed["id"], "--deny", denied["id"], "--because", "not that")
     assert (done.returncode, done.stdout) == (0, "2 answers; the turn goes on\n"), done.stderr
     ended = farm.ended(session)
     assert ended["code"] == 0
@@ -160,11 +160,11 @@ def test_a_worker_that_stops_leaves_the_asks_to_the_next_one(farm: Farm, grace_s
     first.send(signal.SIGTERM)
     assert first.wait() == 0
     (ask,) = asks_of(farm, session)
-    assert farm.run("answer", session, "--approve", ask["id"]).returncode == 0
+    assert farm.approves("answer", session, "--approve", ask["id"]).returncode == 0
     second = asking_worker(farm)
     second.until("asks")
     assert farm.effects() == ["before"]
-    assert farm.run("answer", session, "--approve", "all").returncode == 0
+    assert farm.approves("answer", session, "--approve", "all").returncode == 0
     assert farm.ended(session)["code"] == 0
     assert farm.effects() == ["before", "after"]
 
@@ -184,7 +184,7 @@ def test_a_stopped_worker_waits_for_a_tool_beside_an_ask_and_for_nothing_else(fa
     second.until("asks")
     for name in ("before", "after"):
         until(lambda name=name: [one["arguments"] for one in asks_of(farm, session)] == [f'{{"name":"{name}"}}'])
-        assert farm.run("answer", session, "--approve", "all").returncode == 0
+        assert farm.approves("answer", session, "--approve", "all").returncode == 0
     ended = farm.ended(session)
     assert ended["code"] == 0 and "unknown" not in ended["answer"]
     assert sorted(farm.effects()) == ["after", "after", "before", "before", "middle"]  # two of them have the same names

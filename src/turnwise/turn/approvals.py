@@ -69,6 +69,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 # Of an approval for a call that no paused result listed: it is the digest of nothing.
 NOT_LISTED = "not listed"
+MARK_LENGTH = 12  # hexadecimal digits; a call that has another one's mark takes 2^48 tries
 _WEIGHT = {"allow": 0, "later": 1, "deny": 2}
 
 
@@ -77,6 +78,12 @@ def digest_of(tool: str, *, arguments: str, facts: CallFacts) -> str:
     process; the call's id is no part of it."""
     shown = (tool, arguments, msgspec.structs.replace(facts, call_id=""))
     return hashlib.sha256(msgspec.json.encode(shown)).hexdigest()
+
+
+def mark_of(asks: Iterable[OneAsk]) -> str:
+    """Names in short form all that these asks show: a person who allows them by a command says what was seen."""
+    shown = sorted([(one.digest, one.call.name, one.arguments) for one in asks])
+    return hashlib.sha256(msgspec.json.encode(shown)).hexdigest()[:MARK_LENGTH]
 
 
 def settled(approvals: Iterable[Approval]) -> dict[str, Approval]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -48,6 +49,18 @@ class Cli:
         assert "Traceback" not in err
         assert isinstance(ended.value.code, int)
         return Ran(ended.value.code, out, err)
+
+    def approves(self, *args: str) -> Ran:
+        """As somebody who was shown the calls first."""
+        shown = self(*args)
+        assert shown.code == 2, shown.err
+        return self(*with_marks(args, shown=shown.err))
+
+
+def with_marks(args: Sequence[str], *, shown: str) -> list[str]:
+    """The arguments, the ids among them with the marks of what was shown."""
+    marked = {one.rpartition("@")[0]: one for one in re.findall(r"\S+@[0-9a-f]{12}", shown)}
+    return [marked.get(one, one) for one in args]
 
 
 def at(lab: Lab, script: str, *, family: str = "openai_chat") -> list[str]:

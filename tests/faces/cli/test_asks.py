@@ -448,7 +448,7 @@ def test_a_call_left_for_later_waits_and_is_approved_by_id(lab: Lab, folder: Pat
     assert unsaid.code == 2 and "--approve all" in unsaid.err and lab.count() == 1
     strange = cli("run", "--continue", "--approve", "call_nothing")
     assert strange.code == 2 and "no such call waits" in strange.err
-    ran = cli("run", "--continue", "--approve", "all", "--json")
+    ran = cli.approves("run", "--continue", "--approve", "all", "--json")
     last = ran.events()[-1]
     assert (ran.code, last["stop_reason"], last["asks"], last["denied"]) == (0, "answered", [], [])
     assert last["repairs"] == []

@@ -139,7 +139,7 @@ def test_answers_and_rules_of_whoever_goes_on_hold_though_the_time_is_over(
     """Proves: `--approve all` is for what waits, a later call is left for later; `--allow` holds for both."""
     killed_at_an_ask(lab, folder, "several")
     made_older(folder, 1000)
-    ran = cli(*words.split(), "--json")
+    ran = (cli.approves if "--approve" in words else cli)(*words.split(), "--json")
     assert (ran.code, sorted(lines_of(folder, "done.txt"))) == (code, done), ran.err
 
 
@@ -151,7 +151,7 @@ def test_a_program_that_goes_on_is_allowed_to_its_end(
 ) -> None:
     """Proves: a program cannot leave a call for later, so `all` is for its later calls, too; those of before run once."""
     killed_at_an_ask(lab, folder, "in-a-program", answers=answers, options=("--script",))
-    ran = cli(*words.split())
+    ran = (cli.approves if "--approve" in words else cli)(*words.split())
     assert (ran.code, ran.out, lines_of(folder, "done.txt")) == (0, "It said: all done\n", ["a", "b", "c"]), ran.err
 
 
@@ -160,5 +160,5 @@ def test_a_program_that_goes_on_is_allowed_to_its_end(
 def test_a_sub_agent_that_goes_on_is_allowed_to_its_end(lab: Lab, folder: Path, cli: Cli, words: str) -> None:
     """Proves: it cannot leave a call for later either."""
     killed_at_an_ask(lab, folder, "below")
-    ran = cli(*words.split())
+    ran = (cli.approves if "--approve" in words else cli)(*words.split())
     assert (ran.code, ran.out, lines_of(folder, "done.txt")) == (0, "It said: Both are made.\n", ["a", "b"]), ran.err

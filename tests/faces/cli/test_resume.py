@@ -228,7 +228,7 @@ def test_without_a_terminal_an_open_ask_is_left_for_later(lab: Lab, folder: Path
     killed_at_an_ask(lab, folder)
     ran = cli("resume", "--all")
     assert ran.code == 4 and "1 call left for later: bash (" in ran.err and lines_of(folder, "first.txt") == []
-    assert cli("run", "--continue", "--approve", "all").code == 0
+    assert cli.approves("run", "--continue", "--approve", "all").code == 0
     assert lines_of(folder, "first.txt") == ["ran"] and lab.count() == 2
 
 
@@ -276,7 +276,8 @@ def test_approve_and_deny_reach_the_ask_that_was_open(
     killed_at_an_ask(lab, folder)
     strange = cli("run", "--continue", option, "call_nothing")
     assert strange.code == 2 and "no such call waits" in strange.err and lab.count() == 1
-    ran = cli("run", "--continue", option, "all", "--json")
+    says = cli if option == "--deny" else cli.approves
+    ran = says("run", "--continue", option, "all", "--json")
     assert (ran.code, ran.events()[-1]["stop_reason"], ran.events()[-1]["asks"]) == (0, "answered", [])
     assert [one["name"] for one in ran.events()[-1]["denied"]] == ([] if made else ["bash"])
     assert lines_of(folder, "first.txt") == made and lab.count() == 2
@@ -332,7 +333,7 @@ def test_a_sub_agents_turn_goes_on_before_its_parents(lab: Lab, folder: Path, cl
         person.sees("then no)")
         person.process.kill()
     assert lab.count() == 2
-    ran = cli("run", "--continue", "--approve", "all", "--json")
+    ran = cli.approves("run", "--continue", "--approve", "all", "--json")
     last = ran.events()[-1]
     assert (ran.code, last["text"]) == (0, "The child said: It is made.")
     assert (lab.count(), lines_of(folder, "first.txt")) == (4, ["ran"])

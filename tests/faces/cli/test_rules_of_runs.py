@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import pytest
 
 from faces.cli.running import Cli, at, running_lab, script
@@ -14,7 +15,7 @@ from turnwise.faces.cli.permissions import allowed_rules
 from turnwise.lab import Lab, Script
 from turnwise.lab.script import ScriptedCall, ScriptedStep
 from turnwise.rules.permissions import PermissionRule
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.approvals import Approval, OneAsk, mark_of
 from turnwise.vocab import ToolCall
 
 TOUCHES = script(
@@ -200,9 +201,23 @@ def test_pending_calls_are_answered_by_id_or_all() -> None:
     allow_a = Approval(call_id="a", verdict="allow", subject="sa")
     deny_b = Approval(call_id="b", verdict="deny", subject="sb")
     asks = [ask("a"), ask("b")]
-    assert decide(asks, approve=["all"], deny=["b"]) == (allow_a, deny_b)
-    assert decide(asks, approve=["a"], deny=["all"]) == (allow_a, deny_b)
-    assert decide(asks, approve=["a"], deny=[]) == (allow_a,)
+    shown_a, shown_all = f"a@{mark_of(asks[:1])}", f"all@{mark_of(asks)}"
+    assert decide(asks, approve=[shown_all], deny=["b"]) == (allow_a, deny_b)
+    assert decide(asks, approve=[shown_a], deny=["all"]) == (allow_a, deny_b)
+    assert decide(asks, approve=[shown_a], deny=[]) == (allow_a,)
+
+
+def test_nothing_is_allowed_by_a_command_that_was_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Proves (issue 39, 3): an id alone, `all` alone, or the mark of other contents allows nothing; each is shown whole first."""
+    long = "".join([f"line {number}; " for number in range(3001)])
+    before = [ask("a"), ask("b")]
+    now = [msgspec.structs.replace(before[0], arguments=long, digest="other"), before[1]]
+    for given in ("a", "all", f"a@{mark_of(before[:1])}", f"all@{mark_of(before)}"):
+        with pytest.raises(CallerError, match="nothing was allowed"):
+            decide(now, approve=[given], deny=[])
+        shown = capsys.readouterr().err
+        assert long in shown and f"a@{mark_of(now[:1])}  bash" in shown
+    assert decide(now, approve=[], deny=["a"])[0].verdict == "deny"
 
 
 @pytest.mark.parametrize(

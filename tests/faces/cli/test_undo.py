@@ -321,7 +321,7 @@ def test_a_turn_that_only_approves_is_told_by_the_prompt_that_it_works_for(cli: 
         person.sees("then no)")
         person.types("l\r")
         person.leaves_by(4)
-    ran = cli("run", "--continue", "--approve", "all", "--json")
+    ran = cli.approves("run", "--continue", "--approve", "all", "--json")
     assert (ran.code, ran.events()[-1]["repairs"]) == (0, [])
     (told,) = cli("undo", "--yes", "--json").events()
     assert told["prompt"] == "write notes.txt now"

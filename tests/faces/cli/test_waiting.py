@@ -47,7 +47,7 @@ def test_approving_one_of_three_leaves_the_others_waiting(lab: Lab, folder: Path
         person.leaves_by(4)
     asks = cli("run", "--continue").err
     a, b, c = [word.strip("(),;") for word in asks.split() if word.startswith("(call")]
-    first = cli("run", "--continue", "--approve", b, "--json")
+    first = cli.approves("run", "--continue", "--approve", b, "--json")
     last = first.events()[-1]
     assert (first.code, last["stop_reason"], lab.count()) == (4, "waiting", 1)
     assert [ask["id"] for ask in last["asks"]] == [a, c]
@@ -56,7 +56,7 @@ def test_approving_one_of_three_leaves_the_others_waiting(lab: Lab, folder: Path
     assert again.code == 2 and "no such call waits" in again.err
     second = cli("run", "--continue", "--deny", a)
     assert second.code == 4 and f"1 call left for later: bash ({c})" in second.err and lab.count() == 1
-    third = cli("run", "--continue", "--approve", "all")
+    third = cli.approves("run", "--continue", "--approve", "all")
     assert third.code == 0 and "the user denied it" in third.out and lab.count() == 2
     assert sorted(path.name for path in folder.glob("?.txt")) == ["b.txt", "c.txt"]
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
+from turnwise.turn.approvals import Approval, AskOrigin, OneAsk, mark_of
 from turnwise.vocab import ToolCall
 
 Read = TypeVar("Read")
@@ -57,8 +57,8 @@ class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShownAsk(msgspec.Struct, frozen=True, kw_only=True):
-    """One ask as `status` shows it. `id` names it in an answer; `answer` is "" until there is one. `path` leads to the sub-agent
-    that asks; the call would run in `folder`, and takes no answer from `until` on."""
+    """One ask as `status` shows it. An answer names `id`, and `mark`, of all that it shows; `answer` is "" until there is
+    one. `path` leads to the sub-agent that asks; the call would run in `folder`, and takes no answer from `until` on."""
 
     id: str
     kind: str
@@ -71,6 +71,7 @@ class ShownAsk(msgspec.Struct, frozen=True, kw_only=True):
     path: tuple[str, ...] = ()
     folder: str = ""
     until: float | None = None
+    mark: str = ""
 
 
 NOTHING_ASKED = AskedElsewhere(asks=())
@@ -143,6 +144,7 @@ def _shown(ask: OneAsk, *, answer: str, folder: str, until: float | None, path: 
         path=path,
         folder=folder,
         until=until,
+        mark="" if ask.kind == "question" else mark_of([ask]),
     )
 
 

@@ -10,19 +10,20 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.faces.cli.databases import database_option, open_queue
 from turnwise.faces.cli.failures import Failure, as_one_line
 from turnwise.faces.cli.last_line import EndsWithLine
-from turnwise.faces.cli.pending import ALL, decide
+from turnwise.faces.cli.pending import ALL, decide, id_of
 from turnwise.faces.saying import many
 from turnwise.turn.approvals import Approval, OneAsk
 
 EPILOG = """\b
 Examples:
   turnwise status 019aa1b2c3d4e5f60718293a4b
-  turnwise answer 019aa1b2c3d4e5f60718293a4b --approve call_1
+  turnwise answer 019aa1b2c3d4e5f60718293a4b --approve call_1@3f9a0c27be51
   turnwise answer 019aa1b2c3d4e5f60718293a4b --deny all --because "not on a Friday"
   turnwise answer 019aa1b2c3d4e5f60718293a4b --reply call_2 "the red one"
-  turnwise answer 019aa1b2c3d4e5f60718293a4b --approve helper/call_1
+  turnwise answer 019aa1b2c3d4e5f60718293a4b --approve helper/call_1@80d2be0f6a14
 
-`turnwise status SESSION` shows the questions. The turn continues once all are answered, on any worker that has its agent. A
+`turnwise status SESSION` shows the questions. Behind the id of a call stands a mark of all that would run: --approve takes it
+with this mark only, and shows the calls otherwise. The turn continues once all are answered, on any worker that has its agent. A
 sub-agent continues once its own questions are answered; its path stands before the call.
 
 \b
@@ -35,7 +36,9 @@ Exit codes:
 @click.command(cls=EndsWithLine, epilog=EPILOG)
 @click.argument("session")
 @database_option
-@click.option("--approve", multiple=True, metavar="ID", help="Let this call run, or `all`. May be repeated.")
+@click.option(
+    "--approve", multiple=True, metavar="ID", help="Let this call run, or `all`: ID@MARK, as shown. May be repeated."
+)
 @click.option("--deny", multiple=True, metavar="ID", help="Do not let this call run, or `all`. May be repeated.")
 @click.option("--because", default="", metavar="TEXT", help="What the model is told with a denial.")
 @click.option("--reply", nargs=2, multiple=True, metavar="ID TEXT", help="Answer this question. May be repeated.")
@@ -59,7 +62,8 @@ def command(
 
         found = open_asks(queue, session)
         answered = {one.approval.call_id for one in found.answers}
-        named = {*approve, *deny, *[id for id, _ in reply]}
+        known = {ask.call.id for ask in found.asked.asks}
+        named = {*[id_of(one, known=known) for one in approve], *deny, *[id for id, _ in reply]}
         check_asked(named, found=found)
         approvals = _decided(found.asked.asks, approve=approve, deny=deny, because=because, reply=reply)
         approvals = [one for one in approvals if one.call_id in named or one.call_id not in answered]
@@ -81,12 +85,13 @@ def _decided(
     """One approval for each ask that is named. Raises CallerError where one is named twice, or is of another kind."""
     questions = {ask.call.id: ask for ask in asks if ask.kind == "question"}
     replied = {id for id, _ in reply}
+    approved = {id_of(one, known={ask.call.id for ask in asks}) for one in approve}
     if strange := [id for id, _ in reply if id not in questions]:
         raise Failure(f"--reply `{strange[0]}`: no such question waits" + _there(questions))
-    if len(replied) < len(reply) or replied & {*approve, *deny}:
+    if len(replied) < len(reply) or replied & {*approved, *deny}:
         raise Failure("a question takes one answer: leave the others out")
     rest = [ask for ask in asks if ask.call.id not in replied]
-    if ALL in approve:
+    if ALL in approved:
         rest = [ask for ask in rest if ask.kind == "approval" or ask.call.id in deny]
     decided = decide(rest, approve=approve, deny=deny) if approve or deny else ()
     told = [msgspec.structs.replace(one, text=because) if one.verdict == "deny" else one for one in decided]

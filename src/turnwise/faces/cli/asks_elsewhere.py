@@ -24,7 +24,9 @@ def asks_said(turn: TurnStatus) -> list[str]:
     if first is not None and first.kind == "question":
         said.append(f'  answer: turnwise answer {turn.session} --reply {visible_line(first.id)} "TEXT"  (or --deny)')
     elif first is not None:
-        said.append(f"  answer: turnwise answer {turn.session} --approve {visible_line(first.id)}  (or --deny)")
+        said.append(
+            f"  answer: turnwise answer {turn.session} --approve {visible_line(first.id)}@{first.mark}  (or --deny)"
+        )
     return said
 
 
@@ -34,5 +36,5 @@ def _said(ask: ShownAsk) -> list[str]:
     if ask.kind == "question":
         options = [f"      {number}. {visible_line(option)}" for number, option in enumerate(ask.options, 1)]
         return [f"    {visible_line(ask.id)}  asks: {visible_line(ask.subject)}{answer}", *options]
-    said = [f"    {visible_line(ask.id)}  {visible_line(ask.tool)} {visible_line(ask.arguments)}{answer}"]
+    said = [f"    {visible_line(ask.id)}@{ask.mark}  {visible_line(ask.tool)} {visible_line(ask.arguments)}{answer}"]
     return [*said, f"      {visible_line(ask.why)}"] if ask.why else said

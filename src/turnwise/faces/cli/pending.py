@@ -1,19 +1,22 @@
 """Calls that were left for later: which they are, and what the command line says to them."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from turnwise.drivers.journal.folding import session_so_far
 from turnwise.drivers.journal.journal import Journal, Session
 from turnwise.errors import CallerError
-from turnwise.faces.cli.text import clean
+from turnwise.faces.cli.lines import say
+from turnwise.faces.cli.text import clean, visible_line
 from turnwise.faces.saying import many
 from turnwise.rules.history import waiting_calls
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.approvals import MARK_LENGTH, Approval, OneAsk, mark_of
 from turnwise.vocab import ToolCall
 
 ALL = "all"
+_MARKED = re.compile(rf"(.+)@([0-9a-f]{{{MARK_LENGTH}}})", re.DOTALL)
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,11 +53,14 @@ def dropped_line(pending: Pending) -> str:
 
 
 def decide(asks: Sequence[OneAsk], *, approve: Sequence[str], deny: Sequence[str]) -> tuple[Approval, ...]:
-    """One approval for each ask that `--approve` and `--deny` name, by its call's id or as `all`. Raises CallerError for what
+    """One approval for each ask that `--approve` and `--deny` name, by its call's id or as `all`. What is allowed is named with
+    the mark of what was shown: without it the calls are shown, and nothing is allowed. Raises CallerError for that, for what
     waits for nothing, or was answered twice."""
     known = {ask.call.id: ask for ask in asks}
     if not known:
         raise CallerError("nothing of this session waits for an approval; leave --approve and --deny out")
+    marks = {id: mark for one in approve for id, mark in [_marked(one, known=known)]}
+    approve = list(marks)
     allowed, denied = _named(approve, known=known, option="--approve"), _named(deny, known=known, option="--deny")
     if ALL in approve:
         allowed -= denied
@@ -66,6 +72,7 @@ def decide(asks: Sequence[OneAsk], *, approve: Sequence[str], deny: Sequence[str
         raise CallerError(
             f"`{questions[0]}` is a question, which needs an answer: go on with the session at a terminal, or --deny it"
         )
+    _check_shown([ask for ask in asks if ask.kind == "approval"], allowed=allowed, marks=marks)
     return tuple(
         [
             Approval(call_id=id, verdict="allow" if id in allowed else "deny", subject=ask.subject, digest=ask.digest)
@@ -81,3 +88,33 @@ def _named(ids: Sequence[str], *, known: dict[str, OneAsk], option: str) -> set[
     if strange := [id for id in ids if id not in known]:
         raise CallerError(f"{option} `{strange[0]}`: no such call waits; there are {', '.join(known)}, or `all`")
     return set(ids)
+
+
+def id_of(given: str, *, known: Collection[str]) -> str:
+    """The call that a value of `--approve` is for, or `all`."""
+    return _marked(given, known=known)[0]
+
+
+def whole_line(ask: OneAsk) -> str:
+    """All of what would run, behind the value of `--approve` that allows it."""
+    return f"{visible_line(ask.call.id)}@{mark_of([ask])}  {visible_line(ask.call.name)} {visible_line(ask.arguments)}"
+
+
+def _marked(given: str, *, known: Collection[str]) -> tuple[str, str]:
+    """The id, and the mark behind it; an empty one where there is none."""
+    found = None if given in known else _MARKED.fullmatch(given)
+    return (given, "") if found is None else (found[1], found[2])
+
+
+def _check_shown(asks: Sequence[OneAsk], *, allowed: set[str], marks: Mapping[str, str]) -> None:
+    """Show what is allowed without having been shown, and raise CallerError."""
+    if ALL in marks and marks[ALL] == mark_of(asks):
+        return
+    unseen = [ask for ask in asks if ask.call.id in allowed and marks.get(ask.call.id) != mark_of([ask])]
+    if not unseen:
+        return
+    for ask in unseen:
+        say(whole_line(ask), as_it_is=True)
+    changed = "changed since it was shown" if any(marks.values()) else "has to be shown first"
+    how = f"`--approve {ALL}@{mark_of(asks)}`" if ALL in marks else "`--approve` with the id and the mark behind it"
+    raise CallerError(f"nothing was allowed: what would run {changed}; it stands above, and {how} allows it")

@@ -36,7 +36,7 @@ STATES: dict[StaysFor, str] = {
 GO_ON: dict[StaysFor, str] = {
     "running": "",
     "interrupted": ": `turnwise resume {}` goes on with it",
-    "waiting": ": `turnwise run --session {} --approve all` answers it, or --deny",
+    "waiting": ": `turnwise run --session {} --approve all` shows it and how to allow it, or --deny",
 }
 NEEDS_YES = "nothing was deleted, as nobody can be asked here: add --yes"
 NO_RULE = (

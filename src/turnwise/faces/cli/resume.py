@@ -23,7 +23,8 @@ Examples:
 
 Finished requests and calls are not repeated. A request that was under way is sent again and may be billed twice. If a call
 may have run, the model is told so, unless running it twice does no harm. An open question is asked again for the rest of its
-time, and then denied. Without a terminal it is left for later: `turnwise run --session ID --approve all`, or --deny.
+time, and then denied. Without a terminal it is left for later: `turnwise run --session ID --approve all` shows it and how to
+allow it; or --deny.
 
 \b
 Exit codes:

@@ -21,7 +21,7 @@ Examples:
   make 2>&1 | turnwise run "why does it fail?" -
   turnwise run "what does @src/main.py do?"
   turnwise run --continue "and now add a test"
-  turnwise run --continue --approve all
+  turnwise run --continue --approve call_1@3f9a0c27be51
   turnwise run --json "list the files" | tail -1
 
 `@FILE` in the PROMPT puts that file in. --json: the events and the keys of the result are in docs/cli.md, "JSON lines".
@@ -44,7 +44,9 @@ class RunCommand(EndsWithLine, TakesPrompts):
 @shared_options
 @click.option("-n", "--no-stdin", is_flag=True, help="Leave standard input alone, as `ssh -n` does.")
 @click.option("--unattended", is_flag=True, help="Deny calls that need approval, even at a terminal.")
-@click.option("--approve", multiple=True, metavar="ID", help="Allow a call that waits (or `all`). Repeatable.")
+@click.option(
+    "--approve", multiple=True, metavar="ID", help="Allow a call that waits (or `all`), as ID@MARK. Repeatable."
+)
 @click.option("--deny", multiple=True, metavar="ID", help="Deny a call that waits (or `all`). Repeatable.")
 @click.option("--output-schema", metavar="FILE", help="A JSON Schema that the answer must fit.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; the last is the result.")
