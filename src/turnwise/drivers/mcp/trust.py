@@ -11,12 +11,11 @@ from turnwise.drivers.unasked_files import read_of_user
 from turnwise.drivers.whole_files import in_place_of
 from turnwise.errors import CallerError
 
-MAX_BYTES = 64 * 1024 * 1024  # 128 tools of a server are 40 KB at most
-MAX_SHOWN = 300  # characters of a description that somebody is asked about
+MAX_BYTES = 64 * 1024 * 1024  # 128 tools of a server are 512 KB at most
 
 
 class ChangedTool(msgspec.Struct, frozen=True):
-    """What a server says of a tool now: the digest, and the beginning of the description."""
+    """What a server says of a tool now: the digest, and the whole description."""
 
     digest: str
     description: str = ""

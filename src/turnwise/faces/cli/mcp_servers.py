@@ -10,14 +10,14 @@ import msgspec
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.mcp.entries import ServerAddress, ServerCommand, ServerEntry
 from turnwise.drivers.mcp.inside import path_apart, runs_inside
-from turnwise.drivers.mcp.trust import MAX_SHOWN, ChangedTool, ServerTrust
+from turnwise.drivers.mcp.trust import ChangedTool, ServerTrust
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.settings.mcp_files import NamedServer, around_of, read_servers, shown
 from turnwise.drivers.settings.settings import read_layers
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.run_servers import RunServers
 from turnwise.faces.cli.terminal import Terminal, says_yes
-from turnwise.faces.cli.text import clean, shortened
+from turnwise.faces.cli.text import clean, visible_line
 from turnwise.faces.mcp_servers import ServerToolset
 from turnwise.wire.profiles import builtin_profiles
 
@@ -150,7 +150,7 @@ def _ask_about_changes(server: NamedServer, *, trust: ServerTrust, asks: Confirm
     if not changed or asks is None:
         return
     lines = [f"MCP server `{server.name}` says something else of its tools than when it was trusted:"]
-    lines += [f"  {name}: {shortened(one.description, limit=MAX_SHOWN)}" for name, one in changed.items()]
+    lines += [f"  {visible_line(name)}: {visible_line(one.description)}" for name, one in changed.items()]
     if asks(lines, "offer them to the model? [y/N] "):
         trust.accept_changes(server.digest)
 
@@ -189,7 +189,7 @@ class _Admission:
         if not changed:
             return listing.tools, ""
         shown_of = {
-            name: ChangedTool(one.digest, one.offer.spec.description[:MAX_SHOWN]) for name, one in changed.items()
+            name: ChangedTool(one.digest, one.offer.spec.description) for name, one in changed.items()
         }
         self._trust.note_changed(self._server.digest, shown_of)
         names = ", ".join([f"`{name}`" for name in changed])
