@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,19 @@ def test_no_session_is_left_out_in_silence(cli: Cli, folder: Path) -> None:
     *rows, last = cli("sessions", "list").out.splitlines()
     assert (len(rows), last) == (20, "20 of 23 sessions; --limit N shows more")
     assert len(cli("sessions", "list", "--limit", "23").out.splitlines()) == 23
+
+
+def test_prune_shows_every_session_that_would_go(cli: Cli, folder: Path) -> None:
+    """Proves (issue 39, 3): from the 21st on they were counted only, and one yes deleted them."""
+    with Journal(journal_path(os.environ), clock=SystemClock()) as journal:
+        for number in range(24):
+            name = f"turn{number}"
+            journal.begin_turn(turn_id=name, session_id=f"{number:08}", folder=folder, title=f"Go {number}.")
+    with sqlite3.connect(journal_path(os.environ)) as file:
+        file.execute("update turn set status = 'complete'")
+    asked = cli("sessions", "prune", "--keep", "1", "--unfinished")
+    assert asked.code == 2 and "add --yes" in asked.err
+    assert sum(f"Go {number}." in asked.err for number in range(24)) == 23
 
 
 def test_continue_keeps_model_address_and_key_variable(cli: Cli, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,9 +188,7 @@ class _Admission:
         changed = {name: one for name, one in now.items() if told.get(name) != one.digest}
         if not changed:
             return listing.tools, ""
-        shown_of = {
-            name: ChangedTool(one.digest, one.offer.spec.description) for name, one in changed.items()
-        }
+        shown_of = {name: ChangedTool(one.digest, one.offer.spec.description) for name, one in changed.items()}
         self._trust.note_changed(self._server.digest, shown_of)
         names = ", ".join([f"`{name}`" for name in changed])
         return (

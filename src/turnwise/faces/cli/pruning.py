@@ -26,7 +26,6 @@ from turnwise.faces.cli.times import when_said
 from turnwise.faces.saying import many
 from turnwise.faces.taking_up import goes_on
 
-SHOWN = 20
 StaysFor = Literal["running", "interrupted", "waiting"]
 STATES: dict[StaysFor, str] = {
     "running": "running",
@@ -128,17 +127,13 @@ def _tell(old: OldSessions, deleted: Deleted, *, as_json: bool) -> int:
 
 
 def _show(old: OldSessions, *, open_ends: Mapping[str, StaysFor], now_s: float) -> None:
-    for one in old.go[:SHOWN]:
+    for one in old.go:
         below = f", {many(one.subagents, 'sub-agent')}" if one.subagents else ""
         state = f"{style(STATES[open_ends[one.id]], 'bold', stream=sys.stderr)}  " if one.id in open_ends else ""
         say(
             f"{style(short_id(one.id), 'bold', stream=sys.stderr)}  {when_said(one.updated, now_s=now_s)}  "
             f"{many(one.turns, 'turn')}{below}  {state}{shortened(one.title, limit=60)}  {clean(one.folder)}"
         )
-    if len(old.go) > SHOWN:
-        say(f"and {many(len(old.go) - SHOWN, 'more session')}")
-        if hidden := [one for one in old.go[SHOWN:] if one.id in open_ends]:
-            say(f"{len(hidden)} of these can go on: {', '.join([short_id(one.id) for one in hidden])}")
     for one, why in old.stay:
         say(f"{short_id(one.id)} is {STATES[why]}, and stays{GO_ON[why].format(short_id(one.id))}")
     if any(why != "running" for _, why in old.stay):
