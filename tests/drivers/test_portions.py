@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from faces.gateway.relayed import FAMILIES, Gathered, ask, profile_of
 from relay.many_calls import stream_of_calls
 from turnwise.drivers.endpoints.endpoints import Endpoint, build_http_request
-from turnwise.drivers.endpoints.exchange import Exchange, Room
+from turnwise.drivers.endpoints.exchange import AnswerRoom, Exchange
 from turnwise.drivers.endpoints.portions import MOST_BYTES, MOST_EVENTS, Portions
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Take
 from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans
@@ -95,7 +95,7 @@ def exchange_of(
     upstream: FamilyName,
     open_reader: Callable[[], StreamReader] | None = None,
     clock: FakeClock | None = None,
-    room: Room | None = None,
+    room: AnswerRoom | None = None,
 ) -> tuple[Exchange, HttpRequest]:
     endpoint = Endpoint(profile=profile_of(upstream), base_url="http://lab.invalid/v1")
     request = ask("m")

@@ -70,7 +70,7 @@ def given_kinds(name: str) -> Iterator[str | None]:
                 yield kind
             case ast.Name(id=constant) if constant in NAMED:
                 yield NAMED[constant]
-            case ast.Name(id=("call" | "frame" | "block" | "found")):
+            case ast.Name(id=("call" | "frame" | "block" | "found" | "reader")):
                 continue  # another function of that name, which takes no kind
             case _:
                 yield None
