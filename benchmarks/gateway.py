@@ -17,6 +17,7 @@ from provider.starting import start_provider
 
 GROUP = "streams through a gateway"
 SHORT = "short requests through a gateway"
+FLOOD = "a stream of many tool calls through a gateway"
 CPU = "CPU a chunk"
 P99 = "p99 of the delay added"
 SECONDS = 4.0
@@ -24,6 +25,10 @@ SECONDS = 4.0
 # divided by what comes in, is always little.
 KEEPS_UP = 400
 REQUESTS, QUICK_REQUESTS = 500, 20
+CALLS, QUICK_CALLS = 20_000, 300
+FLOODS = 3
+PAUSE = "the longest wait of another client"
+PAUSE_MS = 100.0  # the longest wait of another client that a stream may cause: nobody notices less
 LITELLM = "litellm proxy"
 DISTRIBUTIONS = {"turnwise": "turnwise", "turnwise, uvloop": "turnwise", LITELLM: "litellm"}
 
@@ -59,6 +64,10 @@ STREAM = b"".join(
         b"data: [DONE]\n\n",
     ]
 )
+CALL = (
+    b'{"index":0,"delta":{"tool_calls":[{"index":%d,"id":"call_%d","type":"function","function":{"name":"look",'
+    b'"arguments":"{}"}}]},"finish_reason":null}'
+)
 BODY = (
     b'{"id":"c1","object":"chat.completion","created":1800000000,"model":"m","choices":[{"index":0,"message":{"role":'
     b'"assistant","content":"This is the answer."},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,'
@@ -85,11 +94,10 @@ QUIET = {
 def build(options: Options, stack: ExitStack) -> Sequence[Part]:
     cores = sorted(os.sched_getaffinity(0))
     paced = start(stack, core=cores[0])
-    short = int(
-        start_provider(stack, folder=options.folder, streams={"streamed": STREAM}, bodies={"whole": BODY}).rpartition(
-            ":"
-        )[2]
-    )
+    calls = QUICK_CALLS if options.quick else CALLS
+    streams = {"streamed": STREAM, "flood": flood(calls)}
+    provider = start_provider(stack, folder=options.folder, streams=streams, bodies={"whole": BODY})
+    short = int(provider.rpartition(":")[2])
     parts: list[Part] = []
     for way in [way for way in WAYS if way.system in QUICK or not options.quick]:
         if way.system.endswith("uvloop") and importlib.util.find_spec("uvloop") is None:
@@ -109,7 +117,16 @@ def build(options: Options, stack: ExitStack) -> Sequence[Part]:
             more = {"requests": QUICK_REQUESTS if options.quick else REQUESTS}
             given = task(way.system, port=short, folder=options.folder, cores=cores, more=more)
             parts.append(part(way.system, "gateway_short.py", given, measures=short_measures()))
+        if DISTRIBUTIONS.get(way.system) == "turnwise":
+            given = task(way.system, port=short, folder=options.folder, cores=cores, more={})
+            parts.append(part(way.system, "gateway_flood.py", given, measures=flood_measures(calls), per_round=FLOODS))
     return parts
+
+
+def flood(calls: int) -> bytes:
+    """Each call in an event of its own."""
+    end = DELTA % b'{"index":0,"delta":{},"finish_reason":"tool_calls"}'
+    return b"".join([*[DELTA % (CALL % (number, number)) for number in range(calls)], end, b"data: [DONE]\n\n"])
 
 
 def part(
@@ -204,6 +221,14 @@ def short_measures() -> tuple[Measure, ...]:
     )
 
 
+def flood_measures(calls: int) -> tuple[Measure, ...]:
+    case = f"{calls:,} calls"
+    return (
+        Measure(key="pause_ms", group=FLOOD, case=case, name=PAUSE, unit="ms", at_most=PAUSE_MS),
+        Measure(key="flood_cpu_ms", group=FLOOD, case=case, name="CPU of the gateway", unit="ms"),
+    )
+
+
 def against_litellm(group: str, case: str, measure: str, *, at_least: float | None = None) -> Ratio:
     """Both on uvloop, as LiteLLM's proxy always is."""
     return Ratio(
@@ -227,7 +252,9 @@ BENCHMARK = Benchmark(
         "that the gateway's process spends, from the provider's bytes to the client's; the delay is from when the provider "
         "sent a chunk to when the client read it (`no gateway`: the same client at the provider itself; `floor`: bytes are "
         "copied from one connection to the other, and nobody reads them). Memory is what the "
-        "process grew by, divided by the streams. Short requests come one after another on one connection. turnwise runs as "
+        "process grew by, divided by the streams. Short requests come one after another on one connection. "
+        f"In the stream of {CALLS:,} calls each has an event of its own, all come at once, and another client asks for "
+        "`/healthz` meanwhile: its longest wait is the longest pause of the event loop. turnwise runs as "
         "its command starts it, with healing and ledger, on asyncio's loop and on uvloop; LiteLLM's proxy with one worker, on "
         "uvloop as it always is, without a database, with telemetry and the download of prices switched off. On "
         "a machine with other work, set TURNWISE_PACED_REALTIME=1, as for the paced streams."
