@@ -108,9 +108,10 @@ async def test_each_price_is_the_labs_or_unknown(family: str, plan: Plan) -> Non
                 prices=prices_of(plan),
                 journal=journal,
             )
+            run = agent.start("Please.")
             if chance.random() < 0.3:
-                clock.call_later(chance.choice((0.1, 1, 5, 15)), agent.interrupt)
-            result = await settled(agent.run("Please."), clock=clock)
+                clock.call_later(chance.choice((0.1, 1, 5, 15)), run.interrupt)
+            result = await settled(run, clock=clock)
             assert len(result.ledger) == len(received) == result.requests, seed
             known += assert_billed(result, provider.bill, plan=plan, seed=seed)
             rows += len(provider.bill)

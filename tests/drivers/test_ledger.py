@@ -230,8 +230,9 @@ async def test_a_cancelled_request_is_in_the_ledger_and_its_price_is_unknown() -
     """It left, and the provider may bill it: counted, never priced 0."""
     lab, clock = Lab(), FakeClock(now=1_700_000_000)
     agent = agent_of(lab, "fault-stall", family="anthropic_messages", clock=clock, prices=PRICES)
-    clock.call_later(3, agent.interrupt)
-    result = await settled(agent.run("Go."), clock=clock)
+    run = agent.start("Go.")
+    clock.call_later(3, run.interrupt)
+    result = await settled(run, clock=clock)
     (entry,) = result.ledger
     assert (result.stop_reason, lab.count()) == (StopReason.CANCELLED, 1)
     assert (entry.outcome, entry.usd, entry.started, entry.ended) == ("cancelled", None, 1_700_000_000, 1_700_000_003)

@@ -364,9 +364,10 @@ async def test_a_sub_agent_whose_connect_was_cut_off_has_made_no_request(kind: s
         agents={"one": child},
         deadlines=DEADLINES,
     )
+    run = root.start("Go.", watch=seen.append)
     if kind == "interrupted":
-        clock.call_later(5, root.interrupt)
-    result = await settled(root.run("Go.", watch=seen.append), clock=clock)
+        clock.call_later(5, run.interrupt)
+    result = await settled(run, clock=clock)
     assert [one.requests for one in result.children] == [0]
     assert len(result.ledger) == lab.count() == result.requests
     below = [one.seen for one in seen if isinstance(one, ChildSeen)]

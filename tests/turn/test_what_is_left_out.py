@@ -228,7 +228,15 @@ LEFT_OUT: list[tuple[type[msgspec.Struct], str, dict[str, object]]] = [
     (
         PlannedCall,
         f'{{"call":{CALL},"arguments":"{{}}","timeout_s":1.0}}',
-        {"exclusive": False, "paths": (), "programs": None, "grant": None, "place": None, "shown": ""},
+        {
+            "exclusive": False,
+            "paths": (),
+            "programs": None,
+            "grant": None,
+            "place": None,
+            "shown": "",
+            "unasked": False,
+        },
     ),
     (
         RunHooks,

@@ -82,12 +82,12 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         """
         bounds = (bounds or allowed_bounds()) if self.bounded else None
         outer = os.environ if outer_env is None else outer_env
+        strict = fresh and bounds is not None and bounds.scratch is not None
         temporary = next(iter(self.private_folders), scratch.temporary)
+        shares = self.kind == "none" and not strict  # the user's temporary folder, where nobody can count what is new
         order = SandboxOrder(
             argv=tuple(argv),
-            env=command_environment(
-                outer, temporary=None if self.kind == "none" else temporary, also=also_env, hidden=hidden_env
-            ),
+            env=command_environment(outer, temporary=None if shares else temporary, also=also_env, hidden=hidden_env),
             workspace=workspace.resolve(),
             temporary=scratch.temporary,
             empty=scratch.empty,
@@ -98,7 +98,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             given=given,
             bounds=bounds,
             report=os.memfd_create("turnwise-report") if reports and bounds is not None else None,
-            fresh=fresh and self.sizes and bounds is not None and bounds.scratch is not None,
+            fresh=strict and self.sizes,
         )
         match self.kind:
             case "bubblewrap":
@@ -106,7 +106,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             case "landlock":
                 return wrap_in_landlock(order, version=self.landlock)
             case "none" if self.leaves_none:
-                return in_keeper(order)
+                return in_keeper(order, folder="-" if shares else str(order.temporary))
             case "none":
                 return Wrapped(argv=order.argv, env=order.env)
             case _:
