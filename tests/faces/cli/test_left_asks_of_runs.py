@@ -144,21 +144,31 @@ def test_answers_and_rules_of_whoever_goes_on_hold_though_the_time_is_over(
 
 
 @pytest.mark.promise("keep:crash", "wait:ask")
-@pytest.mark.parametrize("words", ["run --continue --approve all", "resume --allow bash"])
 @pytest.mark.parametrize("answers", [0, 1])
-def test_a_program_that_goes_on_is_allowed_to_its_end(
-    lab: Lab, folder: Path, cli: Cli, words: str, answers: int
-) -> None:
-    """Proves: a program cannot leave a call for later, so `all` is for its later calls, too; those of before run once."""
+def test_a_program_that_goes_on_is_allowed_to_its_end_by_a_rule(lab: Lab, folder: Path, cli: Cli, answers: int) -> None:
+    """Proves: a rule is for the program's later calls, too; those of before run once."""
     killed_at_an_ask(lab, folder, "in-a-program", answers=answers, options=("--script",))
-    ran = (cli.approves if "--approve" in words else cli)(*words.split())
+    ran = cli("resume", "--allow", "bash")
     assert (ran.code, ran.out, lines_of(folder, "done.txt")) == (0, "It said: all done\n", ["a", "b", "c"]), ran.err
 
 
+@pytest.mark.promise("keep:crash", "safe:seen")
+@pytest.mark.parametrize(
+    ("place", "answers", "done"), [("in-a-program", 0, ["a"]), ("in-a-program", 1, ["a", "b"]), ("below", 0, ["a"])]
+)
+def test_all_allows_what_was_shown_and_no_later_call(
+    lab: Lab, folder: Path, cli: Cli, place: str, answers: int, done: list[str]
+) -> None:
+    """Proves: `--approve all` runs the open call that was shown; the next one, which nobody has seen, is denied."""
+    killed_at_an_ask(lab, folder, place, answers=answers, options=("--script",) if place == "in-a-program" else ())
+    ran = cli.approves("run", "--continue", "--approve", "all")
+    assert (ran.code, lines_of(folder, "done.txt")) == (0, done), ran.err
+    assert "not run, as nobody is there to be asked: " in ran.err
+
+
 @pytest.mark.promise("keep:crash", "wait:child")
-@pytest.mark.parametrize("words", ["run --continue --approve all", "resume --allow bash"])
-def test_a_sub_agent_that_goes_on_is_allowed_to_its_end(lab: Lab, folder: Path, cli: Cli, words: str) -> None:
+def test_a_sub_agent_that_goes_on_is_allowed_to_its_end_by_a_rule(lab: Lab, folder: Path, cli: Cli) -> None:
     """Proves: it cannot leave a call for later either."""
     killed_at_an_ask(lab, folder, "below")
-    ran = (cli.approves if "--approve" in words else cli)(*words.split())
+    ran = cli("resume", "--allow", "bash")
     assert (ran.code, ran.out, lines_of(folder, "done.txt")) == (0, "It said: Both are made.\n", ["a", "b"]), ran.err

@@ -176,19 +176,17 @@ async def resume_turn(
     *,
     face: Face,
     terminal: Terminal | None,
-    allows_all: bool = False,
     policy: Policy | None = None,
     later: bool = True,
     run: RunAtTerminal | None = None,
 ) -> Ran:
     """Go on with a turn that a dead process has left, to its end, on the terms in `found.left`. What they do not answer is put to
-    the person at the `terminal`, for what is left of its time; without one it is left for later. `allows_all`: what cannot
-    wait (calls of programs and of sub-agents) is allowed, now and later.
+    the person at the `terminal`, for what is left of its time; without one it is left for later.
 
     Raises CallerError where there is nothing to go on with, and what the face raised."""
     run = run or RunAtTerminal()
     shown = _Shown(place, face=face, terminal=terminal, policy=policy, later=later, run=run)
-    approver = LeftApprover(shown.approver, allows_all=allows_all)
+    approver = LeftApprover(shown.approver)
     if place.reads_agents_md:
         begin_telling(found.left.turn.known.history.messages)
     with shown.stop.heeded():
@@ -199,27 +197,16 @@ async def resume_turn(
 
 
 class LeftApprover:
-    """Asks the person; if nobody is there, the question stays for later. With `allows_all` what cannot wait is allowed."""
+    """Asks the person; if nobody is there, the question stays for later. Nothing else is allowed: nobody has seen it."""
 
-    def __init__(self, otherwise: TerminalApprover | None, *, allows_all: bool) -> None:
+    def __init__(self, otherwise: TerminalApprover | None) -> None:
         self._otherwise = otherwise
-        self._allows_all = allows_all
 
     async def __call__(self, asking: Asking) -> Sequence[Approval]:
-        given = [
-            Approval(call_id=ask.call.id, verdict="allow", digest=ask.digest)
-            for ask in asking.asks
-            if self._allows_all and ask.kind == "approval" and (asking.path or not ask.can_wait)
-        ]
-        answered = {answer.call_id for answer in given}
-        left = tuple([ask for ask in asking.asks if ask.call.id not in answered])
-        if not left:
-            return given
         if self._otherwise is not None:
-            return [*given, *await self._otherwise(msgspec.structs.replace(asking, asks=left))]
+            return await self._otherwise(asking)
         # A sub-agent's ask cannot wait: it is answered in its own turn.
-        waits = () if asking.path else left
-        return [*given, *[Approval(call_id=ask.call.id, verdict="later") for ask in waits]]
+        return [] if asking.path else [Approval(call_id=ask.call.id, verdict="later") for ask in asking.asks]
 
 
 class _Shown:

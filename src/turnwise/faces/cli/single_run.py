@@ -19,7 +19,7 @@ from turnwise.faces.cli.events import DeniedCall, JsonLines
 from turnwise.faces.cli.left_turns import find_left, furnish_left, left_line, open_asks
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.pending import ALL, NOTHING, decide, dropped_line, id_of, pending_of
+from turnwise.faces.cli.pending import NOTHING, decide, dropped_line, pending_of
 from turnwise.faces.cli.prompts import GOES_ON, MAX_INPUT_BYTES, CliPrompt, Input, beyond_window, read_prompt
 from turnwise.faces.cli.remedies import FailedModel
 from turnwise.faces.cli.run_servers import servers_of_run
@@ -170,8 +170,7 @@ class SingleRun:
         self._tell_beginning()
         self._face.tell(left_line(found, journal=self._journal, now_s=self._clock.now()))
         began = self._clock.monotonic()
-        allows_all = any(id_of(one, known=()) == ALL for one in answers.approve)
-        turn = resume_turn(place, found, face=self._face, terminal=self._terminal(), allows_all=allows_all)
+        turn = resume_turn(place, found, face=self._face, terminal=self._terminal())
         try:
             ran = self._ran(turn)
         except CallerError as error:
