@@ -45,10 +45,7 @@ DEFS = {
     "Level": {"enum": [1, 2]},
     "Text": {"type": "string"},
     "Tree": {"type": "object", "properties": {"a": {"$ref": "#/$defs/Tree"}}, "additionalProperties": False},
-    "Turn": {"anyOf": [{"$ref": "#/$defs/Turn"}, {"$ref": "#/$defs/Text"}]},
     "a/b~c": {"type": ["integer", "null"]},
-    "Even": {"anyOf": [{"$ref": "#/$defs/Odd"}, {"type": "string"}]},
-    "Odd": {"anyOf": [{"$ref": "#/$defs/Even"}, {"type": "integer"}]},
     "Named": {"$anchor": "named", "type": "boolean"},
 }
 
@@ -71,10 +68,6 @@ def schema_of(parameter: object) -> dict[str, object]:
         ({"$ref": "#/$defs/Level"}, "1", 1),
         ({"$ref": "#/$defs/a~1b~0c"}, "null", None),
         ({"$ref": "#/$defs/a~1b~0c"}, "7", 7),
-        ({"$ref": "#/$defs/Turn"}, "7", "7"),
-        ({"$ref": "#/$defs/Even"}, "7", "7"),
-        ({"$ref": "#/$defs/Odd"}, "7", "7"),
-        ({"$ref": "#/$defs/Odd"}, "a", "a"),
         ({"$ref": "#named"}, "true", True),
         ({"allOf": [{"$ref": "#/$defs/Text"}], "description": "from pydantic"}, "1", "1"),
         ({"const": "1"}, "1", "1"),
@@ -137,6 +130,7 @@ def test_a_string_is_one_wherever_the_schema_says_so(schema: dict[str, object]) 
         {"properties": {"p": {"type": "text"}}},
         {"allOf": [{"$ref": "#"}, {"$ref": "#"}]},
         {"properties": {"p": {"$ref": "#/properties/p"}}},
+        {"properties": {"p": {"anyOf": [{"$ref": "#/properties/p"}, {"type": "string"}]}}},
         {"properties": []},
     ],
 )
