@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from drivers.journalled import SESSION, journalled, led_by_lab
 from lab.failing import FAMILIES
 from turn.kept_lab import scripts_of_lab
-from turn.kept_parts import RECORDINGS, allowed_differences, file_of, part_names
+from turn.kept_parts import RECORDINGS, STAND_INS, allowed_differences, file_of, part_names
 from turn.kept_sessions import WIDTH, KeptSession, digest_of, read_part, said_by_machine
 from turnwise.drivers.journal.journal import JournalEntry, TurnRow
 from turnwise.drivers.journal.records import JournalRecord, RequestSent, ToolsStarted
@@ -72,7 +72,7 @@ def test_a_sample_of_the_kept_sessions_replays_to_the_same_commands() -> None:
 
 @pytest.mark.wide
 @pytest.mark.promise("keep:replay")
-@pytest.mark.parametrize("part", [part for part in part_names() if part != RECORDINGS])
+@pytest.mark.parametrize("part", [part for part in part_names() if part not in (RECORDINGS, STAND_INS)])
 def test_all_kept_sessions_replay_to_the_same_commands(part: str) -> None:
     """Proves: the same of every session whose events the suite keeps (issue 20, Done when 4)."""
     for kept in kept_in(part):

@@ -14,7 +14,7 @@ from drivers.journalled import journalled, led_by_lab
 from drivers.test_replaying import SAMPLE, kept_in, played
 from faces.cli.running import script
 from turn.kept_lab import scripts_of_lab
-from turn.kept_parts import RECORDINGS, part_names
+from turn.kept_parts import RECORDINGS, STAND_INS, part_names
 from turnwise.drivers.endpoints.escapes import plain
 from turnwise.drivers.journal.records import RequestSent
 from turnwise.drivers.replaying.recorded import RecordedSession
@@ -105,7 +105,7 @@ def test_sessions_with_keys_in_them_replay_alike_with_stand_ins() -> None:
 
 @pytest.mark.wide
 @pytest.mark.promise("keep:replay")
-@pytest.mark.parametrize("part", [part for part in part_names() if part != RECORDINGS])
+@pytest.mark.parametrize("part", [part for part in part_names() if part not in (RECORDINGS, STAND_INS)])
 def test_kept_sessions_of_every_part_replay_alike_with_stand_ins(part: str) -> None:
     """Proves: the same of a fifth of all that the suite keeps: each is played five times for it."""
     for seed, kept in enumerate(islice(kept_in(part), None, None, EACH)):
