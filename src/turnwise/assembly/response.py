@@ -113,6 +113,7 @@ class Assembler:
         self._at_hand = CallAtHand()
         self._written = WrittenCalls()
         self._size = ResponseSize(limit_bytes=self._response_bytes)
+        self.is_full = False  # past a limit: nothing more is kept
         self._cited = 0  # citations that came by themselves
         self._id: str | None = None
         self._model: str | None = None
@@ -213,11 +214,6 @@ class Assembler:
         judged = self._judge.settle_all(blocks, reason=FinishReason.CUT, suspects=self._suspects())
         is_whole = all(one.state is ArgumentsState.COMPLETE for one in judged.values())
         return is_whole and (is_behind_call or is_closed(blocks))
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it is past a limit, so that nothing more is kept."""
-        return self._size.is_full
 
     # -- the pieces --------------------------------------------------------------------------------------------------
 
@@ -564,6 +560,7 @@ class Assembler:
         if self._size.is_full:
             return ()
         self._size.fill()
+        self.is_full = True
         if call is not None:
             message = f"the arguments of the call `{call.name[:64]}` are longer than {self._call_bytes} bytes"
         elif len(self._blocks) >= MAX_PARTS:

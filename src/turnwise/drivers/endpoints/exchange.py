@@ -287,8 +287,12 @@ class Exchange:
         reader = self._reader = self._open_reader()
         if start:
             await self._read(reader, start, dog)
+        takes = self._portions.takes
         async for chunk in chunks:
-            await self._read(reader, chunk, dog)
+            if takes(chunk):
+                self._feed(reader, chunk, dog)
+            else:
+                await self._read(reader, chunk, dog)
             if reader.faulted:
                 break
             if self._room is not None:
@@ -303,25 +307,27 @@ class Exchange:
         """Feed it, portion by portion."""
         portions = self._portions
         while chunk and not reader.faulted:
-            if portions.left_events <= 0 or portions.left_bytes <= 0:
+            if portions.is_over:
                 await asyncio.sleep(0)
                 portions.begin()
             now, chunk = portions.cut(chunk)
+            if not now:
+                continue
             if portions.may_end_long(now):
                 await self._read_long(reader, now, dog)
             else:
                 self._feed(reader, now, dog)
 
     async def _read_long(self, reader: StreamReader, chunk: bytes, dog: Watchdog) -> None:
-        before, was_over = reader.heard, reader.finished or reader.failed
         if self._silence is not None:
             self._silence.is_held = True
         try:
+            before = reader.heard, reader.finished or reader.failed
             frames = await beside_loop(functools.partial(reader.feed, chunk), size=MOST_BYTES + 1)
         finally:
             if self._silence is not None:
                 self._silence.is_held = False
-        self._note(reader, chunk, dog, frames=frames, before=before, was_over=was_over)
+        self._feed(reader, chunk, dog, read=(frames, *before))
 
     async def _pump(self, reader: StreamReader, dog: Watchdog, *, pump: Pump, pass_on: PassOn) -> None:
         """Until the body ends, or the way out has to be waited for."""
@@ -440,21 +446,15 @@ class Exchange:
             self._arrived = hide_in_response(self._reader.finish(), scrub=self._scrub, forms=self._forms)
         return self._arrived
 
-    def _feed(self, reader: StreamReader, chunk: bytes, dog: Watchdog) -> None:
-        before, was_over = reader.heard, reader.finished or reader.failed
-        self._note(reader, chunk, dog, frames=reader.feed(chunk), before=before, was_over=was_over)
-
-    def _note(
-        self,
-        reader: StreamReader,
-        chunk: bytes,
-        dog: Watchdog,
-        *,
-        frames: list[Frame],
-        before: int,
-        was_over: bool,
+    def _feed(
+        self, reader: StreamReader, chunk: bytes, dog: Watchdog, *, read: tuple[list[Frame], int, bool] | None = None
     ) -> None:
-        """The reader has read the chunk."""
+        """`read`: the chunk was read in a thread, and what of the reader was before it."""
+        if read is None:
+            before, was_over = reader.heard, reader.finished or reader.failed
+            frames = reader.feed(chunk)
+        else:
+            frames, before, was_over = read
         if not self._first.ended:
             self._first.feed(chunk)
         self._streamed_bytes += len(chunk)
@@ -623,10 +623,13 @@ class _Taking:
                 return portions.left_events > 0 and portions.left_bytes > 0
             self._pass_on.hold(chunk)
             return False
-        now, self.rest = portions.cut(chunk)
-        if portions.may_end_long(now):
-            self.rest = chunk
-            return False
+        if portions.takes(chunk):
+            now = chunk
+        else:
+            now, self.rest = portions.cut(chunk)
+            if not now or portions.may_end_long(now):
+                self.rest = chunk
+                return False
         self._feed(self._reader, now, self._dog)
         return not portions.is_over and not self._reader.faulted and self._pass_on.read() is not None
 
