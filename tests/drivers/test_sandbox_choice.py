@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandboxes import EVERY, WALLS, sandbox_called
-from turnwise.drivers.tools.programs import HELPER
+from turnwise.drivers.tools.programs import compiled_script
 from turnwise.drivers.tools.sandbox import (
     CannotGuard,
     GitGuard,
@@ -22,6 +22,7 @@ from turnwise.drivers.tools.sandbox import (
     command_environment,
     find_sandbox,
     is_secret,
+    keeper,
     landlock_rules,
 )
 from turnwise.drivers.tools.sandbox.bubblewrap import Mount, plan_mounts
@@ -384,12 +385,26 @@ def test_guard_tells_of_a_repository_that_a_command_made(tmp_path: Path) -> None
     assert (tmp_path / ".git" / "config").read_text() == "hostile"
 
 
-def test_the_rules_in_a_bubblewrap_start_with_little_of_python() -> None:
-    """Each command waits for it, and what is not needed took nearly half of its start."""
-    argv = [*HELPER, "-X", "importtime", landlock_rules.__file__, "0", "99", "0", "/bin/true"]
-    told = subprocess.run(argv, capture_output=True, text=True, timeout=HANG_S, check=False)
-    imported = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines() if line.startswith("import time:")}
-    assert "ctypes" in imported and not imported & {"collections", "enum", "functools", "signal"}
+@pytest.mark.parametrize("path", [keeper.__file__, landlock_rules.__file__], ids=["keeper", "rules in a bubblewrap"])
+def test_what_starts_a_command_imports_little_and_cannot_be_changed(path: str) -> None:
+    """Each command waits for it: to import what is not needed, and to compile it anew, took half of its start. All commands share
+    the compiled text, so whoever holds its descriptor must not write there."""
+    words, descriptor = compiled_script(path)
+    try:
+        argv = [words[0], "-X", "importtime", *words[1:]]
+        told = subprocess.run(
+            argv, capture_output=True, text=True, timeout=HANG_S, check=False, pass_fds=[descriptor]
+        ).stderr
+        for change in (lambda: os.write(descriptor, b"x"), lambda: os.truncate(descriptor, 0)):
+            with pytest.raises(PermissionError):
+                change()
+    finally:
+        os.close(descriptor)
+    lines = told.splitlines()
+    imported = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+    unneeded = {"collections", "contextlib", "enum", "functools", "signal", "tokenize", "typing"}
+    assert "ctypes" in imported and not imported & unneeded
+    assert "_main() missing" in lines[-1]  # all of it was read
 
 
 @pytest.mark.parametrize("name", WALLS)

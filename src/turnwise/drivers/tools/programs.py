@@ -4,6 +4,9 @@ A name is looked for in the folders of PATH, one after another. A folder of PATH
 environment, `node_modules/.bin`): whoever writes there chooses which file runs. Source: execvp(3), bash(1) "COMMAND EXECUTION".
 """
 
+import fcntl
+import functools
+import marshal
 import os
 import stat
 import sys
@@ -15,6 +18,8 @@ import msgspec
 OWN_PYTHON = os.path.realpath(sys.executable) if sys.executable else "python3"
 # Nothing of the environment, the workspace or the installed packages is imported, and it starts faster.
 HELPER = (OWN_PYTHON, "-I", "-S", "-X", "utf8")
+# All that hold a descriptor share its offset, so it is read without that.
+_COMPILED = "import marshal, os, sys; exec(marshal.loads(os.pread(int(sys.argv[1]), 1 << 20, 0)))"
 # No link of another folder leads to the same file there: package managers for projects do not link to them.
 _OF_THE_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/nix/store/", "/gnu/store/")
 # Source: asdf and mise docs, "path:" as a version. Shims of others (pyenv, rbenv, volta) choose among what is installed.
@@ -22,6 +27,25 @@ _SHIMS = ("asdf/shims", "mise/shims")
 _CHOOSERS = frozenset({"asdf", "mise"})
 _MOST_LINKS = 40  # MAXSYMLINKS of Linux
 _MOST_READERS = 4  # scripts that are read by scripts; Linux gives up there, too
+
+
+def compiled_script(path: str) -> tuple[tuple[str, ...], int]:
+    """The words that run the Python script at `path`, which is compiled once, and the descriptor that they need: the caller
+    closes it. The script's first argument is this descriptor."""
+    descriptor = os.dup(_sealed(path))
+    return (*HELPER, "-c", _COMPILED, str(descriptor)), descriptor
+
+
+@functools.cache
+def _sealed(path: str) -> int:
+    """A descriptor of the compiled script, which nobody who gets hold of it can change."""
+    with open(path, "rb") as file:  # noqa: PTH123
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    descriptor = os.memfd_create("turnwise-script", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.write(descriptor, marshal.dumps(code))
+    seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    return descriptor
 
 
 class FoundProgram(msgspec.Struct, frozen=True, kw_only=True):

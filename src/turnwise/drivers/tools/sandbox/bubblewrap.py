@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.drivers.tools.programs import HELPER
+from turnwise.drivers.tools.programs import compiled_script
 from turnwise.drivers.tools.sandbox import landlock_rules
 from turnwise.drivers.tools.sandbox.bounds import KERNELS_SHARE
 from turnwise.drivers.tools.sandbox.git import guarded_paths
@@ -83,10 +83,9 @@ def _filter_file(*, shared_memory: bool) -> int:
 def _rules_before(mounts: list[Mount], *, version: int) -> tuple[tuple[str, ...], int]:
     """The words before a command that takes on Landlock's rules first, and the descriptor of their script: the place where
     turnwise is installed may be covered. Rules are made inside, where the new folders are."""
-    script = os.open(landlock_rules.__file__, os.O_RDONLY | os.O_CLOEXEC)
+    words, script = compiled_script(landlock_rules.__file__)
     writable = [str(mount.at) for mount in mounts if mount.how not in ("read", "cover", "processes")]
-    words = (*HELPER, f"/proc/self/fd/{script}", str(version), str(script), str(len(writable)), *writable)
-    return words, script
+    return (*words, str(version), str(len(writable)), *writable), script
 
 
 def plan_mounts(order: SandboxOrder) -> list[Mount]:

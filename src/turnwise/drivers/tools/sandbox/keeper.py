@@ -1,32 +1,29 @@
 """Runs one command, confined if asked to, within bounds, and ends with everything that the command started.
 
-A script, run as `python -I -S keeper.py RULES FILTER ASKED BOUNDS FOLDER REPORT KEPT INPUT COMMAND...`. It imports nothing of
-turnwise; `-` is none. RULES is the descriptor of a Landlock ruleset, FILTER a seccomp program in hexadecimal, ASKED is `asked`
-where the filter leaves signals to this process. BOUNDS are `MEMORY:PROCESSES:SCRATCH:SHARE`, see `bounds.py`; the kernel's
-limits are SHARE times these. FOLDER is a folder whose new files count. REPORT is the descriptor to which it says which bound was
-reached, else that is said on standard error. KEPT is `apart` where the command is a bubblewrap of its own, followed by the
-descriptors that this is to have (`apart:7`). INPUT is the descriptor of the command's standard input. It ends the command when
-its own standard input closes, which happens too when turnwise is killed.
+A script with the arguments SCRIPT RULES FILTER ASKED BOUNDS FOLDER REPORT KEPT INPUT COMMAND...; `-` is none. It imports nothing
+of turnwise, and little of Python: each command waits for its start. SCRIPT is the descriptor that it was read from. RULES is the
+descriptor of a Landlock ruleset, FILTER a seccomp program in hexadecimal, ASKED is `asked` where the filter leaves signals to
+this process. BOUNDS are `MEMORY:PROCESSES:SCRATCH:SHARE`, see `bounds.py`; the kernel's limits are SHARE times these. FOLDER is
+a folder whose new files count. REPORT is the descriptor to which it says which bound was reached, else that is said on standard
+error. KEPT is `apart` where the command is a bubblewrap of its own, followed by the descriptors that this is to have
+(`apart:7`). INPUT is the descriptor of the command's standard input. It ends the command when its own standard input closes,
+which happens too when turnwise is killed.
 
 What leaves its parent and its session comes to this process (PR_SET_CHILD_SUBREAPER), so it is found as well.
 The rules are set between fork and exec of a process with one thread: in turnwise itself, which has several, that is not safe.
 Source: prctl(2), landlock_restrict_self(2), seccomp(2), seccomp_unotify(2), capset(2).
 """
 
-import contextlib
 import ctypes
 import errno
 import fcntl
 import os
 import resource
 import select
-import signal
 import stat
 import struct
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Iterable
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_CAPBSET_DROP = 1, 4, 22, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 36, 38, 47, 4
@@ -38,6 +35,10 @@ _CANNOT_RUN = 126  # what shells say of a command that cannot be executed
 _ENDING_S = 2.0  # without progress: one in the kernel (a dead network file system) cannot be ended, and is left
 LONGEST_END_S = 30.0  # what multiplies is ended in less, and what nobody can end is left then
 _PAUSE_S = 0.002
+# The same on x86_64 and arm64; to import `signal`, with its enums, takes 5 ms.
+_SIGHUP, _SIGINT, _SIGKILL, _SIGPIPE, _SIGTERM, _SIGCHLD, _SIGXFSZ = 1, 2, 9, 13, 15, 17, 25
+_SIG_DFL, _SIG_IGN, _SIG_BLOCK, _SIG_UNBLOCK = None, ctypes.c_void_p(1), 0, 1
+_BYTES_OF_SIGNALS, _LARGEST_INFO = 128, 4096  # a sigset_t, and what is read of a signalfd at once
 # A filter whose listener is asked (SECCOMP_RET_USER_NOTIF): seccomp(2) itself, and the ioctls of its descriptor.
 _SET_MODE_FILTER, _NEW_LISTENER = 1, 8
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
@@ -55,23 +56,36 @@ _LEAST_FILE = 1024  # of the kernel's memory or the disk, for an empty one
 _MOUNTS = ("/tmp", "/var/tmp", "/dev/shm")
 _MEMORY = (b"Threads", b"RssAnon", b"RssShmem", b"VmSwap")
 _SHARES = (b"Pss_Anon", b"Pss_Shmem", b"SwapPss")
-_QUIET_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_QUIET_SIGNALS = (_SIGTERM, _SIGINT, _SIGHUP)
 
 
 class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
 
 
+class _Suppressed:
+    """`contextlib.suppress`, whose import takes 3 ms."""
+
+    def __init__(self, *errors: type[OSError | ValueError]) -> None:
+        self._errors = errors
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        return kind is not None and issubclass(kind, self._errors)
+
+
 def descendants(of: int, *, generation: int = 1) -> list[int]:
     """The processes below `of` that live, from its children (1) or their children (2) on; [] where there is no /proc."""
-    children: defaultdict[int, list[int]] = defaultdict(list)
-    with contextlib.suppress(OSError):
+    children: dict[int, list[int]] = {}
+    with _Suppressed(OSError):
         for name in os.listdir("/proc"):  # noqa: PTH208
             if name.isdigit():
-                with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                with _Suppressed(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
                     state, parent = file.read().rpartition(b")")[2].split()[:2]
                     if state != b"Z":
-                        children[int(parent)].append(int(name))
+                        children.setdefault(int(parent), []).append(int(name))
     found: list[int] = []
     below = children.pop(of, [])
     while below:
@@ -82,23 +96,33 @@ def descendants(of: int, *, generation: int = 1) -> list[int]:
     return found
 
 
-def send(number: signal.Signals, *, to: Iterable[int]) -> None:
+def send(number: int, *, to: list[int] | tuple[int, ...]) -> None:
     for pid in to:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        with _Suppressed(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def _main(
-    rules: str, filter_hex: str, asked: str, bounds: str, folder: str, report: str, kept: str, given: str, *command: str
+    script: str,
+    rules: str,
+    filter_hex: str,
+    asked: str,
+    bounds: str,
+    folder: str,
+    report: str,
+    kept: str,
+    given: str,
+    *command: str,
 ) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # the command may not look into this process
     for number in _QUIET_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(wake)
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        libc.signal(number, _SIG_IGN)
+    ends = _signal_set(libc, _SIGCHLD)
+    libc.sigprocmask(_SIG_BLOCK, ends, None)
+    woken = libc.signalfd(-1, ends, os.O_NONBLOCK | os.O_CLOEXEC)
+    os.close(int(script))
     keeper = os.getpid()
     questions = _Questions() if asked == _ASKED else None
     limits = _Limits(bounds, folder=folder, apart=kept.startswith(_APART))
@@ -106,7 +130,7 @@ def _main(
     pid = os.fork()
     if pid == 0:
         try:
-            signal.set_wakeup_fd(-1)
+            libc.sigprocmask(_SIG_UNBLOCK, ends, None)
             _take_input(given)
             limits.set()
             _become(libc, keeper=keeper, rules=rules, filter_hex=filter_hex, questions=questions)
@@ -116,9 +140,7 @@ def _main(
             os.write(2, f"turnwise: the command could not be started: {error}\n".encode())
         finally:
             os._exit(_CANNOT_RUN)
-    with contextlib.suppress(
-        OSError
-    ):  # as root only: a thousand busy processes leave a thousandth of a processor to each
+    with _Suppressed(OSError):  # as root only: a thousand busy processes leave a thousandth of a processor to each
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     if given != "-":
         os.close(int(given))  # else it would stay open when the command closes its own
@@ -132,16 +154,23 @@ def _main(
     _end_all(pid if status is None else 0, apart=limits.apart)
     if limits.reached:
         _say(limits.reached, report=report)
-    _leave(None if limits.reached else status)
+    _leave(libc, None if limits.reached else status)
 
 
 def _say(reached: str, *, report: str) -> None:
     """Standard error may be a pipe that nobody reads any more."""
     text = f"\nturnwise ended it, because {reached}\n" if report == "-" else reached
-    with contextlib.suppress(OSError):
+    with _Suppressed(OSError):
         descriptor = 2 if report == "-" else int(report)
         os.set_blocking(descriptor, False)
         os.write(descriptor, text.encode())
+
+
+def _signal_set(libc: ctypes.CDLL, number: int) -> ctypes.Array[ctypes.c_char]:
+    signals = ctypes.create_string_buffer(_BYTES_OF_SIGNALS)
+    libc.sigemptyset(signals)
+    libc.sigaddset(signals, number)
+    return signals
 
 
 def _take_input(given: str) -> None:
@@ -151,11 +180,11 @@ def _take_input(given: str) -> None:
 def _become(libc: ctypes.CDLL, *, keeper: int, rules: str, filter_hex: str, questions: "_Questions | None") -> None:
     """What the command is, apart from its program. Raises OSError where a rule cannot be set."""
     os.setsid()
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     if os.getppid() != keeper:
         os._exit(_CANNOT_RUN)
-    for number in (*_QUIET_SIGNALS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
+    for number in (*_QUIET_SIGNALS, _SIGCHLD, _SIGPIPE, _SIGXFSZ):
+        libc.signal(number, _SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if rules != "-":
         _drop_capabilities(libc)
@@ -257,7 +286,7 @@ def _is_reaching_ours(target: int, *, keeper: int) -> bool:
 
 def _is_in(name: str, *, group: int) -> bool:
     """Whether the process lives and is in the group."""
-    with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+    with _Suppressed(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
         state, _, found = file.read().rpartition(b")")[2].split()[:3]
         return int(found) == group and state != b"Z"
     return False
@@ -266,7 +295,7 @@ def _is_in(name: str, *, group: int) -> bool:
 def _status_of(thread: int) -> tuple[str, int]:
     """The state of a thread, and its process; an empty state where there is none."""
     state, process = "", 0
-    with contextlib.suppress(OSError), open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+    with _Suppressed(OSError), open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         for line in file:
             key, _, value = line.partition(":")
             if key == "State":
@@ -334,7 +363,7 @@ class _Limits:
         if not self._is_set or self._scratch is None:
             return
         code = os.waitstatus_to_exitcode(status)
-        if code in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ):
+        if code in (-_SIGXFSZ, 128 + _SIGXFSZ):
             self.reached = f"it had more than {_size(self._scratch)} of temporary files"
         else:
             self.reached = self._judge(self._tree())
@@ -373,7 +402,7 @@ class _Limits:
         assert self._scratch is not None, "it is asked only then"
         total = sum(map(self._in_mount, _MOUNTS, [tree] * len(_MOUNTS))) if self.apart else 0
         seen: set[tuple[int, int]] = set()
-        found = [*_open_files(tree)]
+        found = _open_files(tree)
         if self._folder != "-":
             found += _files_in(self._folder)
         for one in found:
@@ -387,7 +416,7 @@ class _Limits:
         its end."""
         assert self._scratch is not None, "it is asked only then"
         if path not in self._mounted and len(tree) > _LAYERS:
-            with contextlib.suppress(OSError):
+            with _Suppressed(OSError):
                 descriptor = os.open(f"/proc/{tree[-1]}/root{path}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
                 found = os.fstatvfs(descriptor)
                 if found.f_blocks * found.f_frsize == self._share * self._scratch:
@@ -414,9 +443,9 @@ def _size(size: int) -> str:
 def children_of(pid: int) -> list[int]:
     """Its children, by the lists that its threads have of them."""
     found: list[int] = []
-    with contextlib.suppress(OSError):
+    with _Suppressed(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+            with _Suppressed(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
                 found += map(int, file.read().split())
     return found
 
@@ -424,7 +453,7 @@ def children_of(pid: int) -> list[int]:
 def _numbers(path: str, names: tuple[bytes, ...]) -> dict[bytes, int]:
     """The numbers behind these names in a file of /proc; those of a process that has ended are none."""
     found: dict[bytes, int] = {}
-    with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123
+    with _Suppressed(OSError), open(path, "rb") as file:  # noqa: PTH123
         for line in file:
             name, _, value = line.partition(b":")
             if name in names:
@@ -439,27 +468,30 @@ def _own_memory(pid: int) -> int:
     return sum((shares or _numbers(f"/proc/{pid}/status", _MEMORY[1:])).values())
 
 
-def _open_files(tree: list[int]) -> Iterable[os.stat_result]:
+def _open_files(tree: list[int]) -> list[os.stat_result]:
     """The regular files that they hold open for writing."""
+    files: list[os.stat_result] = []
     for pid in tree:
-        with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as descriptors:
+        with _Suppressed(OSError), os.scandir(f"/proc/{pid}/fd") as descriptors:
             for descriptor in descriptors:
-                with contextlib.suppress(OSError):
+                with _Suppressed(OSError):
                     if descriptor.stat(follow_symlinks=False).st_mode & stat.S_IWUSR:
                         found = descriptor.stat()
                         if stat.S_ISREG(found.st_mode):
-                            yield found
+                            files.append(found)
+    return files
 
 
-def _files_in(folder: str) -> Iterable[os.stat_result]:
-    folders = [folder]
+def _files_in(folder: str) -> list[os.stat_result]:
+    folders, files = [folder], list[os.stat_result]()
     while folders:
-        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+        with _Suppressed(OSError), os.scandir(folders.pop()) as entries:
             for entry in entries:
-                with contextlib.suppress(OSError):
+                with _Suppressed(OSError):
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
-                    yield entry.stat(follow_symlinks=False)
+                    files.append(entry.stat(follow_symlinks=False))
+    return files
 
 
 def _wait(pid: int, *, woken: int, questions: _Questions | None, limits: "_Limits") -> int | None:
@@ -479,7 +511,7 @@ def _wait(pid: int, *, woken: int, questions: _Questions | None, limits: "_Limit
             if descriptor == 0 and not os.read(0, 64):
                 return None
             if descriptor == woken:
-                os.read(woken, 4096)
+                os.read(woken, _LARGEST_INFO)
         ended = _reap()
         if pid in ended:
             return ended[pid]
@@ -490,7 +522,7 @@ def _wait(pid: int, *, woken: int, questions: _Questions | None, limits: "_Limit
 def _reap() -> dict[int, int]:
     """The wait status of all that have ended since."""
     ended: dict[int, int] = {}
-    with contextlib.suppress(ChildProcessError):
+    with _Suppressed(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             ended[found[0]] = found[1]
     return ended
@@ -504,40 +536,39 @@ def _end_all(first: int, *, apart: bool) -> None:
     another any more. Only what makes a group of its own each time has to be found one by one.
     """
     if first:
-        send(signal.SIGKILL, to=children_of(first) if apart else ())
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(first, signal.SIGKILL)
+        send(_SIGKILL, to=children_of(first) if apart else ())
+        with _Suppressed(ProcessLookupError, PermissionError):
+            os.killpg(first, _SIGKILL)
     began = progress = time.monotonic()
     while progress - began < LONGEST_END_S and time.monotonic() - progress < _ENDING_S:
-        found = descendants(os.getpid())
-        for group in {_group_of(pid) for pid in found} - {0, os.getpgrp()}:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, signal.SIGKILL)
-        send(signal.SIGKILL, to=found)
         if _reap():
             progress = time.monotonic()
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
-            return
+            return  # and so nobody below, as who loses its parent would come to us
+        found = descendants(os.getpid())
+        for group in {_group_of(pid) for pid in found} - {0, os.getpgrp()}:
+            with _Suppressed(ProcessLookupError, PermissionError):
+                os.killpg(group, _SIGKILL)
+        send(_SIGKILL, to=found)
         time.sleep(_PAUSE_S)
 
 
 def _group_of(pid: int) -> int:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with _Suppressed(ProcessLookupError, PermissionError):
         return os.getpgid(pid)
     return 0
 
 
-def _leave(status: int | None) -> None:
+def _leave(libc: ctypes.CDLL, status: int | None) -> None:
     """End as the command did, by the same signal too."""
     if status is None:
         os._exit(_CANNOT_RUN)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with contextlib.suppress(OSError, ValueError):
-            signal.signal(number, signal.SIG_DFL)
+        libc.signal(number, _SIG_DFL)
         os.kill(os.getpid(), number)
         os._exit(128 + number)
     os._exit(os.waitstatus_to_exitcode(status))

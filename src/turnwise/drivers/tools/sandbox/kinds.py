@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.drivers.tools.programs import HELPER
+from turnwise.drivers.tools.programs import compiled_script
 from turnwise.drivers.tools.sandbox.bounds import KERNELS_SHARE, CommandBounds
 
 _KEEPER = Path(__file__).with_name("keeper.py")
@@ -74,10 +74,11 @@ def in_keeper(
     kept = ":".join(["apart", *map(str, handed)]) if argv else "-"
     rules_text, report, given = ("-" if one is None else str(one) for one in (rules, order.report, order.given))
     how = (rules_text, program, "asked" if asked else "-", bounds, folder, report, kept, given)
+    words, script = compiled_script(str(_KEEPER))
     return Wrapped(
-        argv=(*HELPER, str(_KEEPER), *how, *(argv or order.argv)),
+        argv=(*words, *how, *(argv or order.argv)),
         env=order.env,
-        descriptors=tuple([one for one in (rules, order.report, *handed) if one is not None]),
+        descriptors=tuple([one for one in (script, rules, order.report, *handed) if one is not None]),
         layers=2 if argv else 1,
         watches=True,
         report=order.report,

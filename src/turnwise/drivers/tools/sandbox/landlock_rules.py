@@ -1,8 +1,8 @@
 """Landlock, the kernel's own access rules: its rights, and how a set of rules is made and taken on.
 
-Also a script, which bubblewrap runs as `python -I -S landlock_rules.py VERSION SCRIPT COUNT PATH... COMMAND...`: it lets itself
-write below the COUNT paths only, closes the descriptor SCRIPT that it was read from, and becomes the command. Mounts alone do
-not see to that: a named pipe can be written on a read-only mount, and what is mounted outside later comes in writable.
+Also a script, which bubblewrap runs with the arguments SCRIPT VERSION COUNT PATH... COMMAND...: it lets itself write below the
+COUNT paths only, closes the descriptor SCRIPT that it was read from, and becomes the command. Mounts alone do not see to that: a
+named pipe can be written on a read-only mount, and what is mounted outside later comes in writable.
 
 It imports nothing of turnwise, and little of Python: each command waits for its start.
 Rules can only allow, and what they allow holds for all that lies below.
@@ -82,7 +82,7 @@ def _error(call: str) -> OSError:
     return OSError(number, f"{call}: {os.strerror(number)}")
 
 
-def _main(version: str, script: str, count: str, *words: str) -> None:
+def _main(script: str, version: str, count: str, *words: str) -> None:
     paths, command = words[: int(count)], words[int(count) :]
     try:
         handled = _EVERY_CHANGE & known_rights(int(version))
