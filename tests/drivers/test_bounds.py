@@ -214,6 +214,56 @@ async def test_what_was_allowed_has_more(shell: Shell) -> None:
     assert str(caught.value) == "[exit code 3]"
 
 
+REFUSALS = ("No space left on device", "MemoryError", "fork: retry: Resource temporarily unavailable", "File too large")
+
+
+@pytest.mark.promise("safe:bounded")
+async def test_what_a_program_says_of_others_is_no_bound(shell: Shell) -> None:
+    """A log that speaks of a full disk, read by a command that fails: none of its bounds was near."""
+    far = CommandBounds(
+        memory=1 << 50, processes=1 << 30, scratch=1 << 40
+    )  # processes of others count, as nobody can tell
+    for said in REFUSALS:
+        with pytest.raises(ToolFault) as caught:
+            await run(Shell(shell.root, sandbox=shell.sandbox, unasked=far), f"echo '{said}'; exit 3")
+        assert str(caught.value) == f"{said}\n[exit code 3]"
+
+
+@pytest.mark.promise("safe:bounded")
+@pytest.mark.parametrize(
+    ("near", "said", "is_told"),
+    [
+        ("near memory", REFUSALS[1], True),
+        ("near files", REFUSALS[1], False),
+        ("near processes", REFUSALS[2], True),
+        ("near memory files", REFUSALS[3], True),
+        ("", REFUSALS[0], False),
+    ],
+)
+def test_a_bound_is_named_where_program_and_keeper_agree(near: str, said: str, is_told: bool) -> None:
+    """Of what the kernel refused between two looks, both know a part."""
+    told = SMALL.likely_hit(said.encode(), near=near)
+    assert ("64 MiB of memory" in told and told.endswith("it may have more then")) is is_told
+
+
+FLEETING = """
+kept = bytearray(40 << 20)
+for at in range(0, 40 << 20, 4096):
+    kept[at] = 1
+del kept
+print("MemoryError", flush=True)
+os._exit(3)
+"""
+
+
+@pytest.mark.promise("safe:bounded")
+async def test_what_was_near_a_bound_and_is_gone_is_known(shell: Shell) -> None:
+    """The kernel tells how much memory a process that has ended had at most, however fast it was."""
+    with pytest.raises(ToolFault) as caught:
+        await run(shell, script(shell.root / "a.py", f"import os\n{FLEETING}"))
+    assert "64 MiB of memory" in str(caught.value) and "exit code 3" in str(caught.value)
+
+
 @pytest.mark.promise("safe:bounded")
 @pytest.mark.parametrize(
     "program", ["node --version", "node -e 'console.log(1)'", "java -version", "{python} -c 'print(1)'"]

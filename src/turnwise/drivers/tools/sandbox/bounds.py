@@ -27,12 +27,15 @@ UNASKED_SCRATCH = 512 * MiB
 ALLOWED_PROCESSES = 4096
 _ALLOWED_OF_MEMORY = 0.9  # beyond that the kernel chooses whom it ends: turnwise or the user's editor, too
 
-# What programs say when a limit of the kernel refuses them more.
-_REFUSED = re.compile(
-    rb"no space left on device|file too large|file size limit exceeded|cannot allocate memory|memoryerror|out of memory"
-    rb"|memory exhausted|not enough (memory|space)|bad_alloc|resource temporarily unavailable|can't start new thread",
-    re.IGNORECASE,
-)
+# What programs say when a limit of the kernel refuses them more, by the word that the keeper has for the bound.
+_REFUSED = {
+    "memory": re.compile(
+        rb"cannot allocate memory|memoryerror|out of memory|memory exhausted|not enough (memory|space)|bad_alloc",
+        re.IGNORECASE,
+    ),
+    "processes": re.compile(rb"resource temporarily unavailable|can't start new thread", re.IGNORECASE),
+    "files": re.compile(rb"no space left on device|file too large|file size limit exceeded", re.IGNORECASE),
+}
 _SMALLER = (
     "Do it in smaller pieces (fewer files, `head` early in the pipe), or ask the user to allow this very command by a rule: it"
     " may have more then"
@@ -48,9 +51,10 @@ class CommandBounds(msgspec.Struct, frozen=True, kw_only=True):
     processes: int
     scratch: int | None = None
 
-    def likely_hit(self, output: bytes) -> str:
-        """What a command that failed is told if its `output` says that it could not have more of something; else nothing."""
-        if self.scratch is None or _REFUSED.search(output) is None:
+    def likely_hit(self, output: bytes, *, near: str) -> str:
+        """What a command that failed is told if its `output` says that it could not have more of something, and it came `near`
+        that bound; else nothing. Either alone is usual: a log that it reads, or a program that fails for another reason."""
+        if self.scratch is None or not any(name in near.split() and _REFUSED[name].search(output) for name in _REFUSED):
             return ""
         return (
             f"nobody was asked about this command, so it has at most {size_text(self.memory)} of memory,"

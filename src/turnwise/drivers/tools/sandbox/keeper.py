@@ -4,10 +4,10 @@ A script with the arguments SCRIPT RULES FILTER ASKED BOUNDS FOLDER REPORT KEPT 
 of turnwise, and little of Python: each command waits for its start. SCRIPT is the descriptor that it was read from. RULES is the
 descriptor of a Landlock ruleset, FILTER a seccomp program in hexadecimal, ASKED is `asked` where the filter leaves signals to
 this process. BOUNDS are `MEMORY:PROCESSES:SCRATCH:SHARE`, see `bounds.py`; the kernel's limits are SHARE times these. FOLDER is
-a folder whose new files count. REPORT is the descriptor to which it says which bound was reached, else that is said on standard
-error. KEPT is `apart` where the command is a bubblewrap of its own, followed by the descriptors that this is to have
-(`apart:7`). INPUT is the descriptor of the command's standard input. It ends the command when its own standard input closes,
-which happens too when turnwise is killed.
+a folder whose new files count. REPORT is the descriptor to which it says which bound was reached (`-`: on standard error), or
+`near` and the bounds that a command which failed came near. KEPT is `apart` where the command is a bubblewrap of its own,
+followed by the descriptors that this is to have (`apart:7`). INPUT is the descriptor of the command's standard input. It ends
+the command when its own standard input closes, which happens too when turnwise is killed.
 
 What leaves its parent and its session comes to this process (PR_SET_CHILD_SUBREAPER), so it is found as well.
 The rules are set between fork and exec of a process with one thread: in turnwise itself, which has several, that is not safe.
@@ -53,6 +53,7 @@ _APART, _LAYERS = "apart", 2  # bubblewrap's own processes
 _LOOK_S, _STRICT_LOOK_S, _QUIET_LOOK_S, _LONGEST_LOOK_S, _SLOWER = 0.02, 0.1, 0.5, 2.0, 1.2
 _CLOCK_S = 0.1  # the times of files come from a clock that is some milliseconds behind
 _LEAST_FILE = 1024  # of the kernel's memory or the disk, for an empty one
+_STACK = 8 << 20  # what a thread reserves, which counts as its process's memory for the kernel
 _MOUNTS = ("/tmp", "/var/tmp", "/dev/shm")
 _MEMORY = (b"Threads", b"RssAnon", b"RssShmem", b"VmSwap")
 _SHARES = (b"Pss_Anon", b"Pss_Shmem", b"SwapPss")
@@ -154,6 +155,8 @@ def _main(
     _end_all(pid if status is None else 0, apart=limits.apart)
     if limits.reached:
         _say(limits.reached, report=report)
+    elif status and report != "-" and (near := limits.near()):
+        _say(f"near {near}", report=report)
     _leave(libc, None if limits.reached else status)
 
 
@@ -326,6 +329,7 @@ class _Limits:
         self._period_s = _LOOK_S
         self._due = time.monotonic() + _LOOK_S
         self._mounted: dict[str, int] = {}
+        self._most_memory, self._most_written, self._first_pid = 0, 0, _last_pid()
         self._has_children = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # noqa: PTH110
 
     def set(self) -> None:
@@ -340,8 +344,7 @@ class _Limits:
 
     def _limit_processes(self) -> None:
         """The kernel counts all processes of the user, so what runs already is added. It does not count root's."""
-        with open("/proc/loadavg", encoding="ascii") as file:  # noqa: PTH123
-            now = int(file.read().split()[3].partition("/")[2])
+        now = int(_load()[3].partition("/")[2])
         _lower(resource.RLIMIT_NPROC, now + self._share * self._processes)
 
     def due_ms(self) -> int | None:
@@ -368,6 +371,17 @@ class _Limits:
         else:
             self.reached = self._judge(self._tree())
 
+    def near(self) -> str:
+        """Which bounds it may have reached between two looks, once all of it has ended: the kernel refuses more at SHARE times a
+        bound, so what stayed below half of it was not refused. A single request for more leaves no trace."""
+        if not self._is_set or self._scratch is None:
+            return ""
+        memory = max(self._most_memory, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) * 1024
+        pids = (_last_pid() - self._first_pid) % _most_pids()  # of all programs here: no fewer than its own
+        many = pids > self._processes or pids * _STACK > self._share * self._memory // 2
+        found = (memory > self._memory // 2, many, self._most_written > self._scratch // 2)
+        return " ".join(name for name, is_near in zip(("memory", "processes", "files"), found, strict=True) if is_near)
+
     def _tree(self) -> list[int]:
         """The processes below us. By the kernel's lists of children where it has them, which does not look at all others."""
         if not self._has_children:
@@ -391,9 +405,14 @@ class _Limits:
             threads += fields.get(b"Threads", 0)
         if threads > most:
             return too_many
+        self._most_memory = max(self._most_memory, memory)
         if memory * 1024 > self._memory and sum(map(_own_memory, tree)) * 1024 > self._memory:
             return f"it had more than {_size(self._memory)} of memory"
-        if self._scratch is not None and self._written(tree) > self._scratch:
+        if self._scratch is None:
+            return ""
+        written = self._written(tree)
+        self._most_written = max(self._most_written, written)
+        if written > self._scratch:
             return f"it had more than {_size(self._scratch)} of temporary files"
         return ""
 
@@ -434,6 +453,25 @@ def _lower(limit: int, to: int) -> None:
     hard = resource.getrlimit(limit)[1]
     to = to if hard == resource.RLIM_INFINITY else min(hard, to)
     resource.setrlimit(limit, (to, to))
+
+
+def _load() -> list[str]:
+    """The fields of proc(5), /proc/loadavg. Raises OSError."""
+    with open("/proc/loadavg", encoding="ascii") as file:  # noqa: PTH123
+        return file.read().split()
+
+
+def _last_pid() -> int:
+    """The last number that a process or thread got here; 0 where that is not told."""
+    with _Suppressed(OSError):
+        return int(_load()[4])
+    return 0
+
+
+def _most_pids() -> int:
+    with _Suppressed(OSError), open("/proc/sys/kernel/pid_max", encoding="ascii") as file:  # noqa: PTH123
+        return int(file.read())
+    return 1 << 22  # PID_MAX_LIMIT
 
 
 def _size(size: int) -> str:

@@ -158,12 +158,13 @@ class Shell:
         timeout_s, is_turns = seconds_of(given.timeout_s)
         bounds = (self._unasked or unasked_bounds()) if runs_unasked() else allowed_bounds()
         try:
-            code, reached = await self._run(
+            code, report = await self._run(
                 [program, "-c", given.command], timeout_s=timeout_s, tape=tape, bounds=bounds
             )
-            if reached:
-                notes.append(f"[{bounds.hit(reached)}]")
-            elif code and self.sandbox.bounded and (likely := bounds.likely_hit(tape.ending)):
+            near = report if report.startswith("near ") else ""
+            if report and not near:
+                notes.append(f"[{bounds.hit(report)}]")
+            elif code and (likely := bounds.likely_hit(tape.ending, near=near)):
                 notes.append(f"[exit code {_shown(code)}; {likely}]")
             elif code:
                 notes.append(f"[exit code {_shown(code)}]")
@@ -202,7 +203,7 @@ class Shell:
         return found
 
     async def _run(self, argv: list[str], *, timeout_s: float, tape: Tape, bounds: CommandBounds) -> tuple[int, str]:
-        """Its exit code, and which bound it reached, in words."""
+        """Its exit code, and what its keeper said of its bounds."""
         judged = programs_at_hand()
         run = functools.partial(self._run_with, argv, timeout_s=timeout_s, tape=tape, bounds=bounds)
         if judged is None:
@@ -252,8 +253,8 @@ class Shell:
                 layers=wrapped.layers,
                 watches=wrapped.watches,
             )
-            reached = b"" if wrapped.report is None else os.pread(wrapped.report, 1000, 0)
-            return code, reached.decode()
+            report = b"" if wrapped.report is None else os.pread(wrapped.report, 1000, 0)
+            return code, report.decode()
         except TimeoutError:  # an OSError too
             raise
         except OSError as error:
