@@ -9,6 +9,7 @@ import pytest
 
 from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.drivers.tools.inspection.repositories import find_repository
+from turnwise.drivers.tools.sandbox import command_environment
 from turnwise.rules.permissions import PermissionKind, Policy, judge_permission
 from waits import HANG_S
 
@@ -134,7 +135,7 @@ SUBMODULE = NESTED + " && cd .. && git add sub && git commit -qm sub && cd sub &
 MODULE = (
     " && cd .. && mkdir .git/modules && mv sub/.git .git/modules/sub && echo 'gitdir: ../.git/modules/sub' > sub/.git"
 )
-READS = ("git status", "git status -s", "git diff", "git diff --submodule=log", "git describe --dirty")
+READS = ("git status", "git status -s", "git diff", "git diff --submodule=log", "git describe --always")
 
 
 @pytest.mark.parametrize("command", READS)
@@ -338,10 +339,33 @@ def test_git_that_stays_in_its_repository_is_not_asked_about(command: str, tmp_p
         "bash -c 'cd r && {}'",
         "ls && cd r && {}",
         "cd r && cd . && {}",
+        "cd r || exit; {}",
+        "(cd r || exit 1\n{})",
+        "cd r || {{ echo 'no r' >&2; exit 1; }}; {}",
     ):
         assert verdict(line.format(command), work=work) == "allow", line
-    for line in ("{}", "cd a && {}", "cd nosuch; {}", "ls && cd r; {}", "cd r & {}", "cd r || {}"):
+    asked = ("{}", "cd a && {}", "cd nosuch; {}", "ls && cd r; {}", "cd r & {}", "cd r || {}")
+    goes_on = (
+        "return",
+        "false",
+        "exit 1 2",
+        "exit --help",
+        "exit >no/x",
+        "exit | cat",
+        "(exit)",
+        "{{ break; exit; }}",
+    )
+    for line in (*asked, *[f"cd r || {what}; {{}}" for what in goes_on], "(cd r || exit); {}"):
         assert verdict(line.format(command), work=work) == "ask", line
+
+
+def test_git_that_reads_takes_no_lock(tmp_path: Path) -> None:
+    """`git describe --dirty` writes the index whatever is said, and `git status` where locks are asked for."""
+    git(PLAIN, at=tmp_path)
+    assert verdict("GIT_OPTIONAL_LOCKS=0 git status", work=tmp_path) == "allow"
+    for command in ("git describe --dirty", "git describe --always --dirty=x", "GIT_OPTIONAL_LOCKS=1 git status"):
+        assert verdict(command, work=tmp_path) == "ask"
+    assert command_environment({}, temporary=None, hidden=frozenset())["GIT_OPTIONAL_LOCKS"] == "0"
 
 
 @pytest.mark.promise("safe:judged")

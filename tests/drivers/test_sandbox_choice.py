@@ -131,6 +131,7 @@ def test_environment_is_an_allow_list(tmp_path: Path) -> None:
         "PAGER": "cat",
         "GIT_PAGER": "cat",
         "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
         "TERM": "dumb",
     }
 

@@ -36,7 +36,7 @@ HARMLESS_NAMES = frozenset(
     OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS CUDA_VISIBLE_DEVICES TF_CPP_MIN_LOG_LEVEL TOKENIZERS_PARALLELISM
     DEBIAN_FRONTEND PIP_DISABLE_PIP_VERSION_CHECK PIP_NO_INPUT PIP_NO_CACHE_DIR HUSKY DO_NOT_TRACK NEXT_TELEMETRY_DISABLED
     DOTNET_CLI_TELEMETRY_OPTOUT HOMEBREW_NO_AUTO_UPDATE
-    GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS GIT_MERGE_AUTOEDIT GIT_AUTHOR_DATE GIT_COMMITTER_DATE""".split()
+    GIT_TERMINAL_PROMPT GIT_MERGE_AUTOEDIT GIT_AUTHOR_DATE GIT_COMMITTER_DATE""".split()
 )
 _LOCALE = re.compile(r"LC_[A-Z]+")
 # `..` would be a folder beside those of the zones.
@@ -64,6 +64,8 @@ def is_harmless(assignment: Assignment) -> bool:
         return True
     if name in _PAGERS:
         return value in IDLE_PROGRAMS
+    if name == "GIT_OPTIONAL_LOCKS":  # with them `git status` writes
+        return value == "0"
     known = name in HARMLESS_NAMES or _LOCALE.fullmatch(name) is not None
     return known and _HARMLESS_VALUE.fullmatch(value) is not None
 

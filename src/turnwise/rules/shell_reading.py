@@ -64,6 +64,7 @@ READERS: dict[str, ReadingCommand] = {
     ":": _TEXT_OUT,
     "true": _TEXT_OUT,
     "false": _TEXT_OUT,
+    "exit": _reader(speaks=True, most=1),
     "type": _reader("apPt", speaks=True),
     "printf": _reader(speaks=True),
     "pwd": _reader("LP", most=0),
@@ -208,7 +209,7 @@ _GIT: dict[str, ReadingCommand] = {
     ),
     "rev-list": _reader("n0123456789", long="count all merges no-merges left-right", values="max-count since until"),
     "merge-base": _reader("a", long="all is-ancestor"),
-    "describe": _reader("", long="tags all always long dirty contains", values="match abbrev"),
+    "describe": _reader("", long="tags all always long contains", values="match abbrev"),  # `--dirty` writes the index
     "branch": _reader("avrl", long="all remotes list verbose show-current", values="contains merged no-merged", most=0),
     "tag": _reader("ln", long="list", values="contains", most=0),
     "remote": _reader(most=0),

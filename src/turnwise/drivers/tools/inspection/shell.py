@@ -42,6 +42,12 @@ if TYPE_CHECKING:
 _BUILT_IN = (
     IN_SHELL | READING_NAMES | frozenset(wrappers.PREFIXES) | wrappers.SHELLS | {"alias", "command_not_found_handle"}
 )
+# Behind `||` it leaves the shell for sure: `exit` alone, or after saying why. With more words than one it may go on.
+_LEAVES = re.compile(
+    r"""exit(?:[ ][0-9]{1,3})? | \{ \s+ (?: (?:>&2[ ])? (?:echo|printf) (?: [ ]+ (?: '[^']*' | "[^"$`\\!]*" | [\w.,/:=-]+ ) )*
+    (?:[ ]+>&2)? \s* [;\n] \s* )* exit (?:[ ][0-9]{1,3})? \s* ;? \s* \}""",
+    re.VERBOSE,
+)
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=", re.DOTALL)
 _TESTS = frozenset({"test", "["})
 _SEQUENCES = frozenset({"list", "pipeline", "negated_command"})
@@ -205,7 +211,8 @@ class _Walk:
         self.places = places
 
     def _list(self, node: "Node", *, within: tuple[str, ...]) -> None:
-        """`a && b`: the first runs as the list does, the second perhaps. Behind `cd x &&` one stands in `x` alone."""
+        """`a && b`: the first runs as the list does, the second perhaps. Behind `cd x &&` and `cd x || exit` one stands in `x`
+        alone."""
         parts = [child for child in node.children if child.type != "comment"]
         if len(parts) != 3:
             self._doubt("`list` is not understood")
@@ -215,13 +222,16 @@ class _Walk:
         started = self.places
         self.visit(left, within=within)
         places = self.places
+        ends = sign.type == "||" and right.id not in self.trailing and _LEAVES.fullmatch(_text(right)) is not None
+        if ends and left.type != "negated_command":
+            places = self.arrived or places
         before, self.unconditional = self.unconditional, False
         failed = sign.type == "||" or left.type == "negated_command"
-        self.places = joined(started, places) if failed else self.arrived or places
+        self.places = joined(started, self.places) if failed else self.arrived or places
         self.visit(right, within=within)
         self.unconditional = before
         self.arrived = None if failed else self.arrived or self.places
-        self.places = joined(self.places, places)
+        self.places = places if ends else joined(self.places, places)
 
     def _loop(self, node: "Node", *, within: tuple[str, ...]) -> None:
         """A `cd` in a loop counts for what stands before it, too, from the second round on."""

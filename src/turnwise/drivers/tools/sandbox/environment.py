@@ -23,8 +23,9 @@ _PREFIXES = ("LC_",)
 _SECRET = re.compile(
     r"(KEY|KEYS|TOKEN|TOKENS|PASS|PASSWD|PASSPHRASE|COOKIE|AUTH|PAT|DSN)$|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE
 )
-# A pager or a password prompt would wait for a person for ever.
-_QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
+# A pager or a password prompt would wait for a person for ever. `git status` writes what it found into the index, under a lock
+# that a git of the user's runs into.
+_QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "TERM": "dumb"}
 
 
 def is_secret(name: str) -> bool:
