@@ -58,6 +58,7 @@ def test_a_skeleton_is_that_of_unicodes_table() -> None:
         *["", "", ""],
     ]
     assert next(iter(lookalikes("𝐜𝐚𝐭"))).skeleton == "cat"
+    assert [skeleton(char) for char in "ⅵⅶⅷⅧ"] == ["vi", "vii", "viii", "Vlll"]
 
 
 def test_the_tables_are_loaded_for_a_text_that_is_not_ascii(tmp_path: Path) -> None:
