@@ -41,6 +41,7 @@ NAMES_IT = PermissionRule(verdict="allow", tool="bash", command=("tac", "*"), so
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no keeper")
 
+LASTS_S = 20  # what the table of mutants has end by itself; else nobody waits for it
 # As a fork bomb of bash, but for the fuse: each takes a byte from a pipe before it multiplies.
 BOMB = "exec 8< <(head -c 1500 /dev/zero | tr '\\0' x); :(){ read -rn1 _ <&8 && { :|:& } ; sleep 300; }; :; wait"
 LEAVING = """
@@ -62,8 +63,8 @@ MANY = """
 for _ in range(30):
     if not os.fork():
         kept = bytearray(b"x") * (4 << 20)
-        time.sleep(300)
-time.sleep(300)
+        time.sleep(LASTS_S)
+time.sleep(LASTS_S)
 """
 THREADS = """
 import threading
@@ -81,7 +82,7 @@ time.sleep(300)
 NAMELESS = """
 for number in range(8):
     os.write(os.memfd_create("kept"), bytes(4 << 20))
-time.sleep(300)
+time.sleep(LASTS_S)
 """
 UNLINKED = """
 for number in range(8):
@@ -143,7 +144,7 @@ async def run(shell: Shell, command: str, *, unasked: bool = True) -> str:
 
 def command_of(attack: str, *, root: Path) -> str:
     text = PROGRAMS.get(attack)
-    return attack if text is None else script(root / "attack.py", f"import os, time\n{text}")
+    return attack if text is None else script(root / "attack.py", f"import os, time\nLASTS_S = {LASTS_S}\n{text}")
 
 
 @pytest.mark.promise("safe:bounded")
@@ -326,7 +327,7 @@ print("no System V" if ctypes.CDLL(None).shmget(0, 4096, 0o1600) < 0 else "one w
 def test_who_takes_no_report_reads_it_on_standard_error(name: str, tmp_path: Path) -> None:
     """As of an MCP server, whose last words are shown."""
     scratch = Scratch()
-    argv = ["/bin/sh", "-c", "for i in $(seq 60); do sleep 300 & done; wait"]
+    argv = ["/bin/sh", "-c", f"for i in $(seq 60); do sleep {LASTS_S} & done; wait"]
     wrapped = sandbox_called(name).wrap(argv, workspace=tmp_path, scratch=scratch, bounds=SMALL)
     process = subprocess.Popen(
         wrapped.argv, env=wrapped.env, stdin=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=wrapped.descriptors
