@@ -308,6 +308,14 @@ def test_git_that_shows_what_it_does_not_track_is_asked_about(made: str, command
     assert verdict(f"cd r && {command}", work=work) == "ask"
 
 
+MAYBE = (
+    "if false; then cd r || exit; fi; {}",
+    "case x in y) cd r || exit;; esac; {}",
+    "false && {{ cd r || exit; }}; {}",
+    "while false; do cd r || exit; done; {}",
+)
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -355,7 +363,7 @@ def test_git_that_stays_in_its_repository_is_not_asked_about(command: str, tmp_p
         "(exit)",
         "{{ break; exit; }}",
     )
-    for line in (*asked, *[f"cd r || {what}; {{}}" for what in goes_on], "(cd r || exit); {}"):
+    for line in (*asked, *[f"cd r || {what}; {{}}" for what in goes_on], "(cd r || exit); {}", *MAYBE):
         assert verdict(line.format(command), work=work) == "ask", line
 
 

@@ -223,6 +223,7 @@ class _Walk:
         self.visit(left, within=within)
         places = self.places
         ends = sign.type == "||" and right.id not in self.trailing and _LEAVES.fullmatch(_text(right)) is not None
+        ends = ends and self.unconditional  # else what comes after it may stand where this began
         if ends and left.type != "negated_command":
             places = self.arrived or places
         before, self.unconditional = self.unconditional, False
