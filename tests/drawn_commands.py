@@ -53,6 +53,8 @@ SPEAKING = [
     "type",
     "pwd -P",
     "cd src",
+    "cd src || exit",
+    "cd src || exit 1",
     "cd",
     "test -f",
 ]
