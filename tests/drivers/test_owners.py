@@ -58,8 +58,9 @@ def test_a_process_of_another_machine_with_our_host_name_is_not_taken_for_dead(o
     spaces = SPACES if other == "boot" else "1.1"
     elsewhere = f"{name.rsplit(':', 2)[0]}:{boot}:{spaces}"
     assert is_alive(elsewhere) and not is_here(elsewhere)
-    presume_gone(elsewhere)
-    assert not is_alive(elsewhere)
+    presume_gone(elsewhere, session="s")
+    assert not is_alive(elsewhere, session="s")
+    assert is_alive(elsewhere) and is_alive(elsewhere, session="s2")
 
 
 @pytest.mark.promise("keep:crash", "run:own-state")

@@ -279,23 +279,33 @@ async def test_a_part_of_an_id_reaches_no_session(tmp_path: Path) -> None:
 
 @pytest.mark.promise("keep:crash", "run:own-state")
 async def test_a_turn_of_a_process_that_cannot_be_seen_goes_on_by_the_callers_word(tmp_path: Path) -> None:
-    """Proves: `take_over=True` and nothing else says of a process of another boot that it is gone."""
+    """Proves: `take_over=True` and nothing else says of a process of another boot that it is gone, and it says so of that session
+    alone. Before, the word of one session's caller let others end the turns that the same process had under way elsewhere."""
     clock = SystemClock()
     crash = Crash(tmp_path)
     with Journal(crash.path, clock=clock) as journal:
         await agent_of(ScriptedModel([lambda _: crash.now() or "Hello."]), journal, clock=clock).run("Go.")
     assert crash.left is not None
+    other = "of-another-user"
+    with crash.journal(clock) as left:
+        session = left.sessions()[0].id
+        left.begin_turn(turn_id="theirs", session_id=other, folder="", title="")
     with closing(sqlite3.connect(crash.left)) as connection:
         connection.execute("update turn set owner = ?", (unseen_owner(),))
         connection.commit()
     with crash.journal(clock) as left:
         agent = agent_of(ScriptedModel(["Hello."]), left, clock=clock)
-        session = left.sessions()[0].id
-        with pytest.raises(CallerError, match="take_over=True"):
-            await agent.resume(session)
-        with pytest.raises(CallerError, match="take_over=True"):
-            await agent.run("Go on.", session=session)
+        for unsaid in (session, other):
+            with pytest.raises(CallerError, match="take_over=True"):
+                await agent.resume(unsaid)
+            with pytest.raises(CallerError, match="take_over=True"):
+                await agent.run("Go on.", session=unsaid)
         assert (await agent.resume(session, take_over=True)).text == "Hello."
+        with pytest.raises(CallerError, match="take_over=True"):
+            await agent.resume(other)
+        with pytest.raises(CallerError, match="take_over=True"):
+            await agent.run("Go on.", session=other)
+        assert left.find_session(other).turns[-1].status == "running"
 
 
 @pytest.mark.promise("keep:crash")

@@ -163,7 +163,11 @@ class JournalKeeper:
         processes = {turn: process_of(part) for turn, part in state.parts.items()}
         gone = {turn for turn, process in processes.items() if not (is_alive(process) and is_here(process))}
         return [
-            LeftPart(session=run.root_session, process=processes[run.turn], may_live=is_alive(processes[run.turn]))
+            LeftPart(
+                session=run.root_session,
+                process=processes[run.turn],
+                may_live=is_alive(processes[run.turn], session=run.root_session),
+            )
             for run in self._book.runs_of(self._name, gone)
         ]
 

@@ -93,7 +93,7 @@ class BudgetRow:
         own, root = self._status(run.turn), self._status(run.root_turn)
         if own == "done" or root in ("done", "given up"):
             return True
-        if is_alive(process_of(part)):
+        if is_alive(process_of(part), session=run.root_session):
             return False
         goes_on_by_itself = run.root_session == begins.root_session and run.root_turn != begins.root_turn
         return root is None or goes_on_by_itself

@@ -269,7 +269,7 @@ class Journal:
             ).fetchall():
                 if running == turn_id and owner == our_name():
                     return number  # the attempt before this one stands, though its connection was lost
-                if running not in self._left and is_alive(owner):
+                if running not in self._left and is_alive(owner, session=session_id):
                     raise CallerError(f"{said_to_run(session_id, owner=owner)}, or start a new session")
             connection.execute(
                 "update turn set status = 'lost', epoch = epoch + 1, finished = ? where session = ? and status = 'running'",
@@ -380,7 +380,7 @@ class Journal:
     def _check_left(self, turn_id: str, *, session: str, status: str, owner: str) -> None:
         if status not in ("running", "lost"):
             raise CallerError(f"the last turn of session `{session}` has ended: there is nothing to resume")
-        if status == "running" and turn_id not in self._left and self._claim is None and is_alive(owner):
+        if status == "running" and turn_id not in self._left and self._claim is None and is_alive(owner, session=session):
             raise CallerError(said_to_run(session, owner=owner))
 
     def tries_in_vain(self, turn_id: str) -> int:
@@ -419,15 +419,15 @@ class Journal:
         session = self.find_session(session_id)
         with self._store.statement() as connection:
             rows = connection.execute(RUNNING_BELOW, {"session": session_id}).fetchall()
-        for (owner,) in rows:
+        for owner, _ in rows:
             if is_alive(owner) and is_here(owner):
                 raise CallerError(said_to_run(session_id, owner=owner))
             if owner.startswith(WORKER):
                 raise CallerError(
                     f"session `{session_id}` is with a worker: another worker continues it when its lease has ended"
                 )
-        for (owner,) in rows:
-            presume_gone(owner)
+        for owner, below in rows:
+            presume_gone(owner, session=below)
         return self.find_session(session.row.id)
 
     def sessions(self, *, limit: int = 100) -> list[SessionRow]:
@@ -608,7 +608,7 @@ class Journal:
             TurnRow(
                 id=id,
                 session=session,
-                status="lost" if status == "running" and not is_alive(owner) else status,
+                status="lost" if status == "running" and not is_alive(owner, session=session) else status,
                 created=created,
                 finished=finished,
                 stop_reason=None if stop_reason is None else StopReason(stop_reason),

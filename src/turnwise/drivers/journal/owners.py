@@ -12,7 +12,7 @@ WORKER = "worker@"  # begins the name of an owner whose lease decides
 ENDED = frozenset("ZXx")  # states of a process that has ended (proc(5))
 _NAME = re.compile(r"(?P<host>.*):(?P<pid>[0-9]{1,9}):(?P<started>[0-9]*):(?P<boot>[^:]*):(?P<spaces>[^:]*)", re.DOTALL)
 
-_presumed_gone = set[str]()  # by the word of whoever takes their turns over
+_presumed_gone = set[tuple[str, str]]()  # with the session whose turn somebody has taken over
 
 
 def our_name() -> str:
@@ -24,13 +24,13 @@ def our_name() -> str:
     return f"{_host()}:{os.getpid()}:{_started()}:{_boot()}:{_namespaces()}"
 
 
-def is_alive(name: str) -> bool:
-    """False only if the process was seen to be gone, or a caller has said so (`presume_gone`).
+def is_alive(name: str, *, session: str = "") -> bool:
+    """False only if the process was seen to be gone, or a caller has said so of this `session` (`presume_gone`).
 
     Nothing is known of a process of another boot, machine or pid namespace, nor of a name in another form. A process that has
     ended and that nobody has waited for (in a container without an init, for example) is gone.
     """
-    if name in _presumed_gone:
+    if session and (name, session) in _presumed_gone:
         return False
     found = _NAME.fullmatch(name)
     if found is None or not is_here(name):
@@ -52,9 +52,15 @@ def is_here(name: str) -> bool:
     return found is not None and is_known and (found["boot"], found["spaces"]) == (_boot(), _namespaces())
 
 
-def presume_gone(name: str) -> None:
-    """Take a process for gone that cannot be seen from here, by the caller's word. It holds for this process only."""
-    _presumed_gone.add(name)
+def presume_gone(name: str, *, session: str) -> None:
+    """Take a process that cannot be seen from here for gone, by the word of whoever takes this session over. It holds in this
+    process only, and for no other session: that one's caller has not said so."""
+    _presumed_gone.add((name, session))
+
+
+def is_presumed_gone(name: str) -> bool:
+    """Whether somebody has said so, of whatever session."""
+    return any(name == gone for gone, _ in _presumed_gone)
 
 
 def shown_owner(name: str) -> str:

@@ -58,7 +58,7 @@ class Retention:
         """All, the latest first."""
         with self._store.statement() as connection:
             rows = connection.execute(_SESSIONS).fetchall()
-            running = {root for root, owner in connection.execute(_OWNERS).fetchall() if is_alive(owner)}
+            running = {root for root, owner in connection.execute(_OWNERS).fetchall() if is_alive(owner, session=root)}
         return [
             KeptSession(
                 id=id,
@@ -112,7 +112,7 @@ class Retention:
             turns = connection.execute(_TURNS, (session.id,)).fetchall()
             if found is None or found[0] != session.updated:
                 return False
-            if any(status == "running" and is_alive(owner) for _, _, status, owner in turns):
+            if any(status == "running" and is_alive(owner, session=session.id) for _, _, status, owner in turns):
                 return False
             ids = connection.execute(_IDS, (session.id,)).fetchall()
             for turn, number, _, _ in turns:

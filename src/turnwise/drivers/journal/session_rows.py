@@ -123,7 +123,7 @@ with recursive tree (id) as (
     union
     select session.id from tree join turn on turn.session = tree.id join session on session.parent_turn = turn.id
 )
-select distinct turn.owner from tree join turn on turn.session = tree.id where turn.status = 'running'"""
+select distinct turn.owner, turn.session from tree join turn on turn.session = tree.id where turn.status = 'running'"""
 HAS_PART = "substr(session.id, 1, :length) = :part or substr(session.id, length(session.id) - :length + 1) = :part"
 
 SessionColumns = tuple[
@@ -151,7 +151,7 @@ def session_row(columns: SessionColumns) -> SessionRow:
         created=created,
         updated=max(updated, finished or 0.0),
         turns=turns,
-        status="lost" if status == "running" and owner and not is_alive(owner) else status,
+        status="lost" if status == "running" and owner and not is_alive(owner, session=id) else status,
         stop_reason=None if stop_reason is None else StopReason(stop_reason),
         complete=None if complete is None else bool(complete),
         labels=labels_in(labels),

@@ -5,7 +5,7 @@ import shutil
 import time
 from pathlib import Path
 
-from turnwise.drivers.journal.owners import is_alive
+from turnwise.drivers.journal.owners import is_alive, is_presumed_gone
 from turnwise.drivers.tools.private_folders import NEW_S
 from turnwise.drivers.tools.workspace.disk import Disk
 from turnwise.drivers.tools.workspace.kept import (
@@ -32,7 +32,8 @@ def recover_changes(folder: Path, *, disk: Disk | None = None) -> tuple[str, ...
     _drop_unnoted(folder)
     told: list[str] = []
     for kept in list(kept_changes(folder.resolve(), disk=hands)):
-        if kept.note.state in {"done", "undone"} or is_alive(kept.note.owner):
+        is_left = not is_alive(kept.note.owner) or is_presumed_gone(kept.note.owner)
+        if kept.note.state in {"done", "undone"} or not is_left:
             continue
         if kept.note.state == "staging" and not all(
             _holds(file, file.place.name, expected=file.after) for file in kept.note.files
