@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from turnwise.drivers.tools.grants import turn_at_work, working_for
+from turnwise.drivers.tools.grants import working_for
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.drivers.tools.workspace.changes import FileChanges
 from turnwise.drivers.tools.workspace.disk import Disk
@@ -257,13 +257,6 @@ def test_changes_of_two_turns_at_once_are_told_apart(room: Room) -> None:
     assert dict(changes.groups()) == {"one": 1, "two": 1}
     assert changes.undo_last("one") == (Undone(path=room.file, outcome="restored"),)
     assert (room.root / "b.txt").read_text() == "two\n"
-
-
-def test_a_turn_begun_within_another_works_for_it() -> None:
-    """Proves: what a sub-agent changes is taken back with its parent's."""
-    with working_for("parent"), working_for("child"):
-        assert turn_at_work() == "parent"
-    assert turn_at_work() == ""
 
 
 class Act(msgspec.Struct, frozen=True):

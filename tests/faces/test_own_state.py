@@ -17,8 +17,10 @@ from turnwise import (
     Agent,
     Approval,
     Asking,
+    Budget,
     Hook,
     Journal,
+    MaxRequests,
     PermissionRule,
     Policy,
     Run,
@@ -28,10 +30,13 @@ from turnwise import (
     RunStream,
     StopReason,
     ToolAboutToRun,
+    ToolProgress,
     Workspace,
     tool,
 )
 from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.tools.grants import turn_at_work
+from turnwise.drivers.tools.progress import telling
 from turnwise.drivers.tools.sandbox import find_sandbox
 from turnwise.errors import CallerError
 from turnwise.lab import Lab, Script
@@ -488,3 +493,69 @@ async def test_a_workspace_has_a_temporary_folder_for_each_run(tmp_path: Path) -
     agent, _ = talking(leave, look, "Done.", look, "Done.", tools=[Workspace(tmp_path)], safety={"policy": ALLOWED})
     first, second = await agent.run("Go."), await agent.run("Go.")
     assert ["left" in texts_of(run)[-1].split() for run in (first, second)] == [True, False]
+
+
+async def test_a_run_that_a_tool_starts_is_a_run_of_its_own(tmp_path: Path) -> None:
+    """Proves: a task that a tool has begun works for other users: their runs share no temporary folder
+    with it or with each other, no line of theirs is told as progress of the tool, and none of theirs is its turn. A sub-agent's
+    folder is its parent's."""
+    workspace, turns = Workspace(tmp_path), list[str]()
+    has_sandbox = find_sandbox(workspace=tmp_path).files
+
+    @tool
+    async def say() -> str:
+        """Tell."""
+        told, turn = telling(), turn_at_work()
+        turns.append(turn)
+        if told is not None:
+            told.report(f"of {turn}")
+        return "told"
+
+    def user_of() -> Agent[Any, Any]:
+        leave = call("bash", command="ls $TMPDIR; echo mine > $TMPDIR/left")
+        lines = (call("say"), *((leave, leave) if has_sandbox else ()), "Done.")
+        return talking(*lines, tools=[say, workspace], safety={"policy": ALLOWED})[0]
+
+    async def serve(jobs: "asyncio.Queue[asyncio.Future[RunResult[Any]]]") -> None:
+        while True:
+            (await jobs.get()).set_result(await user_of().run("Go."))
+
+    of_users = list[RunResult[Any]]()
+
+    @tool
+    async def work() -> str:
+        """Start what serves all users, as a tool does that needs it first."""
+        turns.append(turn_at_work())
+        jobs: asyncio.Queue[asyncio.Future[RunResult[Any]]] = asyncio.Queue()
+        serving = asyncio.create_task(serve(jobs))
+        for _ in range(2):
+            jobs.put_nowait(job := asyncio.get_running_loop().create_future())
+            of_users.append(await asyncio.wait_for(job, HANG_S))
+        serving.cancel()
+        return "done"
+
+    helper = user_of().as_tool("helper", "Helps.")
+    seen = list[object]()
+    agent, _ = talking(call("work"), call("helper", prompt="Go."), "Done.", tools=[work, helper])
+    await agent.run("Go.", watch=seen.append)
+    first, *others, below = turns
+    assert len({first, *others}) == 3 and below == first
+    assert [one.text for one in seen if isinstance(one, ToolProgress)] == []
+    if has_sandbox:
+        assert [["left" in text.split() for text in texts_of(run)[1:]] for run in of_users] == [[False, True]] * 2
+
+
+async def test_what_a_run_below_a_tool_spends_counts_in_its_budget() -> None:
+    """Proves: the requests of its sub-agent count, though the tool's own run has reserved a part of the same budget."""
+    budget = Budget(MaxRequests(10), per_run=MaxRequests(4))
+    helper, helped = talking("Hi.", limits=budget)
+    other, _ = talking(call("helper", prompt="Go."), "Done.", tools=[helper.as_tool("helper", "Helps.")])
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        return (await other.run("Go.")).text
+
+    agent, asked = talking(call("work"), "Done.", tools=[work], limits=budget)
+    await agent.run("Go.")
+    assert budget.spent.requests == len(helped.asked) + len(asked.asked) == 3

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from turnwise.drivers.journal.budgets import BudgetRun, holder_in, process_of
 from turnwise.drivers.journal.ledger import tells_tokens
 from turnwise.drivers.journal.owners import is_alive, is_here, our_name
+from turnwise.drivers.tools.grants import variable_of_run
 from turnwise.errors import BudgetSpent, CallerError, JournalFailed
 from turnwise.faces.budget_keeping import BudgetAtHand, keeper_of
 from turnwise.rules.limits import AnyOf, Limit, Spent
@@ -296,4 +297,4 @@ class Reservation:
         return {(one.turn, one.number): one for one in found}
 
 
-_held: "ContextVar[frozenset[object]]" = ContextVar("budgets of the run at hand", default=frozenset())
+_held: ContextVar[frozenset[object]] = variable_of_run("budgets_held", default=frozenset[object]())

@@ -12,6 +12,7 @@ from typing import Any, Generic
 
 from turnwise.drivers.running.runner import InterruptKind, Runner
 from turnwise.drivers.running.watching import Backlog, FrameSeen, TurnFinished
+from turnwise.drivers.tools.grants import apart
 from turnwise.errors import CallerError
 from turnwise.faces.given import message_of
 from turnwise.faces.results import Output, RunEvent, RunFinished, RunInterrupted, RunResult
@@ -94,7 +95,9 @@ class Run(Generic[Output]):
             raise CallerError(NO_LOOP) from None
         self._thread = threading.get_ident()
         self._control = control or RunControl()
-        self._task: asyncio.Task[RunResult[Output]] = self._loop.create_task(work(self._control), name="turnwise run")
+        self._task: asyncio.Task[RunResult[Output]] = self._loop.create_task(
+            work(self._control), name="turnwise run", context=apart()
+        )
         _going.add(self._task)
         self._task.add_done_callback(_going.discard)
         if ended is not None:

@@ -380,7 +380,12 @@ class Journal:
     def _check_left(self, turn_id: str, *, session: str, status: str, owner: str) -> None:
         if status not in ("running", "lost"):
             raise CallerError(f"the last turn of session `{session}` has ended: there is nothing to resume")
-        if status == "running" and turn_id not in self._left and self._claim is None and is_alive(owner, session=session):
+        if (
+            status == "running"
+            and turn_id not in self._left
+            and self._claim is None
+            and is_alive(owner, session=session)
+        ):
             raise CallerError(said_to_run(session, owner=owner))
 
     def tries_in_vain(self, turn_id: str) -> int:

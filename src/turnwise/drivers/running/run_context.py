@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, cast
 
 from typing_extensions import TypeVar
 
+from turnwise.drivers.tools.grants import variable_of_run
 from turnwise.errors import CallerError
 from turnwise.turn.approvals import Approval
 from turnwise.vocab import NO_USAGE, ToolCall, Usage
@@ -135,7 +136,7 @@ def context_of(
     return RunContext(run.deps, call=call, step=step, usage=usage, session=run.session, path=run.path, work=work)
 
 
-_given: ContextVar["Callable[[], RunContext[Any]] | None"] = ContextVar("turnwise_context_given", default=None)
+_given: ContextVar["Callable[[], RunContext[Any]] | None"] = variable_of_run("context_given", default=None)
 
 
 @contextmanager

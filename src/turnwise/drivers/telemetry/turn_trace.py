@@ -95,7 +95,7 @@ class TurnTrace:
     async def settled(self) -> None:
         """Its spans have ended, if their exporter takes them in time. A run inside another one leaves that to the outer one."""
         above = get_value(_RUN)
-        if not (isinstance(above, TurnTrace) and above._instruments is self._instruments):
+        if not (isinstance(above, TurnTrace) and above._run is not None and above._instruments is self._instruments):
             await self._instruments.endings.settled()
 
     def asked(self, order: SendRequest) -> tuple[tuple[str, str], ...]:

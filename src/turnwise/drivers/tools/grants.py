@@ -3,24 +3,46 @@ or waits."""
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from pathlib import Path
+from typing import Any, TypeVar
 
 from turnwise.rules.known_programs import JudgedPrograms
 
-_judged: ContextVar[frozenset[Path] | None] = ContextVar("turnwise_judged_paths", default=None)
+Value = TypeVar("Value")
 
-_seconds: ContextVar[float | None] = ContextVar("turnwise_seconds_given", default=None)
+_of_runs: list[tuple[ContextVar[Any], object]] = []
 
-_computes: ContextVar[bool] = ContextVar("turnwise_computes", default=False)
 
-_unasked: ContextVar[bool] = ContextVar("turnwise_runs_unasked", default=False)
+def variable_of_run(name: str, *, default: Value) -> ContextVar[Value]:
+    """A context variable that belongs to one run, and to what works for it. Another run does not inherit it (`apart`)."""
+    variable: ContextVar[Value] = ContextVar(f"turnwise_{name}", default=default)
+    _of_runs.append((variable, default))
+    return variable
 
-_programs: ContextVar[JudgedPrograms | None] = ContextVar("turnwise_judged_programs", default=None)
 
-_call: ContextVar[str] = ContextVar("turnwise_call_at_work", default="")
+def apart() -> Context:
+    """The context at hand, for a run of its own: with the program's variables, and without those of a run at work. A tool may
+    start other runs, and so may a task that a tool has started and that outlives it."""
+    context = copy_context()
+    for variable, default in _of_runs:
+        context.run(variable.set, default)
+    return context
 
-_turn: ContextVar[str] = ContextVar("turnwise_turn_at_work", default="")
+
+_judged: ContextVar[frozenset[Path] | None] = variable_of_run("judged_paths", default=None)
+
+_seconds: ContextVar[float | None] = variable_of_run("seconds_given", default=None)
+
+_computes: ContextVar[bool] = variable_of_run("computes", default=False)
+
+_unasked: ContextVar[bool] = variable_of_run("runs_unasked", default=False)
+
+_programs: ContextVar[JudgedPrograms | None] = variable_of_run("judged_programs", default=None)
+
+_call: ContextVar[str] = variable_of_run("call_at_work", default="")
+
+_turn: ContextVar[str] = variable_of_run("turn_at_work", default="")
 
 
 @contextmanager
@@ -109,9 +131,9 @@ def seconds_of(wanted_s: float) -> tuple[float, bool]:
 
 @contextmanager
 def working_for(turn_id: str) -> Generator[None]:
-    """Within it, what is changed belongs to that turn, or to the one that it is begun in: a sub-agent works for its parent's.
-    Holds for the tasks and threads begun in it."""
-    token = _turn.set(_turn.get() or turn_id)
+    """Within it, what is changed belongs to that turn, and so does what its sub-agents change. Holds for the tasks and threads
+    begun in it."""
+    token = _turn.set(turn_id)
     try:
         yield
     finally:

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 import msgspec
 
 from turnwise.drivers.clock import Clock
+from turnwise.drivers.tools.grants import variable_of_run
 from turnwise.rules.limits import Limit, Spent, most_usd
 from turnwise.rules.shares import share_of
 from turnwise.rules.subagents import Place
@@ -87,7 +88,7 @@ class OwnModel:
         self._spent = msgspec.structs.replace(self._spent, cost_usd=self._spent.cost_usd + (usd or 0))
 
 
-_at_hand: ContextVar[OwnModel | None] = ContextVar("turnwise_own_model", default=None)
+_at_hand: ContextVar[OwnModel | None] = variable_of_run("own_model", default=None)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 
 from turnwise.drivers.clock import Clock, Timer
 from turnwise.drivers.running.watching import ToolProgress, Watch, WatcherEvent
+from turnwise.drivers.tools.grants import variable_of_run
 from turnwise.vocab import ToolCall
 
 EVERY_S = 0.25  # a person reads no faster; a command that ends sooner is not told of
@@ -22,7 +23,7 @@ LINE = 200  # characters that are told
 OutputSink = Callable[[bytes], object]
 """Takes a further piece of output."""
 
-_at_hand: ContextVar["CallTelling | None"] = ContextVar("turnwise_call_telling", default=None)
+_at_hand: ContextVar["CallTelling | None"] = variable_of_run("call_telling", default=None)
 
 # Colours and moves of the cursor, whole or cut at the front by what is looked at.
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\^_=>78()]?")
