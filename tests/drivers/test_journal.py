@@ -96,6 +96,10 @@ async def test_sessions_are_found_by_id_part_and_folder() -> None:
             journal.find_session_by_part("cccc")
         with pytest.raises(CallerError, match="is no session id"):
             journal.find_session_by_part("a*")
+        begin(journal, "user-12", "t3", "/a").close(RESULT)
+        assert journal.find_session_by_part("user-12").row.id == "user-12"
+        with pytest.raises(CallerError, match="is no session id"):
+            journal.find_session_by_part("user-1")
 
 
 async def test_turns_of_a_session_come_in_order_with_the_last_ones_state() -> None:

@@ -266,7 +266,8 @@ async def test_a_part_of_an_id_reaches_no_session(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal.db", clock=clock) as journal:
         agent = agent_of(model, journal, clock=clock)
         id = (await agent.run("My secret.")).session
-        for part in (id[:6], id[-6:], id[:-1], f"{id}1", id.upper(), f"{id} ", "%", "_" * len(id)):
+        strange = (f"{id} ", f"{id}\0", f"{id}\ud800", "%", "_" * len(id), "*")
+        for part in (id[:6], id[-6:], id[:-1], f"{id}1", id.upper(), *strange):
             with pytest.raises(CallerError, match="there is no session"):
                 await agent.run("And?", session=part)
             with pytest.raises(CallerError, match="there is no session"):

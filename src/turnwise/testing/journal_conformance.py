@@ -208,7 +208,8 @@ def check_sessions_are_found(target: Target) -> None:
         assert journal.last_session("/nowhere") is None
         _refused(lambda: journal.find_session_by_part("aaaa"), "fits several sessions: aaaa1111, aaaa2222")
         _refused(lambda: journal.find_session_by_part("AAAA1"), "there is no session")
-        for part in ("aaaa1", "1111", "aaaa11111", "AAAA1111", ""):
+        strange = ("%", "aaaa____", "aaaa*", "aaaa1111 ", "aaaa1111\0", "aaaa1111\ud800")
+        for part in ("aaaa1", "1111", "aaaa11111", "AAAA1111", "", *strange):
             _refused(lambda part=part: journal.find_session(part), "there is no session")
 
 

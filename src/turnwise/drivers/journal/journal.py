@@ -53,6 +53,7 @@ from turnwise.drivers.journal.session_rows import (
     session_row,
 )
 from turnwise.drivers.journal.stores import JournalConnection, JournalStore, Values
+from turnwise.drivers.journal.texts_given import is_text
 from turnwise.errors import CallerError, JournalFailed, UnreadableTurn
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.vocab import StopReason
@@ -472,7 +473,7 @@ class Journal:
 
     def find_session(self, id: str) -> Session:
         """The session with exactly this id. Raises CallerError if there is none."""
-        if not (rows := self._sessions_where("session.id = ?", (id,))):
+        if not is_text(id) or not (rows := self._sessions_where("session.id = ?", (id,))):
             raise CallerError(
                 f"there is no session `{visible_line(id)[:LONGEST_SHOWN]}`: give the whole id of a session"
             )
@@ -484,11 +485,11 @@ class Journal:
 
         Raises CallerError if none or several match.
         """
-        if len(id_or_part) < SHORTEST_PREFIX or not id_or_part.isalnum():
+        rows = self._sessions_where("session.id = ?", (id_or_part,)) if is_text(id_or_part) else []
+        if not rows and (len(id_or_part) < SHORTEST_PREFIX or not id_or_part.isalnum()):
             raise CallerError(
-                f"`{id_or_part}` is no session id: give at least {SHORTEST_PREFIX} letters or digits of it"
+                f"`{visible_line(id_or_part)}` is no session id: give at least {SHORTEST_PREFIX} letters or digits of it"
             )
-        rows = self._sessions_where("session.id = ?", (id_or_part,))
         if not rows:  # among all sessions, by no index
             rows = self._sessions_where(f"({HAS_PART})", {"part": id_or_part, "length": len(id_or_part)}, limit=20)
         if not rows:
