@@ -206,7 +206,13 @@ def answer(message: dict[str, Any]) -> None:
             listed = {"name": "greet", "description": "Greet.", "arguments": [{"name": "who", "required": True}]}
             send(id=message["id"], result={"prompts": [listed]})
         case "prompts/get":
-            said = {"type": "text", "text": f"Greet {message['params']['arguments']['who']}."}
+            who = message["params"]["arguments"]["who"]
+            if who.startswith("asks"):
+                form = {"message": f"May I greet {who}?", "requestedSchema": {"type": "object", "properties": {}}}
+                send(id="p", method="elicitation/create", params=form)
+                said = receive()
+                who = json.dumps(said.get("result") or said["error"]["message"])
+            said = {"type": "text", "text": f"Greet {who}."}
             send(id=message["id"], result={"messages": [{"role": "user", "content": said}]})
         case "resources/list":
             send(id=message["id"], result={"resources": [{"uri": "note://1", "name": "one"}]})

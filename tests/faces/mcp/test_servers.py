@@ -617,6 +617,22 @@ async def test_what_a_server_asks_reaches_no_other_run(tmp_path: Path, how: str,
 
 
 @pytest.mark.promise("run:own-state")
+async def test_what_a_server_asks_for_a_prompt_reaches_no_run(tmp_path: Path) -> None:
+    """Proves: a prompt that one user has filled in makes the server ask, while a call of another user's run is at work: that
+    run's person is not asked."""
+    persons: list[str] = []
+    server = stranger(tmp_path, tools=[tool_named("hang")])
+    agent, _ = agent_of([[call("s__hang")], "Never."], [server], safety=attended(persons))
+    async with agent, asyncio.timeout(HANG_S):
+        run = agent.start("Go.")
+        await until_seen(tmp_path, "call hang")
+        assert "calls of several runs are at work" in await server.prompt("greet", {"who": "asks mine-0d1f7c"})
+        run.interrupt()
+        await run
+    assert persons == []
+
+
+@pytest.mark.promise("run:own-state")
 async def test_what_a_server_said_as_it_died_reaches_no_other_run(tmp_path: Path) -> None:
     """Proves: its last words may quote a call. They are told before the first call alone; then every run hears only that it
     ended."""

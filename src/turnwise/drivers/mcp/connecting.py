@@ -56,6 +56,7 @@ from turnwise.drivers.mcp.reading import MAX_LEVELS, is_deeper
 from turnwise.drivers.mcp.sampling import OUTSIDE, AskingCall, CallAtServer
 from turnwise.drivers.mcp.stdio import stdio_streams
 from turnwise.drivers.serving_depth import passed_on
+from turnwise.drivers.tools.grants import turn_at_work
 from turnwise.drivers.tools.own_model import NoAnswer, OwnModel
 from turnwise.drivers.tools.sandbox import Scratch
 from turnwise.drivers.tools.tool_output import cut_middle
@@ -94,6 +95,7 @@ class Connection:
         self._lost = ""
         self._status = 0  # of the last answer over HTTP that was none
         self._at_work: list[CallAtServer] = []
+        self._turns: list[str] = []  # of all requests at work; "" is that of one outside of any run, such as a prompt's
         self._left: dict[str, float] = {}  # when the last call of a turn was given up, by the turn's id
         self.had_calls = False
 
@@ -226,13 +228,14 @@ class Connection:
         work: CallAtServer | None,
     ) -> _Sent:
         self.had_calls = True
+        turn = turn_at_work()
+        self._turns.append(turn)
         if work is not None:
             self._at_work.append(work)
         try:
             return await self._rounds(send, work=work)
         except asyncio.CancelledError:
-            if work is not None:
-                self._left[work.turn] = self._clock.monotonic()
+            self._left[turn] = self._clock.monotonic()
             raise
         except MCPError as error:
             if self._is_lost(error):
@@ -244,6 +247,7 @@ class Connection:
                 f"the answer of the MCP server `{self.entry.name}` breaks the protocol: {_where(error)}"
             ) from None
         finally:
+            self._turns.remove(turn)
             if work is not None:
                 self._at_work.remove(work)
                 await work.leave()
@@ -319,7 +323,7 @@ class Connection:
         """The calls of which one asks. Raises NoAnswer for calls of several runs: the words of one must not reach another."""
         since = self._clock.monotonic() - LEFT_S
         self._left = {turn: left_s for turn, left_s in self._left.items() if left_s > since}
-        turns = {*self._left, *[one.turn for one in self._at_work]}
+        turns = {*self._left, *self._turns}
         if self.entry.is_shared and self._at_work and len(turns) > 1:
             raise NoAnswer(WHOSE)
         return self._at_work

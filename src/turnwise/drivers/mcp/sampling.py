@@ -15,7 +15,6 @@ from mcp_types import (
 
 from turnwise.drivers.mcp.contents import content_parts
 from turnwise.drivers.mcp.elicitation import YES_OR_NO, Asker, PatientAsker, says_yes
-from turnwise.drivers.tools.grants import turn_at_work
 from turnwise.drivers.tools.own_model import ModelQuestion, NoAnswer, OwnModel
 from turnwise.vocab import File, Text
 
@@ -33,11 +32,9 @@ class AskingCall(Asker, Protocol):
 
 
 class CallAtServer:
-    """A call that a server works on, and what the server may ask meanwhile: a person, and the `model`. `turn` is the id of the
-    turn that it belongs to."""
+    """A call that a server works on, and what the server may ask meanwhile: a person, and the `model`."""
 
     def __init__(self, context: AskingCall, *, model: OwnModel | None, server: str) -> None:
-        self.turn = turn_at_work()
         self.asker = PatientAsker(context)
         self._context, self._model, self._server = context, model, server
         self._sampling: set[asyncio.Task[CreateMessageResult]] = set()
