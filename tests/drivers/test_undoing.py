@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -257,6 +258,28 @@ def test_changes_of_two_turns_at_once_are_told_apart(room: Room) -> None:
     assert dict(changes.groups()) == {"one": 1, "two": 1}
     assert changes.undo_last("one") == (Undone(path=room.file, outcome="restored"),)
     assert (room.root / "b.txt").read_text() == "two\n"
+
+
+def test_first_changes_at_once_are_kept_in_one_place(room: Room) -> None:
+    """Proves: runs whose calls need the temporary store first, all at once, do not each make one; only the last was found."""
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for number in range(60):
+            changes, ready = FileChanges(), threading.Barrier(4)
+
+            def write(name: str, ready: threading.Barrier = ready, changes: FileChanges = changes) -> None:
+                ready.wait(HANG_S)
+                use(WorkspacePaths(room.root, changes=changes), "write", path=name, content=name)
+
+            threads = [threading.Thread(target=write, args=(f"{number}-{one}",)) for one in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(HANG_S)
+            assert sum(changes.groups().values()) == 4
+    finally:
+        sys.setswitchinterval(interval_s)
 
 
 class Act(msgspec.Struct, frozen=True):

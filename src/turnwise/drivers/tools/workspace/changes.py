@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import os
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -40,6 +41,7 @@ class FileChanges:
         self._kept_changes = kept_changes
         self._group = ""
         self._partial: set[str] = set()  # groups whose first changes gave way
+        self._making = threading.Lock()  # the folder, once: calls of several runs may be the first to need it
 
     def begin(self, group: str) -> None:
         """What is changed from now on belongs to `group`."""
@@ -143,8 +145,9 @@ class FileChanges:
         return list(kept_changes(self._folder.resolve(), disk=disk))
 
     def _root(self) -> Path:
-        if self._folder is None:
-            self._folder = make_private_folder(self, kind="changes", clear=drop_temporaries)
+        with self._making:
+            if self._folder is None:
+                self._folder = make_private_folder(self, kind="changes", clear=drop_temporaries)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self._folder.resolve()
 
