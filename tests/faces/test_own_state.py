@@ -559,3 +559,57 @@ async def test_what_a_run_below_a_tool_spends_counts_in_its_budget() -> None:
     agent, asked = talking(call("work"), "Done.", tools=[work], limits=budget)
     await agent.run("Go.")
     assert budget.spent.requests == len(helped.asked) + len(asked.asked) == 3
+
+
+class Counted:
+    """A toolset that knows how often it is open."""
+
+    def __init__(self) -> None:
+        self.open = 0
+
+    async def __aenter__(self) -> None:
+        self.open += 1
+
+    async def __aexit__(self, *_: object) -> None:
+        self.open -= 1
+
+    async def tools(self) -> list[Any]:
+        return []
+
+
+ANSWER = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+    b'data: {"id":"1","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":"Done."},'
+    b'"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+)
+
+
+async def test_whoever_leaves_an_agent_closes_nothing_that_another_uses() -> None:
+    """Proves: of two who use an agent by `async with`, the first to leave breaks no request of the other, which is sent once; a
+    thread runs it in an event loop of its own meanwhile; and the last to leave closes all that was opened."""
+    counted, may_leave, came = Counted(), asyncio.Event(), list[bytes]()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(await reader.readuntil(b"\r\n\r\n"))
+        may_leave.set()
+        await visitor
+        writer.write(ANSWER)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    at: Any = {"base_url": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"}
+    agent: Agent[Any, Any] = Agent("openai_chat:m", tools=[counted], endpoint=at)
+
+    async def visit() -> None:
+        async with agent:
+            await may_leave.wait()
+
+    async with server, agent, asyncio.timeout(HANG_S):
+        visitor = asyncio.create_task(visit())
+        await asyncio.sleep(0)
+        result = await agent.run("Go.")
+        assert (result.text, result.requests, len(came)) == ("Done.", 1, 1)
+        assert (await asyncio.to_thread(agent.run_sync, "Go.")).text == "Done."
+        assert counted.open == 1
+    assert counted.open == 0

@@ -29,7 +29,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
 from turnwise.faces.agent_options import check_names, check_values, checking_options
 from turnwise.faces.agent_setup import AgentOptions, AgentSetup, answered_by_model, over, set_up
-from turnwise.faces.beginnings import furnished, open_transport, priced, reserved, run_below
+from turnwise.faces.beginnings import KeptOpen, furnished, open_transport, priced, reserved, run_below
 from turnwise.faces.budgets import Budget
 from turnwise.faces.children import MAX_DEPTH, AgentTool, Delegate
 from turnwise.faces.deps import DepsFactory, DepsWanted
@@ -150,8 +150,7 @@ class Agent(Generic[Deps, Output]):
         self._ids = TimeOrderedIds(self._setup.clock)
         self._is_narrowed = False
         self._opens = ""
-        self._transport: Transport | None = None
-        self._open = contextlib.AsyncExitStack()
+        self._open = KeptOpen()
 
     if not TYPE_CHECKING:  # to a type checker they do not exist
 
@@ -159,19 +158,11 @@ class Agent(Generic[Deps, Output]):
             raise AttributeError(REMOVED.get(name) or f"`Agent` has no attribute `{name}`")
 
     async def __aenter__(self) -> "Agent[Deps, Output]":
-        async with contextlib.AsyncExitStack() as opening:
-            transport = await open_transport(opening, given=self._setup.given_transport)
-            if self._setup.toolsets:
-                from turnwise.faces.furnishing import opened
-
-                await opening.enter_async_context(opened(self._setup))
-            self._open = opening.pop_all()
-        self._transport = transport
+        await self._open.enter(self._setup)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._transport = None
-        await self._open.aclose()
+        await self._open.leave()
 
     @property
     def config(self) -> TurnConfig:
@@ -355,8 +346,9 @@ class Agent(Generic[Deps, Output]):
 
     async def _transport_of(self, setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> Transport:
         """The one that is kept open, unless the run brings its own."""
-        if self._transport is not None and setup.given_transport is self._setup.given_transport:
-            return self._transport
+        kept = self._open.transport()
+        if kept is not None and setup.given_transport is self._setup.given_transport:
+            return kept
         return await open_transport(stack, given=setup.given_transport)
 
     async def _run_over(

@@ -1,5 +1,6 @@
 """What a run does before its turn begins: it opens what it works with, reads prices, and reserves its part of a budget."""
 
+import asyncio
 import contextlib
 from decimal import Decimal
 
@@ -15,6 +16,37 @@ from turnwise.faces.model_prices import with_prices
 from turnwise.rules.limits import counts_cost
 from turnwise.rules.shares import least_of
 from turnwise.turn.config import TurnConfig
+
+
+class KeptOpen:
+    """What an agent keeps open while it is used by `async with`: in each event loop once, and until the last has left it."""
+
+    def __init__(self) -> None:
+        self._of_loops: dict[asyncio.AbstractEventLoop, tuple[Transport, list[contextlib.AsyncExitStack]]] = {}
+
+    def transport(self) -> Transport | None:
+        """That of this event loop; None: nothing is open in it."""
+        kept = self._of_loops.get(asyncio.get_running_loop())
+        return None if kept is None else kept[0]
+
+    async def enter(self, setup: AgentSetup) -> None:
+        async with contextlib.AsyncExitStack() as opening:
+            transport = self.transport() or await open_transport(opening, given=setup.given_transport)
+            if setup.toolsets:
+                from turnwise.faces.furnishing import opened
+
+                await opening.enter_async_context(opened(setup))
+            kept = self._of_loops.setdefault(asyncio.get_running_loop(), (transport, []))
+            kept[1].append(opening.pop_all())
+
+    async def leave(self) -> None:
+        """The transport is closed with the last: it belongs to the first stack."""
+        loop = asyncio.get_running_loop()
+        stacks = self._of_loops[loop][1]
+        stack = stacks.pop()
+        if not stacks:
+            del self._of_loops[loop]
+        await stack.aclose()
 
 
 def reserved(

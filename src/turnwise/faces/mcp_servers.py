@@ -1,5 +1,6 @@
 """`McpServer`: the tools of an MCP server, for an agent."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -47,7 +48,22 @@ class ServerToolset:
         self, entry: ServerEntry, *, clock: Clock | None = None, admit: Admit | None = None, one_turn: bool = False
     ) -> None:
         self.entry, self._admit = entry, admit
-        self._running = RunningServer(entry, clock=clock or SystemClock(), one_turn=one_turn)
+        self._clock, self._one_turn = clock or SystemClock(), one_turn
+        self._first = self._another()
+        self._idle = [self._first]
+        self._of_loops: dict[asyncio.AbstractEventLoop, RunningServer] = {}
+
+    def _another(self) -> RunningServer:
+        return RunningServer(self.entry, clock=self._clock, one_turn=self._one_turn)
+
+    @property
+    def _running(self) -> RunningServer:
+        """The one of this event loop: `run_sync` in several threads starts the server in each."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return self._first
+        return self._of_loops.get(loop, self._first)
 
     @property
     def name(self) -> str:
@@ -73,13 +89,29 @@ class ServerToolset:
         return await self._running.prompt(name, arguments)
 
     async def __aenter__(self) -> Self:
-        await self._running.start()
+        running = self._idle.pop() if self._idle else self._another()
+        loop = asyncio.get_running_loop()
+        self._of_loops[loop] = running
+        try:
+            await running.start()
+        except BaseException:
+            self._let_go(loop)
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._running.stop()
+        try:
+            await self._running.stop()
+        finally:
+            self._let_go(asyncio.get_running_loop())
+
+    def _let_go(self, loop: asyncio.AbstractEventLoop) -> None:
+        """One that is idle is enough: it knows how the server died while nobody listened."""
+        running = self._of_loops.pop(loop, None)
+        if running is not None and not self._idle:
+            self._idle.append(running)
 
     async def tools(self) -> Sequence[OneTool]:
         """The tools that it offers now; none where it does not run."""

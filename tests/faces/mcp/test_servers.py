@@ -633,6 +633,26 @@ async def test_what_a_server_asks_for_a_prompt_reaches_no_run(tmp_path: Path) ->
 
 
 @pytest.mark.promise("run:own-state")
+def test_a_server_works_for_runs_in_several_threads(tmp_path: Path) -> None:
+    """Proves: `run_sync` in threads has a server in each event loop, each gets its own results, and all of them end."""
+    server = stranger(tmp_path, tools=[tool_named("echo")])
+    together, said = threading.Barrier(3), dict[int, list[str]]()
+
+    def run(number: int) -> None:
+        agent, _ = agent_of([[call("s__echo", text=f"word {number}")], "Done."], [server])
+        together.wait(HANG_S)
+        said[number] = texts_of(agent.run_sync("Go."))
+
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(HANG_S)
+    assert said == {number: [f"word {number}"] for number in range(3)}
+    assert seen(tmp_path).count("input ended") == seen(tmp_path).count("started") == 3
+
+
+@pytest.mark.promise("run:own-state")
 async def test_what_a_server_said_as_it_died_reaches_no_other_run(tmp_path: Path) -> None:
     """Proves: its last words may quote a call. They are told before the first call alone; then every run hears only that it
     ended."""
