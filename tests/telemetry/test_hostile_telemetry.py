@@ -137,6 +137,31 @@ async def test_the_event_loop_goes_on_while_a_run_waits_for_its_exporter(receive
     assert result.complete and calling.spans == ["chat m", "execute_tool look", "chat m", "invoke_agent"]
 
 
+async def test_a_run_waits_for_its_exporter_though_the_run_that_began_its_task_has_ended(receiver: Receiver) -> None:
+    """Proves: an outer run waits for the spans of a run inside it as long as it lasts; after it nobody would, and a program that
+    ends lost them."""
+    tracers, calling = TracerProvider(shutdown_on_exit=False), Calling(asyncio.get_running_loop())
+    tracers.add_span_processor(calling)
+    observed: Any = {"telemetry": Patient(tracers)}
+    may_go, tasks = asyncio.Event(), list[asyncio.Task[list[str]]]()
+
+    async def work() -> list[str]:
+        await may_go.wait()
+        await agent_of(ScriptedModel(["Done."]), receiver).run("Go.", observation=observed)
+        return list(calling.spans)
+
+    @tool
+    async def begin() -> str:
+        """Begin a task."""
+        tasks.append(asyncio.create_task(work()))
+        return "begun"
+
+    await agent_of(ScriptedModel([call("begin"), "Done."]), receiver, tools=[begin]).run("Go.", observation=observed)
+    may_go.set()
+    async with asyncio.timeout(HANG_S):
+        assert (await tasks[0])[-2:] == ["chat m", "invoke_agent"] and calling.spans.count("invoke_agent") == 2
+
+
 def waits(endings: SpanEndings) -> bool:
     """Whether a run that ends now would wait."""
     settled = endings.settled()
