@@ -135,7 +135,7 @@ def test_a_session_asks_about_a_description_that_changed(folder: Path, apart: Pa
         (folder / "tools.json").write_text(json.dumps([tool_named("echo", description=description)]))
         with at_terminal(*at(lab, "mcp-answers"), cwd=folder) as person:
             if number == 2:
-                person.sees(f"echo: {changed}")
+                person.sees(f"+{changed}")
                 person.sees("offer them to the model? [y/N]")
                 person.types("y" + ENTER)
             person.sees("starting MCP servers")

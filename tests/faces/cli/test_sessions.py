@@ -58,11 +58,12 @@ def test_no_session_is_left_out_in_silence(cli: Cli, folder: Path) -> None:
 
 
 def test_prune_shows_every_session_that_would_go(cli: Cli, folder: Path) -> None:
-    """Proves (issue 39, 3): from the 21st on they were counted only, and one yes deleted them."""
+    """Proves (issue 39, 3): from the 21st on they were counted only, and one yes deleted them; titles were cut at 60 letters."""
     with Journal(journal_path(os.environ), clock=SystemClock()) as journal:
         for number in range(24):
             name = f"turn{number}"
-            journal.begin_turn(turn_id=name, session_id=f"{number:08}", folder=folder, title=f"Go {number}.")
+            title = f"{'Look at all of it. ' * 4}Go {number}."
+            journal.begin_turn(turn_id=name, session_id=f"{number:08}", folder=folder, title=title)
     with sqlite3.connect(journal_path(os.environ)) as file:
         file.execute("update turn set status = 'complete'")
     asked = cli("sessions", "prune", "--keep", "1", "--unfinished")

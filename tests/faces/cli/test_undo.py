@@ -59,6 +59,16 @@ calls = [{ name = "write", arguments = { path = "{path}", content = "new\n", ove
 text = "Done."
 """,
 )
+LARGE = script(
+    "large",
+    r"""
+[[steps]]
+calls = [{ name = "write", arguments = { path = "notes.txt", content = "LINES", overwrite = true } }]
+
+[[steps]]
+text = "Done."
+""".replace("LINES", "".join([rf"line {number}\n" for number in range(60)])),
+)
 COMMAND = script(
     "command",
     """
@@ -73,7 +83,7 @@ ALLOWED = ("--allow", "write", "--allow", "bash", "--no-sandbox")
 
 @pytest.fixture(scope="module")
 def undo_lab() -> Iterator[Lab]:
-    with running_lab([SEVERAL, HANDS_OUT, ONE_FILE, COMMAND]) as lab:
+    with running_lab([SEVERAL, HANDS_OUT, ONE_FILE, LARGE, COMMAND]) as lab:
         yield lab
 
 
@@ -312,6 +322,33 @@ def test_the_command_asks_at_a_terminal(cli: Cli, lab: Lab, folder: Path) -> Non
         person.sees("take 1 file back? [y/N]")
         person.types("yes\r")
         assert "notes.txt: restored" in person.leaves_by(0)
+
+
+@pytest.mark.promise("safe:seen")
+@pytest.mark.parametrize("way", ["undo", "/undo"])
+def test_a_long_diff_is_taken_back_once_all_of_it_was_on_the_screen(cli: Cli, lab: Lab, folder: Path, way: str) -> None:
+    """Proves (issue 39, 3): a diff of more than 40 lines was told by its counts, and `y` took it back."""
+    session_of(cli, lab, "large")
+    env = {"LINES": "24", "COLUMNS": "80"}
+    with at_terminal(*(["undo"] if way == "undo" else ["--continue"]), cwd=folder, env=env) as person:
+        if way == "/undo":
+            person.sees("\n>")
+            person.types("/undo\r")
+        assert "line 59" not in person.sees("s shows all of it, page by page")
+        person.sees("take 1 file back? [y/N]")
+        person.types("y\r")
+        person.sees("lines have not been on the screen yet")
+        person.sees("take 1 file back? [y/N]")
+        assert (folder / "notes.txt").read_text().endswith("line 59\n")
+        person.resizes(columns=80, lines=200)
+        person.types("s\r")
+        person.sees("-line 59")
+        person.types("q")
+        person.sees("all of it has been on the screen")
+        person.sees("take 1 file back? [y/N]")
+        person.types("y\r")
+        person.sees("notes.txt: restored")
+    assert (folder / "notes.txt").read_text() == "status: draft\n"
 
 
 @pytest.mark.promise("wait:ask")

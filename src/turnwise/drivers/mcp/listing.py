@@ -34,6 +34,14 @@ class OfferedTool(msgspec.Struct, frozen=True, kw_only=True):
     offer: ToolOffer
     digest: str
 
+    @property
+    def said(self) -> str:
+        """The same for a person."""
+        spec = self.offer.spec
+        schema = msgspec.json.format(spec.parameters, indent=2)
+        repeated = "may be repeated" if self.offer.idempotent else "is not repeated"
+        return f"{spec.description}\neffect: {self.offer.effect}; {repeated}\n{schema}\n"
+
 
 class OfferedPrompt(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt of a server. `arguments` are the names of its arguments, `required` those that it needs."""

@@ -11,19 +11,20 @@ from turnwise.drivers.unasked_files import read_of_user
 from turnwise.drivers.whole_files import in_place_of
 from turnwise.errors import CallerError
 
-MAX_BYTES = 64 * 1024 * 1024  # 128 tools of a server are 512 KB at most
+MAX_BYTES = 64 * 1024 * 1024  # all tools of a server are less than 1 MB, twice
 
 
 class ChangedTool(msgspec.Struct, frozen=True):
-    """What a server says of a tool now: the digest, and the whole description."""
+    """What a server says of a tool now: the digest, and in words all that it is of. Files of versions before have no words."""
 
     digest: str
-    description: str = ""
+    said: str = ""
 
 
 class _Kept(msgspec.Struct, kw_only=True):
     trusted: list[str] = []  # digests of servers that a project names
     told: dict[str, dict[str, str]] = {}  # by the digest of a server: tool -> digest of what was said of it
+    said: dict[str, dict[str, str]] = {}  # the same, in words; files of versions before have none
     changed: dict[str, dict[str, ChangedTool]] = {}
 
 
@@ -54,9 +55,15 @@ class ServerTrust:
         """What the server said of its tools when it was trusted; None: it has not been started yet."""
         return self._kept.told.get(digest)
 
-    def remember(self, digest: str, told: Mapping[str, str]) -> None:
+    def said_of(self, digest: str) -> Mapping[str, str]:
+        """The same in words, as far as they are kept."""
+        return self._kept.said.get(digest, {})
+
+    def remember(self, digest: str, tools: Mapping[str, ChangedTool]) -> None:
+        """Beside what is known of others of its tools."""
         self._kept = self._read()
-        self._kept.told[digest] = dict(told)
+        self._kept.told.setdefault(digest, {}).update({name: one.digest for name, one in tools.items()})
+        self._kept.said.setdefault(digest, {}).update({name: one.said for name, one in tools.items()})
         self._kept.changed.pop(digest, None)
         self._write()
 
@@ -72,8 +79,7 @@ class ServerTrust:
 
     def accept_changes(self, digest: str) -> None:
         """What it says now is what was trusted."""
-        now = {name: one.digest for name, one in self._kept.changed.get(digest, {}).items()}
-        self.remember(digest, {**self._kept.told.get(digest, {}), **now})
+        self.remember(digest, self.changed_of(digest))
 
     def _read(self) -> _Kept:
         content = read_of_user(self._path, max_bytes=MAX_BYTES)

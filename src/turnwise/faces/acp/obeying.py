@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from turnwise.drivers.clock import ends_in_time
 from turnwise.errors import CallerError, ToolFault
-from turnwise.faces.acp.calls import told
+from turnwise.faces.acp.calls import Content, told
 from turnwise.faces.acp.choices import change_model
+from turnwise.faces.cli.asked_calls import NotWhole
 from turnwise.faces.cli.model_names import Offers
 from turnwise.faces.cli.permissions import rule_said
 from turnwise.faces.cli.taking_back import find_turn_back, lines_of, results_of, take_back
@@ -76,7 +77,13 @@ class SlashCommands:
         found = means.journal.find_session(session.id)
         now_s = means.clock.now()
         back = find_turn_back(means.journal, found, folder=session.folder, env=means.env, now_s=now_s)
-        shown = "\n".join(lines_of(back, now_s=now_s))
+        try:
+            shown = told("\n".join(lines_of(back, now_s=now_s, whole=True)), whole=True)
+        except NotWhole as fault:
+            raise CallerError(
+                f"nothing was taken back: the editor cannot show all of what would happen: {fault}; at a terminal, "
+                f"`turnwise undo {session.id[-8:]}` shows it page by page"
+            ) from None
         if not back.is_done and not await self._is_confirmed(shown):
             return "nothing was taken back"
         try:
@@ -85,7 +92,7 @@ class SlashCommands:
             raise CallerError(str(fault)) from None
         return "\n".join([clean(line) for line in results_of(back)])
 
-    async def _is_confirmed(self, shown: str) -> bool:
+    async def _is_confirmed(self, shown: Content) -> bool:
         """Whether the person says so in time; everything else is a no."""
         session, means = self._session, self._session.means
         asking = means.client.request_permission(
@@ -95,7 +102,7 @@ class SlashCommands:
                 title="Take back the last turn's changes",
                 kind="edit",
                 status="pending",
-                content=[told(shown)],
+                content=[shown],
             ),
             options=[
                 PermissionOption(option_id=TAKE_BACK, name="Take back", kind="allow_once"),

@@ -1,7 +1,6 @@
 """Asking the person at the terminal: what will run and why it is asked, what it would change, and how long there is."""
 
 import asyncio
-import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +16,9 @@ from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.previews import shortly, whole_preview, would_fail
 from turnwise.faces.cli.asked_calls import SPARE_S, answer_to, arguments_in, confusables_in, facts_of
 from turnwise.faces.cli.lines import columns_of, fitted
-from turnwise.faces.cli.pager import Pages
+from turnwise.faces.cli.pager import SPARE_ROWS, Pages, rows_of, scrolls_away
 from turnwise.faces.cli.permissions import rule_said
+from turnwise.faces.cli.rows import COLOUR
 from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
 from turnwise.faces.cli.text import has_colour, style, visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
@@ -27,11 +27,11 @@ from turnwise.turn.approvals import Approval, OneAsk, digest_of
 from turnwise.turn.config import ToolOffer
 
 MAX_SHOWN_LINES = 200
+MAX_SHOWN_ROWS = 400  # a person finds them by scrolling back; lines that take more of them may be gone
 MAX_SUBJECT = 200
-SPARE_ROWS = 3  # the answers and the prompt stand below what is shown
+ANSWERED_THEN = "after that your answer is taken"
+ALLOWED_THEN = "after that the call can be allowed"
 SETTLE_S = 1.0  # after Ctrl-C the turn ends, and this ask with it
-
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # as `style` writes it
 
 ANSWERS = {
     **dict.fromkeys(["y", "yes"], "yes"),
@@ -158,7 +158,7 @@ class TerminalApprover:
 
     async def _one(self, ask: OneAsk, *, shown: "_Shown", path: tuple[str, ...], until: float) -> Approval:
         rules = shown.rules
-        has_more = shown.is_cut or _rows([*shown.short, *shown.always]) + SPARE_ROWS > shutil.get_terminal_size().lines
+        has_more = shown.is_cut or scrolls_away([*shown.short, *shown.always])
         possible = {"always": bool(rules), "later": self._later and ask.can_wait and not path, "all": has_more}
         choices = [name for name in CHOICES if possible.get(name, True)]
         for line in shown.short:
@@ -181,11 +181,11 @@ class TerminalApprover:
         """However long the call is, the question with its subject stays on the screen."""
         letters = ", ".join([CHOICES[name].letter for name in choices[:-1]]) + f" or {CHOICES[choices[-1]].letter}"
         pages = Pages(shown.whole, coloured=has_colour(sys.stderr))
-        below, said = _rows(shown.short), None  # rows since the question was said
+        below, said = rows_of(shown.short), None  # rows since the question was said
         while True:
-            if below + _rows(shown.always) + SPARE_ROWS > shutil.get_terminal_size().lines:
+            if below + rows_of(shown.always) + SPARE_ROWS > shutil.get_terminal_size().lines:
                 self._terminal.say(shown.question)
-                below = _rows(_own(shown.question))
+                below = rows_of(_own(shown.question))
             if said is None:
                 for line in shown.always:
                     self._terminal.say(line)
@@ -195,23 +195,23 @@ class TerminalApprover:
             )
             chosen = ANSWERS.get(said.strip().lower())
             if chosen in ("yes", "always") and chosen in choices and shown.is_cut and pages.unshown_lines:
-                self._terminal.say(_unshown(pages))
+                self._terminal.say(pages.unshown_said(ALLOWED_THEN))
                 below += 2
             elif chosen == "all" and chosen in choices:
                 await self._terminal.page(
                     pages, question=lambda: f"? {shown.subject} ({letters}; {self._left(until)}, then no)"
                 )
                 if shown.is_cut and pages.unshown_lines:
-                    self._terminal.say(_unshown(pages))
+                    self._terminal.say(pages.unshown_said(ALLOWED_THEN))
                 self._terminal.say(shown.question)
-                below = _rows(_own(shown.question))
+                below = rows_of(_own(shown.question))
             elif chosen is not None and chosen in choices:
                 return chosen
             elif chosen == "help":
                 lines = [f"  {CHOICES[name].meaning}" for name in choices]
                 for line in lines:
                     self._terminal.say(line)
-                below += _rows(lines) + 1
+                below += rows_of(lines) + 1
             else:
                 self._terminal.say(
                     f"`{visible_line(said)[:40]}` is no answer to this; it is {letters}; ? explains them"
@@ -220,26 +220,39 @@ class TerminalApprover:
 
     async def _question(self, ask: OneAsk, *, path: tuple[str, ...], until: float) -> Approval:
         marks = confusables_in([ask.call.name, ask.subject, *ask.options], folder=lambda: self._workspace.root)
-        for line in heading(ask, path=path):
-            self._terminal.say(marks.mark(line))
-        for number, option in enumerate(ask.options, 1):
-            self._terminal.say(f"  {number}. {marks.mark(visible_line(option))}")
-        for line in marks.lines:
-            self._terminal.say(_style(f"  {line}", "red", "bold"))
+        options = [f"  {number}. {visible_line(option)}" for number, option in enumerate(ask.options, 1)]
+        warned = [_style(f"  {line}", "red", "bold") for line in marks.lines]
+        whole = [*map(marks.mark, [*heading(ask, path=path), *options]), *warned]
+        for line in whole[:MAX_SHOWN_LINES]:
+            self._terminal.say(line)
+        is_long = scrolls_away(whole)
+        pages = Pages([COLOUR.sub("", line) for line in whole] if is_long else [], coloured=False)
         hint = "a number, or your own words; empty: no answer" if ask.options else "empty: no answer"
+        hint = f"{hint}; s shows all of the question" if is_long else hint
         then = "the model decides" if ask.by == "model" else "denied"
+        text = ""
+
+        def asked() -> str:
+            return f"{hint} ({self._left(until)}, then {then}): "
+
         while True:
-            said = await self._terminal.line(
-                lambda: f"{hint} ({self._left(until)}, then {then}): ", ticks=True, fresh=True
-            )
+            said = await self._terminal.line(asked, default=text, ticks=True, fresh=True)
             text = said.strip()
             if not text:
                 return answer_to(ask, verdict="deny")
-            if not (ask.options and text.isdecimal()):
+            if is_long and text.lower() in {"s", "show"}:
+                text = ""
+                await self._terminal.page(pages, question=asked)
+                self._terminal.say(pages.unshown_said(ANSWERED_THEN))
+            elif is_long and pages.unshown_lines:  # the text stays at the prompt
+                self._terminal.say(pages.unshown_said(ANSWERED_THEN))
+            elif not (ask.options and text.isdecimal()):
                 return answer_to(ask, verdict="allow", text=text)
-            if 1 <= int(text[:9]) <= len(ask.options):
+            elif 1 <= int(text[:9]) <= len(ask.options):
                 return answer_to(ask, verdict="allow", text=ask.options[int(text) - 1])
-            self._terminal.say(f"there is no answer {text[:9]}; they are 1 to {len(ask.options)}")
+            else:
+                self._terminal.say(f"there is no answer {text[:9]}; they are 1 to {len(ask.options)}")
+                text = ""
 
     async def _is_allowed(self, ask: OneAsk) -> bool:
         """What was allowed always covers it by now."""
@@ -271,11 +284,13 @@ class TerminalApprover:
         names = [ask.call.name, *path]
         marks = await asyncio.to_thread(confusables_in, [*names, *what, *changes], folder=lambda: self._workspace.root)
         warned = [_style(f"  {line}", "red", "bold") for line in marks.lines]
+        lines = [*map(marks.mark, [*heading(ask, path=path, what=what), *map(_coloured, short)]), *warned]
+        is_long = len(what) > MAX_SHOWN_LINES or rows_of(lines) > MAX_SHOWN_ROWS
         return _Shown(
             subject=marks.mark(_subject(ask, path=path)),
-            short=(*map(marks.mark, [*heading(ask, path=path, what=what), *map(_coloured, short)]), *warned),
+            short=tuple(lines),
             whole=(*map(marks.mark, [*what, *changes, *more]), *marks.lines),
-            is_cut=short != changes or len(what) > MAX_SHOWN_LINES or bool(more),
+            is_cut=short != changes or is_long or bool(more),
             rules=tuple(rules),
             always=(marks.mark(always),) if rules else (),
         )
@@ -286,7 +301,7 @@ class TerminalApprover:
 
 class _Shown(msgspec.Struct, frozen=True, kw_only=True):
     """One ask on the screen. `short` are its lines as they stand there first, `whole` all of what would run and change; `is_cut`:
-    they differ. `subject` names it on one line; `always` is what `[a]` would allow."""
+    they differ, or are more than stay in reach. `subject` names it on one line; `always` is what `[a]` would allow."""
 
     subject: str
     short: tuple[str, ...]
@@ -298,12 +313,6 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def question(self) -> str:
         return _style(f"? {self.subject}", "bold")
-
-
-def _rows(lines: Sequence[str]) -> int:
-    """How many rows of the terminal they take: one long line may fill the screen."""
-    plain = [_COLOUR.sub("", line) for line in lines]
-    return len(Pages(plain, coloured=False).rows(columns=shutil.get_terminal_size().columns))
 
 
 def heading(ask: OneAsk, *, path: tuple[str, ...], what: Sequence[str] = ()) -> list[str]:
@@ -368,13 +377,6 @@ def rules_said(rules: Sequence[PermissionRule], *, workspace: str, whole: bool) 
 
 def _ends_of(line: str) -> str:
     return line if len(line) <= MAX_SUBJECT else f"{line[: MAX_SUBJECT // 2]}…{line[-MAX_SUBJECT // 2 :]}"
-
-
-def _unshown(pages: Pages) -> str:
-    return (
-        f"{pages.unshown_lines:,} lines have not been on the screen yet: `s` shows them page by page; after that the call can "
-        "be allowed"
-    )
 
 
 def _path(path: tuple[str, ...]) -> str:

@@ -346,7 +346,7 @@ class Chat:
         )
         for line in lines_of(back, now_s=self._clock.now()):
             self._terminal.say(line, as_it_is=is_of_diff(line))
-        if not back.is_done and not await is_confirmed(self._terminal, back):
+        if not back.is_done and not await is_confirmed(self._terminal, back, now_s=self._clock.now()):
             self._terminal.say("nothing was taken back")
             return
         take_back(back)

@@ -14,9 +14,12 @@ from turnwise.drivers.mcp.trust import ChangedTool, ServerTrust
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.settings.mcp_files import NamedServer, around_of, read_servers, shown
 from turnwise.drivers.settings.settings import read_layers
+from turnwise.drivers.tools.workspace.previews import diff_of
+from turnwise.drivers.tools.workspace.staging import FileChange
 from turnwise.faces.cli.options import Given
+from turnwise.faces.cli.pager import says_yes
 from turnwise.faces.cli.run_servers import RunServers
-from turnwise.faces.cli.terminal import Terminal, says_yes
+from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.text import clean, visible_line
 from turnwise.faces.mcp_servers import ServerToolset
 from turnwise.wire.profiles import builtin_profiles
@@ -117,9 +120,10 @@ def toolset_of(
 
 def at_terminal(lines: Sequence[str], question: str) -> bool:
     terminal = Terminal()
-    for line in lines:
-        terminal.say(clean(line))
-    return run_to_end(says_yes(terminal, lambda: question))
+    shown = [clean(line) for line in lines]
+    for line in shown:
+        terminal.say(line)
+    return run_to_end(says_yes(terminal, lambda: question, shown=shown))
 
 
 def refusal_of(start: ServerStart, *, trust: ServerTrust, asks: Confirm | None) -> str:
@@ -147,12 +151,23 @@ def refusal_of(start: ServerStart, *, trust: ServerTrust, asks: Confirm | None) 
 
 def _ask_about_changes(server: NamedServer, *, trust: ServerTrust, asks: Confirm | None) -> None:
     changed = trust.changed_of(server.digest)
-    if not changed or asks is None:
-        return
+    if not changed or asks is None or "" in {one.said for one in changed.values()}:
+        return  # what was noted without its words is noted anew at this start
     lines = [f"MCP server `{server.name}` says something else of its tools than when it was trusted:"]
-    lines += [f"  {visible_line(name)}: {visible_line(one.description)}" for name, one in changed.items()]
+    for name, one in changed.items():
+        lines += [
+            f"  {visible_line(line)}" for line in _difference(name, before=trust.said_of(server.digest), now=one.said)
+        ]
     if asks(lines, "offer them to the model? [y/N] "):
         trust.accept_changes(server.digest)
+
+
+def _difference(name: str, *, before: Mapping[str, str], now: str) -> list[str]:
+    """All of what is new or gone in what is said of the tool; of one whose words were not kept, all of them."""
+    was, here = before.get(name), Path()
+    return diff_of(
+        FileChange(path=here, base=here, shown=name, before=None if was is None else was.encode(), after=now.encode())
+    )
 
 
 def _confined(entry: ServerEntry, *, network: bool) -> ServerEntry:
@@ -172,6 +187,10 @@ def _apart(entry: ServerEntry) -> ServerEntry:
     return msgspec.structs.replace(entry, reached=reached)
 
 
+def _words_of(tools: "Mapping[str, OfferedTool]") -> dict[str, ChangedTool]:
+    return {name: ChangedTool(one.digest, one.said) for name, one in tools.items()}
+
+
 class _Admission:
     """Offers the tools of which the server says what it said when it was trusted; the others are told, and asked about at the
     next start. The first time, what it says is what is trusted."""
@@ -183,13 +202,12 @@ class _Admission:
         now: Mapping[str, OfferedTool] = {one.own_name: one for one in listing.tools}
         told = self._trust.told_of(self._server.digest)
         if told is None:
-            self._trust.remember(self._server.digest, {name: one.digest for name, one in now.items()})
+            self._trust.remember(self._server.digest, _words_of(now))
             return listing.tools, ""
         changed = {name: one for name, one in now.items() if told.get(name) != one.digest}
         if not changed:
             return listing.tools, ""
-        shown_of = {name: ChangedTool(one.digest, one.offer.spec.description) for name, one in changed.items()}
-        self._trust.note_changed(self._server.digest, shown_of)
+        self._trust.note_changed(self._server.digest, _words_of(changed))
         names = ", ".join([f"`{name}`" for name in changed])
         return (
             [one for name, one in now.items() if name not in changed],

@@ -2,11 +2,15 @@
 
 import asyncio
 import contextlib
+import shutil
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from turnwise.faces.cli.terminal import PromptStopped
+from turnwise.faces.cli.rows import COLOUR
+from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
+from turnwise.faces.cli.text import has_colour
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
 
 PagerRow = tuple[str, str]  # its style, and its text
 MAX_QUESTION_ROWS = 3
+SPARE_ROWS = 3  # the answers and the prompt stand below what is shown
+YES_THEN = "after that y is taken"
 KEYS = "space: next, b: back, G: end, q: to the question"
 COLOURS = {"+": "ansigreen", "-": "ansired", "@": "ansicyan"}
 
@@ -44,6 +50,11 @@ class Pages:
             count += self._shown.find(0, at, at + len(line) + 1) >= 0
             at += len(line) + 1
         return count
+
+    def unshown_said(self, then: str) -> str:
+        if not self.unshown_lines:
+            return "all of it has been on the screen"
+        return f"{self.unshown_lines:,} lines have not been on the screen yet: `s` shows them page by page; {then}"
 
     def to_unshown(self, *, columns: int) -> None:
         """The next page begins with the first row that has not been on one; with the first of all, if there is none."""
@@ -86,6 +97,45 @@ class Pages:
                 piece, width = "", 0
             piece, width = piece + char, width + wide
         return [(style, one) for one in (*pieces, piece)]
+
+
+def rows_of(lines: Sequence[str]) -> int:
+    """How many rows of the terminal they take: one long line may fill the screen."""
+    plain = [COLOUR.sub("", line) for line in lines]
+    return len(Pages(plain, coloured=False).rows(columns=shutil.get_terminal_size().columns))
+
+
+def scrolls_away(lines: Sequence[str]) -> bool:
+    """Whether a part of them leaves the screen before the question below them stands there."""
+    return rows_of(lines) + SPARE_ROWS > shutil.get_terminal_size().lines
+
+
+async def says_yes(
+    terminal: Terminal, question: Callable[[], str], *, shown: Sequence[str] = (), whole: Sequence[str] | None = None
+) -> bool:
+    """Whether the person says yes; everything else is a no. `shown` are the lines above the question: where the `whole` is more,
+    or the screen is too small for them, yes is taken once all of it has been on the screen, and `s` shows it page by page."""
+    above, all_of_it = [
+        [COLOUR.sub("", line) for line in lines] for lines in (shown, shown if whole is None else whole)
+    ]
+    is_long = above != all_of_it or scrolls_away(above)
+    pages = Pages(all_of_it if is_long else [], coloured=has_colour(sys.stderr))
+    if is_long:
+        terminal.say("s shows all of it, page by page")
+    try:
+        while True:
+            said = (await terminal.line(question, fresh=True, takes_paste=False)).strip().lower()
+            if is_long and said in {"s", "show"}:
+                await terminal.page(pages, question=question)
+                terminal.say(pages.unshown_said(YES_THEN))
+            elif said not in {"y", "yes"}:
+                return False
+            elif not (is_long and pages.unshown_lines):
+                return True
+            else:
+                terminal.say(pages.unshown_said(YES_THEN))
+    except (PromptStopped, PromptLeft):
+        return False
 
 
 async def page(

@@ -20,7 +20,8 @@ from turnwise.faces.cli.failures import FAILED, USAGE, complain
 from turnwise.faces.cli.interrupted_sessions import MOST_SESSIONS
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.main import CANCELLED
-from turnwise.faces.cli.terminal import Terminal, says_yes
+from turnwise.faces.cli.pager import says_yes
+from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.text import clean, short_id, shortened, style
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.saying import many
@@ -66,9 +67,11 @@ def prune(*, older_than: str | None, keep: int | None, unfinished: bool, yes: bo
         old = choose_old(
             journal.retention.sessions(), rule=rule, now_s=clock.now(), kept={} if unfinished else open_ends
         )
+        shown = _lines_of(old, open_ends=open_ends, now_s=clock.now(), whole=bool(old.go) and not yes)
         if not as_json or (old.go and not yes):
-            _show(old, open_ends=open_ends, now_s=clock.now())
-        if old.go and not yes and (code := _not_agreed(old, as_json=as_json)):
+            for line in shown:
+                say(line)
+        if old.go and not yes and (code := _not_agreed(old, shown=shown, as_json=as_json)):
             return code
         deleted = journal.retention.delete(old.go)
     return _tell(old, deleted, as_json=as_json)
@@ -93,7 +96,7 @@ def choose_old(
     )
 
 
-def _not_agreed(old: OldSessions, *, as_json: bool) -> int:
+def _not_agreed(old: OldSessions, *, shown: Sequence[str], as_json: bool) -> int:
     """The exit code, where nobody can be asked or the answer is no; else 0."""
     if not is_attended():
         if not as_json:
@@ -101,7 +104,8 @@ def _not_agreed(old: OldSessions, *, as_json: bool) -> int:
         complain(NEEDS_YES)
         _write_json(old, gone=(), error=NEEDS_YES, exit_code=USAGE)
         return USAGE
-    if not run_to_end(says_yes(Terminal(), lambda: f"delete {many(len(old.go), 'session')} for good? [y/N] ")):
+    question = f"delete {many(len(old.go), 'session')} for good? [y/N] "
+    if not run_to_end(says_yes(Terminal(), lambda: question, shown=shown)):
         say("nothing was deleted")
         if as_json:
             _write_json(old, gone=(), exit_code=CANCELLED)
@@ -126,20 +130,24 @@ def _tell(old: OldSessions, deleted: Deleted, *, as_json: bool) -> int:
     return 0 if failed is None else FAILED
 
 
-def _show(old: OldSessions, *, open_ends: Mapping[str, StaysFor], now_s: float) -> None:
+def _lines_of(old: OldSessions, *, open_ends: Mapping[str, StaysFor], now_s: float, whole: bool) -> list[str]:
+    """With `whole` titles where somebody is asked."""
+    lines: list[str] = []
     for one in old.go:
         below = f", {many(one.subagents, 'sub-agent')}" if one.subagents else ""
         state = f"{style(STATES[open_ends[one.id]], 'bold', stream=sys.stderr)}  " if one.id in open_ends else ""
-        say(
+        title = shortened(one.title, limit=len(clean(one.title)) if whole else 60)
+        lines.append(
             f"{style(short_id(one.id), 'bold', stream=sys.stderr)}  {when_said(one.updated, now_s=now_s)}  "
-            f"{many(one.turns, 'turn')}{below}  {state}{shortened(one.title, limit=60)}  {clean(one.folder)}"
+            f"{many(one.turns, 'turn')}{below}  {state}{title}  {clean(one.folder)}"
         )
     for one, why in old.stay:
-        say(f"{short_id(one.id)} is {STATES[why]}, and stays{GO_ON[why].format(short_id(one.id))}")
+        lines.append(f"{short_id(one.id)} is {STATES[why]}, and stays{GO_ON[why].format(short_id(one.id))}")
     if any(why != "running" for _, why in old.stay):
-        say("--unfinished deletes those that are interrupted or wait, too")
+        lines.append("--unfinished deletes those that are interrupted or wait, too")
     if not old.go:
-        say("nothing to delete" if old.stay else "no session is that old: nothing to delete")
+        lines.append("nothing to delete" if old.stay else "no session is that old: nothing to delete")
+    return lines
 
 
 def _write_json(old: OldSessions, *, gone: Sequence[KeptSession], **more: object) -> None:

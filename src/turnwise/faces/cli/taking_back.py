@@ -26,7 +26,7 @@ COMMAND = "bash"
 MOST_SESSIONS = 1_000_000
 SEARCHED_SESSIONS = 500  # the latest, for another one with changes: a month of work
 OF_A_DIFF = "    "  # in front of its lines, and of no others
-SHOWN_LINES = 40  # of the diffs of all files together; of a longer one the counts are told
+SHOWN_LINES = 40  # at first, of the diffs of all files together; of a longer one the counts are told
 # What happens to a file, and what has happened to it.
 VERBS: dict[UndoOutcome, str] = {
     "restored": "restore",
@@ -206,8 +206,9 @@ def is_of_diff(line: str) -> bool:
     return line.startswith(OF_A_DIFF)
 
 
-def lines_of(back: TurnBack, *, now_s: float) -> list[str]:
-    """What would happen, for a person; all of it safe to print."""
+def lines_of(back: TurnBack, *, now_s: float, whole: bool = False) -> list[str]:
+    """What would happen, for a person; all of it safe to print. The `whole` of every diff, without colours, or the short ones. A
+    file that is removed holds what the turn wrote, and nothing else: its name and its size tell all."""
     said = f': "{shortened(back.prompt, limit=60)}"' if back.prompt else ""
     lines = [*back.notes]
     if back.later:
@@ -219,8 +220,13 @@ def lines_of(back: TurnBack, *, now_s: float) -> list[str]:
         diff = diffs.get(file.path, [])
         name = path_said(file.path, folder=back.folder)
         lines.append(f"  {VERBS[file.outcome]:<11} {name}{_why(file)}{_counts(diff)}")
-        if 0 < len(diff) <= left and file.outcome != "removed":
-            lines += [f"{OF_A_DIFF}{_coloured(line)}" for line in shortly([visible(line) for line in diff[2:]])]
+        if not diff or file.outcome == "removed":
+            continue
+        shown = [visible(line) for line in diff[2:]]
+        if whole:
+            lines += [f"{OF_A_DIFF}{line}" for line in shown]
+        elif len(diff) <= left:
+            lines += [f"{OF_A_DIFF}{_coloured(line)}" for line in shortly(shown)]
             left -= len(diff)
     if back.kept and not back.undoing.changes:
         lines.append("nothing of this turn can be taken back")

@@ -322,15 +322,6 @@ class Terminal:
             heed(False)
 
 
-async def says_yes(terminal: Terminal, question: Callable[[], str]) -> bool:
-    """Whether the person says yes; everything else is a no."""
-    try:
-        said = await terminal.line(question, fresh=True, takes_paste=False)
-    except (PromptStopped, PromptLeft):
-        return False
-    return said.strip().lower() in {"y", "yes"}
-
-
 def _quiet(attributes: TerminalAttributes) -> TerminalAttributes:
     """Key by key, without echo; signals stay."""
     changed = list(attributes)

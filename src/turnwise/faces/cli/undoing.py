@@ -14,6 +14,7 @@ from turnwise.faces.cli.attendance import is_attended
 from turnwise.faces.cli.failures import USAGE, complain
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.main import CANCELLED
+from turnwise.faces.cli.pager import says_yes
 from turnwise.faces.cli.taking_back import (
     TurnBack,
     find_turn_back,
@@ -23,7 +24,7 @@ from turnwise.faces.cli.taking_back import (
     results_of,
     take_back,
 )
-from turnwise.faces.cli.terminal import Terminal, says_yes
+from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.workplace import find_session
 
 NOT_ALL = 3
@@ -52,7 +53,7 @@ def undo(session: str | None, *, folder: Path, yes: bool, as_json: bool) -> int:
         complain(NEEDS_YES)
         _write_json(back, happened=False, error=NEEDS_YES, exit_code=USAGE)
         return USAGE
-    if is_asked and not run_to_end(is_confirmed(Terminal(), back)):
+    if is_asked and not run_to_end(is_confirmed(Terminal(), back, now_s=clock.now())):
         say("nothing was taken back")
         if as_json:
             _write_json(back, happened=False, exit_code=CANCELLED)
@@ -66,8 +67,10 @@ def undo(session: str | None, *, folder: Path, yes: bool, as_json: bool) -> int:
     return NOT_ALL if back.kept else 0
 
 
-async def is_confirmed(terminal: Terminal, back: TurnBack) -> bool:
-    return await says_yes(terminal, lambda: question_of(back))
+async def is_confirmed(terminal: Terminal, back: TurnBack, *, now_s: float) -> bool:
+    """Whether the person says yes, below the short lines: to all of what would happen, which they have seen."""
+    shown, whole = lines_of(back, now_s=now_s), lines_of(back, now_s=now_s, whole=True)
+    return await says_yes(terminal, lambda: question_of(back), shown=shown, whole=whole)
 
 
 def _write_json(back: TurnBack, *, happened: bool, **more: object) -> None:

@@ -30,7 +30,8 @@ from turnwise.faces.cli.endpoint_check.showing import CheckReport, show, write_j
 from turnwise.faces.cli.exit_codes import CHECK_CODES
 from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.main import CANCELLED
-from turnwise.faces.cli.terminal import Terminal, says_yes
+from turnwise.faces.cli.pager import says_yes
+from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.text import clean
 from turnwise.faces.models import ON_THE_COMMAND_LINE, ModelName, open_endpoint, read_model
 from turnwise.rules.pricing import Priced, PriceRow, price_of, sum_of
