@@ -9,7 +9,11 @@ import msgspec
 import pytest
 
 from faces.cli.running import Cli, at, running_lab, script
+from turnwise.drivers.dispatch.open_asks import ShownAsk
+from turnwise.drivers.dispatch.turn_status import A_PERSON, TurnStatus
 from turnwise.errors import CallerError
+from turnwise.faces.cli.answer import answers_of
+from turnwise.faces.cli.asks_elsewhere import asks_said
 from turnwise.faces.cli.pending import decide
 from turnwise.faces.cli.permissions import allowed_rules
 from turnwise.lab import Lab, Script
@@ -218,6 +222,41 @@ def test_nothing_is_allowed_by_a_command_that_was_not_shown(capsys: pytest.Captu
         shown = capsys.readouterr().err
         assert long in shown and f"a@{mark_of(now[:1])}  bash" in shown
     assert decide(now, approve=[], deny=["a"])[0].verdict == "deny"
+
+
+def test_a_reply_is_for_a_question_that_was_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Proves (issue 39, 3): an id alone answered whatever was asked under it by then; with the mark of another question too."""
+    texts = [f'{{"question": "Delete {what}?"}}' for what in ("the copy", "аll of it")]
+    before, now = (msgspec.structs.replace(ask("q", kind="question"), arguments=text, subject=text) for text in texts)
+    for given in ("q", f"q@{mark_of([before])}"):
+        with pytest.raises(CallerError, match="nothing was answered: the question"):
+            answers_of([now], approve=[], deny=[], because="", reply=[(given, "yes")])
+        shown = capsys.readouterr().err
+        assert f'q@{mark_of([now])}  bash {{"question": "Delete <U+0430>ll of it?"}}' in shown
+        assert "confusable: `<U+0430>ll` reads as `all` and mixes Cyrillic and Latin letters" in shown
+    (answer,) = answers_of([now], approve=[], deny=[], because="", reply=[(f"q@{mark_of([now])}", "yes")])
+    assert (answer.call_id, answer.verdict, answer.text) == ("q", "allow", "yes")
+
+
+def test_status_shows_the_mark_of_each_ask_and_words_that_look_like_others() -> None:
+    """Proves (issue 39, 3): `cаt` with a Cyrillic letter stood there as it came, and a question had no mark."""
+    shown = ShownAsk(
+        id="a", kind="approval", tool="bash", arguments='{"command": "cаt x"}', subject="cаt x", why="cаt x is asked about",
+        options=(), answer="", mark="0123456789ab",
+    )  # fmt: skip
+    question = msgspec.structs.replace(
+        shown, id="q", kind="question", subject="Which cаt is it", options=("cаt",), why=""
+    )
+    turn = TurnStatus(
+        session="s", status="waiting", agent="a", priority=0, needs=(), worker="", created=0.0, finished=None,
+        stop_reason=None, complete=None, cancel=False, problem=None, waits_for=A_PERSON, asks=(shown, question),
+    )  # fmt: skip
+    text = "\n".join(asks_said(turn))
+    assert "cаt" not in text and text.count("c<U+0430>t") == 6
+    assert text.count("confusable: `c<U+0430>t` looks like the command `cat` and mixes") == 2
+    assert "    a@0123456789ab  bash" in text and "    q@0123456789ab  asks: Which c<U+0430>t is it" in text
+    alone = "\n".join(asks_said(msgspec.structs.replace(turn, asks=(question,))))
+    assert 'turnwise answer s --reply q@0123456789ab "TEXT"' in alone
 
 
 @pytest.mark.parametrize(

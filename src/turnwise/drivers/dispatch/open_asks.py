@@ -144,7 +144,7 @@ def _shown(ask: OneAsk, *, answer: str, folder: str, until: float | None, path: 
         path=path,
         folder=folder,
         until=until,
-        mark="" if ask.kind == "question" else mark_of([ask]),
+        mark=mark_of([ask]),
     )
 
 

@@ -10,7 +10,7 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.faces.cli.databases import database_option, open_queue
 from turnwise.faces.cli.failures import Failure, as_one_line
 from turnwise.faces.cli.last_line import EndsWithLine
-from turnwise.faces.cli.pending import ALL, decide, id_of
+from turnwise.faces.cli.pending import ALL, check_shown, decide, marked
 from turnwise.faces.saying import many
 from turnwise.turn.approvals import Approval, OneAsk
 
@@ -19,12 +19,12 @@ Examples:
   turnwise status 019aa1b2c3d4e5f60718293a4b
   turnwise answer 019aa1b2c3d4e5f60718293a4b --approve call_1@3f9a0c27be51
   turnwise answer 019aa1b2c3d4e5f60718293a4b --deny all --because "not on a Friday"
-  turnwise answer 019aa1b2c3d4e5f60718293a4b --reply call_2 "the red one"
+  turnwise answer 019aa1b2c3d4e5f60718293a4b --reply call_2@5b11f08c93d2 "the red one"
   turnwise answer 019aa1b2c3d4e5f60718293a4b --approve helper/call_1@80d2be0f6a14
 
-`turnwise status SESSION` shows the questions. Behind the id of a call stands a mark of all that would run: --approve takes it
-with this mark only, and shows the calls otherwise. The turn continues once all are answered, on any worker that has its agent. A
-sub-agent continues once its own questions are answered; its path stands before the call.
+`turnwise status SESSION` shows the asks. Behind each id stands a mark of all that would run or is asked: --approve and --reply
+take it with this mark only, and show the asks otherwise. The turn continues once all are answered, on any worker that has its
+agent. A sub-agent continues once its own questions are answered; its path stands before the call.
 
 \b
 Exit codes:
@@ -41,7 +41,13 @@ Exit codes:
 )
 @click.option("--deny", multiple=True, metavar="ID", help="Do not let this call run, or `all`. May be repeated.")
 @click.option("--because", default="", metavar="TEXT", help="What the model is told with a denial.")
-@click.option("--reply", nargs=2, multiple=True, metavar="ID TEXT", help="Answer this question. May be repeated.")
+@click.option(
+    "--reply",
+    nargs=2,
+    multiple=True,
+    metavar="ID TEXT",
+    help="Answer this question: ID@MARK, as shown. May be repeated.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     session: str,
@@ -63,9 +69,9 @@ def command(
         found = open_asks(queue, session)
         answered = {one.approval.call_id for one in found.answers}
         known = {ask.call.id for ask in found.asked.asks}
-        named = {*[id_of(one, known=known) for one in approve], *deny, *[id for id, _ in reply]}
+        named = {*[marked(one, known=known)[0] for one in (*approve, *[id for id, _ in reply])], *deny}
         check_asked(named, found=found)
-        approvals = _decided(found.asked.asks, approve=approve, deny=deny, because=because, reply=reply)
+        approvals = answers_of(found.asked.asks, approve=approve, deny=deny, because=because, reply=reply)
         approvals = [one for one in approvals if one.call_id in named or one.call_id not in answered]
         left = answer(queue, session, approvals, clock=SystemClock())
     said = {"session": session, "answered": [one.call_id for one in approvals], "open": left}
@@ -74,7 +80,7 @@ def command(
     sys.stdout.write(f"{msgspec.json.encode(said).decode() if as_json else text}\n")
 
 
-def _decided(
+def answers_of(
     asks: Sequence[OneAsk],
     *,
     approve: Sequence[str],
@@ -83,19 +89,24 @@ def _decided(
     reply: Sequence[tuple[str, str]],
 ) -> list[Approval]:
     """One approval for each ask that is named. Raises CallerError where one is named twice, or is of another kind."""
+    known = {ask.call.id for ask in asks}
     questions = {ask.call.id: ask for ask in asks if ask.kind == "question"}
-    replied = {id for id, _ in reply}
-    approved = {id_of(one, known={ask.call.id for ask in asks}) for one in approve}
-    if strange := [id for id, _ in reply if id not in questions]:
+    replies = [(*marked(id, known=known), text) for id, text in reply]
+    replied = {id for id, _, _ in replies}
+    approved = {marked(one, known=known)[0] for one in approve}
+    if strange := [id for id, _, _ in replies if id not in questions]:
         raise Failure(f"--reply `{strange[0]}`: no such question waits" + _there(questions))
     if len(replied) < len(reply) or replied & {*approved, *deny}:
         raise Failure("a question takes one answer: leave the others out")
+    check_shown([*questions.values()], allowed=replied, marks={id: mark for id, mark, _ in replies}, option="--reply")
     rest = [ask for ask in asks if ask.call.id not in replied]
     if ALL in approved:
         rest = [ask for ask in rest if ask.kind == "approval" or ask.call.id in deny]
     decided = decide(rest, approve=approve, deny=deny) if approve or deny else ()
     told = [msgspec.structs.replace(one, text=because) if one.verdict == "deny" else one for one in decided]
-    return told + [Approval(call_id=id, verdict="allow", text=text, digest=questions[id].digest) for id, text in reply]
+    return told + [
+        Approval(call_id=id, verdict="allow", text=text, digest=questions[id].digest) for id, _, text in replies
+    ]
 
 
 def _there(questions: dict[str, OneAsk]) -> str:

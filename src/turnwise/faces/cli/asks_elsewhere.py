@@ -2,9 +2,11 @@
 
 from datetime import datetime
 from itertools import groupby
+from pathlib import Path
 
 from turnwise.drivers.dispatch.open_asks import ShownAsk
 from turnwise.drivers.dispatch.turn_status import A_PERSON, A_PERSON_BELOW, TurnStatus
+from turnwise.faces.cli.asked_calls import confusables_in, decoded_texts
 from turnwise.faces.cli.text import visible_line
 
 ANSWERED = {"allow": "allowed", "deny": "denied"}
@@ -22,7 +24,9 @@ def asks_said(turn: TurnStatus) -> list[str]:
         return [*said, "  it takes no answer any more: everything is answered, or its time is over"]
     first = next((ask for ask in turn.asks if not ask.answer), None)
     if first is not None and first.kind == "question":
-        said.append(f'  answer: turnwise answer {turn.session} --reply {visible_line(first.id)} "TEXT"  (or --deny)')
+        said.append(
+            f'  answer: turnwise answer {turn.session} --reply {visible_line(first.id)}@{first.mark} "TEXT"  (or --deny)'
+        )
     elif first is not None:
         said.append(
             f"  answer: turnwise answer {turn.session} --approve {visible_line(first.id)}@{first.mark}  (or --deny)"
@@ -31,10 +35,16 @@ def asks_said(turn: TurnStatus) -> list[str]:
 
 
 def _said(ask: ShownAsk) -> list[str]:
-    """All of the arguments are shown: nobody judges what is left out."""
+    """All of the arguments are shown: nobody judges what is left out. Words that look like others are marked."""
     answer = f"  ({ANSWERED.get(ask.answer, ask.answer)})" if ask.answer else ""
     if ask.kind == "question":
         options = [f"      {number}. {visible_line(option)}" for number, option in enumerate(ask.options, 1)]
-        return [f"    {visible_line(ask.id)}  asks: {visible_line(ask.subject)}{answer}", *options]
-    said = [f"    {visible_line(ask.id)}@{ask.mark}  {visible_line(ask.tool)} {visible_line(ask.arguments)}{answer}"]
-    return [*said, f"      {visible_line(ask.why)}"] if ask.why else said
+        said = [f"    {visible_line(ask.id)}@{ask.mark}  asks: {visible_line(ask.subject)}{answer}", *options]
+    else:
+        said = [
+            f"    {visible_line(ask.id)}@{ask.mark}  {visible_line(ask.tool)} {visible_line(ask.arguments)}{answer}",
+            *([f"      {visible_line(ask.why)}"] if ask.why else []),
+        ]
+    texts = [ask.tool, *decoded_texts(ask.arguments), ask.subject, *ask.options]
+    marks = confusables_in(texts, folder=lambda: Path(ask.folder))
+    return [*map(marks.mark, said), *[f"      {line}" for line in marks.lines]]

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
 from turnwise.drivers.journal.folding import session_so_far
 from turnwise.drivers.journal.journal import Journal, Session
 from turnwise.errors import CallerError
+from turnwise.faces.cli.asked_calls import confusables_in, decoded_texts
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.text import clean, visible_line
 from turnwise.faces.saying import many
@@ -59,7 +61,7 @@ def decide(asks: Sequence[OneAsk], *, approve: Sequence[str], deny: Sequence[str
     known = {ask.call.id: ask for ask in asks}
     if not known:
         raise CallerError("nothing of this session waits for an approval; leave --approve and --deny out")
-    marks = {id: mark for one in approve for id, mark in [_marked(one, known=known)]}
+    marks = dict([marked(one, known=known) for one in approve])
     approve = list(marks)
     allowed, denied = _named(approve, known=known, option="--approve"), _named(deny, known=known, option="--deny")
     if ALL in approve:
@@ -72,7 +74,7 @@ def decide(asks: Sequence[OneAsk], *, approve: Sequence[str], deny: Sequence[str
         raise CallerError(
             f"`{questions[0]}` is a question, which needs an answer: go on with the session at a terminal, or --deny it"
         )
-    _check_shown([ask for ask in asks if ask.kind == "approval"], allowed=allowed, marks=marks)
+    check_shown([ask for ask in asks if ask.kind == "approval"], allowed=allowed, marks=marks)
     return tuple(
         [
             Approval(call_id=id, verdict="allow" if id in allowed else "deny", subject=ask.subject, digest=ask.digest)
@@ -90,31 +92,29 @@ def _named(ids: Sequence[str], *, known: dict[str, OneAsk], option: str) -> set[
     return set(ids)
 
 
-def id_of(given: str, *, known: Collection[str]) -> str:
-    """The call that a value of `--approve` is for, or `all`."""
-    return _marked(given, known=known)[0]
-
-
-def whole_line(ask: OneAsk) -> str:
-    """All of what would run, behind the value of `--approve` that allows it."""
-    return f"{visible_line(ask.call.id)}@{mark_of([ask])}  {visible_line(ask.call.name)} {visible_line(ask.arguments)}"
-
-
-def _marked(given: str, *, known: Collection[str]) -> tuple[str, str]:
-    """The id, and the mark behind it; an empty one where there is none."""
+def marked(given: str, *, known: Collection[str]) -> tuple[str, str]:
+    """The id that a value of `--approve` or `--reply` is for, or `all`, and the mark behind it; empty where there is none."""
     found = None if given in known else _MARKED.fullmatch(given)
     return (given, "") if found is None else (found[1], found[2])
 
 
-def _check_shown(asks: Sequence[OneAsk], *, allowed: set[str], marks: Mapping[str, str]) -> None:
-    """Show what is allowed without having been shown, and raise CallerError."""
+def check_shown(
+    asks: Sequence[OneAsk], *, allowed: Collection[str], marks: Mapping[str, str], option: str = "--approve"
+) -> None:
+    """Show what is allowed or replied to without having been shown, and raise CallerError."""
     if ALL in marks and marks[ALL] == mark_of(asks):
         return
     unseen = [ask for ask in asks if ask.call.id in allowed and marks.get(ask.call.id) != mark_of([ask])]
     if not unseen:
         return
     for ask in unseen:
-        say(whole_line(ask), as_it_is=True)
+        confusables = confusables_in([ask.call.name, *decoded_texts(ask.arguments)], folder=Path.cwd)
+        line = (
+            f"{visible_line(ask.call.id)}@{mark_of([ask])}  {visible_line(ask.call.name)} {visible_line(ask.arguments)}"
+        )
+        for shown in (confusables.mark(line), *confusables.lines):
+            say(shown, as_it_is=True)
     changed = "changed since it was shown" if any(marks.values()) else "has to be shown first"
-    how = f"`--approve {ALL}@{mark_of(asks)}`" if ALL in marks else "`--approve` with the id and the mark behind it"
-    raise CallerError(f"nothing was allowed: what would run {changed}; it stands above, and {how} allows it")
+    how = f"`{option} {ALL}@{mark_of(asks)}`" if ALL in marks else f"`{option}` with the id and the mark behind it"
+    what = "nothing was allowed: what would run" if option == "--approve" else "nothing was answered: the question"
+    raise CallerError(f"{what} {changed}; it stands above, and {how} is taken")
