@@ -19,7 +19,10 @@ from faces.acp.editor import Editor, editing, given_at, new, say
 from faces.cli.running import running_lab, script
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
-from turnwise.lab import Lab
+from turnwise.drivers.running.approvals import BEHIND_S
+from turnwise.faces.acp.calls import MAX_SHOWN
+from turnwise.lab import Lab, Script
+from turnwise.lab.script import ScriptedCall, ScriptedStep
 from turnwise.testing import FakeClock
 from waits import HANG_S
 
@@ -91,12 +94,48 @@ calls = [{ name = "task", arguments = { prompt = "do it" } }]
 text = "It said: {result}"
 """,
 )
+TWICE = script(
+    "twice",
+    """
+[[steps]]
+calls = [
+    { name = "bash", arguments = { command = "echo one > made.txt" } },
+    { name = "bash", arguments = { command = "echo two > two.txt" } },
+]
+
+[[steps]]
+text = "Done."
+""",
+)
+HUGE = Script(
+    name="huge",
+    title="huge",
+    steps=(
+        ScriptedStep(calls=(ScriptedCall(name="bash", arguments={"command": f"touch {'x' * MAX_SHOWN}"}),)),
+        ScriptedStep(text="It said: {result}"),
+    ),
+)
+LARGE = Script(
+    name="large",
+    title="large",
+    steps=(
+        ScriptedStep(
+            calls=(
+                ScriptedCall(
+                    name="write",
+                    arguments={"path": "notes.txt", "content": "line\n" * (MAX_SHOWN // 5), "overwrite": True},
+                ),
+            )
+        ),
+        ScriptedStep(text="Done."),
+    ),
+)
 FS = FileSystemCapabilities(read_text_file=True, write_text_file=True)
 
 
 @pytest.fixture(scope="module")
 def own_lab() -> Iterator[Lab]:
-    with running_lab([PLANS, ASKS, ASKS_FREELY, OUTSIDE, ECHO, DELEGATES]) as lab:
+    with running_lab([PLANS, ASKS, ASKS_FREELY, OUTSIDE, ECHO, DELEGATES, TWICE, HUGE, LARGE]) as lab:
         yield lab
 
 
@@ -265,3 +304,43 @@ async def test_a_sub_agents_calls_are_shown_and_asked_about_with_its_name(lab: L
         assert [one.session_id for one in (await client.list_sessions()).sessions] == [session]
         with pytest.raises(RequestError, match="there is no session"):
             await client.load_session(cwd=str(folder), session_id=child.row.id, mcp_servers=[])
+
+
+@pytest.mark.promise("wait:ask")
+async def test_each_ask_has_its_own_time_from_when_the_editor_got_it(lab: Lab, folder: Path) -> None:
+    """Proves (issue 39, 3): the second one had what the first one had left of the time of both."""
+    clock, editor, answers = FakeClock(), Editor(), [asyncio.Event(), asyncio.Event()]
+
+    async def slowly(_: ToolCallUpdate, options: list[PermissionOption]) -> str | None:
+        await answers[len(editor.asked) - 1].wait()
+        return options[0].option_id
+
+    editor.decide = slowly
+    given = given_at(lab, "twice", ask_timeout=45.0)
+    async with editing(given, editor=editor, clock=clock) as (client, editor):
+        turn = asyncio.create_task(say(client, await new(client, folder), "Go."))
+        for number in range(2):
+            await asyncio.wait_for(editor.opened.wait(), HANG_S)
+            editor.opened.clear()
+            await asyncio.wait_for(clock.until_waiting(45.0 + BEHIND_S), HANG_S)
+            await clock.advance(40.0)
+            answers[number].set()
+        assert (await asyncio.wait_for(turn, HANG_S)).stop_reason == "end_turn"
+    assert len(editor.asked) == 2 and "not answered" not in editor.text()
+    assert (folder / "made.txt").exists() and (folder / "two.txt").exists()
+
+
+@pytest.mark.promise("safe:seen")
+async def test_what_is_too_large_to_show_is_denied_and_not_taken_back(lab: Lab, folder: Path) -> None:
+    """Proves (issue 39, 3): the person is not asked about a part of a command or of a diff; the model and the person read why."""
+    async with editing(given_at(lab, "huge")) as (client, editor):
+        await say(client, await new(client, folder), "Go.")
+    assert not editor.asked and "make smaller calls" in lab.requests[-1].body.decode()
+    assert "not asked about, and denied: bash: it has 65,542 characters, and 65,536 can be shown" in editor.text()
+    async with editing(given_at(lab, "large")) as (client, editor):
+        session = await new(client, folder)
+        await say(client, session, "Go.")
+        await say(client, session, "/undo")
+    assert len(editor.asked) == 1 and (folder / "notes.txt").read_text().startswith("line")
+    assert "the editor cannot show all of what would happen: it has " in editor.text()
+    assert f"`turnwise undo {session[-8:]}` shows it page by page" in editor.text()

@@ -10,6 +10,7 @@ from acp.helpers import image_block, resource_link_block, text_block
 from acp.schema import PermissionOption, ToolCallUpdate
 
 from faces.acp.editor import Editor, deny, editing, given_at, new, say, written
+from turnwise.drivers.running.approvals import BEHIND_S
 from turnwise.drivers.settings.options import RunSettings
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock
@@ -85,7 +86,7 @@ async def test_an_ask_that_nobody_answers_is_denied_and_told(lab: Lab, folder: P
     ):
         turn = asyncio.create_task(say(client, await new(client, folder), "Set it."))
         await asyncio.wait_for(editor.opened.wait(), HANG_S)
-        await clock.until_waiting(45.0)
+        await clock.until_waiting(45.0 + BEHIND_S)
         await clock.advance(44.0)
         assert not turn.done() and "not answered" not in editor.text()
         await clock.advance(2.0)

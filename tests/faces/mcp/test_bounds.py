@@ -25,11 +25,13 @@ from turnwise.drivers.mcp.bounds import (
     UnaskedMeter,
 )
 from turnwise.drivers.mcp.elicitation import MAX_FIELDS, elicit
+from turnwise.drivers.running.approvals import ask as ask_all
 from turnwise.drivers.tools.own_model import ModelAnswer, ModelQuestion, NoAnswer, OwnModel
 from turnwise.faces.mcp.asking import MAX_SHOWN, AskSurroundings, ClientApprover, Questions
 from turnwise.rules.subagents import Place
 from turnwise.testing import FakeClock
 from turnwise.turn.approvals import OneAsk
+from turnwise.turn.commands import Ask
 from turnwise.vocab import ToolCall
 
 
@@ -136,7 +138,7 @@ async def test_a_question_that_is_too_long_for_a_client_is_denied(beyond: int) -
     """Nobody says yes to what they were not shown: the client gets the whole of a question, or nothing of it."""
     subject = "x" * (MAX_SHOWN - len("the model asks:\n") + beyond)
     notes: list[str] = []
-    questions, never = Questions(), cast("Any", None)
+    questions, never = Questions(FakeClock()), cast("Any", None)
     around = AskSurroundings(offers={}, inspect=never, workspace=never, clock=FakeClock())
     approver = ClientApprover(around, policy=Policy(), questions=questions, note=notes.append)
     ask = OneAsk(
@@ -153,3 +155,39 @@ async def test_a_question_that_is_too_long_for_a_client_is_denied(beyond: int) -
     assert question.form.message == f"the model asks:\n{subject}"
     question.answer(ElicitResult(action="decline"))
     assert [one.verdict for one in await asking] == ["deny"]
+
+
+@pytest.mark.promise("wait:ask")
+@pytest.mark.parametrize("together", [False, True], ids=["one by one", "all at once"])
+async def test_each_question_has_its_own_time_from_when_it_is_shown(together: bool) -> None:
+    """Proves (issue 39, 3): one that waited behind another had what was left of its time. Where a client shows all at once, the
+    time of each begins then."""
+    clock, notes, never = FakeClock(), list[str](), cast("Any", None)
+    questions = Questions(clock)
+    around = AskSurroundings(offers={}, inspect=never, workspace=never, clock=clock)
+    approver = ClientApprover(around, policy=Policy(), questions=questions, note=notes.append)
+    asks = tuple(
+        [
+            OneAsk(call=ToolCall(id=id, name="ask_user", arguments="{}"), arguments="{}", subject=id, kind="question")
+            for id in "abc"
+        ]
+    )
+    asking = asyncio.create_task(ask_all(Ask(step=1, asks=asks, deadline_s=10.0), approver=approver, clock=clock))
+    await questions.changed.wait()
+    first, second, third = questions.open
+    if together:
+        questions.show(questions.open)
+    await clock.advance(9)
+    first.answer(ElicitResult(action="accept", content={"answer": "yes"}))
+    await clock.advance(1)
+    assert second.is_open is not together and third.is_open is not together
+    if not together:
+        await clock.advance(8)
+        assert second.is_open
+        await clock.advance(2)
+        assert not second.is_open and third.is_open  # nobody answered the second one
+        await clock.advance(8)
+        third.answer(ElicitResult(action="accept", content={"answer": "yes"}))
+    answers = (await asking).approvals
+    assert [one.call_id for one in answers] == (["a"] if together else ["a", "c"])
+    assert [note.rpartition(": ")[2] for note in notes] == ["the model decides"] * (2 if together else 1)

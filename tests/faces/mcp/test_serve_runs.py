@@ -15,6 +15,7 @@ from mcp_types import CallToolResult, ElicitResult, InputRequiredResult
 from faces.acp.editor import written
 from faces.cli.test_processes import wait_until
 from faces.mcp.serving import ERAS, Era, Person, call, is_at_work, saying, serving, text_of
+from turnwise.drivers.running.approvals import BEHIND_S
 from turnwise.drivers.settings.options import RunSettings
 from turnwise.faces.mcp.arguments import MAX_PROMPT, SET_AT_START
 from turnwise.faces.mcp.service import MAX_RUNS, MAX_WAITING
@@ -145,7 +146,7 @@ async def test_an_ask_that_nobody_answers_is_denied_by_its_deadline(lab: Lab, fo
     async with serving(lab, "read-edit-answer", root=folder, person=person, clock=clock, ask_timeout=45.0) as client:
         running = asyncio.create_task(call(client, "run", SET))
         await asyncio.wait_for(person.opened.wait(), HANG_S)
-        await asyncio.wait_for(clock.until_waiting(45.0), HANG_S)
+        await asyncio.wait_for(clock.until_waiting(45.0 + BEHIND_S), HANG_S)
         await clock.advance(46.0)
         result = await running
         await asyncio.wait_for(left.wait(), HANG_S)
@@ -380,7 +381,7 @@ async def test_results_that_no_client_comes_back_for_are_bounded(lab: Lab, folde
         asked: list[InputRequiredResult] = []
         for _ in range(MAX_WAITING + 2):
             asked.append(await _asked(client))
-            await asyncio.wait_for(clock.until_waiting(45.0), HANG_S)
+            await asyncio.wait_for(clock.until_waiting(45.0 + BEHIND_S), HANG_S)
             await clock.advance(46.0)
             await asyncio.to_thread(wait_until, lambda: not is_at_work())
         forgotten = await _taken_up(client, asked[0])

@@ -32,6 +32,7 @@ from turnwise.faces.cli.asked_calls import (
     confusables_in,
     decoded_texts,
     facts_of,
+    in_own_time,
     refusal_of,
     title_of,
 )
@@ -87,12 +88,13 @@ class EditorApprover:
     async def __call__(self, asking: Asking) -> Sequence[Approval]:
         """The answers that came in time; the others take their default, and the person is told."""
         return await answered_in_order(
-            asking, answered=lambda ask: self._one(ask, path=asking.path), clock=self._means.clock, note=self._note
+            asking, answered=lambda ask: self._one(ask, asking=asking), clock=self._means.clock, note=self._note
         )
 
-    async def _one(self, ask: OneAsk, *, path: tuple[str, ...]) -> Approval:
+    async def _one(self, ask: OneAsk, *, asking: Asking) -> Approval:
+        """Raises NotInTime."""
         if ask.kind == "question":
-            return await self._question(ask, path=path)
+            return await self._question(ask, asking=asking)
         facts = await self._facts(ask)
         if judge_permission(facts, policy=self.policy).kind == "allow":  # by what was allowed always
             return answer_to(ask, verdict="allow")
@@ -112,7 +114,7 @@ class EditorApprover:
             content = await self._shown(ask, facts=facts, more=more)
         except NotWhole as fault:
             return self._refused(ask, fault=fault)
-        match await self._chosen(ask, path=path, content=content, options=options):
+        match await self._chosen(ask, asking=asking, content=content, options=options):
             case "allow-once":
                 return answer_to(ask, verdict="allow")
             case "allow-always":
@@ -121,7 +123,7 @@ class EditorApprover:
             case _:
                 return answer_to(ask, verdict="deny")
 
-    async def _question(self, ask: OneAsk, *, path: tuple[str, ...]) -> Approval:
+    async def _question(self, ask: OneAsk, *, asking: Asking) -> Approval:
         """One with answers to choose from is put as a choice, any other as a form, if the editor has forms."""
         choices = [f"{number}. {option}" for number, option in enumerate(ask.options, 1)]
         marks = confusables_in([ask.subject, *ask.options], folder=lambda: self._means.workspace.root)
@@ -132,7 +134,7 @@ class EditorApprover:
         except NotWhole as fault:
             return self._refused(ask, fault=fault)
         if not ask.options:
-            text = await self._written(ask) if self._means.has_forms else ""
+            text = await self._written(ask, asking=asking) if self._means.has_forms else ""
             return answer_to(ask, verdict="allow" if text else "deny", text=text)
         names = [visible_line(option)[:MAX_TITLE] for option in ask.options[:MAX_OPTIONS]]
         options = [
@@ -140,7 +142,7 @@ class EditorApprover:
             for number, name in enumerate(names)
         ]
         options.append(PermissionOption(option_id=NO, name="No answer", kind="reject_once"))
-        chosen = await self._chosen(ask, path=path, content=content, options=options)
+        chosen = await self._chosen(ask, asking=asking, content=content, options=options)
         number = next((at for at, one in enumerate(options[:-1]) if one.option_id == chosen), None)
         if number is None:
             return answer_to(ask, verdict="deny")
@@ -150,14 +152,15 @@ class EditorApprover:
         self._note(f"not asked about, and denied: {visible_line(ask.call.name)}: {fault}")
         return refusal_of(ask, fault=fault)
 
-    async def _written(self, ask: OneAsk) -> str:
+    async def _written(self, ask: OneAsk, *, asking: Asking) -> str:
         """What the person writes into a form; empty where they do not."""
         field = ElicitationStringPropertySchema(type="string", title="Answer", max_length=MAX_WRITTEN)
         form = ElicitationSchema(type="object", properties={ANSWER: field}, required=[ANSWER])
         mode = ElicitationFormSessionMode(session_id=self._means.session, requested_schema=form)
         await self._updates.flush()
         try:
-            said = await self._means.client.create_elicitation(visible(ask.subject), mode)
+            form = self._means.client.create_elicitation(visible(ask.subject), mode)
+            said = await in_own_time(form, asking=asking, clock=self._means.clock)
         except (RequestError, ValidationError, ConnectionError):
             return ""
         content = said.content if isinstance(said, AcceptElicitationResponse) else None
@@ -165,10 +168,10 @@ class EditorApprover:
         return text.strip()[:MAX_WRITTEN] if isinstance(text, str) else ""
 
     async def _chosen(
-        self, ask: OneAsk, *, path: tuple[str, ...], content: Sequence[Content], options: list[PermissionOption]
+        self, ask: OneAsk, *, asking: Asking, content: Sequence[Content], options: list[PermissionOption]
     ) -> str:
         """The id of the option that was chosen, which is one of them; empty where none was."""
-        means = self._means
+        means, path = self._means, asking.path
         # a sub-agent's call is shown under the ask alone: the editor knows it by another id once it runs
         id = self._teller.ask(ask.call) if not path else f"{self._teller.id_of(ask.call)}-{'-'.join(path)}-ask"
         title = title_of(ask.call, path=path)
@@ -184,7 +187,8 @@ class EditorApprover:
         )
         await self._updates.flush()
         try:
-            said = await means.client.request_permission(session_id=means.session, tool_call=shown, options=options)
+            asked = means.client.request_permission(session_id=means.session, tool_call=shown, options=options)
+            said = await in_own_time(asked, asking=asking, clock=means.clock)
         except (RequestError, ValidationError, ConnectionError):
             return ""
         outcome = said.outcome

@@ -5,11 +5,11 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
 import msgspec
 
-from turnwise.drivers.clock import Clock
+from turnwise.drivers.clock import Clock, ends_in_time
 from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.faces.cli.text import visible_line
@@ -21,10 +21,13 @@ from turnwise.turn.config import ToolOffer
 from turnwise.vocab import ToolCall
 from turnwise.wire.json_fields import UNREADABLE
 
+Answer = TypeVar("Answer")
+
 MAX_TITLE = 200
 BUILTINS = """alias bg bind builtin cd command declare disown eval exec exit export fc fg hash jobs let local mapfile popd pushd
 read readarray readonly return set shift shopt source suspend trap type typeset ulimit umask unalias unset wait""".split()
 MAX_NAMES = 10_000  # of one folder that are compared with a word
+SETTLE_S = 0.5
 SPARE_S = 0.1  # before the deadline: what was answered by then has to arrive
 
 
@@ -45,6 +48,10 @@ def answer_to(
     return Approval(
         call_id=ask.call.id, verdict=verdict, text=text, always=always, subject=ask.subject, digest=ask.digest
     )
+
+
+class NotInTime(Exception):
+    """Nobody answered an ask within its own time."""
 
 
 class NotWhole(Exception):
@@ -84,21 +91,42 @@ def title_of(call: ToolCall, *, path: tuple[str, ...] = ()) -> str:
 async def answered_in_order(
     asking: Asking, *, answered: Callable[[OneAsk], Awaitable[Approval]], clock: Clock, note: Callable[[str], object]
 ) -> list[Approval]:
-    """The answers that came in time. `note` is told of each of the others, which take their default."""
+    """The answers that came in time; `answered` raises NotInTime for the others. `note` is told of these, which take their
+    default."""
     until = clock.monotonic() + asking.deadline_s - min(SPARE_S, asking.deadline_s / 10)
     approvals: list[Approval] = []
+    left = list(asking.asks)
     try:
-        for ask in asking.asks:
-            answer = await answered(ask)
+        while left:
+            asking.waits()
+            try:
+                answer = await answered(left[0])
+            except NotInTime:
+                note(_not_answered(left.pop(0), asking=asking))
+                continue
             approvals.append(answer)
-            if ask is not asking.asks[-1]:
+            if left.pop(0) is not asking.asks[-1]:
                 asking.keep(answer)
     except asyncio.CancelledError:
         if clock.monotonic() >= until:
-            for ask in asking.asks[len(approvals) :]:
+            for ask in left:
                 note(_not_answered(ask, asking=asking))
         raise
     return approvals
+
+
+async def in_own_time(
+    answer: Awaitable[Answer], *, asking: Asking, clock: Clock, shown_s: float | None = None
+) -> Answer:
+    """What the person answers to an ask within its own time, which runs from `shown_s`, or from now. Raises NotInTime."""
+    left_s = asking.shown()
+    left_s = asking.deadline_s if left_s is None else left_s
+    spent_s = 0.0 if shown_s is None else clock.monotonic() - shown_s
+    until_s = max(left_s - min(SPARE_S, left_s / 10) - spent_s, 0.0)
+    task = asyncio.ensure_future(answer)
+    if not await ends_in_time(cast("asyncio.Task[object]", task), clock=clock, timeout_s=until_s, settle_s=SETTLE_S):
+        raise NotInTime
+    return task.result()
 
 
 def _not_answered(ask: OneAsk, *, asking: Asking) -> str:

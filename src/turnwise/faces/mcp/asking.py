@@ -20,6 +20,7 @@ from turnwise.faces.cli.asked_calls import (
     arguments_in,
     confusables_in,
     facts_of,
+    in_own_time,
     refusal_of,
 )
 from turnwise.faces.cli.asks import rules_said, what_of
@@ -37,11 +38,12 @@ MAX_WRITTEN = 64 * 1024  # characters of an answer, as at a terminal
 
 
 class Question:
-    """A form that the client is to show, and what came of it."""
+    """A form that the client is to show, when it does, and what came of it."""
 
     def __init__(self, key: str, form: ElicitRequestFormParams) -> None:
         self.key, self.form = key, form
         self.result: asyncio.Future[ElicitResult] = asyncio.get_running_loop().create_future()
+        self.shown_s: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
     @property
     def is_open(self) -> bool:
@@ -56,10 +58,11 @@ class Question:
 
 
 class Questions:
-    """Those of one run that wait for the client. `changed` is set by each new one."""
+    """Those of one run that wait for the client, one behind the other. `changed` is set by each new one."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.changed = asyncio.Event()
+        self._clock = clock
         self._numbers = count(1)
         self._asked: list[Question] = []
 
@@ -73,8 +76,16 @@ class Questions:
         form = ElicitRequestFormParams(message=message, requested_schema=schema)
         question = Question(f"ask-{next(self._numbers)}", form)
         self._asked.append(question)
+        question.result.add_done_callback(lambda _: self.show(self.open[:1]))
+        self.show(self.open[:1])
         self.changed.set()
         return question
+
+    def show(self, questions: Sequence[Question]) -> None:
+        """Their time begins, if it has not yet: the client shows them, or none is before them any more."""
+        for one in questions:
+            if not one.shown_s.done():
+                one.shown_s.set_result(self._clock.monotonic())
 
 
 class AskSurroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +133,9 @@ class ClientApprover:
                     put[ask.call.id] = one
             return await answered_in_order(
                 asking,
-                answered=lambda ask: self._answered(ask, put=put.get(ask.call.id), refused=refused.get(ask.call.id)),
+                answered=lambda ask: self._answered(
+                    ask, put=put.get(ask.call.id), refused=refused.get(ask.call.id), asking=asking
+                ),
                 clock=self._around.clock,
                 note=self._note,
             )
@@ -144,19 +157,21 @@ class ClientApprover:
         field = {"title": "Run it?", "enum": [ONCE, *([ALWAYS] if rules else []), NO]}
         return _Put(ask=ask, question=self._questions.ask(message, field), rules=rules)
 
-    async def _answered(self, ask: OneAsk, *, put: _Put | None, refused: Approval | None) -> Approval:
+    async def _answered(self, ask: OneAsk, *, put: _Put | None, refused: Approval | None, asking: Asking) -> Approval:
+        """Raises NotInTime."""
         if refused is not None:
             return refused
         if put is None:
             return answer_to(ask, verdict="allow")
-        if ask.kind == "question":
-            said = _said(await put.question.result)
-            text = _options_of(ask).get(said, "" if ask.options else said)
-            return answer_to(ask, verdict="allow" if text else "deny", text=text)
-        if self._is_allowed(await self._facts(ask)):  # since the answer to another
+        shown_s = await put.question.shown_s
+        if ask.kind != "question" and self._is_allowed(await self._facts(ask)):  # since the answer to another
             put.question.withdraw()
             return answer_to(put.ask, verdict="allow")
-        said = _said(await put.question.result)
+        result = put.question.result
+        said = _said(await in_own_time(result, asking=asking, clock=self._around.clock, shown_s=shown_s))
+        if ask.kind == "question":
+            text = _options_of(ask).get(said, "" if ask.options else said)
+            return answer_to(ask, verdict="allow" if text else "deny", text=text)
         if said == ALWAYS and put.rules:
             self.policy = msgspec.structs.replace(self.policy, rules=(*self.policy.rules, *put.rules))
             return answer_to(put.ask, verdict="allow", always=True)

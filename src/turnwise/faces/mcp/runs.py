@@ -63,7 +63,7 @@ class ServedRun:
 
     def __init__(self, wish: RunWish, *, means: ServeMeans, asks: bool) -> None:
         self.token = secrets.token_urlsafe(24)
-        self.questions = Questions()
+        self.questions = Questions(means.clock)
         self.progress = Progress()
         self.is_attended_to = False  # a call listens
         self.wish = wish

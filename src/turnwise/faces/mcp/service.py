@@ -136,6 +136,7 @@ class ClientService:
         while not run.task.done():
             waiting = [one for one in run.questions.open if one.is_open]
             if waiting and not context.session.can_send_request:
+                run.questions.show(waiting)
                 asked = {one.key: ElicitRequest(params=one.form) for one in waiting}
                 return InputRequiredResult(input_requests=cast("Any", asked), request_state=run.token)
             run.questions.changed.clear()
