@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp_types import ElicitRequestFormParams, ElicitResult
+from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 
 from turnwise import Approval, Asking, Policy
 from turnwise.drivers.mcp.bounds import (
@@ -24,7 +24,7 @@ from turnwise.drivers.mcp.bounds import (
     Tail,
     UnaskedMeter,
 )
-from turnwise.drivers.mcp.elicitation import MAX_FIELDS, elicit
+from turnwise.drivers.mcp.elicitation import MAX_FIELDS, MAX_QUESTION, elicit
 from turnwise.drivers.running.approvals import ask as ask_all
 from turnwise.drivers.tools.own_model import ModelAnswer, ModelQuestion, NoAnswer, OwnModel
 from turnwise.faces.mcp.asking import MAX_SHOWN, AskSurroundings, ClientApprover, Questions
@@ -108,6 +108,25 @@ async def test_nobody_is_asked_about_a_form_that_is_too_long(fields: int) -> Non
     person = Nodding()
     result = await elicit(form, server="s", asker=person)
     assert (result.action, len(person.asked)) == (("accept", fields) if fields == MAX_FIELDS else ("cancel", 0))
+
+
+@pytest.mark.promise("safe:bounded", "safe:seen")
+@pytest.mark.parametrize("beyond", [0, 1])
+async def test_nobody_is_asked_a_servers_question_that_is_too_long(beyond: int) -> None:
+    """Nor sees a part of it: of a form's message, of what a field is for, of its choices, and of an address."""
+    long = "x" * (MAX_QUESTION + beyond)
+    url = f"https://h.example/{long}"[: MAX_QUESTION - 2 + beyond]
+    choices = [long[: MAX_QUESTION // 2], long[MAX_QUESTION // 2 :]]
+    fields = [{"type": "string"}, {"type": "string", "description": long[3:]}, {"type": "string", "enum": choices}]
+    forms = [
+        ElicitRequestFormParams(message=said, requested_schema={"type": "object", "properties": {"f": field}})
+        for said, field in zip([long, "Hi", "Hi"], fields, strict=True)
+    ]
+    address = ElicitRequestURLParams(message="Hi", url=url, elicitation_id="e")
+    for params in (*forms, address):
+        person = Nodding()
+        result = await elicit(params, server="s", asker=person)
+        assert bool(person.asked) == (beyond == 0) and (beyond == 0 or result.action == "cancel"), params
 
 
 async def test_the_model_answers_one_question_of_a_call_after_the_other() -> None:
