@@ -42,6 +42,27 @@ calls = [{ name = "bash", arguments = { command = "cаt отчёт.txt データ
 text = "Done."
 """,
 )
+TWO = script(
+    "two",
+    """
+[[steps]]
+calls = [
+    { name = "bash", arguments = { command = "touch one.txt" } },
+    { name = "bash", arguments = { command = "touch two.txt" } },
+]
+
+[[steps]]
+text = "Done."
+""",
+)
+ENDLESS = Script(
+    name="endless",
+    title="endless",
+    steps=(
+        ScriptedStep(calls=(ScriptedCall(name="bash", arguments={"command": f"touch one.txt; echo {'x' * 100_000}"}),)),
+        ScriptedStep(text="Done."),
+    ),
+)
 QUESTION = "".join([f"line {number}\n" for number in range(300)]) + "end"
 LONG_QUESTION = Script(
     name="long-question",
@@ -55,7 +76,7 @@ LONG_QUESTION = Script(
 
 @pytest.fixture(scope="module")
 def typing_lab() -> Iterator[Lab]:
-    with running_lab([ASKS_LATER, CONFUSABLE, LONG_QUESTION]) as lab:
+    with running_lab([ASKS_LATER, CONFUSABLE, TWO, ENDLESS, LONG_QUESTION]) as lab:
         yield lab
 
 
@@ -112,12 +133,16 @@ async def test_keys_that_go_on_with_a_text_without_a_pause_are_no_answer(typist:
 
 
 @pytest.mark.promise("wait:ask")
-def test_what_is_pasted_is_no_choice_and_may_be_an_answer_in_words(typist: Typist) -> None:
-    """Proves: it goes to the text; a question in words takes it."""
+async def test_what_is_pasted_is_no_choice_and_may_be_an_answer_in_words(typist: Typist) -> None:
+    """Proves: it goes to the text, with the keys right behind it, as a paste can hold the mark of its own end; a question in
+    words takes it."""
     typist.keys.wants("choice")
-    assert typist.answers("y", pasted=True) == "" and typist.kept == "y"
+    assert typist.answers("y", pasted=True) == "" and typist.answers("y\r") == "" and typist.kept == "yy\r"
+    await typist.clock.advance(PAUSE_S)
     assert typist.answers("n") == "n"
+    assert typist.answers("y", pasted=True) == typist.answers("y\r") == ""
     typist.keys.wants("answer")
+    await typist.clock.advance(PAUSE_S)
     assert typist.answers("a long answer", pasted=True) == "a long answer"
 
 
@@ -129,6 +154,27 @@ def test_what_was_typed_before_an_ask_is_kept_for_the_text(typist: Typist) -> No
     wait_until(lambda: typist.keys.collect() or typist.kept.count("y") == 2)
     typist.keys.wants("choice")
     assert typist.answers("y\r") == ""
+
+
+@pytest.mark.promise("wait:ask")
+@pytest.mark.parametrize(
+    "typed", ["\x1b[200~\ny\r\x1b[201~", "words\ny\r", "\x1b[200~x\x1b[201~y\r", "\x1b[200~x\x1b[201~\ry\r"]
+)
+def test_what_is_pasted_at_an_ask_allows_nothing(lab: Lab, folder: Path, typed: str) -> None:
+    """Proves (issue 39, 3) at a real terminal that says what is pasted, or does not: `y` behind a line of a paste, and behind the
+    mark of its end, runs nothing, nor what is asked next. The window changes its size meanwhile."""
+    with at_terminal("run", "Go.", *at(lab, "two"), cwd=folder, columns=80) as person:
+        for name in ("one", "two"):
+            person.sees(f"touch {name}.txt")
+            person.sees("then no)")
+            person.resizes(columns=3, lines=2)
+            person.types(typed)
+            read_s = time.monotonic()
+            wait_until(lambda read_s=read_s: time.monotonic() > read_s + 2 * PAUSE_S)
+            person.resizes(columns=80, lines=24)
+            person.types("n\r")
+        person.leaves_by(0)
+    assert not (folder / "one.txt").exists() and not (folder / "two.txt").exists()
 
 
 @pytest.mark.promise("wait:ask")
@@ -197,3 +243,27 @@ def test_a_long_question_is_answered_once_all_of_it_was_on_the_screen(lab: Lab, 
         person.types("yes\r")
         person.sees("You said: yes")
         person.leaves_by(0)
+
+
+@pytest.mark.promise("safe:seen")
+def test_a_line_without_an_end_is_allowed_once_all_of_it_was_on_the_screen(lab: Lab, folder: Path) -> None:
+    """Proves (issue 39, 3): one line of 100,000 letters scrolled by in 1,250 rows, and `y` ran it. `y` behind the key that leaves
+    the pages is no answer, either."""
+    env = {"LINES": "24", "COLUMNS": "80"}
+    with at_terminal("run", "Go.", *at(lab, "endless"), cwd=folder, env=env) as person:
+        person.sees("then no)")
+        person.types("y\r")
+        person.sees("1 line has not been on the screen yet")
+        person.sees("then no)")
+        person.resizes(columns=80, lines=2000)
+        person.types("s\r")
+        person.sees("q: to the question")
+        person.types("qy\r")
+        person.sees("bash wants to run: ")
+        person.sees("then no)")
+        read_s = time.monotonic()
+        wait_until(lambda: time.monotonic() > read_s + PAUSE_S)
+        assert not (folder / "one.txt").exists()
+        person.types("y\r")
+        person.leaves_by(0)
+    assert (folder / "one.txt").exists()

@@ -52,9 +52,10 @@ class Pages:
         return count
 
     def unshown_said(self, then: str) -> str:
-        if not self.unshown_lines:
+        if not (lines := self.unshown_lines):
             return "all of it has been on the screen"
-        return f"{self.unshown_lines:,} lines have not been on the screen yet: `s` shows them page by page; {then}"
+        left = "1 line has" if lines == 1 else f"{lines:,} lines have"
+        return f"{left} not been on the screen yet: `s` shows them page by page; {then}"
 
     def to_unshown(self, *, columns: int) -> None:
         """The next page begins with the first row that has not been on one; with the first of all, if there is none."""

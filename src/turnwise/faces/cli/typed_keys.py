@@ -22,7 +22,7 @@ KeysUse = Literal["text", "draft", "answer", "choice"]
 
 class TypedKeys(Vt100Input):
     """The keys of a terminal. While somebody is asked, keys that go on with a draft without a pause are given to `keep`, and so
-    is what is pasted at a choice. Ctrl-C is always heard."""
+    is what is pasted at a choice, with what follows it without a pause. Ctrl-C is always heard."""
 
     def __init__(self, stdin: TextIO, *, pause: TypingPause, keep: Callable[[str], object]) -> None:
         super().__init__(stdin)
@@ -52,13 +52,18 @@ class TypedKeys(Vt100Input):
         if self._use == "draft":
             self._pause.typed()
             return keys
-        goes_on = not self._answers and self._pause.is_short
-        kept = [key for key in keys if self._is_kept(key, goes_on=goes_on)]
-        rest = [key for key in keys if not self._is_kept(key, goes_on=goes_on)]
-        if goes_on:
-            self._pause.typed()
+        kept, rest = list[KeyPress](), list[KeyPress]()
+        for key in keys:
+            is_pasted = key.key is Keys.BracketedPaste and self._use == "choice"
+            if key.key is not Keys.ControlC and (is_pasted or (not self._answers and self._pause.is_short)):
+                kept.append(key)
+                self._pause.typed()
+                self._answers = False  # what follows a paste may be of it
+            else:
+                rest.append(key)
+                self._answers = True
         self._put_aside(kept)
-        self._answers, self._kept = self._answers or bool(rest), bool(kept)
+        self._kept = bool(kept)
         return rest
 
     def collect(self) -> None:
@@ -86,11 +91,6 @@ class TypedKeys(Vt100Input):
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
         found, self._buffer = self._buffer, []
         return found
-
-    def _is_kept(self, key: KeyPress, *, goes_on: bool) -> bool:
-        if key.key is Keys.ControlC:
-            return False
-        return goes_on or (key.key is Keys.BracketedPaste and self._use == "choice")
 
     def _put_aside(self, keys: list[KeyPress]) -> None:
         if text := "".join([key.data for key in keys]):
