@@ -153,10 +153,11 @@ async def test_kept_answers_stand_whatever_becomes_of_the_approver(tmp_path: Pat
 
 
 @pytest.mark.promise("keep:crash", "wait:ask")
-@pytest.mark.parametrize(("later_s", "left_s"), [(250, 50.0), (300, None), (5000, None)])
+@pytest.mark.parametrize(("later_s", "left_s"), [(250, 170.0), (419, 1.0), (420, None), (5000, None)])
 async def test_an_ask_has_what_is_left_of_its_time(tmp_path: Path, later_s: float, left_s: float | None) -> None:
-    """Proves: an answer in between does not begin the time anew; where nothing is left the default stands at once, nobody is
-    asked, and the model is told."""
+    """Proves (issue 39, 3): the second ask of a step had what the first one had left of the time of both, though it was shown
+    after the first one's answer at 120 s. Where nothing is left the default stands at once, nobody is asked, and the model is
+    told."""
     clock = FakeClock()
     scene = Scene(tmp_path, calls=THREE[:2], clock=clock)
     asked: list[float] = []

@@ -49,11 +49,11 @@ class ProgramSoFar(msgspec.Struct, frozen=True, kw_only=True):
 
 class LeftTurn(msgspec.Struct, kw_only=True):
     """A turn as its process left it. `at_s`: seconds from its beginning to its last event; `since_s`: when the command at hand
-    was ordered (UTC, seconds since 1970). `was_sent`: the request at hand may have left. `begun`: ids of calls of the order at
-    hand that may have run, `ended` of those whose results are recorded. `answered`: what the asks at hand were answered.
-    `added`: the rules that whoever took it up before has added. `unknown`: calls that were told
-    as unknown, here or before. `program`: the one at hand. `tries`: how often in a row it was
-    taken up and came no further. `is_cancelled`: somebody has cancelled it meanwhile."""
+    was ordered, or the last of its asks was answered (UTC, seconds since 1970). `was_sent`: the request at hand may have left.
+    `begun`: ids of calls of the order at hand that may have run, `ended` of those whose results are recorded. `answered`: what
+    the asks at hand were answered. `added`: the rules that whoever took it up before has added. `unknown`: calls that were told
+    as unknown, here or before. `program`: the one at hand. `tries`: how often in a row it was taken up and came no further.
+    `is_cancelled`: somebody has cancelled it meanwhile."""
 
     turn: Turn
     config: TurnConfig
@@ -145,6 +145,7 @@ def left_turn(entries: Sequence[JournalEntry], *, earlier: Sequence[Message] | C
                 program = msgspec.structs.replace(program, time=record.time)
         elif isinstance(record, AskAnswered):
             answered.append(record.approval)
+            since_s = entry.time  # the next one was shown no earlier
         else:
             if isinstance(record, ToolEnded):
                 ended.add(record.result.call_id)
