@@ -11,7 +11,7 @@ from turnwise.relay.refusals import RequestRefused
 from turnwise.relay.stored_things import FALSE, refuse_references, refuse_stored
 from turnwise.rules.schema import shorten
 from turnwise.vocab import Request
-from turnwise.vocab.schema_bounds import cost_fault
+from turnwise.vocab.schema_bounds import MAX_REFERENCES_OF_A_REQUEST, cost_fault, size_of
 from turnwise.wire.family import BadRequest
 from turnwise.wire.json_fields import UNREADABLE, Fields, is_null, read_fields, write_object
 from turnwise.wire.registry import family
@@ -97,10 +97,22 @@ def decode(asked: AskedPath, body: bytes) -> Request:
 
 def _refuse_costly_schemas(request: Request) -> None:
     """Raises RequestRefused for a schema that could hold up the gateway, and with it every other client."""
+    size = 0
     for tool in request.tools:
-        if not tool.free_form and (fault := cost_fault(tool.parameters)):
+        if tool.free_form:
+            continue
+        size += size_of(tool.parameters)
+        if fault := cost_fault(tool.parameters) or _fault_of_all(size):
             raise RequestRefused(
                 f"the parameters of tool `{shorten(tool.name)}` cannot be checked: {fault}", field="tools"
             )
-    if request.output is not None and (fault := cost_fault(request.output.schema)):
-        raise RequestRefused(f"the schema of the output cannot be checked: {fault}")
+    if request.output is not None:
+        size += size_of(request.output.schema)
+        if fault := cost_fault(request.output.schema) or _fault_of_all(size):
+            raise RequestRefused(f"the schema of the output cannot be checked: {fault}")
+
+
+def _fault_of_all(size: int) -> str | None:
+    if size <= MAX_REFERENCES_OF_A_REQUEST:
+        return None
+    return f"the schemas of the request have more than {MAX_REFERENCES_OF_A_REQUEST:,} uses of subschemas in all; send fewer"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from turnwise.vocab.schema_bounds import MAX_CHECKS, MAX_CHECKS_FOR_ERRORS, read_schema
+from turnwise.vocab.schema_bounds import MAX_BACKTRACKS, Schema, read_schema
 
 if TYPE_CHECKING:  # the validator is loaded by the first turn with tools, not by the import of turnwise
     import jsonschema_rs
@@ -68,15 +68,15 @@ def schema_errors(schema: str, *, value: object) -> tuple[str, ...]:
     """Every way in which `value` misses `schema`, each with path, what was expected and what came; empty if it fits."""
     measured = read_schema(schema)
     cost = measured.cost(value)
-    if cost is None or cost > MAX_CHECKS:
+    if cost is None or cost.is_too_much:
         return ("`$`: checking it against its schema would take too long; send fewer values, nested less deeply",)
     validator = measured.validator
     # A decoded JSON value is what the validator takes; its stub cannot say so of `object`.
     given = cast("str", value)
-    if validator.is_valid(given):
+    if cost.has_many_errors:
+        return _first_error(measured, given=given, schema=schema)
+    if cost.reads < MAX_BACKTRACKS and validator.is_valid(given):  # what takes long is done once
         return ()
-    if cost > MAX_CHECKS_FOR_ERRORS:
-        return _first_error(schema, given=given)
     errors = list(validator.iter_errors(given))
     shown = [_describe(error, schema=schema) for error in errors[:MAX_ERRORS]]
     if len(errors) > MAX_ERRORS:
@@ -84,17 +84,19 @@ def schema_errors(schema: str, *, value: object) -> tuple[str, ...]:
     return tuple(shown)
 
 
-def _first_error(schema: str, *, given: str) -> tuple[str, ...]:
+def _first_error(measured: Schema, *, given: str, schema: str) -> tuple[str, ...]:
     """For a value that may miss its schema in very many ways: the validator would collect all of them before the first is read.
 
     One error is all that it builds then, unless the schema has forms to choose from: it collects what each of them misses.
     """
     import jsonschema_rs
 
-    if any(word in schema for word in ("anyOf", "oneOf", "propertyNames")):
+    if measured.has_forms:
+        if measured.validator.is_valid(given):
+            return ()
         return ("`$`: it does not fit its schema; it holds too many values to name the places. Send fewer at once",)
     try:
-        read_schema(schema).validator.validate(given)
+        measured.validator.validate(given)
     except jsonschema_rs.ValidationError as error:
         return (_describe(error, schema=schema), "... and there may be more")
     return ()
@@ -135,6 +137,8 @@ def _describe(error: "jsonschema_rs.ValidationError", *, schema: str) -> str:
         case "propertyNames":
             inner = cast("jsonschema_rs.ValidationError", rule["error"])
             return f"`{path}`: a property's name {_describe(inner, schema=schema)}"
+        case "pattern" if "error" in rule:
+            return f"`{path}`: its `pattern` looks around and takes too many steps for this text; send a shorter one, got {got}"
         case name:
             limits = f" ({', '.join([_show(limit) for limit in rule.values()])})" if rule else ""
             return f"`{path}`: breaks `{name}`{limits}, got {got}"

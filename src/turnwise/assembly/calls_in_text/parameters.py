@@ -10,20 +10,35 @@ from typing import cast
 import msgspec
 
 from turnwise.assembly.calls_in_text.values import ANY_TYPE
-from turnwise.vocab.schema_bounds import MAX_CHECKS, MAX_CHECKS_FOR_ERRORS, cost_fault, read_schema
+from turnwise.vocab.schema_bounds import MAX_CHECKS, Cost, cost_fault, read_schema
 
 _NUMBERS = frozenset({"integer", "number"})
 MAX_ROUNDS = 64  # in which references that lead to references are followed; ordinary schemas need two or three
 _NOTHING: dict[str, object] = {}
 
 
+class ChecksLeft:
+    """For all values of a response that calls in its text have: there can be thousands of them."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = MAX_CHECKS
+
+    def take(self, cost: Cost) -> bool:
+        """Whether there are so many."""
+        self._left -= cost.checks + cost.reads
+        return self._left >= 0
+
+
 class Parameters:
     """The parameters of one tool. `schema` is JSON text."""
 
-    __slots__ = ("_has_own_bases", "_referred", "_root", "_schema", "_types")
+    __slots__ = ("_has_own_bases", "_left", "_referred", "_root", "_schema", "_types")
 
-    def __init__(self, schema: str) -> None:
+    def __init__(self, schema: str, *, left: ChecksLeft | None = None) -> None:
         self._schema = schema
+        self._left = left or ChecksLeft()
         self._root = None if cost_fault(schema) else _decode(schema)
         self._has_own_bases = '"$id"' in schema or "draft-04" in schema  # then `#` need not mean the whole schema
         self._types: dict[str, frozenset[str]] = {}
@@ -44,11 +59,11 @@ class Parameters:
         try:
             given = cast("str", {name: msgspec.json.decode(value)})  # its stub cannot say that it takes any value
             cost = schema.cost(given)
-            if cost is None or cost > MAX_CHECKS:
+            if cost is None or not self._left.take(cost):
                 return False
             if schema.validator.is_valid(given):
                 return True
-            if cost > MAX_CHECKS_FOR_ERRORS:
+            if cost.has_many_errors:
                 return False
             return all(error.instance_path[:1] != [name] for error in schema.validator.iter_errors(given))
         except (ValueError, RecursionError):  # nested too deeply for one of the two

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from turnwise.assembly.calls_in_text.parameters import Parameters
+from turnwise.assembly.calls_in_text.parameters import ChecksLeft, Parameters
 from turnwise.vocab import ToolSpec
 
 _FREE_FORM = '{"properties":{"input":{"type":"string"}}}'
@@ -11,13 +11,14 @@ _FREE_FORM = '{"properties":{"input":{"type":"string"}}}'
 class OfferedTools:
     """The tools of one request. Schemas are read when a call needs them."""
 
-    __slots__ = ("_has_any", "_parameters", "_specs")
+    __slots__ = ("_has_any", "_left", "_parameters", "_specs")
 
     def __init__(self, specs: Iterable[ToolSpec], *, has_any: bool = False) -> None:
         """`has_any`: every name is taken for a tool, so that a reader finds where a call of it ends."""
         self._has_any = has_any
         self._specs = {spec.name: spec for spec in specs}
         self._parameters: dict[str, Parameters] = {}
+        self._left = ChecksLeft()
 
     @property
     def names(self) -> Iterable[str]:
@@ -35,7 +36,7 @@ class OfferedTools:
         if name not in self._parameters:
             spec = self._specs.get(name)
             schema = "{}" if spec is None else _FREE_FORM if spec.free_form else spec.parameters
-            self._parameters[name] = Parameters(schema)
+            self._parameters[name] = Parameters(schema, left=self._left)
         return self._parameters[name]
 
 

@@ -154,7 +154,8 @@ class Connection:
             prompts = await self._pages(self._prompts_page) if can.prompts is not None else []
         except ValidationError as error:
             raise McpFailure(f"what it says that it offers breaks the protocol: {_where(error)}") from None
-        offered, left_out = read_tools(tools, entry=self.entry)
+        # Others go on meanwhile: a server may send schemas that take long to read.
+        offered, left_out = await asyncio.to_thread(read_tools, tools, entry=self.entry)
         self.listing = Listing(
             tools=offered,
             prompts=read_prompts(prompts),

@@ -65,22 +65,27 @@ def read_tools(tools: Sequence[Tool], *, entry: ServerEntry) -> tuple[tuple[Offe
     """The tools that can be offered, and why each of the others is not."""
     found: dict[str, OfferedTool] = {}
     left_out: list[str] = []
-    size = 0
+    size = refused = 0
     for one in tools:
-        made = _read(one, entry=entry)
-        if isinstance(made, str):
-            left_out.append(f"`{_short(one.name)}`: {made}")
-            continue
-        size += len(made.offer.spec.description) + len(made.offer.spec.parameters)
-        name = made.offer.spec.name
-        if name in found:
-            left_out.append(f"`{_short(one.name)}`: it is there twice")
-        elif len(found) >= MAX_TOOLS:
-            left_out.append(f"`{_short(one.name)}`: a server may have {MAX_TOOLS} tools")
+        if len(found) >= MAX_TOOLS:
+            why = f"a server may have {MAX_TOOLS} tools"
         elif size > MAX_LISTING:
-            left_out.append(f"`{_short(one.name)}`: the tools of a server may have {MAX_LISTING:,} characters in all")
+            why = f"the tools of a server may have {MAX_LISTING:,} characters in all"
+        elif refused >= MAX_TOOLS:  # reading each may take 0.1 s
+            why = f"{MAX_TOOLS} tools of the server cannot be used, and the rest is not read"
+        elif isinstance(made := _read(one, entry=entry), str):
+            refused += 1
+            why = made
+        elif made.offer.spec.name in found:
+            refused += 1
+            why = "it is there twice"
         else:
-            found[name] = made
+            size += len(made.offer.spec.description) + len(made.offer.spec.parameters)
+            if size <= MAX_LISTING:
+                found[made.offer.spec.name] = made
+                continue
+            why = f"the tools of a server may have {MAX_LISTING:,} characters in all"
+        left_out.append(f"`{_short(one.name)}`: {why}")
     return tuple(found.values()), tuple(left_out)
 
 
