@@ -11,7 +11,8 @@ import pytest
 
 from faces.gateway.serving import error_of, gateway, status_of
 from faces.gateway.test_leaks import Process, gateway_before
-from turnwise.faces.gateway.bounds import OpenAnswers
+from turnwise.faces.gateway.bounds import SILENT_S, OpenAnswers
+from turnwise.testing import FakeClock
 from waits import HANG_S
 
 MIB = 1024 * 1024
@@ -21,7 +22,7 @@ KEPT = 100 * MIB
 
 async def test_at_the_bound_the_oldest_answer_goes_on_and_the_others_wait() -> None:
     """The one that has begun first: one that waits for its provider makes no room."""
-    answers = OpenAnswers(most_bytes=100)
+    answers = OpenAnswers(most_bytes=100, clock=FakeClock())
     with contextlib.ExitStack() as later:
         silent = later.enter_context(answers.open())
         with answers.open() as first:
@@ -29,7 +30,7 @@ async def test_at_the_bound_the_oldest_answer_goes_on_and_the_others_wait() -> N
             second, third = [later.enter_context(answers.open()) for _ in range(2)]
             second.grow(60)
             third.grow(10)
-            assert [each.is_to_wait for each in (first, second, third, silent)] == [False, True, True, True]
+            assert [each.is_to_wait for each in (first, second, third, silent)] == [False, True, True, False]
             waiting = [asyncio.create_task(each.wait()) for each in (second, third)]
             second_reads, third_reads = waiting
             await asyncio.sleep(0)
@@ -37,8 +38,42 @@ async def test_at_the_bound_the_oldest_answer_goes_on_and_the_others_wait() -> N
             assert not (second_reads.done() or third_reads.done())
         await asyncio.wait_for(asyncio.gather(*waiting), HANG_S)
         third.grow(30)
-        assert [each.is_to_wait for each in (second, third, silent)] == [False, True, True]
+        assert [each.is_to_wait for each in (second, third, silent)] == [False, True, False]
     assert (answers.size, answers.is_full) == (0, False)
+
+
+async def test_at_the_bound_silent_answers_hold_up_no_others() -> None:
+    """Five providers that had sent much and then nothing held two others up until their deadlines, 41 s. A share is read at once;
+    what is longer goes on once the clock has shown that the five are silent, one after another, and the silent ones after it."""
+    clock = FakeClock()
+    answers = OpenAnswers(most_bytes=100, clock=clock, share_bytes=5)
+    with contextlib.ExitStack() as later:
+        silent = [later.enter_context(answers.open()) for _ in range(5)]
+        with answers.open() as first:
+            second = later.enter_context(answers.open())
+            for each in silent:
+                each.grow(20)
+            for each in (first, second):
+                each.grow(5)
+                assert (answers.is_full, each.is_to_wait) == (True, False)
+                each.grow(1)
+            first_reads, second_reads = [asyncio.create_task(each.wait()) for each in (first, second)]
+            await clock.advance(SILENT_S)
+            await asyncio.wait_for(first_reads, HANG_S)
+            first.grow(5)
+            assert not (first.is_to_wait or second_reads.done())
+        await asyncio.wait_for(second_reads, HANG_S)
+        silent[0].grow(1)
+        assert [each.is_to_wait for each in (silent[0], second)] == [False, True], (
+            "it is the oldest, and not silent any more"
+        )
+        second.grow(19)
+        assert answers.size >= 125
+        again = asyncio.create_task(second.wait())
+        await clock.advance(2 * SILENT_S)
+        assert not again.done(), "past a quarter more, nobody is passed over"
+        silent[0].begin_anew()
+        await asyncio.wait_for(again, HANG_S)
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])

@@ -7,7 +7,10 @@ from typing import Annotated
 
 import msgspec
 
+from turnwise.drivers.clock import Clock, Timer
+
 MIB = 1024 * 1024
+SILENT_S = 1.0  # a provider that is: at the bound the next answer is read
 
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
@@ -38,14 +41,18 @@ class OpenAnswer:
     def __init__(self, every: "OpenAnswers") -> None:
         self._every = every
         self.size = 0
+        self.has_grown = False  # since the others were last looked at
+        self.is_silent = False
+        self.is_waiting = False
 
     @property
     def is_to_wait(self) -> bool:
-        return self._every.is_full and not self._every.is_oldest(self)
+        return self._every.is_full and self.size > self._every.share_bytes and not self._every.is_next(self)
 
     def grow(self, size: int) -> None:
         self.size += size
         self._every.size += size
+        self.has_grown, self.is_silent = True, False
 
     def begin_anew(self) -> None:
         """What was read is given up."""
@@ -54,17 +61,25 @@ class OpenAnswer:
 
     async def wait(self) -> None:
         """Until it may read on."""
-        while self.is_to_wait:
-            await self._every.changed()
+        self.is_waiting = True
+        try:
+            while self.is_to_wait:
+                await self._every.changed()
+        finally:
+            self.is_waiting = False
 
 
 class OpenAnswers:
-    """All answers that are under way, and their `size` in bytes. While that is at the bound, only the oldest that has begun is
-    read on: it ends and makes room, so never do all wait for each other."""
+    """All answers that are under way, and their `size` in bytes. While that is at the bound, one that has no more than its share
+    is read on, and of the others the oldest: it ends and makes room, so never do all wait for each other. One whose provider is
+    silent meanwhile is passed over, as long as what the others read is no more than a quarter of the bound."""
 
-    def __init__(self, *, most_bytes: int) -> None:
+    def __init__(self, *, most_bytes: int, clock: Clock, share_bytes: int = 0) -> None:
         self.size = 0
+        self.share_bytes = share_bytes
         self._most_bytes = most_bytes
+        self._clock = clock
+        self._look_at: Timer | None = None
         self._open: dict[OpenAnswer, None] = {}
         self._changed: asyncio.Future[None] | None = None
 
@@ -72,8 +87,10 @@ class OpenAnswers:
     def is_full(self) -> bool:
         return self.size >= self._most_bytes
 
-    def is_oldest(self, answer: OpenAnswer) -> bool:
-        return next((each for each in self._open if each.size), answer) is answer
+    def is_next(self, answer: OpenAnswer) -> bool:
+        may_pass = self.size < self._most_bytes + self._most_bytes // 4
+        begun = (each for each in self._open if each.size > self.share_bytes and not (may_pass and each.is_silent))
+        return next(begun, answer) is answer
 
     @contextlib.contextmanager
     def open(self) -> Generator[OpenAnswer]:
@@ -90,7 +107,17 @@ class OpenAnswers:
             self._changed.set_result(None)
             self._changed = None
 
+    def _look(self) -> None:
+        self._look_at = None
+        for each in self._open:
+            each.is_silent = not (each.has_grown or each.is_waiting)
+        self.wake()
+
     async def changed(self) -> None:
         if self._changed is None:
             self._changed = asyncio.get_running_loop().create_future()
+        if self._look_at is None:
+            self._look_at = self._clock.call_later(SILENT_S, self._look)
+            for each in self._open:
+                each.has_grown = False
         await asyncio.shield(self._changed)

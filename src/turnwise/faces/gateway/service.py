@@ -101,7 +101,11 @@ class RelayService:
             for route in config.routes
             for given in (route.upstream, *route.fallbacks)
         }
-        self._answers = OpenAnswers(most_bytes=config.bounds.answers_bytes)
+        self._answers = OpenAnswers(
+            most_bytes=config.bounds.answers_bytes,
+            clock=means.clock,
+            share_bytes=config.bounds.answers_bytes // config.bounds.streams,
+        )
         self._counts_not_until: dict[str | UpstreamAddress, float] = {}  # by the clock's `monotonic`
 
     def is_ready(self) -> bool:
