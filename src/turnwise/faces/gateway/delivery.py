@@ -212,6 +212,8 @@ class Delivery:
             if self._reader is not None:
                 self._reader.close()
             self._received_bytes += exchange.received_bytes
+            if self._answer is not None:
+                self._answer.received_bytes += exchange.received_bytes
             if sent is not None:
                 received = received_of(exchange, event=event) if exchange.has_left else None
                 sent.ended(received, witness=self._relay.witness)

@@ -18,7 +18,7 @@ from turnwise.drivers.settings.catalogue import find_limits
 from turnwise.drivers.threads import beside_loop
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.faces.gateway.accounts import NO_LEDGER, Account, AccountMeans, open_accounts, received_body
-from turnwise.faces.gateway.bounds import OpenAnswer, OpenAnswers
+from turnwise.faces.gateway.bounds import LONG_ANSWER_BYTES, OpenAnswer, OpenAnswers, give_memory_back
 from turnwise.faces.gateway.calls import ClientCall, ClientGone, GatewayService, Outlet
 from turnwise.faces.gateway.config import (
     ChosenRoute,
@@ -153,6 +153,8 @@ class RelayService:
             else:
                 with self._answers.open() as answer:
                     await self._generate(call, outlet, account=account, answer=answer)
+                if answer.received_bytes > LONG_ANSWER_BYTES:
+                    asyncio.get_running_loop().run_in_executor(None, give_memory_back)
         except RequestRefused as refused:
             status, body = refusal_answer(refused, client=call.family)
             await write_body(status, body, outlet=outlet)
