@@ -123,6 +123,68 @@ def test_a_value_nested_too_deeply_for_a_schema_that_doubles_inside_is_refused()
     assert "would take too long" in schema_errors(json.dumps(twice), value=value)[0]
 
 
+def words(**words: Any) -> dict[str, Any]:
+    """A subschema with them, doubled on six levels."""
+    return {**doubled(6), "$defs": {**doubled(6)["$defs"], "0": words}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        words(multipleOf=1e-300),
+        words(properties={f"k{at}": {} for at in range(4000)}),
+        words(dependentRequired={f"k{at}": [f"k{other}" for other in range(50)] for at in range(50)}),
+        words(enum=[[]] * 9000),
+        words(required=[f"k{at}" for at in range(4000)]),
+    ],
+    ids=["multipleOf", "properties", "dependentRequired", "enum", "required"],
+)
+def test_words_count_as_much_as_they_take(schema: dict[str, Any]) -> None:
+    """Each counted as one check, and took up to 16 us or looked up thousands of names: an array of 50 values took seconds."""
+    fault = cost_fault(json.dumps(schema))
+    assert fault is not None and "one value can take more than 20,000 checks" in fault
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"(\p{L}{50}){2}x", r"(a{100}){10}", r"(?:[^a]{1,100}b?){20}", r"(?i)(\w{40}){20}", r"(?=(\p{L}{50}){2})"],
+)
+def test_patterns_have_a_bound_with_their_repetitions(pattern: str) -> None:
+    r"""4 KB of `(\p{L}{50}){2}` took 6.7 s and 490 MB to compile; a hundred usual patterns are no matter."""
+    many = {"type": "object", "properties": {f"p{at}": {"pattern": f"{pattern}{at}"} for at in range(300)}}
+    fault = cost_fault(json.dumps(many))
+    assert fault is not None and fault.startswith("at `#/properties/p") and "patterns are too long" in fault
+    usual = [r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", r"^[\p{L} ]{1,100}$", r"^\S+@\S+$", r"^.{1,500}$"]
+    few = {"type": "object", "properties": {str(at): {"pattern": one} for at, one in enumerate(usual)}}
+    assert fault_of_schema(json.dumps(few)) is None
+
+
+def test_the_schemas_of_a_request_have_a_bound_together() -> None:
+    """A thousand tools, each just below the bound, took minutes."""
+    tools = [
+        {"type": "function", "function": {"name": f"t{at}", "parameters": {**doubled(9), "title": f"{at}"}}}
+        for at in range(1000)
+    ]
+    with pytest.raises(RequestRefused, match="the schemas of the request have more than 20,000 uses"):
+        read_client_request(path_of("openai_chat"), json.dumps({**PLAIN["openai_chat"], "tools": tools}).encode())
+
+
+def test_what_is_kept_of_schemas_has_a_bound() -> None:
+    """Twenty schemas of 250 KB were kept with 660 MB."""
+    first = read_schema('{"title":"first"}')
+    assert read_schema('{"title":"first"}') is first
+    for at in range(2_500):
+        read_schema(json.dumps({"title": f"{at}"}))
+    assert read_schema('{"title":"first"}') is not first
+
+
+def test_a_long_text_beside_a_pattern_that_looks_around_costs_little() -> None:
+    """Only the texts that the pattern reads count."""
+    schema = {"type": "object", "properties": {"path": {"pattern": "^(?!/)"}, "content": {"type": "string"}}}
+    assert schema_errors(json.dumps(schema), value={"path": "a", "content": "x" * 5_000_000}) == ()
+    assert "send a shorter one" in schema_errors('{"pattern":"(?<!a)b"}', value="a" * 3_000)[0]
+
+
 TYPES = st.sampled_from([{"type": "string"}, {"type": "integer"}, {"$ref": "#"}, {"$ref": "#/$defs/a"}, {"enum": [1]}])
 SCHEMAS = st.recursive(
     TYPES,

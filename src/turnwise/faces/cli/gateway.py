@@ -1,5 +1,6 @@
 """`turnwise gateway`: the server between other programs and their models, and the keys of its clients."""
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
     from turnwise.wire.profiles import FamilyName
 
 EXTRA = ("uvicorn", "httptools")
+# Loaded late elsewhere. In a gateway everybody would wait for the first request that needs them, 0.5 s.
+AT_FIRST_REQUEST = (
+    "turnwise.drivers.endpoints.whole_body",
+    "turnwise.drivers.endpoints.bounded_connector",
+    "turnwise.assembly.calls_in_text.frames",
+    "jsonschema_rs",
+)
 INSTALL = "the gateway needs an extra: pip install 'turnwise[gateway]'"
 LONGEST_GRACE_S = 3600.0
 LONGEST_WAIT_S = 3600.0
@@ -154,6 +162,8 @@ def _open_service(config: "GatewayConfig", *, forward_key: bool) -> "AbstractAsy
     """Imported last: a mistake in a file is told before the transport and the codecs of four families are loaded."""
     from turnwise.faces.gateway.service import open_service
 
+    for name in AT_FIRST_REQUEST:
+        importlib.import_module(name)
     return open_service(config, env=os.environ, forward_key=forward_key)
 
 
