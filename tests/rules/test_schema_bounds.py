@@ -148,6 +148,7 @@ def test_words_count_as_much_as_they_take(schema: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "pattern",
     [r"(\p{L}{50}){2}x", r"(a{100}){10}", r"(?:[^a]{1,100}b?){20}", r"(?i)(\w{40}){20}", r"(?=(\p{L}{50}){2})"],
+    ids=["property", "nested", "negated", "any case", "looks around"],
 )
 def test_patterns_have_a_bound_with_their_repetitions(pattern: str) -> None:
     r"""4 KB of `(\p{L}{50}){2}` took 6.7 s and 490 MB to compile; a hundred usual patterns are no matter."""
