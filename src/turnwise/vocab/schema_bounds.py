@@ -7,7 +7,6 @@ member that costs most. Subschemas that a schema reaches in several ways count e
 
 import heapq
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
@@ -89,7 +88,7 @@ def _at(counts: tuple[int, ...], levels: int) -> int:
     return counts[min(levels, len(counts) - 1)]
 
 
-class Cost(msgspec.Struct, frozen=True):
+class CheckCost(msgspec.Struct, frozen=True):
     """What checking a value can take at most. An error can come of each check, not of each time that a text is read."""
 
     checks: int
@@ -120,7 +119,7 @@ class Schema:
         self.validator = validator
         self.has_forms = has_forms
 
-    def cost(self, value: object) -> Cost | None:
+    def cost(self, value: object) -> CheckCost | None:
         """Of checking the value; None if it is nested more deeply than was counted."""
         if self._counted is None:
             self._counted = _Measure(_decode(self._text)).by_levels()
@@ -139,7 +138,7 @@ class Schema:
                     if name in named
                 ]
             )
-        return Cost(checks_each * values, read)
+        return CheckCost(checks_each * values, read)
 
 
 class _Measured(msgspec.Struct, frozen=True):
@@ -160,27 +159,27 @@ class _Cache(Generic[_Kept]):
     """What was made of the schemas that were used last, by their texts; of so many characters in all."""
 
     def __init__(self, *, most: int) -> None:
-        self._kept: dict[str, tuple[_Kept, int]] = {}
-        self._left = most
-        self._lock = threading.Lock()
+        self._kept: dict[str, tuple[_Kept, int]] = {}  # threads share it: each step is one of the dict's own
+        self._most = most
 
     def get(self, text: str) -> _Kept | None:
-        with self._lock:
-            if (found := self._kept.pop(text, None)) is None:
-                return None
-            self._kept[text] = found  # the last one again
-            return found[0]
+        if (found := self._kept.pop(text, None)) is None:
+            return None
+        self._kept[text] = found  # the last one again
+        return found[0]
 
     def put(self, text: str, made: _Kept, *, weight: int) -> None:
-        with self._lock:
-            if text not in self._kept:
-                self._kept[text] = made, weight
-                self._left -= weight
-            while self._left < 0:
-                self._left += self._kept.pop(next(iter(self._kept)))[1]
+        self._kept[text] = made, weight
+        kept = list(self._kept.items())
+        total = sum([weight for _, (_, weight) in kept])
+        for oldest, (_, weight) in kept:
+            if total <= self._most:
+                break
+            self._kept.pop(oldest, None)
+            total -= weight
 
 
-_measured: _Cache[_Measured] = _Cache(most=4 * MAX_KEPT)
+_measured: _Cache[_Measured] = _Cache(most=MAX_KEPT)
 _compiled: _Cache[Schema] = _Cache(most=MAX_KEPT)
 
 

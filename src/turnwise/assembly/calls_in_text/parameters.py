@@ -10,7 +10,7 @@ from typing import cast
 import msgspec
 
 from turnwise.assembly.calls_in_text.values import ANY_TYPE
-from turnwise.vocab.schema_bounds import MAX_CHECKS, Cost, cost_fault, read_schema
+from turnwise.vocab.schema_bounds import MAX_CHECKS, CheckCost, cost_fault, read_schema
 
 _NUMBERS = frozenset({"integer", "number"})
 MAX_ROUNDS = 64  # in which references that lead to references are followed; ordinary schemas need two or three
@@ -25,7 +25,7 @@ class ChecksLeft:
     def __init__(self) -> None:
         self._left = MAX_CHECKS
 
-    def take(self, cost: Cost) -> bool:
+    def take(self, cost: CheckCost) -> bool:
         """Whether there are so many."""
         self._left -= cost.checks + cost.reads
         return self._left >= 0
