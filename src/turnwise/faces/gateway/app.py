@@ -232,7 +232,8 @@ class GatewayApp:
         return found or DoorRefusal(
             reason="key",
             status=401,
-            message="this gateway asks for a key of its own, and the request has none that is known here",
+            message="this gateway asks for a key of its own, and the request has none that is known here; a header with a key "
+            "must not be there twice",
         )
 
     async def _serve(self, visit: Visit, asked: AskedPath | None, *, client: ClientKey | None) -> None:

@@ -148,13 +148,16 @@ def too_long(most: int) -> DoorRefusal:
 
 
 def keys_in(headers: HeaderFields, query: HeaderFields) -> tuple[str, ...]:
-    """Every key that the client shows, in each place that a client of the four families uses."""
-    found = [value.strip() for key, value in headers if key in KEY_HEADERS]
-    for value in values_of(headers, "authorization"):
-        scheme, _, key = value.strip().partition(" ")
-        found += [key.strip()] if scheme.lower() == "bearer" else []
-    found += [value.strip() for key, value in query if key == KEY_QUERY]
-    return tuple(dict.fromkeys([key for key in found if 0 < len(key) <= LONGEST_KEY]))
+    """Every key that the client shows, one for each place that a client of the four families uses. A place that is there twice
+    holds none: no client sends that, and one request would be as many guesses."""
+    bearers = [value.strip().partition(" ") for value in values_of(headers, "authorization")]
+    places = (
+        *[[value.strip() for value in values_of(headers, name)] for name in KEY_HEADERS],
+        [key.strip() for scheme, _, key in bearers if scheme.lower() == "bearer"],
+        [value.strip() for value in values_of(query, KEY_QUERY)],
+    )
+    shown = dict.fromkeys([place[0] for place in places if len(place) == 1])
+    return tuple([key for key in shown if 0 < len(key) <= LONGEST_KEY])
 
 
 def listed_headers(headers: HeaderFields) -> tuple[tuple[str, str], ...]:

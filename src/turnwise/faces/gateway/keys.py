@@ -6,12 +6,11 @@ random bits by trying. Budgets by key belong to a row of this file, once there a
 
 import contextlib
 import hashlib
-import hmac
 import os
 import re
 import secrets
 import tempfile
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -24,7 +23,7 @@ from turnwise.errors import CallerError
 FILE = "gateway-keys.json"
 PREFIX = "tw-"
 RANDOM_BYTES = 32
-MAX_FILE_BYTES = 4 * 1024 * 1024  # 20,000 keys
+MAX_FILE_BYTES = 4 * 1024 * 1024  # 20,000 keys, read and written
 PRIVATE = 0o600
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
@@ -92,15 +91,10 @@ def revoke_key(path: Path, name: str) -> None:
         _write(path, KeyFile(keys=left))
 
 
-def find_client(shown: Iterable[str], *, keys: Sequence[ClientKey]) -> ClientKey | None:
-    """Whose one of these keys is. Each is compared with all, in constant time, so the time tells nothing about any."""
-    found: ClientKey | None = None
-    for key in shown:
-        digest = _digest(key)
-        for each in keys:
-            if hmac.compare_digest(digest, each.sha256):
-                found = each
-    return found
+def find_client(shown: Iterable[str], *, keys: Mapping[str, ClientKey]) -> ClientKey | None:
+    """Whose key one of these is, among keys by digest. The time depends on a digest of 256 bits, which nobody can choose, so it
+    tells nothing about a key."""
+    return next((found for key in shown if (found := keys.get(_digest(key)))), None)
 
 
 class KeyRing:
@@ -109,21 +103,22 @@ class KeyRing:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: tuple[int, int, int] | None = None
-        self._keys: tuple[ClientKey, ...] | None = None
+        self._keys: Mapping[str, ClientKey] | None = None
         self._were_any = False
 
-    def current(self) -> tuple[ClientKey, ...] | None:
-        """None if the gateway asks for no key. If the file vanishes while the gateway runs, no key is right until it is back.
-        Raises CallerError."""
+    def current(self) -> Mapping[str, ClientKey] | None:
+        """The keys by their digests; None if the gateway asks for no key. If the file vanishes while the gateway runs, no key is
+        right until it is back. Raises CallerError."""
         try:
             status = self._path.stat()
             seen = (status.st_mtime_ns, status.st_size, status.st_ino)
         except OSError:
             seen = None
         if seen is None or seen != self._seen:
-            self._keys, self._seen = read_keys(self._path), seen
+            read = read_keys(self._path)
+            self._keys, self._seen = None if read is None else {key.sha256: key for key in read}, seen
             self._were_any = self._were_any or self._keys is not None
-        return () if self._keys is None and self._were_any else self._keys
+        return {} if self._keys is None and self._were_any else self._keys
 
 
 def _digest(key: str) -> str:
@@ -131,13 +126,20 @@ def _digest(key: str) -> str:
 
 
 def _write(path: Path, content: KeyFile) -> None:
-    """Beside the file and then in its place, for its owner alone: whoever reads meanwhile has the old or the new one, whole."""
+    """Beside the file and then in its place, for its owner alone: whoever reads meanwhile has the old or the new one, whole.
+    Raises CallerError, and nothing has changed, for a file that would be too long to be read again."""
+    compact = msgspec.json.encode(content)
+    written = msgspec.json.format(compact, indent=2) + b"\n"
+    if len(written) > MAX_FILE_BYTES:
+        written = compact
+    if len(written) > MAX_FILE_BYTES:
+        raise CallerError(f"`{path}` is full: it may have {MAX_FILE_BYTES:,} bytes; revoke keys that nobody uses")
     whole = Path(os.path.realpath(path))
     try:
         descriptor, name = tempfile.mkstemp(dir=whole.parent, prefix=".turnwise-")  # for its owner alone, as it is made
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+                file.write(written)
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).chmod(PRIVATE)

@@ -58,7 +58,7 @@ async def _run(means: GatewayMeans) -> GatewayEnd:
     try:
         check_reach(listening, has_keys=bool(ring.current()))
         if not means.forward_key:  # each client's own key opens its own store
-            check_clients(config.routes, keys=ring.current())
+            check_clients(config.routes, keys=(ring.current() or {}).values())
         async with means.opens(config) as service:
             app = GatewayApp(service, rules=config.rules(forward_key=means.forward_key), keys=ring)
             return await serve(

@@ -63,7 +63,7 @@ SHARED = (
 """Why a request is refused after a second key was added."""
 
 
-def check_clients(routes: Iterable[Routed], *, keys: Sequence[ClientKey] | None) -> None:
+def check_clients(routes: Iterable[Routed], *, keys: Iterable[ClientKey] | None) -> None:
     """Raises CallerError where a route for one client is open to several, or to none. What is stored under the gateway's key at
     the provider would be open to each of them."""
     names = [key.name for key in keys or ()]
