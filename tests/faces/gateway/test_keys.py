@@ -117,7 +117,8 @@ def test_one_key_is_looked_up_and_none_compared_with_each() -> None:
         def __iter__(self) -> Iterator[str]:
             raise AssertionError("every key was looked at")
 
-        __len__ = list[ClientKey]().__len__
+        def __len__(self) -> int:
+            return 2
 
     assert find_client(["tw-one", "tw-two"], keys=Asked()) is None
     assert asked == [hashlib.sha256(key).hexdigest() for key in (b"tw-one", b"tw-two")]

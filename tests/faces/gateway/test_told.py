@@ -121,15 +121,40 @@ def test_a_request_whose_tokens_nobody_told_is_marked_and_never_a_request_of_0_t
     assert served.run("usage", "--by", "purpose", "--csv", "--since", "all").splitlines()[1].endswith(",1")
 
 
-def test_names_that_clients_make_up_do_not_grow_the_counts() -> None:
-    """Past the bound one label stands for all further models; each name is told exactly, whatever is in it."""
-    counts = GatewayCounts()
-    names = ['quote " and \\ and\nline', *[f"model-{number}" for number in range(MOST_MODELS + 50)]]
-    for name in names:
-        counts.add("turnwise_gateway_repairs_total", "p", counts.model_label("p", name), "id_missing")
+def test_names_that_clients_make_up_do_not_fill_the_counts() -> None:
+    """Issue 40: 200 made-up names took all labels, and no real model had one. A name has a label once an upstream has answered
+    for it; of more than 200 the one that was idle longest gives way, and its counts go to the others; a name of the file stays."""
+    counts, name = GatewayCounts(), "turnwise_gateway_repairs_total"
+    counts.configure(["own"])
+
+    def count(model: str, *, has_served: bool) -> None:
+        counts.add(name, "p", counts.model_label("p", model, has_served=has_served), "id_missing")
+
+    odd = 'quote " and \\ and\nline'
+    for number in range(MOST_MODELS + 50):
+        count(f"made-up-{number}", has_served=False)
+    count("own", has_served=False)
+    count("real", has_served=True)
+    count(odd, has_served=True)
     found = valued(read_metrics(counts.text().decode()), "repairs_total")
-    assert len(found) == MOST_MODELS + 1
-    assert (found["p", names[0], "id_missing"], found["p", OTHER, "id_missing"]) == (1, 51)
+    assert {model: number for (_, model, _), number in found.items()} == {OTHER: 250, "own": 1, "real": 1, odd: 1}
+    for number in range(MOST_MODELS + 50):  # an upstream that answers for any name
+        count(f"taken-{number}", has_served=True)
+        count("real", has_served=False)
+    found = valued(read_metrics(counts.text().decode()), "repairs_total")
+    assert len(found) == MOST_MODELS + 2
+    assert [found.get(("p", model, "id_missing")) for model in ("own", "real", odd, "taken-0")] == [1, 251, None, None]
+    assert sum(found.values()) == 250 + 3 + 2 * 250, "no count is lost"
+
+
+def test_a_name_that_no_upstream_knows_is_no_label(served: ServedGateway) -> None:
+    """Issue 40: in the gateway that runs. What failed and then was answered has the model's name from its first request on."""
+    for model in ("made-up-1", "made-up-2", "fault-once-503"):
+        served.chat(model) if model.startswith("fault") else served.ask(
+            "/v1/chat/completions", {"model": model, **BODY}
+        ).close()
+    found = valued(read_metrics(served.get("/metrics").decode()), "upstream_requests_total")
+    assert {model for _, model, _, _ in found} == {OTHER, "fault-once-503"}
 
 
 @pytest.mark.promise("heal:told")

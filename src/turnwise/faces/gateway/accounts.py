@@ -172,6 +172,8 @@ class Account:
         self._without_usage = 0  # requests whose tokens nobody told
         self._repairs: Counter[str] = Counter()
         self._answers: list[_HeardAnswer] = []
+        self._of_models: list[tuple[str, str, str, tuple[str, ...], int]] = []  # not counted yet
+        self._served: set[tuple[str, str]] = set()  # provider and model of the upstreams that answered
         self._relayed = 0  # so many of them belong to upstreams that are over
         self._fault = ""
         self._learn: LearnFacts | None = None  # of the request's span
@@ -214,6 +216,7 @@ class Account:
         call, counts = self._call, self._means.counts
         counts.add("turnwise_gateway_requests_total", call.family, call.kind, str(status or ""), end)
         counts.add("turnwise_gateway_request_seconds_total", call.family, call.kind, amount=float(seconds))
+        self._count_models()
         line = RequestLine(
             request=call.id,
             client=call.client,
@@ -252,6 +255,7 @@ class Account:
         for answer in answers:
             own -= answer.kinds
         self._mended(own.elements(), *self._last)
+        self._count_models()
         if answers:
             answers[0].kinds.update(own)  # it was the first of them that was asked again, or continued
 
@@ -260,8 +264,20 @@ class Account:
         self._last = (provider, model)
         outcome = str(found.kind) if isinstance(found, Fault) else OK
         self._fault = "" if outcome == OK or is_estimated else outcome
-        label = self._means.counts.model_label(provider, model)
-        self._means.counts.add("turnwise_gateway_upstream_requests_total", provider, label, "count", outcome)
+        self._count_of_model("turnwise_gateway_upstream_requests_total", provider, model, "count", outcome)
+        if outcome == OK:
+            self._served.add((provider, model))
+        self._count_models()
+
+    def _count_of_model(self, name: str, provider: str, model: str, *labels: str, amount: int = 1) -> None:
+        """Which label the model has, its answers decide: what failed is asked again first."""
+        self._of_models.append((name, provider, model, labels, amount))
+
+    def _count_models(self) -> None:
+        counts, waiting, self._of_models = self._means.counts, self._of_models, []
+        for name, provider, model, labels, amount in waiting:
+            label = counts.model_label(provider, model, has_served=(provider, model) in self._served)
+            counts.add(name, provider, label, *labels, amount=amount)
 
     def keep(self, entry: LedgerEntry, received: ReceivedResponse, *, family: str, witness: Witness | None) -> None:
         """What came back, for the report."""
@@ -270,33 +286,38 @@ class Account:
         self._answers.append(_HeardAnswer(entry.provider, family, entry.model, kinds, witness))
 
     def _mended(self, kinds: Iterable[str], provider: str, model: str) -> None:
-        counts = self._means.counts
         for kind in kinds:
             self._repairs[kind] += 1
-            counts.add("turnwise_gateway_repairs_total", provider, counts.model_label(provider, model), kind)
+            self._count_of_model("turnwise_gateway_repairs_total", provider, model, kind)
 
     def _count(self, entry: LedgerEntry, received: ReceivedResponse | None) -> None:
-        counts, provider = self._means.counts, entry.provider
-        label = counts.model_label(provider, entry.model)
+        provider, model = entry.provider, entry.model
         fault = FaultKind.UNREACHABLE if received is None else received.fault and received.fault.kind
         outcome = CANCELLED if received is not None and received.cancelled else str(fault or OK)
-        counts.add("turnwise_gateway_upstream_requests_total", provider, label, entry.purpose, outcome)
+        self._count_of_model("turnwise_gateway_upstream_requests_total", provider, model, entry.purpose, outcome)
         if received is None:
             return
+        if outcome == OK or received.first_event is not None:
+            self._served.add((provider, model))
         response = received.response or received.partial
         usage = None if response is None else response.usage
         if not tells_usage(usage) and (outcome == OK or received.first_event is not None):
             self._without_usage += 1
-            counts.add("turnwise_gateway_requests_without_usage_total", provider, label, entry.purpose)
+            self._count_of_model("turnwise_gateway_requests_without_usage_total", provider, model, entry.purpose)
         if response is not None:
             self._mended([repair.kind for repair in response.repairs], provider, entry.model)
+        self._count_tokens(usage, provider, model)
+        if outcome == OK:
+            self._count_models()
+
+    def _count_tokens(self, usage: Usage | None, provider: str, model: str) -> None:
         if usage is None:
             return
         self._tokens = (self._tokens[0] + usage.input_tokens, self._tokens[1] + usage.output_tokens)
         for name in COUNTS:
             if number := getattr(usage, name):
                 kind = name.removesuffix("_tokens")
-                counts.add("turnwise_gateway_tokens_total", provider, label, kind, amount=number)
+                self._count_of_model("turnwise_gateway_tokens_total", provider, model, kind, amount=number)
 
     async def sends(
         self,

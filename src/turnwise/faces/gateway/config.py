@@ -30,7 +30,7 @@ Of a route:
 import fnmatch
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -156,6 +156,14 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             forward_key=forward_key,
             bounds=self.bounds,
         )
+
+
+def configured_models(routes: Iterable[GatewayRoute]) -> Iterator[str]:
+    """The names of models that the file has, as they go upstream."""
+    for route in routes:
+        yield from [pattern for pattern in route.models if not set(pattern) & set("*?[")]
+        yield from route.aliases.values()
+        yield from [model for given in (route.upstream, *route.fallbacks) if (model := upstream_of(given).model)]
 
 
 class ChosenRoute(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,14 +4,16 @@ Source: Prometheus' documentation, "Exposition formats", "Text-based format". Co
 Prometheus expects; what has to stay is in the ledger and in the report.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from turnwise.faces.gateway.refusals import DoorReason
 from turnwise.wire.profiles import FamilyName
 
-MOST_MODELS = 200  # a client may name any model, and each name is a time series that Prometheus keeps
+MOST_MODELS = (
+    200  # that no file names: a client may name any model, and each name is a time series that Prometheus keeps
+)
 OTHER = "(other)"
 LONGEST_LABEL = 120  # characters
 
@@ -52,7 +54,12 @@ class GatewayCounts:
     def __init__(self) -> None:
         self._values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in METRICS}
         self._values["turnwise_gateway_open_requests"][()] = self._values["turnwise_gateway_answer_bytes"][()] = 0
-        self._models: set[tuple[str, str]] = set()
+        self._configured: frozenset[str] = frozenset()
+        self._served: dict[tuple[str, str], None] = {}  # the one that was used last comes last
+
+    def configure(self, models: Iterable[str]) -> None:
+        """These names, which the configuration has, are labels always."""
+        self._configured = frozenset(models)
 
     def add(self, name: str, *labels: str, amount: float = 1) -> None:
         values = self._values[name]
@@ -66,14 +73,30 @@ class GatewayCounts:
         self.add("turnwise_gateway_refusals_total", reason)
         self.add("turnwise_gateway_requests_total", family, kind, str(status), "refused")
 
-    def model_label(self, provider: str, model: str) -> str:
-        """The model's name, or the one for all further models."""
+    def model_label(self, provider: str, model: str, *, has_served: bool) -> str:
+        """The model's name, or the one for all others: so are names called that no file has and for which no upstream has
+        answered. `has_served` says that one just has. Past `MOST_MODELS` of them the one that was idle longest gives way."""
         label = model[:LONGEST_LABEL]
-        if (provider, label) not in self._models:
-            if len(self._models) >= MOST_MODELS:
-                return OTHER
-            self._models.add((provider, label))
+        if model in self._configured:
+            return label
+        key = (provider, label)
+        if key not in self._served and not has_served:
+            return OTHER
+        self._served.pop(key, None)
+        self._served[key] = None
+        if len(self._served) > MOST_MODELS:
+            self._fold(*next(iter(self._served)))
         return label
+
+    def _fold(self, provider: str, label: str) -> None:
+        """What was counted of a model goes to the others, so sums over models never fall."""
+        del self._served[provider, label]
+        for name, metric in METRICS.items():
+            if metric.labels[:2] != ("provider", "model"):
+                continue
+            values = self._values[name]
+            for labels in [labels for labels in values if labels[:2] == (provider, label)]:
+                self.add(name, provider, OTHER, *labels[2:], amount=values.pop(labels))
 
     def text(self) -> bytes:
         """All of them in the text format."""

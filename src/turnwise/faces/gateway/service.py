@@ -27,6 +27,7 @@ from turnwise.faces.gateway.config import (
     Upstream,
     UpstreamAddress,
     choose_route,
+    configured_models,
     upstream_of,
 )
 from turnwise.faces.gateway.deadlines import DEFAULTS as DEADLINES
@@ -94,6 +95,7 @@ class RelayService:
     def __init__(self, config: GatewayConfig, *, means: ServiceMeans, forward_key: bool) -> None:
         self._config = config
         self._means = means
+        means.accounts.counts.configure(configured_models(config.routes))
         self._forward_key = forward_key
         self._limits = msgspec.structs.replace(DEFAULT_LIMITS, response_bytes=config.bounds.response_bytes)
         self._upstreams = {
