@@ -10,12 +10,19 @@ from pathlib import Path
 import pytest
 
 from faces.cli.running import running_lab
+from faces.gateway.relayed import Gathered
 from faces.gateway.served_gateway import BODY, ServedGateway, served_gateway
+from faces.gateway.test_service import chat, lab_at
+from lab.failing import settled
+from turnwise.drivers.journal.direct_ledger import LedgerLine
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.ledger_thread import LedgerThread
 from turnwise.errors import JournalFailed
+from turnwise.faces.gateway.accounts import AccountMeans
+from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute
+from turnwise.faces.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock
 from waits import HANG_S
@@ -143,6 +150,34 @@ def test_clients_are_told_that_the_ledger_cannot_be_written(lab: Lab, served: Se
     file.close()
     assert b"[DONE]" in served.chat("plain-answer")
     assert served.get("/readyz") == b'{"status":"ok"}'
+
+
+def test_no_fallback_is_asked_after_the_ledger_could_not_be_written(tmp_path: Path) -> None:
+    """Issue 40: the upstream is well, and the request stays here; the client learns why, whoever could answer a moment later."""
+
+    class ForAMoment(LedgerThread):
+        failed = 0
+
+        async def leaves(self, entry: LedgerEntry) -> LedgerLine:
+            if not self.failed:
+                self.failed += 1
+                raise JournalFailed("the disk is full")
+            return await super().leaves(entry)
+
+    async def run() -> tuple[int | None, bytes, list[str]]:
+        async with Lab() as lab:
+            clock, outlet, ledger = FakeClock(), Gathered(), ForAMoment(tmp_path / "journal.db", clock=FakeClock())
+            route = GatewayRoute(upstream=lab_at(model="plain-answer"), fallbacks=(lab_at(model="usage"),))
+            means = ServiceMeans(
+                transport=lab.transport(), clock=clock, env={"LAB_KEY": "k"}, accounts=AccountMeans(ledger=ledger)
+            )
+            gateway = RelayService(GatewayConfig(routes=(route,)), means=means, forward_key=False)
+            await settled(gateway.answer(chat("any"), outlet), clock=clock)
+            await asyncio.to_thread(ledger.close)
+            return outlet.status, b"".join(outlet.pieces), [one.model for one in lab.requests]
+
+    status, body, models = asyncio.run(run())
+    assert (status, b"cannot write its ledger" in body, models) == (500, True, [])
 
 
 def test_entries_of_many_tasks_are_written_while_another_process_holds_the_file(tmp_path: Path) -> None:

@@ -122,8 +122,8 @@ def test_a_request_whose_tokens_nobody_told_is_marked_and_never_a_request_of_0_t
 
 
 def test_names_that_clients_make_up_do_not_fill_the_counts() -> None:
-    """Issue 40: 200 made-up names took all labels, and no real model had one. A name has a label once an upstream has answered
-    for it; of more than 200 the one that was idle longest gives way, and its counts go to the others; a name of the file stays."""
+    """Issue 40: 200 made-up names took all labels, and no real model had one. A name is a label once an upstream answered
+    for it. Of more than 200 the one that was idle longest gives way, and the others get its counts. A name of the file stays."""
     counts, name = GatewayCounts(), "turnwise_gateway_repairs_total"
     counts.configure(["own"])
 
