@@ -5,12 +5,18 @@ import secrets
 
 from turnwise.drivers.clock import Clock
 
+_OWN = re.compile(r"[0-9a-f]{26}", re.ASCII)
 _ID = re.compile(r"[0-9A-Za-z_-]{1,100}")  # ours, and what a program that names its sessions itself may well take
 
 
 def is_id(text: str) -> bool:
     """Whether it can be shown and typed anywhere as it is: letters, digits, `_` and `-`."""
     return _ID.fullmatch(text) is not None
+
+
+def is_time_ordered(text: str) -> bool:
+    """Whether it has the form of turnwise's own ids."""
+    return _OWN.fullmatch(text) is not None
 
 
 class TimeOrderedIds:

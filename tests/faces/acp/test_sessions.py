@@ -3,11 +3,13 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from acp.client.connection import ClientSideConnection
 from acp.exceptions import RequestError
 from acp.helpers import image_block, resource_link_block, text_block
-from acp.schema import PermissionOption, ToolCallUpdate
+from acp.schema import ForkSessionResponse, PermissionOption, ToolCallUpdate
 
 from faces.acp.editor import Editor, deny, editing, given_at, new, say, written
 from turnwise.drivers.running.approvals import BEHIND_S
@@ -127,6 +129,28 @@ async def test_cancel_ends_the_turn_with_what_there_is(lab: Lab, folder: Path) -
         assert (await client.list_sessions(cwd=str(folder))).sessions[0].session_id == session
 
 
+async def test_a_prompt_right_behind_a_cancel_is_served_after_it(lab: Lab, folder: Path) -> None:
+    """Issue 40: an editor sends both at once, and does not wait for the end of the turn in between. So is another mode; what is
+    cancelled before it begins asks nothing of the model."""
+    async with editing(given_at(lab, "slow-bash")) as (client, _):
+        session = await new(client, folder)
+        first = asyncio.create_task(say(client, session, "Wait."))
+        await written(folder / "begun.txt")
+
+        def asked(text: str) -> Any:
+            return client.prompt(session_id=session, prompt=[text_block(text)])
+
+        sent: list[Any] = [client.cancel(session_id=session), asked("The second."), client.cancel(session_id=session)]
+        sent += [client.set_session_mode(session_id=session, mode_id="read-only")]
+        sent += [asked("The third."), asked("Too early.")]
+        ends = await asyncio.wait_for(asyncio.gather(*sent, return_exceptions=True), HANG_S)
+        assert (await first).stop_reason == "cancelled"
+        assert [getattr(end, "stop_reason", None) for end in ends] == [None, "cancelled", None, None, "end_turn", None]
+        assert "wait for its end, or cancel it" in str(ends[-1])
+        told = lab.requests[-1].body.decode()
+        assert "The third." in told and "Wait." in told and "The second." not in told
+
+
 async def test_cancel_ends_a_turn_that_asks(lab: Lab, folder: Path) -> None:
     """The editor answers its open dialog with `cancelled`, as the protocol wants, or not at all."""
     editor = Editor()
@@ -179,6 +203,34 @@ async def test_a_fork_goes_on_beside_its_session(lab: Lab, folder: Path) -> None
         await client.close_session(session_id=session)
         with pytest.raises(RequestError, match="is not open"):
             await say(client, session, "More.")
+
+
+@pytest.mark.parametrize("how", ["load", "resume", "fork"])
+@pytest.mark.parametrize("where", ["open", "closed", "another process"])
+async def test_a_session_without_a_prompt_is_taken_up_as_an_empty_one(
+    lab: Lab, folder: Path, how: str, where: str
+) -> None:
+    """Issue 40: an editor that was restarted, or had its tab closed, before the first prompt."""
+
+    async def taken_up(client: ClientSideConnection, session: str) -> None:
+        method = {"load": client.load_session, "resume": client.resume_session, "fork": client.fork_session}[how]
+        answer = await method(cwd=str(folder), session_id=session, mcp_servers=[])
+        now = answer.session_id if isinstance(answer, ForkSessionResponse) else session
+        assert (now == session) == (how != "fork")
+        assert (await say(client, now, "The first.")).stop_reason == "end_turn"
+        assert [one.session_id for one in (await client.list_sessions(cwd=str(folder))).sessions] == [now]
+
+    given = given_at(lab, "plain-answer")
+    async with editing(given) as (client, editor):
+        session = await new(client, folder)
+        if where == "closed":
+            await client.close_session(session_id=session)
+        if where != "another process":
+            await taken_up(client, session)
+            assert ("no prompt of this session is known" in editor.text()) == (where == "closed" and how != "fork")
+            return
+    async with editing(given) as (client, _):
+        await taken_up(client, session)
 
 
 async def test_modes_tighten_and_loosen_what_is_asked(lab: Lab, folder: Path) -> None:

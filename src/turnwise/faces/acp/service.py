@@ -1,6 +1,7 @@
 """What an editor may ask for: sessions new, loaded, listed and forked, prompts, modes and models. Names are the protocol's."""
 
 import asyncio
+import contextlib
 import functools
 import importlib
 import logging
@@ -38,7 +39,7 @@ from acp.schema import (
 
 from turnwise._version import __version__
 from turnwise.drivers.clock import Clock, wait_for_task
-from turnwise.drivers.ids import TimeOrderedIds
+from turnwise.drivers.ids import TimeOrderedIds, is_time_ordered
 from turnwise.drivers.journal.journal import Journal, Session
 from turnwise.drivers.settings.settings import MCP_FILE, names_mcp_servers, read_layers
 from turnwise.errors import CallerError, TurnwiseError
@@ -179,10 +180,10 @@ class EditorService:
         **_: object,
     ) -> LoadSessionResponse:
         folder = self._folder_of(cwd, others=additional_directories)
-        found = self._found(session_id)
-        session = self._again(found, folder=folder, mcp_servers=mcp_servers)
-        messages = read_session(self._journal, found).messages
-        tell_history(messages, updates=session.updates, workspace=session.place.workspace)
+        session, found = await self._again(session_id, folder=folder, mcp_servers=mcp_servers)
+        if found is not None:
+            messages = read_session(self._journal, found).messages
+            tell_history(messages, updates=session.updates, workspace=session.place.workspace)
         await session.updates.flush()
         return LoadSessionResponse(modes=mode_state(session.mode), config_options=self._options(session))
 
@@ -196,7 +197,7 @@ class EditorService:
         **_: object,
     ) -> ResumeSessionResponse:
         folder = self._folder_of(cwd, others=additional_directories)
-        session = self._again(self._found(session_id), folder=folder, mcp_servers=mcp_servers)
+        session = (await self._again(session_id, folder=folder, mcp_servers=mcp_servers))[0]
         return ResumeSessionResponse(modes=mode_state(session.mode), config_options=self._options(session))
 
     @told
@@ -211,8 +212,9 @@ class EditorService:
         from turnwise.drivers.replaying.forking import fork  # few editors want it
 
         folder = self._folder_of(cwd, others=additional_directories)
-        new = fork(self._journal, self._found(session_id), new_id=self._ids.new)
-        session = self._open(new.session, folder=folder, begun=True, mcp_servers=mcp_servers)
+        found = self._found(session_id)
+        id = self._ids.new() if found is None else fork(self._journal, found, new_id=self._ids.new).session
+        session = self._open(id, folder=folder, begun=found is not None, mcp_servers=mcp_servers)
         return ForkSessionResponse(
             session_id=session.id, modes=mode_state(session.mode), config_options=self._options(session)
         )
@@ -252,7 +254,7 @@ class EditorService:
     @told
     async def set_session_mode(self, mode_id: str, session_id: str, **_: object) -> SetSessionModeResponse:
         session = self._opened(session_id)
-        self._choose_mode(session, mode_id)
+        await self._choose_mode(session, mode_id)
         session.updates.put(
             ConfigOptionUpdate(session_update="config_option_update", config_options=self._options(session))
         )
@@ -265,11 +267,11 @@ class EditorService:
     ) -> SetSessionConfigOptionResponse:
         session = self._opened(session_id)
         if config_id == MODE:
-            self._choose_mode(session, value)
+            await self._choose_mode(session, value)
             session.updates.put(CurrentModeUpdate(session_update="current_mode_update", current_mode_id=session.mode))
         elif config_id == MODEL and isinstance(value, str):
-            session.refuse_if_busy()
-            change_model(session, value, offers=self._offers)
+            async with session.alone():
+                change_model(session, value, offers=self._offers)
         else:
             raise CallerError(f"there is no option `{visible_line(config_id)[:40]}`: there are `mode` and `model`")
         await session.updates.flush()
@@ -284,9 +286,8 @@ class EditorService:
             return await session.prompt(read)
         from turnwise.faces.acp.obeying import SlashCommands  # with what takes changes back
 
-        session.refuse_if_busy()
         commands = SlashCommands(session, offers=self._offers, changed=lambda: self._tell_options(session))
-        return await session.obey(commands.obey(*command))
+        return await session.obey(lambda: commands.obey(*command))
 
     async def cancel(self, session_id: str, **_: object) -> None:
         if (session := self._sessions.get(session_id)) is not None:
@@ -298,11 +299,11 @@ class EditorService:
             raise CallerError("turnwise works in one folder: leave `additionalDirectories` out")
         return foreign_folder(cwd, name="cwd", env=self._env)
 
-    def _choose_mode(self, session: EditorSession, mode: object) -> None:
+    async def _choose_mode(self, session: EditorSession, mode: object) -> None:
         if not is_mode(mode):
             raise CallerError(f"there is no mode `{visible_line(str(mode))[:40]}`: there are read-only, ask and edits")
-        session.refuse_if_busy()
-        session.choose(mode=mode)
+        async with session.alone():
+            session.choose(mode=mode)
 
     def _options(self, session: EditorSession) -> list[EditorOption]:
         choice = session.place.choice
@@ -318,21 +319,32 @@ class EditorService:
             raise CallerError(f"session `{visible_line(id)[:40]}` is not open: begin, load, resume or fork one first")
         return session
 
-    def _found(self, id: str) -> Session:
-        """By its whole id, and none of a sub-agent. Raises CallerError."""
-        found = self._journal.find_session(id)
+    def _found(self, id: str) -> Session | None:
+        """By its whole id, and none of a sub-agent. None for one that had no prompt: the journal knows nothing of it yet. Raises
+        CallerError."""
+        try:
+            found = self._journal.find_session(id)
+        except CallerError:
+            if id in self._sessions or is_time_ordered(id):
+                return None
+            raise
         if self._journal.parent_of(id) is not None:
             raise CallerError(f"there is no session `{visible_line(id)[:40]}`")
         return found
 
-    def _again(self, found: Session, *, folder: "Path", mcp_servers: list[Any] | None) -> EditorSession:
-        id = found.row.id
-        if id in self._sessions:
-            self._sessions[id].refuse_if_busy()
-        session = self._open(id, folder=folder, begun=True, mcp_servers=mcp_servers)
-        if found.turns and (end := ENDS.get(found.turns[-1].status)):
+    async def _again(
+        self, id: str, *, folder: "Path", mcp_servers: list[Any] | None
+    ) -> tuple[EditorSession, Session | None]:
+        """The session opened anew, and what the journal has of it."""
+        opened = self._sessions.get(id)
+        async with contextlib.nullcontext() if opened is None else opened.alone():
+            found = self._found(id)
+            session = self._open(id, folder=folder, begun=found is not None, mcp_servers=mcp_servers)
+        if found is None and opened is None:  # its process has ended, or somebody has deleted what there was
+            session.note_later("no prompt of this session is known, so it begins with this one")
+        elif found is not None and found.turns and (end := ENDS.get(found.turns[-1].status)):
             session.note_later(f"the last turn of this session has no answer: {end}")
-        return session
+        return session, found
 
     def _open(self, id: str, *, folder: "Path", begun: bool, mcp_servers: list[Any] | None) -> EditorSession:
         if len(self._sessions) >= MAX_SESSIONS and id not in self._sessions:

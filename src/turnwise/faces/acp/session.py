@@ -1,7 +1,8 @@
 """One session of an editor: the place it works in, its mode and model, and its turns, one at a time."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ from turnwise.rules.permissions import Policy
 from turnwise.vocab import StopReason, ToolCall
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from acp.agent.connection import AgentSideConnection
 
@@ -59,6 +60,13 @@ FAILED = frozenset({StopReason.PROVIDER_FAILED, StopReason.JOURNAL_FAILED})
 
 class TurnFailed(Exception):
     """The turn ended without an answer. The text says why, and what to do."""
+
+
+class _Turn:
+    """A turn or a slash command, from its request on."""
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
 
 
 class EditorMeans(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,9 +92,9 @@ class EditorSession:
         self._given = given or means.given
         self._begun = begun
         self._turns = 0
-        self._is_cancelled = False
         self._is_closed = False
-        self._busy = asyncio.Lock()  # a turn or a slash command: never two of them
+        self._busy = asyncio.Lock()  # a turn, a slash command or a change of the place: never two of them
+        self._asked: list[_Turn] = []  # the one at hand, and those that wait for the end of cancelled ones
         self._command: asyncio.Task[str] | None = None
         self._run: Run | None = None  # of the turn at hand
         self._notes: list[str] = []
@@ -106,10 +114,6 @@ class EditorSession:
     def policy(self) -> Policy:
         """With what was allowed always."""
         return self._policy
-
-    @property
-    def is_busy(self) -> bool:
-        return self._busy.locked()
 
     @property
     def begun(self) -> bool:
@@ -134,42 +138,63 @@ class EditorSession:
             raise
 
     def cancel(self) -> None:
-        """The turn at hand ends with what there is, and a slash command before it has done anything more."""
-        if self.is_busy:
-            self._is_cancelled = True
-            if self._run is not None:
-                self._run.interrupt()
-            if self._command is not None:
-                self._command.cancel()
+        """The turn at hand ends with what there is, a slash command before it has done anything more, and what waits for the end
+        of either does not begin."""
+        for turn in self._asked:
+            turn.is_cancelled = True
+        if self._run is not None:
+            self._run.interrupt()
+        if self._command is not None:
+            self._command.cancel()
 
     def close(self) -> None:
         """What is at hand is cancelled, and nothing further begins."""
         self._is_closed = True
         self.cancel()
 
-    def refuse_if_busy(self) -> None:
-        """Raises CallerError while a turn or a slash command runs, and once the session is closed."""
+    @contextlib.asynccontextmanager
+    async def alone(self) -> AsyncGenerator[None]:
+        """Within it no turn and no slash command runs. Raises CallerError while one does that was not cancelled, and once the
+        session is closed; the end of a cancelled one is waited for."""
+        self._refuse_if_busy()
+        async with self._busy:
+            yield
+
+    def _refuse_if_busy(self) -> None:
         if self._is_closed:
             raise CallerError("this session was closed: load it, or begin another one")
-        if self.is_busy:
+        if not all(turn.is_cancelled for turn in self._asked):
             raise CallerError("a turn of this session is running: wait for its end, or cancel it")
 
-    async def obey(self, command: "Coroutine[None, None, str]") -> PromptResponse:
+    @contextlib.asynccontextmanager
+    async def _one_more(self) -> AsyncGenerator[_Turn]:
+        """What an editor sends is served in order: a prompt may come before the turn that it cancelled has ended."""
+        self._refuse_if_busy()
+        turn = _Turn()
+        self._asked.append(turn)
+        try:
+            async with self._busy:
+                yield turn
+        finally:
+            self._asked.remove(turn)
+
+    async def obey(self, command: "Callable[[], Coroutine[None, None, str]]") -> PromptResponse:
         """Carry out a slash command; what it says goes to the person. It has the session for itself, as a turn has."""
-        async with self._busy:
-            self._is_cancelled = False
-            self._command = asyncio.create_task(command)
+        async with self._one_more() as turn:
+            if turn.is_cancelled:
+                return PromptResponse(stop_reason="cancelled")
+            self._command = asyncio.create_task(command())
             try:
                 self.note(await self._command)
             except CallerError as error:
                 self.note(str(error))
             except asyncio.CancelledError:
-                if not self._is_cancelled:
+                if not turn.is_cancelled:
                     raise
             finally:
                 self._command = None
             await self.updates.flush()
-        return PromptResponse(stop_reason="cancelled" if self._is_cancelled else "end_turn")
+            return PromptResponse(stop_reason="cancelled" if turn.is_cancelled else "end_turn")
 
     async def settled(self) -> None:
         """No turn is running any more, and everything is told."""
@@ -178,15 +203,15 @@ class EditorSession:
 
     async def prompt(self, prompt: EditorPrompt) -> PromptResponse:
         """Run one turn. Raises CallerError for what cannot be asked, and TurnFailed where there is no answer."""
-        self.refuse_if_busy()
-        async with self._busy:
-            self._is_cancelled = False
+        async with self._one_more() as turn:
+            if turn.is_cancelled:
+                return PromptResponse(stop_reason="cancelled")
             for line in self._notes:
                 self.note(line)
             self._notes.clear()
-            return await self._turn(prompt)
+            return await self._turn(prompt, turn=turn)
 
-    async def _turn(self, prompt: EditorPrompt) -> PromptResponse:
+    async def _turn(self, prompt: EditorPrompt, *, turn: _Turn) -> PromptResponse:
         place = self.place
         self._tell_dropped()
         teller = EditorTeller(
@@ -220,7 +245,7 @@ class EditorSession:
         options: RunOptions = {"safety": {"approver": approver}, "watch": teller}
         if self._begun:
             options["session"] = self.id
-        if self._is_cancelled:
+        if turn.is_cancelled:
             return PromptResponse(stop_reason="cancelled")
         try:
             self._run = place.agent.start([*typed, *prompt.given], **options)
