@@ -321,9 +321,12 @@ async def test_proxy_and_its_exceptions_come_from_the_environment() -> None:
     async with raw(answer) as proxy:
         async with AiohttpTransport(env={"HTTP_PROXY": proxy}) as transport:
             assert await fetch(transport, request("http://provider.example/v1")) == (200, b"ok")
-        async with AiohttpTransport(env={"http_proxy": proxy, "NO_PROXY": "localhost, .0.0.1"}) as transport:
+        async with AiohttpTransport(env={"http_proxy": proxy, "NO_PROXY": "localhost, 127.0.0.0/8"}) as transport:
             assert await fetch(transport, request(f"{proxy}/direct")) == (200, b"ok")
     assert lines == ["POST http://provider.example/v1 HTTP/1.1", "POST /direct HTTP/1.1"]
+    async with AiohttpTransport(env={"HTTP_PROXY": "http://me:pass@proxy.example:3128"}) as transport:
+        sending = [transport.send(request(f"{scheme}://provider.example/v1")) for scheme in ("http", "https")]
+        assert [one.proxy for one in sending] == ["proxy.example:3128", None]
 
 
 async def test_ca_bundle_that_cannot_be_read_is_the_callers_mistake() -> None:

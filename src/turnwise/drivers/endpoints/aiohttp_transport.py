@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from turnwise.drivers.endpoints.content_coding import MOST_GROWTH, UnknownCoding, Unpacker, unpacker_for
+from turnwise.drivers.endpoints.proxies import proxy_for, shown_proxy
 from turnwise.drivers.endpoints.request_guard import check_may_leave
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Take
 from turnwise.errors import CallerError, ProviderFault
@@ -75,9 +76,7 @@ class AiohttpTransport:
         """The response, once its head has come. Raises what aiohttp raises, and what a guard raises; for `send`."""
         check_may_leave(request.url)
         session = self._open_session()
-        way = self._way
-        if way is None or way.url != request.url or way.connect_s != request.connect_s:
-            way = self._way = self._find_way(request)
+        way = self._way_of(request)
         return await session.request(
             request.method,
             request.url,
@@ -89,13 +88,24 @@ class AiohttpTransport:
             timeout=way.timeout,
         )
 
+    def proxy_of(self, request: HttpRequest) -> str | None:
+        """The proxy on the way, without a user and a password."""
+        proxy = self._way_of(request).proxy
+        return None if proxy is None else shown_proxy(proxy)
+
+    def _way_of(self, request: HttpRequest) -> _Way:
+        way = self._way
+        if way is None or way.url != request.url or way.connect_s != request.connect_s:
+            way = self._way = self._find_way(request)
+        return way
+
     def _find_way(self, request: HttpRequest) -> _Way:
         import aiohttp
 
         return _Way(
             url=request.url,
             connect_s=request.connect_s,
-            proxy=self._proxy_for(request.url),
+            proxy=proxy_for(request.url, env=self._env),
             tls=self._tls_context() if request.url.startswith("https:") else True,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=request.connect_s),
         )
@@ -120,14 +130,6 @@ class AiohttpTransport:
         elif self._loop is not loop:
             raise CallerError("this transport is open in another event loop: close it there, or make one for each loop")
         return self._session
-
-    def _proxy_for(self, url: str) -> str | None:
-        parts = urlsplit(url)
-        host = (parts.hostname or "").lower()
-        proxy = _variable(self._env, f"{parts.scheme}_proxy") or _variable(self._env, "all_proxy")
-        if not proxy or _goes_directly(host, no_proxy=_variable(self._env, "no_proxy")):
-            return None
-        return proxy if "://" in proxy else f"http://{proxy}"
 
     def _tls_context(self) -> ssl.SSLContext | bool:
         """A context where certificates are named, made once. Without, aiohttp's own (True): it reads the system's certificates
@@ -175,6 +177,11 @@ class _Sending:
     def has_left(self) -> bool:
         """Whether a byte of the request may have been written to a socket: name, connection, TLS and proxy came before."""
         return self._body is not None and self._body.has_begun
+
+    @property
+    def proxy(self) -> str | None:
+        """As `Transport` has it."""
+        return self._transport.proxy_of(self._request)
 
     async def __aenter__(self) -> HttpReply:
         try:
@@ -265,20 +272,6 @@ class _Sending:
             raise ProviderFault(Fault(kind=FaultKind.TOO_LARGE, message=message))
         await asyncio.sleep(0)  # one read may hold a thousand times its size: the deadlines get their turn
         return piece
-
-
-def _variable(env: Mapping[str, str], name: str) -> str:
-    """The lower-case name wins, as in curl."""
-    return env.get(name) or env.get(name.upper()) or ""
-
-
-def _goes_directly(host: str, *, no_proxy: str) -> bool:
-    """NO_PROXY is a list of hosts and domain suffixes, with or without a leading dot, or `*`; ports are left aside."""
-    for entry in no_proxy.lower().split(","):
-        name = entry.strip().partition(":")[0].removeprefix("*").removeprefix(".")
-        if entry.strip() == "*" or (name and (host == name or host.endswith("." + name))):
-            return True
-    return False
 
 
 @functools.cache  # the second time it would be memory that is kept, and written to

@@ -13,6 +13,7 @@ from turnwise.drivers.clock import Clock, Overdue, Timer, Watchdog, wait_for_tas
 from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.endpoints.hiding import WordsHider, hide_in, hide_in_frames, hide_in_response
 from turnwise.drivers.endpoints.portions import MOST_BYTES, Portions
+from turnwise.drivers.endpoints.proxies import naming_proxy
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Pump, Transport
 from turnwise.drivers.threads import beside_loop
 from turnwise.errors import ProviderFault
@@ -529,7 +530,7 @@ class Exchange:
     def _failed(self, fault: Fault, *, partial: Response | None = None, is_answer: bool = False) -> RequestFailed:
         return RequestFailed(
             number=self._order.number,
-            fault=hide_in(fault, scrub=self._scrub),
+            fault=hide_in(naming_proxy(fault, self._sending, url=self._url), scrub=self._scrub),
             partial=partial,
             sent=self.has_left,
             is_answer=is_answer,

@@ -61,7 +61,8 @@ class Transport(Protocol):
     sees, so the runner holds them. The lower-level exception is never chained: its text may show a header.
 
     What `send` gives may have a property `has_left`, a bool: False for as long as no byte of the request can have been
-    written. Without one, only a fault of kind unreachable says so. What never left is not billed (docs/billing.md).
+    written. Without one, only a fault of kind unreachable says so. What never left is not billed (docs/billing.md). It may have
+    a property `proxy`: the proxy on the way, or None. The message of a failure names it.
 
     A transport may have `prepare(request)`: it is called before a turn's first request is written down, and does what takes its
     time and needs no connection. If the process dies behind that, the request counts as sent.

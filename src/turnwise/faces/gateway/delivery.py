@@ -345,6 +345,10 @@ class _PacedSending:
     def has_left(self) -> object:
         return getattr(self._sending, "has_left", None)
 
+    @property
+    def proxy(self) -> object:
+        return getattr(self._sending, "proxy", None)
+
     async def __aenter__(self) -> HttpReply:
         reply = await self._sending.__aenter__()
         return msgspec.structs.replace(reply, chunks=_PacedChunks(reply.chunks, between=self._between))

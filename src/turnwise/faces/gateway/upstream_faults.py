@@ -9,6 +9,7 @@ from turnwise.vocab import Fault, FaultKind
 
 UPSTREAM = "the upstream"
 _ASKED = re.compile(r"\s*\(asked for `.*\)\Z", re.DOTALL)
+_PROXY = re.compile(r"\s*\(through the proxy `[^`]*`\)\Z")
 _OWN_WORDS = frozenset({FaultKind.UNREACHABLE, FaultKind.TIMEOUT, FaultKind.DISCONNECTED, FaultKind.PROTOCOL})
 
 
@@ -21,6 +22,9 @@ class ToldFault(msgspec.Struct, frozen=True, kw_only=True):
 
 def without_address(fault: Fault, *, base_url: str) -> ToldFault:
     """The fault without the address of the upstream at `base_url`, and without advice that only its operator can follow."""
+    if (proxy := _PROXY.search(fault.message)) is not None:
+        told = without_address(_saying(fault, fault.message[: proxy.start()]), base_url=base_url)
+        return ToldFault(fault=told.fault, log=f"{told.log}{proxy[0]}".strip())
     if fault.status is not None and 300 <= fault.status < 400:
         return ToldFault(
             fault=_saying(fault, f"{UPSTREAM} redirects; the log of the gateway says where to"), log=fault.message

@@ -73,6 +73,10 @@ class _Listened:
     def has_left(self) -> object:
         return getattr(self._sending, "has_left", None)
 
+    @property
+    def proxy(self) -> object:
+        return getattr(self._sending, "proxy", None)
+
     async def __aenter__(self) -> HttpReply:
         reply = await self._sending.__aenter__()
         self._listening.status = reply.status
