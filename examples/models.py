@@ -1,4 +1,4 @@
-"""The model of the examples: a scripted one, which needs no key, or yours: `MODEL=openai:gpt-5 python examples/limits.py`."""
+"""The model of the examples: a scripted one, without a key, or yours: `MODEL=openai:gpt-6.1-sol python examples/limits.py`."""
 
 import os
 

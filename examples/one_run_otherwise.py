@@ -17,7 +17,7 @@ print(agent.run_sync("How much is on account 7?").text)
 
 other = agent.run_sync(
     "How much is on account 7?",
-    model="openai_responses:gpt-5-mini",
+    model="openai_responses:gpt-6.1-terra",
     instructions="Say it roughly.",
     limits=MaxRequests(2),
     endpoint={"settings": Settings(temperature=0.5)},  # max_output_tokens stays 500

@@ -29,6 +29,6 @@ print(failed.why_incomplete)
 print(len(failed.history), "messages to go on from:", failed.text)
 
 try:
-    Agent("openai:gpt-5", endpoint={"api_key_env": "NO_SUCH_VARIABLE"})
+    Agent("openai:gpt-6.1-sol", endpoint={"api_key_env": "NO_SUCH_VARIABLE"})
 except MissingKey as error:  # raised is only what you have to change
     print(error)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from turnwise.drivers.settings.catalogue import builtin_ends
 from turnwise.lab import Lab
 from waits import HANG_S
 
@@ -26,6 +27,7 @@ PAGES = [
     ROOT / "examples" / "README.md",
 ]
 CODE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NAMED = f"openai:{builtin_ends().examples['openai'][0]}"  # the model of the examples
 # The script that stands in for the model of an example, by a word of the example.
 SCRIPTS = {
     "ask_user": "client-tool",
@@ -61,20 +63,20 @@ def examples() -> list[tuple[str, str]]:
 
 
 def asking(code: str, *, model: str, base_url: str) -> str:
-    """The example with this model in place of `openai:gpt-5`."""
+    """The example with this model in place of the one that examples name."""
     address = f'"base_url": "{base_url}"'
     flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     spots: list[tuple[int, str]] = []
     begins = [0, *itertools.accumulate(len(line) for line in code.splitlines(keepends=True))]
     for node in ast.walk(compile(code, "example", "exec", flags)):
-        if not isinstance(node, ast.Call) or not node.args or ast.unparse(node.args[0]) != "'openai:gpt-5'":
+        if not isinstance(node, ast.Call) or not node.args or ast.unparse(node.args[0]) != repr(NAMED):
             continue
         first, groups = node.args[0], [one.value for one in node.keywords if one.arg == "endpoint"]
         at = begins[first.lineno - 1] + first.col_offset
         spots.append((at, f'"{model}"' if groups else f'"{model}", endpoint={{{address}}}'))
         spots += [(begins[group.lineno - 1] + group.col_offset, f"{{{address}, ") for group in groups]
     for at, text in sorted(spots, reverse=True):
-        old = '"openai:gpt-5"' if code[at] == '"' else "{"
+        old = f'"{NAMED}"' if code[at] == '"' else "{"
         assert code.startswith(old, at)
         code = code[:at] + text + code[at + len(old) :]
     return code

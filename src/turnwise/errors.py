@@ -41,7 +41,7 @@ class CallerError(TurnwiseError):
 
 
 class UnknownModel(CallerError):
-    """The model's name begins with no known provider or API family. Names look like `openai:gpt-5`."""
+    """The model's name begins with no known provider or API family. Names look like `openai:gpt-6.1-sol`."""
 
 
 class UnknownOption(CallerError, TypeError):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from datetime import date, datetime
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from turnwise.drivers.settings.catalogue import (
     Catalogue,
     LimitRow,
     builtin_catalogue,
+    builtin_ends,
+    find_end,
     find_limits,
     limits_over,
     parse_catalogue,
@@ -175,3 +178,45 @@ def test_a_catalogue_of_ones_own_can_be_read() -> None:
     assert find_limits("m", profile="x", catalogue=parse_catalogue(text)) == ModelLimits(
         context_window_tokens=10, max_input_tokens=8, max_output_tokens=4, max_reasoning_tokens=2
     )
+
+
+@pytest.mark.parametrize(
+    ("profile", "model", "on", "use"),
+    [
+        ("openai", "gpt-5", "2026-12-11", "gpt-6.1-sol"),
+        ("openai-chat", "gpt-5-2025-08-07", "2026-12-11", "gpt-6.1-sol"),
+        ("openai", "gpt-4o-2024-05-13", "2026-10-23", "gpt-5.6-sol"),
+        ("openai", "ft:gpt-4o-2024-08-06:someone::abc", "2027-01-14", "gpt-6-luna"),
+        ("anthropic", "claude-sonnet-4-5-20250929", "2026-11-30", "claude-sonnet-5-5"),
+        ("google", "gemini-2.5-pro", "2026-12-01", "gemini-3.8-flash"),
+        ("groq", "llama-3.3-70b-versatile", "2026-08-16", "openai/gpt-oss-120b"),
+    ],
+)
+def test_a_model_and_its_snapshots_end_when_their_maker_says(profile: str, model: str, on: str, use: str) -> None:
+    end = find_end(model, profile=builtin_profiles()[profile])
+    assert end is not None and (end.on, end.use) == (on, use)
+    day_s = datetime.fromisoformat(f"{on}T00:00:00+00:00").timestamp()
+    assert end.said(now_s=day_s - 1) == f"ends on {on}; use {use}"
+    assert end.said(now_s=day_s) == f"ended on {on}; use {use}"
+
+
+@pytest.mark.parametrize(
+    ("profile", "model"),
+    [("openai", "gpt-5.6-sol"), ("openai", "gpt-5-search-api"), ("azure", "gpt-5"), ("openrouter", "openai/gpt-5")],
+)
+def test_no_end_is_made_up(profile: str, model: str) -> None:
+    """Another model, another version, another server: each partner has dates of its own."""
+    assert find_end(model, profile=builtin_profiles()[profile]) is None
+    assert find_end("gpt-5", profile=builtin_profiles()["openai"], base_url="http://127.0.0.1:1/v1") is None
+
+
+def test_the_table_of_ends_holds_together() -> None:
+    """Profiles that are, days that are, no replacement that ends itself, the page of each maker."""
+    ends, profiles = builtin_ends(), builtin_profiles()
+    assert date.fromisoformat(ends.date) and set(ends.examples) <= set(profiles)
+    for maker in ends.makers.values():
+        assert maker.page.startswith("https://") and set(maker.profiles) <= set(profiles)
+        assert list(maker.ends) == sorted(maker.ends)
+        for row, end in maker.ends.items():
+            assert date.fromisoformat(end.on).isoformat() == end.on
+            assert find_end(end.use, profile=profiles[maker.profiles[0]]) is None, f"{row}: {end.use} ends, too"

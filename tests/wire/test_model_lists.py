@@ -29,8 +29,21 @@ PROFILES = builtin_profiles()
             b'{"data":[{"type":"model","id":"claude-x","max_input_tokens":200000,"max_tokens":64000}],"has_more":false}',
             OfferedModel(name="claude-x", input=200000, output=64000),
         ),
+        (b'{"data":[{"id":"o","shutdown_date":"2026-12-11"}]}', OfferedModel(name="o", ends="2026-12-11")),
+        (b'{"data":[{"id":"c","retires_at":"2026-11-30T00:00:00Z"}]}', OfferedModel(name="c", ends="2026-11-30")),
+        (b'{"data":[{"id":"r","expiration_date":"2026-12-31"}]}', OfferedModel(name="r", ends="2026-12-31")),
     ],
-    ids=["OpenAI", "vLLM", "Groq", "Together", "Gemini", "Anthropic"],
+    ids=[
+        "OpenAI",
+        "vLLM",
+        "Groq",
+        "Together",
+        "Gemini",
+        "Anthropic",
+        "OpenAI ends",
+        "Anthropic ends",
+        "OpenRouter ends",
+    ],
 )
 def test_a_list_is_read_in_each_form(body: bytes, model: OfferedModel) -> None:
     """As the APIs' references show it; OpenRouter's `context_length` is Together's."""
@@ -47,7 +60,7 @@ def test_what_is_no_model_is_passed_over() -> None:
         {"id": "x" * (MOST_NAME + 1)},
         {"id": "good", "context_length": "many", "max_model_len": -1, "max_tokens": 10**30},
         {"id": "good"},
-        {"id": "other", "context_length": True},
+        {"id": "other", "context_length": True, "shutdown_date": "soon\x1b[31m", "retires_at": 5},
     ]
     found = read_model_list(msgspec.json.encode({"data": entries}))
     assert found == (OfferedModel(name="good"), OfferedModel(name="other"))

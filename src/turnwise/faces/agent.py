@@ -69,7 +69,7 @@ class Agent(Generic[Deps, Output]):
     """A model with tools and rules, ready to run. It keeps nothing of a run: pass `history=`, or use a journal. Any number of
     runs may go on at once.
 
-    - `model` is `PROVIDER:NAME` (`openai:gpt-5`, `ollama:qwen3:8b`). With a URL of your own it is `FAMILY:NAME`:
+    - `model` is `PROVIDER:NAME` (`openai:gpt-6.1-sol`, `ollama:qwen3:8b`). With a URL of your own it is `FAMILY:NAME`:
       `Agent("openai_chat:NAME", endpoint={"base_url": ...})`.
     - `tools` are typed functions, tools made by `@tool`, other agents (`agent.as_tool(...)`, `Subagents`),
       toolsets (`Workspace(".")`), or a `ToolSpec` for each tool that your program runs itself.

@@ -1,7 +1,7 @@
 """What an agent is set up with, beside model, tools, instructions, output type and limits: four groups of options.
 
-A group is a plain dict that a type checker knows: `Agent("openai:gpt-5", recovery={"recover": "split"})`. A run may give the
-same groups; its options replace the agent's, one by one.
+A group is a plain dict that a type checker knows: `Agent("openai:gpt-6.1-sol", recovery={"recover": "split"})`. A run may give
+the same groups; its options replace the agent's, one by one.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

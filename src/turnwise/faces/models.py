@@ -45,7 +45,7 @@ class ModelName(msgspec.Struct, frozen=True):
 
 
 def read_model(text: str, *, profiles: Mapping[str, Profile] | None = None) -> ModelName:
-    """`openai:gpt-5` -> the profile `openai` and the model `gpt-5`. The name may hold colons (`ollama:qwen3:8b`).
+    """`openai:gpt-6.1-sol` -> the profile `openai` and the model `gpt-6.1-sol`. The name may hold colons (`ollama:qwen3:8b`).
 
     Raises UnknownModel with what is near.
     """
@@ -55,7 +55,7 @@ def read_model(text: str, *, profiles: Mapping[str, Profile] | None = None) -> M
         raise UnknownModel(f"`{text}` names no provider: did you mean `{meant}`?")
     if not colon or not provider or not name:
         raise UnknownModel(
-            f"`{text}` is no model: write PROVIDER:NAME, for example `openai:gpt-5` or `ollama:qwen3:8b` "
+            f"`{text}` is no model: write PROVIDER:NAME, for example `openai:gpt-6.1-sol` or `ollama:qwen3:8b` "
             f"(or FAMILY:NAME with a base URL)"
         )
     return ModelName(find_profile(provider, profiles=known), name)

@@ -1,5 +1,7 @@
 """The list of the models that an endpoint offers: how it is asked for, and what is read of it. A list may be a stranger's."""
 
+import re
+
 import msgspec
 
 from turnwise.wire.family import HttpCall
@@ -26,16 +28,20 @@ _OUTPUT = (
     "max_completion_tokens",
     "max_tokens",
 )
+# When a model ends, as `2026-12-11`, with or without a time: OpenAI; Anthropic; OpenRouter.
+_ENDS = ("shutdown_date", "retires_at", "expiration_date")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d(?=T|$)")
 _count = msgspec.json.Decoder(int)
 
 
 class OfferedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """One model of a list, with the limits (tokens) that its server says of it."""
+    """One model of a list, with the limits (tokens) that its server says of it, and the day on which it `ends`, if it does."""
 
     name: str
     window: int | None = None
     input: int | None = None
     output: int | None = None
+    ends: str | None = None
 
 
 def list_call(profile: Profile) -> HttpCall | None:
@@ -85,7 +91,11 @@ def _model(entry: msgspec.Raw) -> OfferedModel | None:
     if not name or len(name) > MOST_NAME:
         return None
     return OfferedModel(
-        name=name, window=_first(fields, _WINDOW), input=_first(fields, _INPUT), output=_first(fields, _OUTPUT)
+        name=name,
+        window=_first(fields, _WINDOW),
+        input=_first(fields, _INPUT),
+        output=_first(fields, _OUTPUT),
+        ends=_day(fields),
     )
 
 
@@ -97,4 +107,11 @@ def _first(fields: dict[str, msgspec.Raw], keys: tuple[str, ...]) -> int | None:
             continue
         if 0 < count <= MOST_TOKENS:
             return count
+    return None
+
+
+def _day(fields: dict[str, msgspec.Raw]) -> str | None:
+    for key in _ENDS:
+        if found := _DAY.match(string_of(fields, key) or ""):
+            return found.group()
     return None

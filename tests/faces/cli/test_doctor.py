@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from faces.cli.running import Cli, Ran, at, running_lab
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.settings.catalogue import ModelEnd
 from turnwise.drivers.settings.user_settings import remember_model
 from turnwise.faces.cli.checks import Check, show_checks
 from turnwise.lab import Lab
+from turnwise.wire.model_lists import OfferedModel
 
 KEY = "sk-test-1234567890abcdef"
 
@@ -166,3 +169,49 @@ def test_what_was_found_does_not_drive_the_terminal(capsys: pytest.CaptureFixtur
     assert show_checks(hostile, as_json=False) == 0 and show_checks(hostile, as_json=True) == 0
     said = capsys.readouterr().out
     assert not {"\x1b", "\u202e", "\x9b"} & set(said) and len(said.splitlines()) == 4
+
+
+DAYS = [(1_795_824_000.0, "ends"), (1_796_947_200.0, "ended")]  # 2026-11-28, 2026-12-11
+
+
+@pytest.mark.parametrize(("now_s", "word"), DAYS)
+def test_a_model_that_ends_is_noted_with_its_day_and_what_to_use(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, now_s: float, word: str
+) -> None:
+    """By `doctor` and `models` from our table, and by a server's list where that says it."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setattr(SystemClock, "now", lambda _: now_s)
+    model = checks(cli("doctor", "-m", "openai:gpt-5", "--offline", "--json"))["model"]
+    assert (model["status"], model["found"]) == ("note", f"openai:gpt-5 {word} on 2026-12-11; use gpt-6.1-sol")
+    assert model["advice"] == "choose another with -m; `turnwise models openai` lists them"
+    assert checks(cli("doctor", "-m", "openai:gpt-6.1-sol", "--offline", "--json"))["model"]["status"] == "ok"
+
+    listed = cli("models", "openai:gpt-5", "--offline").out.splitlines()
+    assert f"openai:gpt-5 {word} on 2026-12-11; use gpt-6.1-sol" in listed
+    rows = json.loads(cli("models", "openai:gpt-5", "--offline", "--json").out)["models"]
+    assert {"on": "2026-12-11", "use": "gpt-6.1-sol"} in [row["end"] for row in rows] and rows[-1]["end"] is None
+
+    async def offered(_: object) -> tuple[OfferedModel, ...]:
+        return (OfferedModel(name="mine", ends="2026-12-11"),)
+
+    monkeypatch.setattr("turnwise.faces.cli.checks.offered_by", offered)
+    monkeypatch.setattr("turnwise.faces.cli.model_listing.offered_by", offered)
+    at_home = ("--base-url", "http://127.0.0.1:1/v1")
+    endpoint = checks(cli("doctor", "-m", "openai:mine", *at_home, "--json"))["endpoint"]
+    assert endpoint["status"] == "note" and f"by its list the model {word} on 2026-12-11" in endpoint["found"]
+    assert f"{word} on 2026-12-11" in cli("models", "openai:mine", *at_home).out
+
+
+@pytest.mark.parametrize(("now_s", "word"), DAYS)
+def test_a_run_and_a_check_begin_with_the_day_on_which_their_model_ends(
+    cli: Cli, lab: Lab, monkeypatch: pytest.MonkeyPatch, now_s: float, word: str
+) -> None:
+    """One line, once a run; the lab stands at another address than the makers', so it says nothing there by itself."""
+    assert "2026-12-11" not in cli("run", "Hi.", *at(lab, "plain-answer")).err
+    end = ModelEnd(on="2026-12-11", use="better")
+    monkeypatch.setattr("turnwise.faces.cli.choice.find_end", lambda _, **__: end)
+    monkeypatch.setattr(SystemClock, "now", lambda _: now_s)
+    said = f"openai_chat:plain-answer {word} on 2026-12-11; use better"
+    assert cli("run", "Hi.", *at(lab, "plain-answer")).err.count(said) == 1
+    checked = cli("check", "openai_chat:plain-answer", *at(lab, "plain-answer")[2:], "--only", "body", "--yes")
+    assert checked.err.count(said) == 1

@@ -42,7 +42,7 @@ each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_response
         (["run"], "no PROMPT: write what the model shall do"),
         (["run", "  ", *PLAIN], "the prompt is empty"),
         (["run", "hi", "there", *PLAIN], "the PROMPT has come as 2 words: put it in quotes"),
-        (["run", "hi"], "no model: give --model PROVIDER:NAME (for example openai:gpt-5), or set TURNWISE_MODEL"),
+        (["run", "hi"], "no model: give --model PROVIDER:NAME (for example openai:gpt-6.1-sol), or set TURNWISE_MODEL"),
         (["run", "hi", "-m", "gpt-5"], "`gpt-5` names no provider: did you mean `openai:gpt-5`?"),
         (["run", "hi", "-m", "claude-sonnet-4-5"], "did you mean `anthropic:claude-sonnet-4-5`?"),
         (["run", "hi", "-m", "claude:sonnet"], "did you mean `anthropic:`?"),

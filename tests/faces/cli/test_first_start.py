@@ -10,9 +10,9 @@ from faces.cli.person import CTRL_C, CTRL_D, ENTER, at_terminal
 from faces.cli.running import Cli, running_lab, script
 from turnwise.drivers.endpoints.local_servers import LocalServer, ServerAnswer, usual_servers
 from turnwise.drivers.journal.prices import Prices
-from turnwise.drivers.settings.catalogue import find_limits
+from turnwise.drivers.settings.catalogue import builtin_ends, find_limits
 from turnwise.faces.cli.first_start import greeting, listed_lines, no_model_line
-from turnwise.faces.cli.found import MOST_OF_A_SERVER, SUGGESTED, FoundEndpoints, keys_in, server_line
+from turnwise.faces.cli.found import MOST_OF_A_SERVER, FoundEndpoints, keys_in, server_line
 from turnwise.faces.cli.typed_model import ServerModels
 from turnwise.lab import Lab
 from turnwise.wire.model_lists import OfferedModel
@@ -58,7 +58,9 @@ def test_a_run_without_a_model_says_in_one_line_what_was_found(
 
 def test_with_nothing_found_the_line_says_what_to_set() -> None:
     line = no_model_line(found())
-    assert line.startswith("no model: give --model PROVIDER:NAME (for example openai:gpt-5), or set TURNWISE_MODEL; ")
+    assert line.startswith(
+        "no model: give --model PROVIDER:NAME (for example openai:gpt-6.1-sol), or set TURNWISE_MODEL; "
+    )
     assert "no provider's key is set, and there is no server on the ports of " in line and "`turnwise demo`" in line
     assert "Ollama (11434)" in line and "LM Studio (1234)" in line
 
@@ -69,7 +71,7 @@ def test_an_address_without_a_model_is_not_mixed_with_what_was_found(
     """The key of a provider does not go to another address by a suggestion."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     ran = cli("run", "Hi.", "--base-url", f"{lab.url}/v1?key=secret")
-    assert ran.code == 2 and "openai:gpt-5" not in ran.err
+    assert ran.code == 2 and "openai:gpt-6.1-sol" not in ran.err
     assert "`turnwise models openai_chat --base-url URL` lists them" in ran.err and "secret" not in ran.err
 
 
@@ -91,7 +93,7 @@ def test_each_key_is_named_once_by_its_provider_and_never_shown() -> None:
 
 def test_what_is_suggested_is_known() -> None:
     """Each suggested model has limits and a price, and its provider takes a key at an address of its own."""
-    for name, model in SUGGESTED.items():
+    for name, (model, *_) in builtin_ends().examples.items():
         profile = builtin_profiles()[name]
         assert profile.key_required and profile.base_url is not None and "{" not in profile.base_url
         assert find_limits(model, profile=name) is not None, model

@@ -31,7 +31,7 @@ def test_known_models_have_their_limits_prices_and_where_both_are_from(cli: Cli)
     assert told(ran)["server"]["asked"] is False and "ANTHROPIC_API_KEY" in told(ran)["server"]["why"]
     shown = cli("models", "anthropic:claude-sonnet-4")
     assert "not asked what it offers: `anthropic` wants a key: set `ANTHROPIC_API_KEY`" in shown.err
-    (line,) = [line for line in shown.out.splitlines() if line.startswith("anthropic:claude-sonnet-4-5 ")]
+    (line,) = [line for line in shown.out.splitlines() if line.startswith("anthropic:claude-sonnet-4-5  ")]
     assert line.split()[1:3] == ["200,000", "64,000"] and line.split()[3].startswith("3")
 
 

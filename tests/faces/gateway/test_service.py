@@ -13,7 +13,7 @@ from turnwise.drivers.endpoints.transport import HttpRequest
 from turnwise.errors import MissingKey
 from turnwise.faces.gateway.bounds import Bounds
 from turnwise.faces.gateway.calls import ClientCall, ClientGone
-from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress
+from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress, upstream_of
 from turnwise.faces.gateway.service import RelayService, ServiceMeans, write_models
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, ScriptedStep
@@ -385,3 +385,31 @@ def test_a_passed_path_goes_where_its_model_goes(monkeypatch: pytest.MonkeyPatch
     assert b"does not list" in b"".join(refused[0].pieces)
     stored = passed(model="small", image={"file_id": "file-1"})
     assert (stored.status, len(seen)) == (400, 3) and b"`file_id` in `image`" in b"".join(stored.pieces)
+
+
+def test_a_model_that_ends_is_one_line_in_the_log_and_one_more_when_it_has_ended(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A model of the configuration at the start, a client's at its first request; nothing for a server of one's own."""
+    last_day_s = 1_796_947_200.0 - 60  # before 2026-12-11
+    ends, ended = [f"gateway: openai:gpt-5 {word} on 2026-12-11; use gpt-6.1-sol" for word in ("ends", "ended")]
+    routes = GatewayRoute(upstream="openai:gpt-5", models=("a",)), GatewayRoute(upstream=lab_at(), models=("gpt-5",))
+
+    def told() -> list[str]:
+        return [line for line in caplog.messages if "2026-12-11" in line]
+
+    async def run() -> None:
+        async with Lab() as lab:
+            clock = FakeClock(now=last_day_s)
+            there = service(lab, *routes, clock=clock, env={"LAB_KEY": "k", "OPENAI_API_KEY": "k"})
+            assert told() == [ends]
+            for _ in range(2):
+                await settled(there.answer(chat("gpt-5"), Gathered()), clock=clock)
+            assert told() == [ends]
+            upstream = upstream_of("openai:*")
+            for seconds, said in ((0, [ends]), (120, [ends, ended])):
+                await clock.advance(seconds)
+                there._warn_of_end("gpt-5-2025-08-07", upstream)
+                assert told() == said
+
+    asyncio.run(run())

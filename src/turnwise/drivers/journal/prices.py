@@ -165,7 +165,7 @@ NO_PRICES = Prices()
 
 
 def read_prices(table: object, *, named: str, source: str) -> dict[str, PriceRow]:
-    """Read prices from a dict of dicts, one for each model: `{"openai:gpt-5": {"input": 1.25, "output": 10}}`.
+    """Read prices from a dict of dicts, one for each model: `{"openai:gpt-6.1-sol": {"input": 2, "output": 10}}`.
 
     Prices are US dollars per million tokens. A name is the whole name of the model, or its beginning and `*`. `named`
     is how errors call the table; `source` is how the rows call it. Raises CallerError that names the model and the
@@ -175,12 +175,14 @@ def read_prices(table: object, *, named: str, source: str) -> dict[str, PriceRow
         rows = msgspec.convert(table, dict[str, object])
     except msgspec.ValidationError:
         raise CallerError(
-            f'{named}: write a table for each model, `"openai:gpt-5" = {{ input = 1.25, output = 10 }}`'
+            f'{named}: write a table for each model, `"openai:gpt-6.1-sol" = {{ input = 2, output = 10 }}`'
         ) from None
     found: dict[str, PriceRow] = {}
     for model, row in rows.items():
         if not model.partition(":")[0] or not model.strip() or model.endswith(":"):
-            raise CallerError(f'{named}, `{model}`: that names no model; write `"openai:gpt-5"`, `"gpt-5*"` or `"*"`')
+            raise CallerError(
+                f'{named}, `{model}`: that names no model; write `"openai:gpt-6.1-sol"`, `"gpt-6*"` or `"*"`'
+            )
         if "*" in model[:-1]:
             raise CallerError(f"{named}, `{model}`: `*` may stand at the end of a name only")
         try:
@@ -298,7 +300,7 @@ def _own_row(model: str, *, profile: str) -> PriceRow | None:
 
 def _row_of(rows: Mapping[str, PriceRow], *, model: str, profile: str) -> PriceRow | None:
     """The row for this endpoint, else the one for the model wherever it is served; the longest name first. A name is the
-    whole one: the price of `gpt-5` is not that of `gpt-5-mini`."""
+    whole one: the price of `gpt-6.1-sol` is not that of `gpt-6.1-terra`."""
     if not rows:
         return None
     here = {key[len(profile) + 1 :]: row for key, row in rows.items() if key.startswith(f"{profile}:")}

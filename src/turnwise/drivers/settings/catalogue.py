@@ -1,4 +1,5 @@
-"""What models can take and give: the rows of `model_limits.toml`, and the user's own over them.
+"""What models can take and give: the rows of `model_limits.toml`, and the user's own over them; and when they end:
+`model_ends.toml`.
 
 Rules get the limits as data. An unknown model has no limits, and the rules have safe defaults for that.
 """
@@ -6,6 +7,7 @@ Rules get the limits as data. An unknown model has no limits, and the rules have
 import functools
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -13,11 +15,14 @@ import msgspec
 from turnwise.drivers.settings.unknown_fields import with_near_field
 from turnwise.errors import CallerError
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
+from turnwise.wire.profiles import Profile
 
 # Amazon Bedrock's ids: "us.anthropic.claude-sonnet-4-5-20250929-v1:0". Fine-tuned ones at OpenAI: "ft:gpt-4o-...".
 _FRONT = re.compile(
     r"^(?:(?:us|eu|apac|au|jp|global)\.)?(?:anthropic|meta|mistral|amazon|deepseek|openai|qwen|zai|moonshotai|minimax|nvidia)\.|^ft:"
 )
+# What may stand behind the name of a row of `model_ends.toml`: the date of a snapshot, a fine-tuned model's own names.
+_SNAPSHOT = re.compile(r"(?:[-@]\d{4}-?\d\d-?\d\d|-latest)?(?::.*)?")
 MOST_TOKENS = 10**12  # far more than any model has; what is larger could not be journalled
 _BOUNDARY = re.compile(r"[^a-z0-9]|$")
 
@@ -52,6 +57,68 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     own_machine: tuple[str, ...] = ()
     makers: dict[str, LimitRow] = {}
     hosts: dict[str, dict[str, LimitRow]] = {}
+
+
+class ModelEnd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The day on which a model ends, `2026-12-11`, and what its maker names to `use` then; empty if that is not known. `row`:
+    its name in the table."""
+
+    on: str
+    use: str = ""
+    row: str = ""
+
+    def is_past(self, *, now_s: float) -> bool:
+        return self.on <= datetime.fromtimestamp(now_s, UTC).date().isoformat()
+
+    def said(self, *, now_s: float) -> str:
+        """`ends on 2026-12-11; use gpt-6.1-sol`, or since when it has ended."""
+        use = f"; use {self.use}" if self.use else ""
+        return f"{'ended' if self.is_past(now_s=now_s) else 'ends'} on {self.on}{use}"
+
+
+class MakersEnds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The models of one maker that end, at its own addresses: those of `profiles`."""
+
+    profiles: tuple[str, ...]
+    page: str
+    ends: dict[str, ModelEnd]
+
+
+class ModelEnds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`examples`: by provider the models that live and that examples name, first the one to begin with."""
+
+    date: str
+    examples: dict[str, tuple[str, ...]]
+    makers: dict[str, MakersEnds]
+
+
+@functools.cache
+def builtin_ends() -> ModelEnds:
+    import tomllib
+
+    text = Path(__file__).with_name("model_ends.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text), ModelEnds)
+
+
+def find_end(model: str, *, profile: Profile, base_url: str | None = None) -> ModelEnd | None:
+    """When `model` ends at the provider's own address; None if its maker has not said so, and elsewhere: there a name may be
+    another's."""
+    return _end_at(model, profile=profile.name) if base_url in (None, profile.base_url) else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _end_at(model: str, *, profile: str) -> ModelEnd | None:
+    name = plain_name(model)
+    for maker in builtin_ends().makers.values():
+        if profile in maker.profiles:
+            fits = [row for row in maker.ends if _is_snapshot(name, of=plain_name(row))]
+            row = max(fits, key=len, default=None)
+            return None if row is None else msgspec.structs.replace(maker.ends[row], row=row)
+    return None
+
+
+def _is_snapshot(name: str, *, of: str) -> bool:
+    return name.startswith(of) and _SNAPSHOT.fullmatch(name, len(of)) is not None
 
 
 @functools.cache

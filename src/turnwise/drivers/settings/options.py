@@ -73,7 +73,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         str | None,
         Option(
             help="PROVIDER:NAME, or FAMILY:NAME with --base-url. [env: TURNWISE_MODEL]",
-            page="`PROVIDER:NAME` (`openai:gpt-5`, `ollama:qwen3:8b`), or `FAMILY:NAME` with `--base-url`; families: "
+            page="`PROVIDER:NAME` (`openai:gpt-6.1-sol`, `ollama:qwen3:8b`), or `FAMILY:NAME` with `--base-url`; families: "
             "`openai_chat`, `openai_responses`, `anthropic_messages`, `gemini`",
             sources=("agent", "command line", "file", "environment"),
             flags=("-m", "--model"),

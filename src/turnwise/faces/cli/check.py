@@ -20,7 +20,7 @@ Examples:
   turnwise check ollama:qwen3:8b
   turnwise check openai_chat:my-model --base-url http://127.0.0.1:8000/v1
   turnwise check openrouter:qwen/qwen3-coder --yes --json > report.json
-  turnwise check groq:llama-3.3-70b-versatile --only call --only parallel
+  turnwise check groq:openai/gpt-oss-120b --only call --only parallel
 
 \b
 Exit codes:

@@ -22,6 +22,7 @@ from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.drivers.journal.prices import prices_of_layers
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.running.hook_commands import read_hooks
+from turnwise.drivers.settings.catalogue import ModelEnd
 from turnwise.drivers.settings.settings import Layer, Merged, RunSettings, read_layers
 from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.tools.sandbox import find_sandbox
@@ -153,6 +154,9 @@ def _model(asked: _Asked, *, offline: bool) -> tuple[list[Check], bool]:
         return stops(str(error), "choose a model with -m PROVIDER:NAME")
     needs_no_key = not read_model(choice.model).profile.key_required
     model = Check(name="model", status="ok", found=choice.model)
+    if ending := choice.ending(now_s=SystemClock().now()):
+        advice = f"choose another with -m; `turnwise models {choice.model.partition(':')[0]}` lists them"
+        model = Check(name="model", status="note", found=ending, advice=advice)
     return [model, _endpoint(choice, source=asked.source_of(choice), offline=offline)], needs_no_key
 
 
@@ -177,8 +181,13 @@ def _endpoint(choice: Choice, *, source: str, offline: bool) -> Check:
     except ProviderFault as error:
         return _failed(error, endpoint=endpoint, variable=choice.api_key_env, source=source)
     took = f"{url} answers in {clock.monotonic() - began_s:.1f} s"
-    offered = {model.name for model in models}
-    if named.name in offered or f"{named.name}:latest" in offered:  # Ollama's name for one without a tag
+    offered = {model.name: model for model in models}
+    one = offered.get(named.name) or offered.get(f"{named.name}:latest")  # Ollama's name for one without a tag
+    if one is not None and one.ends is not None:
+        end = ModelEnd(on=one.ends).said(now_s=clock.now())
+        advice = f"choose another of `turnwise models {named.profile.name}`"
+        return Check(name="endpoint", status="note", found=f"{took}; by its list the model {end}", advice=advice)
+    if one is not None:
         return Check(name="endpoint", status="ok", found=f"{took} and offers the model")
     return Check(
         name="endpoint",

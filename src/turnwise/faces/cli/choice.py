@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from turnwise.drivers.settings.catalogue import find_end
 from turnwise.drivers.settings.settings import RunSettings
 from turnwise.errors import CallerError, UnknownModel
 from turnwise.faces.models import ON_THE_COMMAND_LINE, ModelName, open_endpoint, read_model
@@ -23,6 +24,12 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     base_url: str | None = None
     api_key_env: str | None = None
+
+    def ending(self, *, now_s: float) -> str:
+        """`MODEL ends on DAY; use ANOTHER`, or that it has ended; empty where our table knows of no end."""
+        named = read_model(self.model)
+        end = find_end(named.name, profile=named.profile, base_url=self.base_url)
+        return "" if end is None else f"{self.model} {end.said(now_s=now_s)}"
 
 
 def choose(
@@ -71,7 +78,7 @@ def _chosen(
         )
     model = given or env.get("TURNWISE_MODEL") or settings.model
     if not model:
-        raise NoModel("no model: give --model PROVIDER:NAME (for example openai:gpt-5), or set TURNWISE_MODEL")
+        raise NoModel("no model: give --model PROVIDER:NAME (for example openai:gpt-6.1-sol), or set TURNWISE_MODEL")
     provider = model.partition(":")[0]
     remembered = settings.base_url if model == settings.model else address_of_family(settings, provider=provider)
     address = base_url or env.get("TURNWISE_BASE_URL") or remembered or address_in(env, provider=provider)

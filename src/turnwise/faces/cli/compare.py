@@ -59,10 +59,10 @@ from turnwise.vocab import (
 
 EPILOG = """\b
 Examples:
-  turnwise compare -m openai:gpt-5 -m anthropic:claude-sonnet-4-5 "what does this project do?"
-  turnwise compare -m groq:llama-3.3-70b-versatile --plan request=0.01 --plan tokens=0.59/0.79 "hello"
-  turnwise compare -m openai:gpt-5 -m ollama:qwen3:8b --max-cost 0.10 --json "find the bug" | jq .runs
-  turnwise compare -m openai:gpt-5 -m openai:gpt-5-mini --no-tools --csv "hello" > compared.csv
+  turnwise compare -m openai:gpt-6.1-sol -m anthropic:claude-sonnet-5-5 "what does this project do?"
+  turnwise compare -m groq:openai/gpt-oss-120b --plan request=0.01 --plan tokens=0.59/0.79 "hello"
+  turnwise compare -m openai:gpt-6.1-sol -m ollama:qwen3:8b --max-cost 0.10 --json "find the bug" | jq .runs
+  turnwise compare -m openai:gpt-6.1-sol -m openai:gpt-6.1-terra --no-tools --csv "hello" > compared.csv
 
 The models may read the folder (read, list, search) and change nothing. Each run is a session of its own: `turnwise sessions show
 ID` shows its answer, and `turnwise usage` counts it. A plan makes no requests: it prices the requests that were made.

@@ -25,7 +25,7 @@ DEMO, LEAVE = "d", "q"
 EMPTY = "type a number, PROVIDER:NAME or a URL; ? shows all that can be typed, q leaves"
 HELP = (
     "  1, 2, ...      a model of the list",
-    "  PROVIDER:NAME  anthropic:claude-sonnet-4-5, ollama:qwen3:8b; Tab completes it",
+    "  PROVIDER:NAME  anthropic:claude-sonnet-5-5, ollama:qwen3:8b; Tab completes it",
     "  URL            http://127.0.0.1:8000/v1: that server is asked for its models",
     "  MODEL --base-url URL      both, or a whole line with `turnwise -m`",
     "  MODEL --api-key-env NAME  if the key is in another variable than the usual one",
@@ -87,7 +87,7 @@ def no_model_line(found: FoundEndpoints) -> str:
         )
     here = f"found {', '.join(names)}" if names else f"no provider's key is set{_nor(found)}"
     return (
-        f"no model: give --model PROVIDER:NAME (for example openai:gpt-5), or set TURNWISE_MODEL; {here} "
+        f"no model: give --model PROVIDER:NAME (for example openai:gpt-6.1-sol), or set TURNWISE_MODEL; {here} "
         "(`turnwise doctor` says what to do, `turnwise demo` needs neither key nor model)"
     )
 

@@ -10,6 +10,7 @@ from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.endpoints.local_servers import LocalServer, ServerAnswer, find_servers, local_servers
 from turnwise.drivers.endpoints.model_lists import ASK_S, ask_for_models
 from turnwise.drivers.own_loop import run_to_end
+from turnwise.drivers.settings.catalogue import builtin_ends
 from turnwise.faces.cli.text import visible_line
 from turnwise.faces.saying import many
 from turnwise.wire.model_lists import OfferedModel
@@ -17,17 +18,6 @@ from turnwise.wire.profiles import Profile, builtin_profiles
 
 MOST_OF_A_SERVER = 5  # models that are offered to choose from
 MOST_NAMED = 3  # in one line
-# A model to begin with, where a provider's key is there. Each has known limits and a known price.
-SUGGESTED = {
-    "anthropic": "claude-sonnet-4-5",
-    "openai": "gpt-5",
-    "google": "gemini-2.5-pro",
-    "xai": "grok-4",
-    "mistral": "mistral-large-latest",
-    "deepseek": "deepseek-chat",
-    "groq": "llama-3.3-70b-versatile",
-    "openrouter": "anthropic/claude-sonnet-4.5",
-}
 # Models that a server lists and that answer nobody.
 _NO_CHAT = ("embed", "rerank", "whisper")
 
@@ -48,7 +38,7 @@ class FoundEndpoints(msgspec.Struct, frozen=True, kw_only=True):
     def options(self) -> tuple[str, ...]:
         """Models to choose from: the suggested one of each provider whose key is there, then those of the servers."""
         names = {key.profile.name for key in self.keys}
-        suggested = [f"{name}:{model}" for name, model in SUGGESTED.items() if name in names]
+        suggested = [f"{name}:{models[0]}" for name, models in builtin_ends().examples.items() if name in names]
         served = [
             f"{answer.server.profile.name}:{name}"
             for answer in self.servers

@@ -42,7 +42,7 @@ FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 
 EPILOG = """\b
 Examples:
-  turnwise gateway --upstream openai:gpt-5
+  turnwise gateway --upstream openai:gpt-6.1-sol
   turnwise gateway --upstream 'ollama:*' --port 8484
   turnwise gateway --upstream http://127.0.0.1:8080/v1
   turnwise gateway --config gateway.toml --json
@@ -86,7 +86,7 @@ REPORT_EPILOG = """\b
 Examples:
   turnwise gateway report
   turnwise gateway report --provider openrouter --since 7d > issue.md
-  turnwise gateway report --model gpt-5 --since 2026-11-01
+  turnwise gateway report --model gpt-6.1-sol --since 2026-11-01
   turnwise gateway report --json | jq '.models[].repairs[].kind'
 
 The report is Markdown, to paste into an issue. Its examples show how a stream was built: texts, names, ids and arguments are
@@ -96,7 +96,9 @@ journal that cannot be read."""
 
 @click.group(invoke_without_command=True, epilog=EPILOG)
 @click.option(
-    "--upstream", metavar="MODEL-or-URL", help="One upstream for every model: `openai:gpt-5`, `openai:*`, or a URL."
+    "--upstream",
+    metavar="MODEL-or-URL",
+    help="One upstream for every model: `openai:gpt-6.1-sol`, `openai:*`, or a URL.",
 )
 @click.option(
     "--config",

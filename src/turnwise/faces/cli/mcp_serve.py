@@ -22,9 +22,9 @@ INSTALL = "`turnwise mcp serve` needs an extra: pip install 'turnwise[mcp]'"
 
 EPILOG = """\b
 Examples:
-  turnwise mcp serve -m anthropic:claude-sonnet-4-5 --root ~/projects
+  turnwise mcp serve -m anthropic:claude-sonnet-5-5 --root ~/projects
   turnwise mcp serve -m ollama:qwen3:8b --max-requests 20 --max-time 600
-  turnwise mcp serve -m openai:gpt-5 --allow-model openai:gpt-5-mini --allow write
+  turnwise mcp serve -m openai:gpt-6.1-sol --allow-model openai:gpt-6.1-terra --allow write
 
 \b
 An MCP client starts this command and speaks with it over its standard input and output. Its entry there:

@@ -13,7 +13,7 @@ import msgspec
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.prices import Prices, prices_of_layers
 from turnwise.drivers.own_loop import run_to_end
-from turnwise.drivers.settings.catalogue import LimitRow, builtin_catalogue, find_limits
+from turnwise.drivers.settings.catalogue import LimitRow, ModelEnd, builtin_catalogue, find_end, find_limits
 from turnwise.drivers.settings.settings import FILE, RunSettings, read_layers
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.faces.cli.choice import address_in, address_of_family
@@ -48,6 +48,7 @@ class KnownModel(msgspec.Struct, frozen=True, kw_only=True):
     limits: ModelLimits | None
     limits_from: str
     price: PriceRow | None
+    end: ModelEnd | None = None
 
 
 def list_models(
@@ -111,6 +112,9 @@ def _known(profile: Profile, *, server: Server, prices: Prices, own_limits: Mapp
     for name in (*offered, *sorted(others)):
         limits, source = _limits(name, profile=profile, own=own_limits, offered=offered.get(name))
         price = prices.find(name, profile=profile.name, at_s=at_s)
+        end = find_end(name, profile=profile, base_url=server.url)
+        if name in offered and (day := offered[name].ends) is not None and (end is None or end.on != day):
+            end = ModelEnd(on=day)
         if name not in offered and limits is None and price is None:
             continue  # the table has it for something else than words
         found.append(
@@ -120,6 +124,7 @@ def _known(profile: Profile, *, server: Server, prices: Prices, own_limits: Mapp
                 limits=limits,
                 limits_from=source,
                 price=price,
+                end=end,
             )
         )
     return found
@@ -170,6 +175,10 @@ def show(profile: Profile, *, server: Server, known: Sequence[KnownModel], begun
     width = width_of(sys.stdout)
     for line in lines_of_table(name, fitting(name, columns, width=width), width=width, stream=sys.stdout):
         click.echo(line)
+    now_s = SystemClock().now()
+    for model in known:
+        if model.end is not None:
+            click.echo(f"{visible_line(f'{profile.name}:{model.name}')} {model.end.said(now_s=now_s)}")
 
 
 def _tokens(limits: ModelLimits | None, field: str) -> str:
@@ -210,6 +219,7 @@ def write_json(profile: Profile, *, server: Server, known: Sequence[KnownModel])
                 if model.limits is None
                 else {**msgspec.structs.asdict(model.limits), "source": model.limits_from},
                 "price": model.price,
+                "end": None if model.end is None else {"on": model.end.on, "use": model.end.use},
             }
             for model in known
         ],

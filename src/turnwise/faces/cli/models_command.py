@@ -42,7 +42,7 @@ def command(
     """List the models of PROVIDER: their limits, their prices and where both are from. The provider is asked which models it
     offers now, if its key is there.
 
-    PROVIDER may include the beginning of a name (`openai:gpt-5`). Without it, the providers are listed.
+    PROVIDER may include the beginning of a name (`openai:gpt-6`). Without it, the providers are listed.
     """
     with as_one_line():
         from turnwise.faces.cli.model_listing import list_models, list_providers

@@ -13,11 +13,11 @@ from turnwise.faces.cli.options import Given, shared_options
 
 EPILOG = f"""\b
 Examples:
-  turnwise run -m openai:gpt-5 "what does this project do?"
-  turnwise run -m anthropic:claude-sonnet-4-5 --allow write "fix the typo in README.md"
+  turnwise run -m openai:gpt-6.1-sol "what does this project do?"
+  turnwise run -m anthropic:claude-sonnet-5-5 --allow write "fix the typo in README.md"
   turnwise run --allow 'bash(npm test *)' --allow '*(src/**)' "make the tests pass"
   turnwise run -m openai_chat:my-model --base-url http://127.0.0.1:8000/v1 "hello"
-  git diff | turnwise run -m groq:llama-3.3-70b-versatile "review this change"
+  git diff | turnwise run -m groq:openai/gpt-oss-120b "review this change"
   make 2>&1 | turnwise run "why does it fail?" -
   turnwise run "what does @src/main.py do?"
   turnwise run --continue "and now add a test"

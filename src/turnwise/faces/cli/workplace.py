@@ -205,7 +205,7 @@ def furnish(
         offers={tool.name: tool.offer for tool in tools},
         inspect=inspect,
         clock=clock,
-        notes=(*_notes_of(agents_md, before, layers=layers, folder=folder), *finished, *servers.notes),
+        notes=(*_notes_of(agents_md, before, layers=layers, agents=agents), *finished, *servers.notes),
         commands_note=shell.said,
         ask_s=deadlines.ask_s,
         bounds=_bounds_of(choice.model, settings=settings, deadlines=deadlines, streams=streams),
@@ -418,13 +418,15 @@ def instructions_in(config: TurnConfig) -> list[str]:
 
 
 def _notes_of(
-    agents_md: str | LeftOut | None, before: Session | None, *, layers: Sequence[Layer], folder: Path
+    agents_md: str | LeftOut | None, before: Session | None, *, layers: Sequence[Layer], agents: "_Agents"
 ) -> list[str]:
     notes = [f"left out {layer.path}: it {layer.left_out}" for layer in layers if layer.left_out]
     if isinstance(agents_md, LeftOut):
         notes.append(f"left out AGENTS.md: it {agents_md.why}")
     elif agents_md is not None:
         notes.append(f"reading AGENTS.md as instructions ({len(agents_md)} characters; --no-agents-md leaves it out)")
-    if before is not None and before.row.folder != str(folder):  # what it said of files was about its own
-        notes.append(f"this session began in {before.row.folder}; the tools now work in {folder}")
+    if before is not None and before.row.folder != str(agents.folder):  # what it said of files was about its own
+        notes.append(f"this session began in {before.row.folder}; the tools now work in {agents.folder}")
+    if ending := agents.choice.ending(now_s=agents.clock.now()):
+        notes.append(ending)
     return notes

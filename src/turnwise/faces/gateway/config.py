@@ -15,7 +15,7 @@ Of a route:
 |---|---|---|
 | `models` | `["*"]` | patterns of model names; `*` and `?` stand for any characters and any one |
 | `aliases` | none | a client's name for a model = the upstream's |
-| `upstream` | | `"openai:gpt-5"`, `"openai:*"` (the client's model), a URL, or `{ url, family, provider, key_env, model }` |
+| `upstream` | | `"openai:gpt-6.1-sol"`, `"openai:*"` (the client's model), a URL or `{ url, family, provider, key_env, model }` |
 | `fallbacks` | none | further upstreams, in this order |
 | `heal`, `continue` | true | mend broken streams; continue cut responses |
 | `retry` | 3 | further attempts at a request that failed for a moment |
@@ -191,7 +191,7 @@ def choose_route(routes: Sequence[GatewayRoute], model: str, *, client: str = ""
 
 @functools.cache
 def upstream_of(given: str | UpstreamAddress) -> Upstream:
-    """`openai:gpt-5`, `openai:*`, a URL or a table of one. Raises CallerError."""
+    """`openai:gpt-6.1-sol`, `openai:*`, a URL or a table of one. Raises CallerError."""
     if isinstance(given, str) and not given.startswith(("http://", "https://")):
         named = read_model(given)
         if named.profile.base_url is None or "{" in named.profile.base_url:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import logging
 import random
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
@@ -14,7 +15,7 @@ from turnwise.drivers.endpoints.endpoints import Endpoint, Secret, build_http_re
 from turnwise.drivers.endpoints.model_lists import ask_for_models
 from turnwise.drivers.endpoints.transport import Transport, read_bounded
 from turnwise.drivers.journal.ledger import ReceivedResponse
-from turnwise.drivers.settings.catalogue import find_limits
+from turnwise.drivers.settings.catalogue import find_end, find_limits
 from turnwise.drivers.threads import beside_loop
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.faces.gateway.accounts import NO_LEDGER, Account, AccountMeans, open_accounts, received_body
@@ -62,6 +63,8 @@ from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family
 
+_log = logging.getLogger("turnwise")
+
 COUNTS_NOT_S = 600.0  # so long an upstream without an endpoint that counts is not asked again: it may be updated
 
 DAY_S = 86_400.0  # the longest deadline of a file
@@ -108,7 +111,21 @@ class RelayService:
             clock=means.clock,
             share_bytes=config.bounds.answers_bytes // config.bounds.streams,
         )
+        self._told_ends: set[str] = set()  # as many as the table of ends has sentences
+        for opened in self._upstreams.values():
+            if opened.upstream.model:
+                self._warn_of_end(opened.upstream.model, opened.upstream)
         self._counts_not_until: dict[str | UpstreamAddress, float] = {}  # by the clock's `monotonic`
+
+    def _warn_of_end(self, model: str, upstream: Upstream) -> None:
+        """One line in the log for a model that ends, and one more once it has ended."""
+        end = find_end(model, profile=upstream.profile, base_url=upstream.base_url)
+        if end is None:
+            return
+        said = f"{upstream.profile.name}:{end.row} {end.said(now_s=self._means.clock.now())}"
+        if said not in self._told_ends:
+            self._told_ends.add(said)
+            _log.warning("gateway: %s", said)
 
     def is_ready(self) -> bool:
         ledger = self._means.accounts.ledger
@@ -232,6 +249,7 @@ class RelayService:
     ) -> Delivery:
         route, endpoint, means = chosen.route, opened.endpoint, self._means
         model = chosen.name_at(opened.upstream)
+        self._warn_of_end(model, opened.upstream)
         terms = RouteTerms(
             model=model,
             max_output_tokens=route.max_output_tokens,

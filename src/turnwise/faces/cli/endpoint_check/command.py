@@ -38,7 +38,9 @@ from turnwise.rules.pricing import Priced, PriceRow, price_of, sum_of
 from turnwise.vocab import Usage
 from turnwise.wire.profiles import parse_profiles
 
-NEEDS_MODEL = "no model: name it as `turnwise check PROVIDER:NAME` (for example openai:gpt-5), or set TURNWISE_MODEL"
+NEEDS_MODEL = (
+    "no model: name it as `turnwise check PROVIDER:NAME` (for example openai:gpt-6.1-sol), or set TURNWISE_MODEL"
+)
 NEEDS_YES = "nothing was sent, as nobody can be asked here: add --yes"
 
 
@@ -80,6 +82,8 @@ def check(wanted: CheckRequest, *, folder: Path) -> int:
     said = estimate_said(estimate(probes, so_far=so_far, endpoint=endpoint, row=row))
     url = shown_url(endpoint)
     click.echo(clean(f"{choice.model} at {url}: {said}"), err=True)
+    if ending := choice.ending(now_s=clock.now()):
+        click.echo(clean(ending), err=True)
     if not wanted.yes and not _is_allowed():
         click.echo("nothing was sent", err=True)
         return CANCELLED
