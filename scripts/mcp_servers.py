@@ -27,11 +27,12 @@ def main() -> int:
     INSTALLED.mkdir(parents=True, exist_ok=True)
     shutil.copy(PINS / "package.json", INSTALLED / "package.json")
     subprocess.run([*npm, "install", "--prefix", str(INSTALLED), "--no-audit", "--no-fund", "--silent"], check=True)
-    python = INSTALLED / "python" / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(INSTALLED / "python")], check=True)
-    wanted = tomllib.loads((PINS / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
-    subprocess.run([str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", *wanted], check=True)
+    pins = tomllib.loads((PINS / "pyproject.toml").read_text(encoding="utf-8"))
+    for name, wanted in (("python", pins["project"]["dependencies"]), ("older", pins["dependency-groups"]["older"])):
+        python = INSTALLED / name / "bin" / "python"
+        if not python.exists():
+            subprocess.run([sys.executable, "-m", "venv", str(INSTALLED / name)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", *wanted], check=True)
     return 0
 
 

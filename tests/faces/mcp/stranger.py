@@ -142,8 +142,8 @@ def call(message: dict[str, Any]) -> None:
         case "ask":
             form = {"message": "Which colour?", "requestedSchema": arguments["schema"]}
             send(id="q", method="elicitation/create", params=form)
-            said = receive()
-            result = texts(json.dumps(said.get("result") or said["error"]["message"], sort_keys=True))
+            heard = receive()
+            result = texts(json.dumps(heard.get("result") or heard["error"]["message"], sort_keys=True))
         case "sample":
             wanted = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
             send(id="s", method="sampling/createMessage", params=wanted)
@@ -162,6 +162,8 @@ def call(message: dict[str, Any]) -> None:
                 result = texts("written")
             except OSError as error:
                 result = texts(f"no: {error.strerror}")
+        case "given":
+            result = arguments["result"]
         case "nonsense":
             send(id=message["id"], result={"content": "no list"})
             return
@@ -197,11 +199,16 @@ def answer(message: dict[str, Any]) -> None:
             about = {"protocolVersion": "2025-06-18", "capabilities": can, "serverInfo": {"name": "s", "version": "1"}}
             send(id=message["id"], result=about)
         case "tools/list" if "lies" in HABITS:
-            send(id=message["id"], result={"tools": [{"name": 5}]})
+            send(id=message["id"], result={"tools": {"name": 5}})
         case "tools/list" if "endless" in HABITS:
             send(id=message["id"], result={"tools": tools(), "nextCursor": "again"})
         case "tools/list":
             send(id=message["id"], result={"tools": tools()})
+        case "prompts/list" if "no prompts" in HABITS:
+            send(id=message["id"], error={"code": -32601, "message": "no such method"})
+        case "prompts/list" if "odd prompts" in HABITS:
+            odd = [{"name": None}, {"name": "greet", "description": 5}, {"name": "bye", "arguments": [{"name": 1}]}]
+            send(id=message["id"], result={"prompts": odd, "nextCursor": None})
         case "prompts/list":
             listed = {"name": "greet", "description": "Greet.", "arguments": [{"name": "who", "required": True}]}
             send(id=message["id"], result={"prompts": [listed]})

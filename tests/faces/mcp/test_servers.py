@@ -98,7 +98,7 @@ async def test_a_list_that_changes_holds_from_the_next_turn_on(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("tool", "why"),
     [
-        (tool_named("a", inputSchema={"type": "object", "required": [5]}), "breaks the protocol: tools.1.inputSchema"),
+        (tool_named("a", inputSchema={"type": "object", "required": [5]}), "its schema cannot be used: "),
         (tool_named("a", inputSchema={"type": "object", "pattern": "("}), "its schema cannot be used"),
         (tool_named("a", inputSchema={"type": "object", "$ref": "https://example.org/s.json"}), "other documents"),
         (tool_named("a", inputSchema={"type": "object", "title": "x" * 40_000}), "its schema has 40,"),
@@ -109,11 +109,11 @@ async def test_a_list_that_changes_holds_from_the_next_turn_on(tmp_path: Path) -
 async def test_a_tool_whose_schema_is_a_lie_is_left_out_and_told(
     tmp_path: Path, tool: dict[str, Any], why: str
 ) -> None:
-    """The other tools are offered, unless it breaks the protocol; the result and whoever watches are told why."""
+    """The other tools are offered; the result and whoever watches are told why."""
     watched: list[Any] = []
     agent, model = agent_of(["Done."], [stranger(tmp_path, tools=[tool_named("echo"), tool])])
     result = await agent.run("Go.", watch=watched.append)
-    assert offered(model, 0) == ([] if "protocol" in why else ["s__echo", "s__list_resources", "s__read_resource"])
+    assert offered(model, 0) == ["s__echo", "s__list_resources", "s__read_resource"]
     assert len(result.notes) == 1
     assert why in result.notes[0]
     assert [one.text for one in watched if isinstance(one, ToolsetNoted)] == list(result.notes)

@@ -16,6 +16,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import (
     CONNECTION_CLOSED,
     INVALID_REQUEST,
+    PARSE_ERROR,
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
@@ -49,7 +50,7 @@ from turnwise.drivers.mcp.bounds import MAX_PAGES, MAX_TOOLS, McpFailure
 from turnwise.drivers.mcp.contents import parts_of, resource_parts, said_by_server
 from turnwise.drivers.mcp.elicitation import elicit
 from turnwise.drivers.mcp.entries import ServerAddress, ServerCommand, ServerEntry, ServerObject
-from turnwise.drivers.mcp.http import http_streams
+from turnwise.drivers.mcp.http import FORGOTTEN, http_streams
 from turnwise.drivers.mcp.listing import Listing, read_prompts, read_tools
 from turnwise.drivers.mcp.processes import ServerProcess
 from turnwise.drivers.mcp.reading import MAX_LEVELS, is_deeper
@@ -84,6 +85,10 @@ class ConnectionLost(Exception):
     """The connection ended while the server was at work: whether it did what was asked is unknown."""
 
 
+class SessionForgotten(ConnectionLost):
+    """The server does not know the session any more, and did not do what was asked."""
+
+
 class Connection:
     """An open connection. `listing` is what the server offered last, `is_stale` whether it has changed since."""
 
@@ -91,6 +96,7 @@ class Connection:
         self.entry, self._clock, self._gone = entry, clock, gone
         self.listing = Listing()
         self.is_stale = False
+        self.is_forgotten = False  # the server knows the session no more
         self._client: Client | None = None
         self._lost = ""
         self._status = 0  # of the last answer over HTTP that was none
@@ -98,6 +104,12 @@ class Connection:
         self._turns: list[str] = []  # of all requests at work; "" is that of one outside of any run, such as a prompt's
         self._left: dict[str, float] = {}  # when the last call of a turn was given up, by the turn's id
         self.had_calls = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def drained(self) -> None:
+        """No request is at work any more."""
+        await self._idle.wait()
 
     @property
     def client(self) -> Client:
@@ -148,10 +160,24 @@ class Connection:
     async def relist(self) -> None:
         """`listing` is what the server offers now."""
         self.is_stale = False
+        try:
+            await self._list()
+        except MCPError as error:
+            if self._is_forgotten(error):
+                raise SessionForgotten(self._lost) from None
+            raise
+
+    async def _list(self) -> None:
         can = self.client.server_capabilities
+        prompts, odd_prompts = list[Prompt](), ""
         try:
             tools = await self._pages(self._tools_page) if can.tools is not None else []
-            prompts = await self._pages(self._prompts_page) if can.prompts is not None else []
+            try:
+                prompts = await self._pages(self._prompts_page) if can.prompts is not None else []
+            except MCPError as error:
+                if error.data is FORGOTTEN or self._is_lost(error):
+                    raise
+                odd_prompts = f"error {error.code}"
         except ValidationError as error:
             raise McpFailure(f"what it says that it offers breaks the protocol: {_where(error)}") from None
         # Others go on meanwhile: a server may send schemas that take long to read.
@@ -159,6 +185,7 @@ class Connection:
         self.listing = Listing(
             tools=offered,
             prompts=read_prompts(prompts),
+            odd_prompts=odd_prompts,
             has_resources=can.resources is not None,
             left_out=left_out,
         )
@@ -231,6 +258,7 @@ class Connection:
         self.had_calls = True
         turn = turn_at_work()
         self._turns.append(turn)
+        self._idle.clear()
         if work is not None:
             self._at_work.append(work)
         try:
@@ -239,8 +267,12 @@ class Connection:
             self._left[turn] = self._clock.monotonic()
             raise
         except MCPError as error:
+            if self._is_forgotten(error):
+                raise SessionForgotten(self._lost) from None
             if self._is_lost(error):
                 raise ConnectionLost(self._lost or error.message) from None
+            if error.code == PARSE_ERROR and isinstance(self.entry.reached, ServerAddress):
+                raise ConnectionLost("its answer broke off, or is no message of the protocol") from None
             said = cut_middle(error.message, limit=MAX_MESSAGE)
             raise ToolFault(f"{said_by_server(self.entry.name).text}\nerror {error.code}: {said}") from None
         except ValidationError as error:
@@ -249,6 +281,8 @@ class Connection:
             ) from None
         finally:
             self._turns.remove(turn)
+            if not self._turns:
+                self._idle.set()
             if work is not None:
                 self._at_work.remove(work)
                 await work.leave()
@@ -333,12 +367,16 @@ class Connection:
         if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
             self.is_stale = True
 
+    def _is_forgotten(self, error: MCPError) -> bool:
+        if error.data is not FORGOTTEN:
+            return False
+        self.is_forgotten = True
+        self.lose("it had forgotten the session")
+        return True
+
     def _is_lost(self, error: MCPError) -> bool:
         """A server may use the code for an error of its own."""
         if self._lost:
-            return True
-        if isinstance(self.entry.reached, ServerAddress) and error.message == "Session terminated":
-            self.lose("it has forgotten the session")
             return True
         closed = error.message == "Connection closed" or error.message.startswith("SSE stream")
         if error.code == CONNECTION_CLOSED and closed:

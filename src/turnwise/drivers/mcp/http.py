@@ -1,16 +1,24 @@
 """The messages of a server elsewhere, over streamable HTTP. Bodies have a size, and nothing is unpacked."""
 
+import contextvars
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self, cast
 
 import httpx2
-from mcp.client._transport import TransportStreams
-from mcp.client.streamable_http import streamable_http_client
+from mcp.client._transport import ReadStream, TransportStreams
+from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND, ErrorData, JSONRPCError
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.mcp.bounds import MAX_MESSAGE_BYTES, McpFailure, UnaskedMeter
 from turnwise.drivers.mcp.entries import ServerAddress
+from turnwise.drivers.mcp.reading import mended
 
+FORGOTTEN = object()  # the data of an error that stands for: the server does not know the session, and did nothing
 _CONNECT_S = 10.0
 _LINES = 10  # of an event, at most, as far as the bound on messages goes
 
@@ -57,6 +65,81 @@ def _messages_in(piece: bytes) -> int:
     return max(piece.count(b"\n\n"), piece.count(b"\n") // _LINES)
 
 
+class _Received:
+    """The messages that came, mended. Requests whose session is `forgotten` have an error that no server can send."""
+
+    def __init__(self, inner: ReadStream[SessionMessage | Exception], *, forgotten: set[object]) -> None:
+        self._inner, self._forgotten = inner, forgotten
+
+    @property
+    def last_context(self) -> contextvars.Context | None:
+        """Of whoever sent it: the library looks for it."""
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next one, as `ReadStream` has it."""
+        return self._read(await self._inner.receive())
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        return self._read(await self._inner.__anext__())
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> bool | None:
+        return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
+
+    def _read(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        if isinstance(item, Exception):
+            return item
+        message = item.message
+        if isinstance(message, JSONRPCError) and message.id in self._forgotten:
+            error = ErrorData(code=CONNECTION_CLOSED, message="the session is not known", data=FORGOTTEN)
+            return SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=error))
+        return mended(item)
+
+
+async def _forgotten_request(response: httpx2.Response) -> int | str | None:
+    """The id of the request that was refused because the server does not know its session; None for any other answer.
+
+    The protocol has status 404 for it; servers on older libraries answer 400, and say so. A method that a server does not know
+    may be 404, too: then its error has the code for that.
+    """
+    request = response.request
+    if request.method != "POST" or MCP_SESSION_ID not in request.headers or response.status_code not in (400, 404):
+        return None
+    sent = json.loads(request.content)
+    if "method" not in sent or "id" not in sent:
+        return None
+    code, said = await _error_of(response)
+    names_it = (response.status_code == 404 and code != METHOD_NOT_FOUND) or "session" in said.casefold()
+    return cast("int | str", sent["id"]) if names_it else None
+
+
+async def _error_of(response: httpx2.Response) -> tuple[object, str]:
+    """Code and text of an error; the whole body where it is no JSON of the protocol."""
+    if "event-stream" in response.headers.get("content-type", ""):
+        return None, ""
+    try:
+        body = (await response.aread()).decode("utf-8", "replace")
+    except (httpx2.HTTPError, httpx2.StreamError):
+        return None, ""
+    try:
+        error = json.loads(body)["error"]
+        return error["code"], str(error["message"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None, body
+
+
 @asynccontextmanager
 async def http_streams(
     address: ServerAddress, *, clock: Clock, gone: Callable[[str], object], refused: Callable[[int], object]
@@ -67,6 +150,7 @@ async def http_streams(
     headers are for this address.
     """
     meter = UnaskedMeter(clock)
+    forgotten: set[object] = set()
 
     async def bound(response: httpx2.Response) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
@@ -81,6 +165,8 @@ async def http_streams(
             response.stream = _MeteredBody(body, meter=meter, gone=gone)
         else:
             response.stream = _BoundedBody(body)
+        if (id := await _forgotten_request(response)) is not None:
+            forgotten.add(id)
 
     async with (
         httpx2.AsyncClient(
@@ -89,6 +175,9 @@ async def http_streams(
             event_hooks={"response": [bound]},
             follow_redirects=False,
         ) as client,
-        streamable_http_client(address.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as streams,
+        streamable_http_client(address.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as (
+            received,
+            sent,
+        ),
     ):
-        yield streams
+        yield _Received(received, forgotten=forgotten), sent

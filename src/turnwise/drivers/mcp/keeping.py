@@ -2,9 +2,9 @@
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from turnwise.drivers.clock import Clock, Overdue, Watchdog, sleep, wait_for_task
 from turnwise.drivers.mcp.bounds import (
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 INSTALL = "MCP servers need an extra: pip install 'turnwise[mcp]'"
 ENDING_S = 4.5  # a little less than a toolset has for its end
 SETTLE_S = 0.4
+DRAIN_S = 2.0  # for other calls of a session that was forgotten: most of them are told so, too, and go again
 SHOWN = 3  # of the tools that were left out
 
 Tell = Callable[[str], object]
 ServerParts = list[Text | File]
+_Sent = TypeVar("_Sent")
 
 
 class RunningServer:
@@ -56,6 +58,7 @@ class RunningServer:
         self._why = ""  # there is no connection
         self._is_given_up = False
         self._is_told = False  # that it died
+        self._is_forgotten = False  # the session; the server lives
         self._unheard = ""  # how it died while nobody listened
 
     @property
@@ -67,7 +70,7 @@ class RunningServer:
     def shortcomings(self) -> tuple[str, ...]:
         """What a turn that begins now should know: it goes without the tools, or without some of them."""
         if (listing := self.listing) is not None:
-            return (self._named(_left_out_of(listing)),) if listing.left_out else ()
+            return tuple([self._named(text) for text in _odd_tools_of(listing)])
         goes_on = "this run goes without them" if self._one_turn else "the next turn looks again"
         late = f"it has not started within {self.entry.start_s:g} s; {goes_on}, a higher `start_s` waits longer"
         why = self._why or late
@@ -116,12 +119,17 @@ class RunningServer:
 
     async def refresh(self) -> None:
         """`listing` is what it offers now, as far as it says so in time."""
+        from turnwise.drivers.mcp.connecting import SessionForgotten
+
         connection = self._connection
         if connection is None or not connection.is_stale:
             return
         try:
             async with Watchdog(self._clock, total_s=REFRESH_S):
                 await connection.relist()
+        except SessionForgotten:
+            self._settled.clear()
+            await self._settles(min(REFRESH_S, self.entry.start_s))  # the new session lists them anew
         except Overdue:
             self.say(f"it did not list its tools within {REFRESH_S:g} s: they are those of before")
         except Exception as error:  # noqa: BLE001 (whatever a server's answer makes of the library)
@@ -152,37 +160,47 @@ class RunningServer:
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> str:
         """The text of a prompt, filled in; of a very long one its beginning and its end. Raises ToolFault."""
-        from turnwise.drivers.mcp.connecting import ConnectionLost
         from turnwise.drivers.mcp.contents import content_parts
 
-        connection = await self._ready()
         try:
             async with Watchdog(self._clock, total_s=LISTING_S):
-                result = await connection.prompt(name, arguments)
-        except (Overdue, ConnectionLost) as error:
+                result = await self._sent(lambda one: one.prompt(name, arguments), again=True)
+        except Overdue as error:
             raise ToolFault(f"the MCP server `{self.entry.name}` gave no prompt: {error}") from None
         parts = content_parts([message.content for message in result.messages])
         text = "\n\n".join([part.text for part in parts if isinstance(part, Text)])
         return cut_middle(text, limit=MAX_PROMPT)
 
-    async def _sent(self, send: "Callable[[Connection], Awaitable[ServerParts]]", *, again: bool) -> ServerParts:
-        from turnwise.drivers.mcp.connecting import ConnectionLost
+    async def _sent(self, send: "Callable[[Connection], Awaitable[_Sent]]", *, again: bool) -> "_Sent":
+        """Sent once more at most: where the session was forgotten, as nothing was done then, and after a loss where it may be
+        repeated (`again`)."""
+        from turnwise.drivers.mcp.connecting import ConnectionLost, SessionForgotten
 
-        connection = await self._ready()
-        try:
-            return await send(connection)
-        except ConnectionLost as lost:
-            if not again:
-                raise ToolFault(
-                    f"the MCP server `{self.entry.name}` was lost during the call ({lost}). Whether the call did anything is "
-                    "unknown, and it was not sent again: look first, then decide"
-                ) from None
         try:
             return await send(await self._ready())
+        except SessionForgotten:
+            pass
         except ConnectionLost as lost:
+            if not again:
+                raise self._unknown(lost) from None
+        try:
+            return await send(await self._ready())
+        except SessionForgotten:
+            raise ToolFault(
+                f"the MCP server `{self.entry.name}` forgets each session at once: the call was not done"
+            ) from None
+        except ConnectionLost as lost:
+            if not again:
+                raise self._unknown(lost) from None
             raise ToolFault(
                 f"the MCP server `{self.entry.name}` was lost during the call, and again when it was repeated ({lost})"
             ) from None
+
+    def _unknown(self, lost: Exception) -> ToolFault:
+        return ToolFault(
+            f"the MCP server `{self.entry.name}` was lost during the call ({lost}). Whether the call did anything is "
+            "unknown, and it was not sent again: look first, then decide"
+        )
 
     async def _ready(self) -> "Connection":
         """The open connection, waited for where it is being opened anew. Raises ToolFault."""
@@ -195,7 +213,10 @@ class RunningServer:
         return self._connection
 
     async def _settles(self, within_s: float) -> None:
-        waiting = asyncio.create_task(self._settled.wait())
+        await self._within(self._settled.wait(), within_s)
+
+    async def _within(self, waited: Coroutine[Any, Any, Any], within_s: float) -> None:
+        waiting = asyncio.create_task(waited)
         try:
             await wait_for_task(waiting, clock=self._clock, timeout_s=within_s)
         finally:
@@ -203,11 +224,13 @@ class RunningServer:
 
     async def _keep(self) -> None:
         while True:
-            self._is_told = False
+            self._is_told = self._is_forgotten = False
             self._why = await self._live()
             self._connection = None
             if self._over.is_set():
                 return
+            if self._is_forgotten:
+                continue  # it lives: each new session is one that a request wanted
             pause_s = None if self._is_given_up else self._budget.next_pause()
             if pause_s is None:
                 if not self._is_given_up:
@@ -231,9 +254,10 @@ class RunningServer:
         def hear(why: str) -> None:
             if not gone.done():
                 gone.set_result(why)
-                if self._connection is not None and not self._over.is_set():
-                    self._connection, self._is_told = None, True
-                    self._say_died(f"{why}; it is started again" if self._budget.is_left else why)
+                connection, self._connection = self._connection, None
+                if connection is not None and not self._over.is_set():
+                    self._is_told = True
+                    self._say_died(self._what_follows(why, connection=connection))
 
         over = asyncio.create_task(self._over.wait())
         try:
@@ -247,6 +271,9 @@ class RunningServer:
                 self._settled.set()
                 await asyncio.wait({gone, over}, return_when=asyncio.FIRST_COMPLETED)
                 self._connection = None
+                if connection.is_forgotten:
+                    self._is_forgotten = True
+                    await self._within(connection.drained(), DRAIN_S)
             return gone.result() if gone.done() else ""
         except Overdue:
             return f"it did not start within {STARTING_S:g} s"
@@ -260,8 +287,17 @@ class RunningServer:
 
     def _take_listing(self, connection: "Connection") -> None:
         before, self._listing = self._listing, connection.listing
-        if before is not None and self._listing.left_out and before.left_out != self._listing.left_out:
-            self.say(_left_out_of(self._listing))
+        if before is not None:
+            if changed := before.changed_to(self._listing):
+                self.say(f"its tools have changed ({changed}); the next turn has them as they are now")
+            for text in _odd_tools_of(self._listing):
+                if text not in _odd_tools_of(before):
+                    self.say(text)
+
+    def _what_follows(self, why: str, *, connection: "Connection") -> str:
+        if connection.is_forgotten:
+            return f"{why}: turnwise opens a new one, and what the server kept in the old one is gone"
+        return f"{why}; it is started again" if self._budget.is_left else why
 
     def _say_died(self, text: str) -> None:
         """Where nobody listens, the next one is told; of a first start `shortcomings` tell."""
@@ -279,9 +315,16 @@ class RunningServer:
         return f"the MCP server `{self.entry.name}`: {text}"
 
 
-def _left_out_of(listing: "Listing") -> str:
-    some, more = listing.left_out[:SHOWN], len(listing.left_out) - SHOWN
-    return f"some of its tools cannot be offered: {'; '.join(some)}{f', and {more} more' if more > 0 else ''}"
+def _odd_tools_of(listing: "Listing") -> list[str]:
+    return [
+        f"{said}: {'; '.join(of[:SHOWN])}{f', and {len(of) - SHOWN} more' if len(of) > SHOWN else ''}"
+        for said, of in (
+            ("some of its tools cannot be offered", listing.left_out),
+            ("the schemas of some of its tools were mended", listing.mended),
+            ("its prompts cannot be listed", (listing.odd_prompts,) if listing.odd_prompts else ()),
+        )
+        if of
+    ]
 
 
 async def _import_mcp() -> None:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from typing import cast
 
 import msgspec
 from mcp_types import Prompt, Tool
@@ -17,7 +18,7 @@ from turnwise.drivers.mcp.bounds import (
     MAX_TOOLS,
 )
 from turnwise.drivers.mcp.entries import ServerEntry
-from turnwise.drivers.mcp.reading import is_deeper
+from turnwise.drivers.mcp.reading import AS_IT_CAME, is_deeper
 from turnwise.drivers.tools.tool_output import cut_middle
 from turnwise.rules.mcp_names import mcp_tool_name
 from turnwise.rules.schema import fault_of_schema
@@ -25,6 +26,7 @@ from turnwise.turn.config import Effect, ToolOffer
 from turnwise.vocab import ToolSpec
 
 MAX_SHOWN_NAME = 80
+MAX_SHOWN = 5  # names in one message
 
 
 class OfferedTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +35,8 @@ class OfferedTool(msgspec.Struct, frozen=True, kw_only=True):
     own_name: str
     offer: ToolOffer
     digest: str
+    mended: str = ""
+    """What was wrong with its schema, and what was made of it."""
 
     @property
     def said(self) -> str:
@@ -53,12 +57,28 @@ class OfferedPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server offers now. `left_out` says of each tool that is not offered why."""
+    """What a server offers now. `left_out` says of each tool that is not offered why, `mended` of others what was changed."""
 
     tools: tuple[OfferedTool, ...] = ()
     prompts: tuple[OfferedPrompt, ...] = ()
     has_resources: bool = False
     left_out: tuple[str, ...] = ()
+    odd_prompts: str = ""
+    """Why its prompts cannot be listed."""
+
+    @property
+    def mended(self) -> tuple[str, ...]:
+        return tuple([f"`{_short(one.own_name)}`: {one.mended}" for one in self.tools if one.mended])
+
+    def changed_to(self, now: "Listing") -> str:
+        """The tools that are new, gone or different in `now`; empty where none is."""
+        before, after = [{one.own_name: one.digest for one in listing.tools} for listing in (self, now)]
+        sorts = (
+            ("new", [name for name in after if name not in before]),
+            ("gone", [name for name in before if name not in after]),
+            ("different", [name for name in after if before.get(name, after[name]) != after[name]]),
+        )
+        return "; ".join([f"{sort}: {_some(names)}" for sort, names in sorts if names])
 
 
 def read_tools(tools: Sequence[Tool], *, entry: ServerEntry) -> tuple[tuple[OfferedTool, ...], tuple[str, ...]]:
@@ -126,15 +146,16 @@ def _read(one: Tool, *, entry: ServerEntry) -> OfferedTool | str:
         return "it has no name"
     if len(one.name) > MAX_TOOL_NAME:
         return f"its name has {len(one.name):,} characters, more than {MAX_TOOL_NAME}"
+    schema, odd = _schema(one.input_schema)
+    if schema is None:
+        return odd
     try:
-        parameters = msgspec.json.encode(one.input_schema).decode()
+        parameters = msgspec.json.encode(schema).decode()
     except (ValueError, TypeError, RecursionError):
         return "its schema is no JSON"
     if len(parameters) > MAX_SCHEMA:
         return f"its schema has {len(parameters):,} characters, more than {MAX_SCHEMA:,}"
-    if one.input_schema.get("type", "object") != "object":
-        return "its schema is not that of an object"
-    if is_deeper(one.input_schema, than=MAX_DEPTH):
+    if is_deeper(schema, than=MAX_DEPTH):
         return f"its schema is nested more than {MAX_DEPTH} levels deep"
     if fault := fault_of_schema(parameters):
         return f"its schema cannot be used: {fault}"
@@ -151,11 +172,47 @@ def _read(one: Tool, *, entry: ServerEntry) -> OfferedTool | str:
         timeout_s=entry.call_s,
         samples=entry.sampling,
     )
-    return OfferedTool(own_name=one.name, offer=offer, digest=_digest(spec, offer=offer))
+    return OfferedTool(own_name=one.name, offer=offer, digest=_digest(spec, offer=offer), mended=odd)
+
+
+def _schema(given: dict[str, object]) -> tuple[dict[str, object] | None, str]:
+    """The schema, and how it was mended; None and why it cannot be: what providers and the protocol take is that of an object."""
+    came = given.get(AS_IT_CAME, given)
+    if came is None or came is True or came == {}:
+        return {"type": "object", "properties": {}}, "it has no schema, so any arguments are sent"
+    if not isinstance(came, dict):
+        return None, "its schema is no JSON object"
+    words = cast("dict[str, object]", came)
+    schema = {name: value for name, value in words.items() if value is not None}
+    odd = _some([name for name in words if name not in schema])
+    told = [f"{odd} of its schema is null, and left out"] if odd else []
+    if schema.get("properties") == []:
+        schema["properties"] = {}
+        told.append("`properties` of its schema is a list, and empty")
+    kind = schema.get("type")
+    if isinstance(kind, list) and "object" in kind:
+        schema["type"] = "object"
+        told.append("its schema allows other values than objects, which no call has")
+    elif "type" not in schema:
+        chosen = next((word for word in ("anyOf", "oneOf", "allOf", "$ref", "not", "if") if word in schema), "")
+        if chosen:
+            return None, f"its schema has `{chosen}` at its root in place of `type: object`"
+        schema["type"] = "object"
+        told.append("its schema says no `type`, and is taken for that of an object")
+    elif kind != "object":
+        return None, "its schema is not that of an object"
+    return schema, "; ".join(told)
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= MAX_SHOWN_NAME else f"{name[:MAX_SHOWN_NAME]}…"
+    """A name for a message: no part of it makes a line of its own."""
+    cut = name if len(name) <= MAX_SHOWN_NAME else f"{name[:MAX_SHOWN_NAME]}…"
+    return "".join([one if one.isprintable() else repr(one)[1:-1] for one in cut])
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f", and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+    return ", ".join([f"`{_short(name)}`" for name in names[:MAX_SHOWN]]) + more
 
 
 def _digest(spec: ToolSpec, *, offer: ToolOffer) -> str:
