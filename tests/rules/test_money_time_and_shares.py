@@ -19,6 +19,7 @@ from turnwise.rules.limits import (
     AllOf,
     AnyOf,
     Leaf,
+    Limit,
     MaxCost,
     MaxRequests,
     MaxSteps,
@@ -26,10 +27,11 @@ from turnwise.rules.limits import (
     MaxToolCalls,
     MaxWallTime,
     Spent,
+    is_over,
 )
 from turnwise.rules.pricing import ERRORS_UNSURE, Priced, PriceRow, TokenPrices, Unknown, price_of
 from turnwise.rules.retries import GiveUp, RetryPolicy, WaitThenRetry, judge_retry
-from turnwise.rules.shares import NOTHING_LEFT, shares_of
+from turnwise.rules.shares import NOTHING_LEFT, share_of, shares_of
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Response, Text, ToolResult, Usage
 
 LEAVES: tuple[Leaf, ...] = (
@@ -58,6 +60,34 @@ def test_a_share_of_tokens_is_enough_from_one_answer_on(left: int, enough: bool)
     """Proves: a sub-agent begins with room for an answer, to the token."""
     share, count = shares_of(MaxTokens(5_000), spent=Spent(input_tokens=5_000 - left), among=1)
     assert (share.limit, count) == ((MaxTokens(left), 1) if enough else (NOTHING_LEFT.limit, 0))
+
+
+@pytest.mark.promise("end:budget")
+@pytest.mark.parametrize("among", [1, 2, 3])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        MaxRequests(6) & MaxToolCalls(6),
+        MaxRequests(6) | MaxToolCalls(6),
+        (MaxRequests(6) | MaxTokens(6_000)) & MaxToolCalls(6),
+        MaxToolCalls(9) | MaxRequests(6) & MaxTokens(6_000),
+    ],
+)
+def test_sub_agents_together_stay_within_a_limit_of_both(limit: Limit, among: int) -> None:
+    """Proves: each may go beyond one side of `&`, and together they are not beyond both: they hold the same side. Of two under
+    `MaxRequests(6) & MaxToolCalls(6)` one made a hundred requests, the other a hundred calls (issue 40)."""
+    share = share_of(limit, spent=Spent(), among=among)
+    assert share.limit is not None
+    ways = product((0, 2, 3, 6, 100), (0, 2, 3, 6, 100), (0, 2_000, 3_000, 6_000, 100_000))
+    spends = [Spent(requests=requests, tool_calls=calls, input_tokens=tokens) for requests, calls, tokens in ways]
+    within = [spent for spent in spends if not is_over(share.limit, spent=spent)]
+    edges = [one for one in within if not any(one != other and _is_less(one, than=other) for other in within)]
+    for chosen in product(edges, repeat=among):
+        assert not is_over(limit, spent=sum(chosen, Spent())), chosen
+
+
+def _is_less(one: Spent, *, than: Spent) -> bool:
+    return one.requests <= than.requests and one.tool_calls <= than.tool_calls and one.input_tokens <= than.input_tokens
 
 
 @pytest.mark.promise("wait:retry")

@@ -1,17 +1,32 @@
 """`MaxToolCalls`: what counts, which calls run, how sub-agents share it, and that the turn ends with the model's answer."""
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from turn.limited_world import LIMITED, Move, World
-from turn.playing import CLIENT, CONFIG, READ, Played, call, play, results_in, says
+from turn.playing import ASK, CLIENT, CONFIG, READ, Played, call, done, play, results_in, says
 from turn.test_verdicts import HELD, allow
-from turnwise.rules.limits import Limit, MaxRequests, MaxToolCalls, Spent
-from turnwise.turn.commands import Ask, Command
+from turnwise.rules.limits import (
+    Limit,
+    MaxRequests,
+    MaxSteps,
+    MaxTokens,
+    MaxToolCalls,
+    MaxWallTime,
+    Spent,
+    counts_tool_calls,
+    is_over,
+    leaves_of,
+)
+from turnwise.rules.retries import RetryPolicy
+from turnwise.turn.commands import Ask, Command, FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import ChildReport, ToolOffer, TurnConfig
-from turnwise.turn.events import Asked, Event, ToolsFinished
+from turnwise.turn.events import Asked, Event, ResponseReceived, ToolsFinished, TurnStarted
 from turnwise.turn.granting import NO_MORE_CALLS
-from turnwise.vocab import StopReason, Text, ToolResult, ToolSpec
+from turnwise.turn.machine import Turn
+from turnwise.vocab import StopReason, Text, ToolResult, ToolSpec, Usage
 
 TASK = ToolOffer(spec=ToolSpec(name="task"), child=True)
 
@@ -149,3 +164,53 @@ def test_without_such_a_limit_nothing_of_it_is_counted_or_journalled() -> None:
     """The journals of turns that do not ask for it stay as they were."""
     played = play([says(call("a")), says("So.")], config=limited(MaxRequests(9)))
     assert played.result.also_spent == Spent()
+
+
+LEAVES = st.one_of(
+    st.builds(MaxToolCalls, st.integers(1, 12)),
+    st.builds(MaxRequests, st.integers(1, 8)),
+    st.builds(MaxSteps, st.integers(1, 8)),
+    st.builds(MaxWallTime, st.floats(2.0, 60.0)),
+    st.builds(MaxTokens, st.integers(2_000, 40_000)),
+)
+FORMULAS = st.recursive(
+    LEAVES,
+    lambda inner: st.builds(lambda one, other, both: one & other if both else one | other, inner, inner, st.booleans()),
+    max_leaves=4,
+)
+
+
+@pytest.mark.promise("end:budget")
+@settings(max_examples=250, deadline=None)
+@given(limit=FORMULAS, responses=st.lists(st.tuples(st.integers(1, 9), st.sampled_from([0.0, 1.0, 30.0])), max_size=6))
+@example(limit=MaxToolCalls(3) & MaxRequests(1), responses=[(5, 0.0)])
+@example(limit=MaxToolCalls(3) & MaxWallTime(10.0), responses=[(5, 100.0)])
+@example(limit=(MaxToolCalls(2) | MaxRequests(9)) & MaxSteps(1), responses=[(5, 0.0)])
+def test_no_formula_lets_a_call_in_that_leaves_no_answer(limit: Limit, responses: list[tuple[int, float]]) -> None:
+    """Proves: `&` is judged once a call, with the answer's request counted, so the calls that a formula lets in are never above
+    it. It was judged once a response: `MaxToolCalls(3) & MaxRequests(1)` ran five calls, and no answer came (issue 40)."""
+    config = replace(limited(limit), retry=RetryPolicy(attempts=1))
+    turn, command = Turn.start(TurnStarted(config=config, input=(ASK,)))
+    coming, requests, ran, at_s = list(responses), 0, 0, 0.0
+    seconds = 0.0
+    while not isinstance(command, FinishTurn):
+        if isinstance(command, SendRequest):
+            requests, at_s = requests + 1, at_s + 1.0
+            calls, seconds = coming.pop(0) if coming and command.request.tool_choice != "none" else (0, 0.0)
+            asked = [call(f"c{requests}-{number}") for number in range(calls)]
+            said = replace(says(*asked or ["So."]), usage=Usage(input_tokens=100 * requests, output_tokens=20))
+            command = turn.receive(ResponseReceived(number=command.number, response=said, at_s=at_s))
+            continue
+        assert isinstance(command, RunTools), command
+        ran += len(command.calls)
+        at_s += seconds if command.most_s is None else min(seconds, command.most_s)
+        answer = Spent(steps=requests + 1, requests=requests + 1, tool_calls=ran, elapsed_s=at_s)
+        assert not is_over(limit, spent=answer), command.calls
+        command = turn.receive(ToolsFinished(results=tuple([done(plan) for plan in command.calls]), at_s=at_s))
+    assert command.result.origin == "model" or not requests or counts_tokens(limit), command.result.text
+    assert command.result.also_spent.tool_calls == (ran if counts_tool_calls(limit) else 0)
+
+
+def counts_tokens(limit: Limit) -> bool:
+    """Only guesses are known of tokens, and of the results that calls bring."""
+    return any(isinstance(one, MaxTokens) for one in leaves_of(limit))

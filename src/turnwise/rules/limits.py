@@ -5,11 +5,13 @@ afforded after it, or cannot be afforded at all (promise end:budget). What a req
 as data, and so is the time; a limit is as exact as they are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
-from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar, cast, get_args
+from math import inf, nextafter
+from typing import ClassVar, Literal, TypeVar, cast, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.errors import CallerError
 from turnwise.rules.pricing import ZERO, PriceRow, add, part_of, subtract, usd_said
@@ -67,6 +69,9 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
+NOTHING_SPENT = Spent()
+
+
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """What the next request costs if it is a step (its tools included), what an answer of the least length does now, and one
     of full length after that step."""
@@ -78,7 +83,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def request(self) -> Spent:
         """The step's request alone, without what its calls take."""
-        return msgspec.structs.replace(self.step, elapsed_s=self.answer.elapsed_s, tool_calls=0)
+        return replace(self.step, elapsed_s=self.answer.elapsed_s, tool_calls=0)
 
 
 class PlannedRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -578,48 +583,26 @@ def most_usd(limit: Limit | None) -> Decimal:
     return ZERO if found is None else found
 
 
-def wall_time_s(limit: Limit, *, spent: Spent | None = None) -> float | None:
-    """The seconds after which `limit` is over whatever else was spent, or once so much is `spent`; None where time alone does not
-    decide."""
-    return _end_of(limit, amount=lambda one: one.seconds if isinstance(one, MaxWallTime) else None, spent=spent)
+def wall_time_s(limit: Limit, *, spent: Spent = NOTHING_SPENT) -> float | None:
+    """The seconds after which `limit` is over, once so much else is `spent`; None where time does not decide."""
+    ends = [one.seconds for one in leaves_of(limit) if isinstance(one, MaxWallTime)]
+    return _end_of(limit, ends=ends, after=lambda end: replace(spent, elapsed_s=nextafter(end, inf)))
 
 
-def most_tool_calls(limit: Limit | None, *, spent: Spent | None = None) -> int | None:
-    """The calls that `limit` allows, whatever else is spent, or once so much is; None where they alone do not decide."""
-    if limit is None:
-        return None
-    return _end_of(limit, amount=lambda one: one.calls if isinstance(one, MaxToolCalls) else None, spent=spent)
+def most_tool_calls(limit: Limit | None, *, spent: Spent = NOTHING_SPENT) -> int | None:
+    """The calls that `limit` allows in all, once so much else is `spent`; None where calls do not decide."""
+    ends = [one.calls for one in leaves_of(limit) if isinstance(one, MaxToolCalls)]
+    return None if limit is None else _end_of(limit, ends=ends, after=lambda end: replace(spent, tool_calls=end + 1))
 
 
 def counts_tool_calls(limit: Limit | None) -> bool:
     """Whether a limit of tool calls is somewhere in it."""
-    return limit is not None and any(isinstance(one, MaxToolCalls) for one in leaves_of(limit))
+    return any(isinstance(one, MaxToolCalls) for one in leaves_of(limit))
 
 
-def _end_of(limit: Limit, *, amount: Callable[[Leaf], Amount | None], spent: Spent | None) -> Amount | None:
-    """How much of one thing `limit` allows, whatever else is spent: `amount` is what a leaf says of it, None where it is about
-    something else. None where that alone does not decide."""
-
-    def either(ends: list[_End[Amount]]) -> _End[Amount]:
-        found = [end.amount for end in ends if end.amount is not None]
-        return _End(min(found, default=None), any(end.is_over for end in ends))
-
-    def both(ends: list[_End[Amount]]) -> _End[Amount]:
-        left = [end for end in ends if not end.is_over]
-        found = [end.amount for end in left if end.amount is not None]
-        return _End(max(found, default=None) if len(found) == len(left) else None, bool(ends) and not left)
-
-    def leaf(one: Leaf) -> _End[Amount]:
-        return _End(amount(one), spent is not None and one.is_over(spent))
-
-    return folded(limit, leaf=leaf, either=either, both=both).amount
-
-
-class _End(NamedTuple, Generic[Amount]):
-    """How much of a thing a limit allows, and whether it is over already."""
-
-    amount: Amount | None
-    is_over: bool
+def _end_of(limit: Limit, *, ends: Iterable[Amount], after: Callable[[Amount], Spent]) -> Amount | None:
+    """The first of these amounts beyond which `limit` is over: `after` is what was spent just beyond one."""
+    return next((end for end in sorted(ends) if is_over(limit, spent=after(end))), None)
 
 
 def fault_of_limit(limit: Limit) -> str | None:
@@ -653,7 +636,7 @@ def forecast(
         if price is None:
             return one
         usd = projected_usd(price, input_tokens=one.input_tokens, output_tokens=one.output_tokens, is_billed=is_billed)
-        return msgspec.structs.replace(one, cost_usd=usd)
+        return replace(one, cost_usd=usd)
 
     longest_output_tokens = longest_output_tokens or answer_tokens
     answer_prompt_tokens = prompt_tokens + ANSWER_WORDS_TOKENS
@@ -664,16 +647,16 @@ def forecast(
         output_tokens=answer_tokens,
         elapsed_s=longest_request_s,
     )
-    step = msgspec.structs.replace(
+    step = replace(
         answer,
         input_tokens=prompt_tokens,
         output_tokens=longest_output_tokens,
         elapsed_s=longest_step_s or longest_request_s,
         tool_calls=1,
     )
-    least = msgspec.structs.replace(answer, output_tokens=min(answer_tokens, LEAST_ANSWER_TOKENS))
+    least = replace(answer, output_tokens=min(answer_tokens, LEAST_ANSWER_TOKENS))
     after_tokens = answer_prompt_tokens + longest_output_tokens + STEP_RESULT_TOKENS
-    after = msgspec.structs.replace(answer, input_tokens=after_tokens)
+    after = replace(answer, input_tokens=after_tokens)
     return Forecast(
         step=cost_of(step, is_billed=is_billed),
         answer=cost_of(least, is_billed=is_billed),

@@ -29,7 +29,8 @@ def share_of(limit: Limit, *, spent: Spent, among: int, least_usd: Decimal = ZER
     """What each of `among` children that run together may spend of what `spent` leaves; what the parent keeps for its own
     answer is to be in `spent`. `least_usd` is what a request of theirs costs at the least."""
     children = Among(count=among, least_usd=least_usd)
-    return folded(limit, leaf=lambda one: one.share(spent, among=children), either=_either, both=_both)
+    both = _both if among == 1 else _first
+    return folded(limit, leaf=lambda one: one.share(spent, among=children), either=_either, both=both)
 
 
 def _either(found: list[Share]) -> Share:
@@ -44,6 +45,12 @@ def _both(shares: list[Share]) -> Share:
         return NOTHING_LEFT
     kept = tuple([share.limit for share in found if share.limit is not None])
     return Share(_alone(AllOf(kept)) if len(kept) == len(found) else None)
+
+
+def _first(shares: list[Share]) -> Share:
+    """Children that run together hold the same one of the limits, or one goes beyond the first limit, another beyond the second,
+    and both limits are exceeded."""
+    return next((share for share in shares if share.enough), NOTHING_LEFT)
 
 
 def _alone(limit: AnyOf | AllOf) -> Limit | None:

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from turnwise.rules.advice import FINISH, SEND_THE_REST
 from turnwise.rules.history import error_result
-from turnwise.rules.limits import Limit, MaxRequests, counts_tool_calls, most_tool_calls, wall_time_s
+from turnwise.rules.limits import Limit, MaxRequests, Spent, counts_tool_calls, most_tool_calls, wall_time_s
 from turnwise.rules.pricing import ZERO
 from turnwise.rules.shares import NOTHING_LEFT, Share, least_of, shares_of
 from turnwise.rules.subagents import Place, SubagentBounds, no_place, places_of
 from turnwise.turn.affording import left_s
 from turnwise.turn.approvals import Approval, OneAsk, settled
-from turnwise.turn.changes import CallsCounted, Change
+from turnwise.turn.changes import CallsCounted, Change, Paced
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.endings import NOTHING_LEFT_FOR_CHILD
 from turnwise.turn.known import Known
@@ -46,13 +46,13 @@ class CallPlaces(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...]
 
 
-def begin_calls(known: Known) -> Pacing:
-    """The pace of a turn whose calls begin: they have the time that is left once the answer's share is kept."""
+def begin_calls(known: Known, *, calls: int = 0) -> Pacing:
+    """The pace of a turn whose calls begin: they have the time that is left once the answer's share is kept. `calls` are those
+    that have a place and are not counted yet: they may use up what `&` joins to the time."""
     config, pacing = known.config, known.spending.pacing
     if config.limits is None:
         return pacing.begin_calls(None)
-    now = known.coming(step=known.step + 1)
-    total_s = wall_time_s(config.limits, spent=now.spent + replace(pacing.answer(now), elapsed_s=0.0))
+    total_s = wall_time_s(config.limits, spent=_with_answer(known) + Spent(tool_calls=calls))
     return pacing.begin_calls(None if total_s is None else max(total_s - pacing.at_s, 0.0))
 
 
@@ -62,17 +62,25 @@ def place(known: Known, *, planned: tuple[PlannedCall, ...]) -> CallPlaces | Non
         return None
     left = calls_left(known)
     kept = planned[:left]
-    return CallPlaces(planned=kept, beyond=planned[len(kept) :], changes=(CallsCounted(len(kept)),))
+    changes: list[Change] = [CallsCounted(len(kept))]
+    if known.spending.pacing.calls_end_s is None:
+        changes.append(Paced(begin_calls(known, calls=len(kept))))
+    return CallPlaces(planned=kept, beyond=planned[len(kept) :], changes=tuple(changes))
 
 
 def calls_left(known: Known) -> int | None:
-    """So many more calls may be given to their tools; None where no limit counts them."""
-    limits = known.config.limits
-    if limits is None or not counts_tool_calls(limits):
+    """So many more calls may be given to their tools with an answer after them; None where no limit counts them."""
+    if not counts_tool_calls(known.config.limits):
         return None
-    spent = known.spending.spent_in(known.step)
-    most = most_tool_calls(limits, spent=spent)
+    spent = _with_answer(known)
+    most = most_tool_calls(known.config.limits, spent=spent)
     return None if most is None else max(most - spent.tool_calls, 0)
+
+
+def _with_answer(known: Known) -> Spent:
+    """What the turn will have spent after the calls at hand and the answer, without these calls."""
+    now = known.coming(step=known.step + 1)
+    return now.spent + known.spending.pacing.answer(now)
 
 
 def beyond_places(
@@ -165,10 +173,9 @@ def _shares(known: Known, *, planned: Sequence[PlannedCall], children: Sequence[
     most_s = pacing.most_s(left_s(known))
     if most_s is not None and min(most_s, before_answer(known, 1.0)) <= 0.0:
         return NOTHING_LEFT, 0
-    now = known.coming(step=known.step + 1)
     plans = {plan.call.id: plan for plan in planned}
     least_usd = [_least_usd(plans[id], known=known) for id in children]
-    return shares_of(limits, spent=now.spent + pacing.answer(now), among=len(children), least_usd=least_usd)
+    return shares_of(limits, spent=_with_answer(known), among=len(children), least_usd=least_usd)
 
 
 def _placed(known: Known, plan: PlannedCall, *, place: Place | None, limit: Limit | None) -> PlannedCall:
