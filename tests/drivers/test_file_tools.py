@@ -306,3 +306,65 @@ def test_changing_a_file_is_not_reading_it(workspace: WorkspacePaths) -> None:
                     say(workspace, name, "new\n")
     apply_patch(workspace, PatchArguments(patch="*** Begin Patch\n*** Add File: h\n+x\n*** End Patch"))
     say(workspace, "h", "new\n")  # all of it stood in the patch
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        (b"one\r\ntwo\r\nthree", "\ntwo", "", b"one\r\nthree"),
+        (b"one\r\ntwo\r\n", "two\r", "2", None),
+        (b"one\r\ntwo\r\n", "\r", "", None),
+        (b"one\r\ntwo\r\n", "one\r\n", "one\nand\n", b"one\r\nand\r\ntwo\r\n"),
+        (b"one\ntwo\n", "one\r\ntwo", "1\r\n2", b"1\n2\n"),
+        (b"one\ntwo\n", "two", "2\r\n3", b"one\n2\n3\n"),
+        (b"a\r\nb\r\n", "a\r\nb", "a\nb", b"a\nb\r\n"),
+        (b"a\r\nb\r\n", "a\nb", "a\r\nb", None),
+        (b"a\r\nb\nc\n", "\n", "\r\n", b"a\r\nb\r\nc\r\n"),
+        (b"a\r\nb\r\n", "\r\n", "\n", b"a\nb\n"),
+        (b"a\r\nb\nc\r\na\nb", "a\nb", "x\ny", b"x\r\ny\nc\r\nx\ny"),
+        (b"a\r\nb\nc", "c", "c\nd", b"a\r\nb\nc\nd"),
+        (b"x\r\r\ny\r\n", "x\r\r\n", "x\n", b"x\r\ny\r\n"),
+        ("eins\r\nzwei".encode("utf-16"), "\nzwei", "\nzwei\ndrei", "eins\r\nzwei\r\ndrei".encode("utf-16")),
+    ],
+)
+def test_an_edit_keeps_line_ends_whole(
+    before: bytes, old: str, new: str, after: bytes | None, workspace: WorkspacePaths
+) -> None:
+    """Proves: no match begins or ends between CR and LF; both texts are read in the line ends of their place, unless nothing but
+    these changes; what would leave the file as it is (None) is refused. Found: `old="\\ntwo"` left `one\\r\\r\\nthree`."""
+    path = put(workspace, "f", before)
+    given = EditArguments(path="f", old=old, new=new, replace_all=True)
+    if after is None:
+        with pytest.raises(ToolFault, match=r"is not in `f`|would be as before"):
+            edit(workspace, given)
+    else:
+        edit(workspace, given)
+    assert path.read_bytes() == (before if after is None else after)
+
+
+def test_what_changes_nothing_is_no_success(workspace: WorkspacePaths) -> None:
+    """Proves: edits that undo each other, a patch section and a whole file as before are told; a whole file in other line ends
+    is written in these."""
+    path = put(workspace, "f", b"a\r\nb\r\n")
+    there_and_back = [OneEdit(old="a", new="x"), OneEdit(old="x", new="a")]
+    with pytest.raises(ToolFault, match="would be as before: the edits undo each other"):
+        multi_edit(workspace, MultiEditArguments(path="f", edits=there_and_back))
+    read(workspace, ReadArguments(path="f"))
+    assert say(workspace, "f", "a\r\nb\r\n") == "`f` has this content already: nothing was changed"
+    section = "*** Update File: f\n@@\n-a\n+a\n*** Add File: g\n+new\n"
+    assert "M f (it is as before" in apply_patch(
+        workspace, PatchArguments(patch=f"*** Begin Patch\n{section}*** End Patch")
+    )
+    assert "Windows" not in say(workspace, "f", "a\nb\n") and path.read_bytes() == b"a\nb\n"
+
+
+def test_letters_composed_otherwise_are_told_with_their_place(workspace: WorkspacePaths) -> None:
+    """Proves: the refusal names the line and the characters in a form that a model can give back; lines that look the same do
+    not help it."""
+    put(workspace, "f", "other\ncafe\u0301 menu\n".encode())
+    told = r"stands in line 2.* the line is `cafe\\u0301 menu`, and what you gave is `caf\\u00e9 menu`"
+    with pytest.raises(ToolFault, match=told):
+        edit(workspace, EditArguments(path="f", old="caf\u00e9 menu", new="y"))
+    for hunk in ("@@\n-caf\u00e9 menu\n+y", "@@ caf\u00e9 menu\n-x\n+y"):
+        with pytest.raises(ToolFault, match=told):
+            apply_patch(workspace, PatchArguments(patch=f"*** Begin Patch\n*** Update File: f\n{hunk}\n*** End Patch"))

@@ -117,8 +117,9 @@ def kind_of(content: bytes) -> str:
 
 
 def with_line_ends(text: str, *, ends: LineEnds) -> str:
-    """With every line end as Windows has them, if `ends` are; else as given."""
-    return text.replace("\r\n", "\n").replace("\n", "\r\n") if ends == "\r\n" else text
+    """With all line ends as `ends` says; as given where that is no single kind."""
+    plain = text.replace("\r\n", "\n")
+    return plain.replace("\n", "\r\n") if ends == "\r\n" else plain if ends == "\n" else text
 
 
 def printable(text: str) -> str:

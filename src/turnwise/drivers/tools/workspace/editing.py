@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from turnwise.drivers.tools.workspace.content import with_line_ends
+from turnwise.drivers.tools.workspace.content import LineEnds, with_line_ends
 from turnwise.drivers.tools.workspace.near import near_misses
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.plans import ChangePlan, carry_out, find_text, replacing
@@ -73,6 +73,8 @@ def plan_multi_edit(workspace: WorkspacePaths, given: MultiEditArguments) -> Cha
         except ToolFault as fault:
             raise ToolFault(f"edit {number} of {len(given.edits)}: {fault}\nNone of the edits was made.") from None
         places.append(str(lines[0]) + (f" and {len(lines) - 1} more" if len(lines) > 1 else ""))
+    if edited == text.text:
+        raise ToolFault(f"`{given.path}` would be as before: the edits undo each other. None of them was made.")
     said = f"edited `{given.path}`: {len(given.edits)} edits, in lines {', '.join(places)}"
     return ChangePlan(changes=(replacing(workspace, found, after=text.with_text(edited)),), said=said)
 
@@ -93,20 +95,25 @@ def replaced(text: str, given: OneEdit, *, name: str) -> tuple[str, list[int]]:
             f"`old` stands {len(spans)} times in `{name}` (lines {shown}): "
             f"add text around it until it is unique, or set `replace_all` to replace every one"
         )
-    return _with_new(text, spans, new=given.new)
+    edited, places = _with_new(text, spans, given=given)
+    if edited == text:
+        raise ToolFault(f"`{name}` would be as before: the line ends there are those of `new` already")
+    return edited, places
 
 
 def places_of(text: str, old: str) -> list[tuple[int, int]]:
-    """Where it stands, overlapping ones too: `aa` in `aaa` is ambiguous. `read` shows Windows line ends as plain ones, so
-    where it does not stand literally, a line end in `old` is any line end."""
-    spans: list[tuple[int, int]] = []
-    start = text.find(old)
-    while start >= 0:
-        spans.append((start, start + len(old)))
-        start = text.find(old, start + 1)
-    if spans or "\r\n" not in text or "\n" not in old:
-        return spans
-    pattern = re.compile("\r?\n".join([re.escape(line) for line in old.replace("\r\n", "\n").split("\n")]))
+    """Where it stands, overlapping ones too: `aa` in `aaa` is ambiguous. `read` shows Windows line ends as plain ones, so a line
+    end in `old` is any line end; Windows ones are those alone where it stands so. No place begins or ends between CR and LF."""
+    if "\n" not in old and not old.endswith("\r"):
+        return _matches(text, re.escape(old))
+    lines = [re.escape(line) for line in old.replace("\r\n", "\n").split("\n")]
+    behind = r"(?!\n)" if old.endswith("\r") else ""
+    exact = re.escape(old) if "\r\n" in old and not re.search(r"(?<!\r)\n", old) else ""
+    return (exact and _matches(text, exact + behind)) or _matches(text, r"(?:\r\n|(?<!\r)\n)".join(lines) + behind)
+
+
+def _matches(text: str, expression: str) -> list[tuple[int, int]]:
+    pattern, spans = re.compile(expression), list[tuple[int, int]]()
     match = pattern.search(text)
     while match is not None:
         spans.append(match.span())
@@ -114,9 +121,8 @@ def places_of(text: str, old: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _with_new(text: str, spans: list[tuple[int, int]], *, new: str) -> tuple[str, list[int]]:
-    windows = text.count("\r\n")
-    all_windows = 0 < windows == text.count("\n")
+def _with_new(text: str, spans: list[tuple[int, int]], *, given: OneEdit) -> tuple[str, list[int]]:
+    changes_ends_alone = with_line_ends(given.old, ends="\r\n") == with_line_ends(given.new, ends="\r\n")
     pieces: list[str] = []
     lines: list[int] = []
     after, line = 0, 1
@@ -126,9 +132,14 @@ def _with_new(text: str, spans: list[tuple[int, int]], *, new: str) -> tuple[str
         line += text.count("\n", after, start)
         lines.append(line)
         line += text.count("\n", start, end)
-        # new lines end as those in their place did, or as all others do
-        old = text[start:end]
-        ends_in_windows = "\r\n" in old if "\n" in old else all_windows
-        pieces += [text[after:start], with_line_ends(new, ends="\r\n" if ends_in_windows else "")]
+        ends = "" if changes_ends_alone else _ends_at(text, start)
+        pieces += [text[after:start], with_line_ends(given.new, ends=ends)]
         after = end
     return "".join([*pieces, text[after:]]), lines
+
+
+def _ends_at(text: str, start: int) -> LineEnds:
+    """How the line there ends; the last line, as the one before it."""
+    at = text.find("\n", start)
+    at = text.rfind("\n", 0, start) if at < 0 else at
+    return "" if at < 0 else "\r\n" if text[max(at - 1, 0)] == "\r" else "\n"

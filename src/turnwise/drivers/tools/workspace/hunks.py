@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from turnwise.drivers.tools.workspace.near import near_misses
+from turnwise.drivers.tools.workspace.near import composed_otherwise, near_misses
 from turnwise.drivers.tools.workspace.patches import Hunk
 from turnwise.errors import ToolFault
 
@@ -31,9 +31,8 @@ def apply_hunks(text: str, hunks: tuple[Hunk, ...], *, name: str) -> Patched:
     if ends_with_newline:
         lines.pop()
     bare = _Lines([line.removesuffix("\r") for line in lines] if "\r" in text else lines, hunks=hunks)
-    end = "\r" if 0 < text.count("\r\n") == text.count("\n") else ""
-    if end and not ends_with_newline:
-        lines[-1] += end  # as it must end where a line comes behind it
+    if not ends_with_newline and len(lines) > 1 and lines[-2].endswith("\r"):
+        lines[-1] += "\r"  # as it must end where a line comes behind it
     result: list[str] = []
     inexact: list[int] = []
     cursor = 0
@@ -44,6 +43,8 @@ def apply_hunks(text: str, hunks: tuple[Hunk, ...], *, name: str) -> Patched:
             inexact.append(number)
         result += lines[cursor:start]
         cursor = start
+        # as the line there ends; behind the last, as that does
+        end = "\r" if lines and lines[min(start, len(lines) - 1)].endswith("\r") else ""
         for sign, line in hunk.lines:
             if sign == "+":
                 result.append(line + end)
@@ -146,7 +147,10 @@ def _anchor(lines: _Lines, anchor: str, *, cursor: int, where: str) -> int:
         lines.spend(1, where=where)
         if anchor in lines.bare[number]:  # models shorten it: `@@ class A` for `class A(B):`
             return number
-    raise ToolFault(f"{where}: its `@@ {anchor}` is no line below line {cursor}. Nothing was changed")
+    said = composed_otherwise("\n".join(lines.bare), anchor)
+    raise ToolFault(
+        f"{where}: its `@@ {anchor}` is no line below line {cursor}. {f'{said} ' if said else ''}Nothing was changed"
+    )
 
 
 def _same(line: str) -> str:

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import unicodedata
 
 SHOWN_CHARACTERS = 2000
 SHOWN_LINES = 12
@@ -17,6 +18,8 @@ def near_misses(text: str, old: str) -> str:
     plain, wanted = text.replace("\r\n", "\n"), old.replace("\r\n", "\n")
     if _NUMBERED.match(wanted) and _NUMBERED.sub("", wanted) in plain:
         return "It is there without the line numbers: leave them out of `old`."
+    if said := composed_otherwise(plain, wanted):
+        return said
     lines, sought = plain.split("\n"), wanted.strip("\n").split("\n")
     bare, bare_sought = [_bare(line) for line in lines], [_bare(line) for line in sought]
     for start in range(len(lines) - len(sought) + 1):
@@ -53,6 +56,38 @@ def _nearest(lines: list[str], sought: list[str]) -> str:
     span = f"line is {start + 1}" if len(window) == 1 else f"lines are {start + 1} to {start + len(window)}"
     also = f" (also like it: line {others})" if others else ""
     return f"The nearest {span}{also}:\n{_shown(window)}\nRead the file again around it."
+
+
+def composed_otherwise(text: str, wanted: str) -> str:
+    """Where it stands but for how letters are composed of characters (Unicode, annex 15), in a form that can be given back."""
+    if text.isascii() and wanted.isascii():
+        return ""
+    whole, sought = composed(text), composed(wanted)
+    at = whole.find(sought)
+    if at < 0:
+        return ""
+    first, count = whole.count("\n", 0, at), sought.count("\n") + 1
+    pairs = list(zip(text.split("\n")[first : first + count], wanted.split("\n"), strict=True))
+    at = next((at for at, (there, given) in enumerate(pairs) if given not in there), 0)
+    number, (there, given) = first + at + 1, pairs[at]
+    return (
+        f"It stands in line {number}, but with letters that are composed of other characters (composed and decomposed Unicode"
+        f" letters look the same). With escapes for them as in JSON, the line is `{escaped(there)}`, and what you gave is"
+        f" `{escaped(given)}`: give the characters of the file."
+    )
+
+
+def composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+def escaped(text: str) -> str:
+    """With `\\u0301` for each character that is no ASCII, in UTF-16 as in JSON."""
+    units = [one if one.isascii() else one.encode("utf-16-be", "surrogatepass") for one in text[:SHOWN_CHARACTERS]]
+    return "".join(
+        one if isinstance(one, str) else "".join(f"\\u{one[at : at + 2].hex()}" for at in range(0, len(one), 2))
+        for one in units
+    )
 
 
 def _bare(line: str) -> str:

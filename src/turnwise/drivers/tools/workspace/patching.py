@@ -102,6 +102,7 @@ def _update(workspace: WorkspacePaths, drafts: dict[Path, _Draft], *, section: F
             hunks = ", ".join(map(str, patched.inexact))
             note = f" (hunk {hunks}: fits apart from blanks at line ends or typographic characters)"
     if not section.move_to:
+        note = " (it is as before: its hunks change nothing)" if content == draft.content else note
         draft.content = content
         return f"M {section.path}{note}"
     draft.content = None

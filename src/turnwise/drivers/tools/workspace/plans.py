@@ -28,7 +28,8 @@ def carry_out(workspace: WorkspacePaths, plan: ChangePlan) -> str:
         for change in plan.changes
         if change.before is not None and not workspace.seen.doubt(change.path, change.before)
     }
-    apply(plan.changes, disk=workspace.disk, store=workspace.changes)
+    if plan.changes:
+        apply(plan.changes, disk=workspace.disk, store=workspace.changes)
     for change in plan.changes:
         if change.after is not None and change.path in known:
             workspace.seen.keep(change.path, change.after)

@@ -57,6 +57,8 @@ def plan_write(workspace: WorkspacePaths, given: WriteArguments) -> ChangePlan:
         _refuse_unseen(workspace, found, given=given)
         told = frozenset({path})
         content = _replaced(text or FileText(text=""), given.content)
+        if content == found.content:
+            return ChangePlan(changes=(), said=f"`{given.path}` has this content already: nothing was changed")
         said = f"replaced `{given.path}` ({len(content):,} bytes, {lines} lines{_kept(text, given.content)})"
     return ChangePlan(changes=(replacing(workspace, found, after=content),), said=said, told=told)
 
@@ -71,9 +73,15 @@ def _refuse_unseen(workspace: WorkspacePaths, found: FoundFile, *, given: WriteA
 
 
 def _replaced(before: FileText, text: str) -> bytes:
-    """In the encoding, with the byte order mark and the line ends of what was there."""
+    """In the encoding, with the byte order mark and the line ends of what was there; with its own line ends where nothing else
+    is new."""
     text = text.removeprefix("\ufeff") if before.mark else text
-    return before.with_text(with_line_ends(text, ends=before.line_ends))
+    keeps = before.line_ends == "\r\n" and not _changes_ends_alone(before, text)
+    return before.with_text(with_line_ends(text, ends="\r\n") if keeps else text)
+
+
+def _changes_ends_alone(before: FileText, text: str) -> bool:
+    return with_line_ends(text, ends="\n") == with_line_ends(before.text, ends="\n")
 
 
 def _added(before: FileText, text: str) -> bytes:
@@ -82,7 +90,8 @@ def _added(before: FileText, text: str) -> bytes:
 
 def _kept(before: FileText | None, text: str) -> str:
     kept: list[str] = []
-    if before is not None and before.line_ends == "\r\n" and "\n" in text.replace("\r\n", ""):
+    plain = before is not None and "\n" in text.replace("\r\n", "") and not _changes_ends_alone(before, text)
+    if before is not None and before.line_ends == "\r\n" and plain:
         kept.append("Windows line ends")
     if before is not None and before.mark:
         kept.append(f"{before.encoding.upper()} with byte order mark")
