@@ -121,6 +121,7 @@ def test_environment_is_an_allow_list(tmp_path: Path) -> None:
     outer = dict.fromkeys((*SECRETS, "PATH", "LC_TIME", "MY_SETTING", "MY_TOKEN", "LC_KEY", "HIDDEN"), "value")
     also = frozenset({"MY_SETTING", "MY_TOKEN", "HIDDEN"})
     seen = command_environment({**outer}, temporary=tmp_path, also=also, hidden=frozenset({"HIDDEN"}))
+    assert seen.pop("GIT_EDITOR") == seen.pop("GIT_SEQUENCE_EDITOR")
     assert seen == {
         "PATH": "value",
         "LC_TIME": "value",
