@@ -29,6 +29,7 @@ def _no_number(_: str) -> None:
 # and control characters inside of strings.
 _scan = json.JSONDecoder(strict=False, parse_constant=_no_number).raw_decode
 _CONTROL = re.compile("[\x00-\x1f]")
+_FIELD_IN_LINE = re.compile(r"(?:^|[^\s])[ \t]*data:")
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
@@ -138,6 +139,9 @@ DAMAGES = {
 }
 
 
+LINE_END_LOST = "`data:` stands within a line: its line end is lost, and perhaps more"
+
+
 class DamagedReading(NamedTuple):
     """What could be read of bytes that are no clean JSON. What is left out may be long, so `rest` is no copy of it."""
 
@@ -148,6 +152,8 @@ class DamagedReading(NamedTuple):
     completed by guessing."""
     end: int  # where what is no JSON begins: at the text's end if nothing does
     rest: bytes | str  # what is no JSON
+    has_field: bool = False
+    """`data:` stands before a value, and no line end before it: one is lost, and perhaps whole events with it."""
 
 
 def is_too_long(payload: bytes) -> bool:
@@ -163,7 +169,8 @@ def read_damaged(payload: bytes) -> DamagedReading:
     except UnicodeDecodeError:
         text, is_replaced = payload.decode("utf-8", "replace"), True
     values, end = read_values(text)
-    return DamagedReading(text, is_replaced, values, end, text[end:])
+    has_field = "data:" in text and _FIELD_IN_LINE.search(_STRING.sub('""', text[:end])) is not None
+    return DamagedReading(text, is_replaced, values, end, text[end:], has_field)
 
 
 def breaks_strings(reading: DamagedReading) -> bool:

@@ -1,5 +1,7 @@
 """Server-sent events: bytes in any pieces <-> events. Source: WHATWG HTML, "Server-sent events", section 9.2.6."""
 
+import re
+
 import msgspec
 
 from turnwise.wire.json_fields import is_json, one_line
@@ -43,6 +45,10 @@ _EVENT_FIELD = b"event:"
 _OTHER_FIELDS = (b":", b"id:", b"retry:")
 _PIECES_OF_DATA = frozenset({b"data", b"ata", b"ta", b"a", b"d", b"da", b"dat"})
 JSON_MARKS = (b"{", b"}", b"[", b"]", b'"')
+_OWN_FIELD = re.compile(rb"[A-Za-z][\w.-]*:")
+_REST_OF_FIELD = re.compile(rb"(?:e|ev|eve|even|event|d|da|dat|data)?(?:event|vent|ent|nt|t|data|ata|ta|a):")
+_PIECES_OF_FIELD = frozenset({word[:end] for word in (b"event", b"data") for end in range(1, len(word) + 1)})
+_WORDS = frozenset({b"ping", b"keepalive", b"keep-alive", b"heartbeat"})
 # How a stream whose first bytes are `data: ` writes its events, until they tell otherwise.
 _LF_FORM, _CRLF_FORM = _Form("", _DATA, b"\n\n"), _Form("", _DATA, b"\r\n\r\n")
 
@@ -98,6 +104,10 @@ class SseParser:
     A name whose event has no data comes as an event without any, unless the next event has no name: then a stray blank line
     came between the two.
 
+    Bytes that are lost up to an event's end leave the rest of a line before the next event. A line that is no line of the
+    format, a name behind a name and an event behind one that did not end come with such a piece, too. A stream whose first
+    event does not end with a blank line is one that writes none.
+
     Servers write all events alike, so the form of the last one is kept: as long as the next ones have it, one `split` takes
     them all out of a read, and that no line ends are in what is left shows that there was nothing else. The rest goes line by
     line.
@@ -112,6 +122,7 @@ class SseParser:
         "_data",
         "_data_bytes",
         "_early",
+        "_ends_events",
         "_form",
         "_has_fields",
         "_limit",
@@ -145,6 +156,7 @@ class SseParser:
         self._looked_at = min(limits.call_bytes, COUNTED_BYTES)
         self._alone_bytes = min(ALONE_BYTES, self._limit)
         self._broke_off = False  # at the end of the stream
+        self._ends_events: bool | None = None  # with a blank line; None: no event has come to its end
         self._form: _Form | None = None  # of the events at hand, where they have one
         self.has_long = False  # an event came that is longer than the decoders should read at once
 
@@ -224,6 +236,7 @@ class SseParser:
         whole = b"".join(values)
         if b"\n" not in whole and b"\r" not in whole:
             if values:
+                self._note_ended()
                 _add_run(runs, form.name, values)
         else:
             for value in values:
@@ -233,6 +246,7 @@ class SseParser:
                     if len(piece) > len(chunk) // 2:
                         self._learn(piece, events)
                 else:
+                    self._note_ended()
                     _add_run(runs, form.name, [value])
         if not is_whole:
             self._read_lines_of(form.head + last, runs)
@@ -247,6 +261,7 @@ class SseParser:
             if is_usual and b"\n" not in head and b"\n" not in value and not self._nameless:
                 name = head[len(_EVENT) :].strip().decode("utf-8", "replace")
                 _add_run(runs, name, [value])
+                self._note_ended()
                 self._form = _Form(name, head + between, b"\n\n")
             else:
                 self._read_lines_of(piece + b"\n\n", runs)
@@ -340,6 +355,7 @@ class SseParser:
         for line in lines:
             if not line:
                 if data:
+                    self._note_ended()
                     self._end_event(events)
                 elif self._name:
                     self._end_nameless(events)
@@ -351,6 +367,8 @@ class SseParser:
             if line.startswith(b"data:"):
                 value = line[6:] if line.startswith(b"data: ") else line[5:]
                 self._after_bare = False
+                if len(data) == 1 and value.startswith(b"{") and (not data[0] or _is_whole(memoryview(data[0]))):
+                    self._begin_unended(line, events)
                 if not self._has_fields:
                     self._begin_fields(events)
             else:
@@ -398,13 +416,20 @@ class SseParser:
                 self._begin_fields(events)
             if b'"' not in line:  # else an event is glued to it
                 if self._data and self._name:  # the blank line between two events is lost
-                    self._end_event(events)
+                    self._begin_unended(line, events)
                 elif self._name:  # so is the data with it
                     self._end_nameless(events)
-                    events.append(SseEvent(b"", self._name))
+                    events += [SseEvent(b"", self._name), _lost(line)]
                 self._name = line[6:].strip().decode("utf-8", "replace")
+                if not self._name:
+                    events.append(_lost(line))
                 return None
         if not any(mark in line for mark in JSON_MARKS):
+            if _is_rest(line):
+                if self._has_fields:
+                    events.append(_lost(line))
+                elif line in _PIECES_OF_FIELD or _REST_OF_FIELD.match(line):
+                    self._keep_early(b'"' + line)
             return None  # a comment, an unknown field, or a bare word
         is_glued = b"data: {" in line or b"data:{" in line or (b'{"' in line and line[1:].lstrip()[:1] != b"{")
         if line.startswith(_OTHER_FIELDS) and not is_glued and not (was_bare and line.startswith(b":")):
@@ -414,9 +439,24 @@ class SseParser:
             return line[7:]
         if self._has_fields:
             return line
+        self._keep_early(line)
+        return None
+
+    def _keep_early(self, line: bytes) -> None:
         if len(self._early) < MAX_EARLY and sum(map(len, self._early)) + len(line) <= self._limit:
             self._early.append(line)
-        return None
+
+    def _note_ended(self) -> None:
+        if self._ends_events is None:
+            self._ends_events = True
+
+    def _begin_unended(self, line: bytes, events: list[SseEvent]) -> None:
+        """An event begins with `line`, and the one before has no blank line behind it."""
+        self._ends_events = bool(self._ends_events)
+        if self._ends_events or line.startswith(_EVENT_FIELD):
+            self._end_event(events)
+        if self._ends_events:
+            events.append(_lost(line))
 
     def _breaks_off_in_string(self) -> bool:
         """Whether the lines of data so far are JSON that stops inside a string."""
@@ -429,6 +469,19 @@ class SseParser:
         self._has_fields = True
         events += [SseEvent(line) for line in self._early]
         self._early.clear()
+
+
+def _lost(line: bytes) -> SseEvent:
+    """Bytes were lost here: a piece that no decoder can read."""
+    return SseEvent(b'"' + line[:ALONE_BYTES])
+
+
+def _is_rest(line: bytes) -> bool:
+    """Whether a line without marks of JSON is what is left of two lines: no comment, no field that is known or may be a server's
+    own, and no word that only keeps the connection alive."""
+    if line.startswith(_OTHER_FIELDS) or line.isspace() or line in _WORDS:
+        return False
+    return _OWN_FIELD.match(line) is None or _REST_OF_FIELD.match(line) is not None
 
 
 def _is_whole(value: memoryview) -> bool:

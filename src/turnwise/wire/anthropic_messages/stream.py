@@ -56,6 +56,7 @@ from turnwise.wire.faults import too_large
 from turnwise.wire.finish_words import says_nothing, unsaid_finish
 from turnwise.wire.healing import (
     DAMAGES,
+    LINE_END_LOST,
     PINGS,
     breaks_strings,
     check_sound,
@@ -103,6 +104,8 @@ class MessagesStreamDecoder:
         self._is_over = False  # `message_stop` came
         self._seen = False  # an event has been read
         self._flows = False  # ... and the message has not stopped
+        self._glues = False  # `data:` stands within the first event, so it is a habit
+        self._constant = ""  # the name of the event that began the message: some gateways give all events one name
         self._is_plain = True  # all bytes so far are ASCII, and none is a control character
         self._beginning = StreamBeginning(limits=limits)
         self._fast_ways = fast
@@ -140,7 +143,7 @@ class MessagesStreamDecoder:
             values, at = run.values, 0
             end = len(values)
             while at < end:
-                fast = self._fast if self._flows else None
+                fast = self._fast if self._flows and run.name in ("", "content_block_delta", self._constant) else None
                 if fast is not None and (count := fast.read(values, at, frames, self._is_plain)):
                     at += count
                 else:
@@ -191,7 +194,9 @@ class MessagesStreamDecoder:
         if self._is_over:
             self._read_after_end(kind, source, frames)
             return
-        if name != kind and name in CONTENT_EVENTS:
+        if not self._seen and kind == "message_start":
+            self._constant = name
+        if name != kind and name and name != self._constant:
             frames.append(_lost("unreadable_event", name, f"its type is another: {printable(kind)}"))
         match kind:
             case "content_block_delta":
@@ -458,6 +463,7 @@ class MessagesStreamDecoder:
         if not self._seen and not name and is_noise(payload):
             return  # no event of this format: finish() says what it was instead
         reading = read_damaged(payload)
+        self._glues = self._glues or (reading.has_field and not self._seen)
         found = [fields for value in reading.values for fields in objects(value)]
         where = name or "event"
         if len(found) > 1:
@@ -471,6 +477,8 @@ class MessagesStreamDecoder:
             damage = "control_character"
         for fields in found:
             self._read_loosely(fields, name, frames, damage=damage)
+        if reading.has_field and found and not self._glues:
+            frames.append(_lost("glued_json", where, LINE_END_LOST))
         if (reading.rest or not found) and not self._is_over:
             left = payload if is_too_long(payload) else reading.text
             left = left if name in PINGS else reading.rest or left

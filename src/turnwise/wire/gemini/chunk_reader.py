@@ -84,6 +84,7 @@ class ChunkReader:
         self.call: OpenCall | None = None
         self.repeats = Repeats()
         self.usage = UsageReader()
+        self._glues = False  # `data:` stands within the first chunk
         self._others = 0  # texts that are no JSON objects
         self._blocks = 0
         self._text_block: str | None = None  # the last one of text: citations go there
@@ -153,7 +154,8 @@ class ChunkReader:
                 self._take(chunk, frames)
 
     def _mend(self, text: bytes, frames: list[Frame]) -> None:
-        values, told = mend(text, where=f"chunk {self._number}")
+        self._glues = self._glues or (not self.chunks and b"data:" in text)
+        values, told = mend(text, where=f"chunk {self._number}", glues=self._glues)
         for at, value in enumerate(values):
             if at and not self.goes_on and values[at:] == values[: len(values) - at]:
                 break  # all of it, written twice

@@ -10,7 +10,7 @@ import msgspec
 
 from turnwise.vocab import Frame, Lost, Mended, Repair
 from turnwise.wire.gemini.fields import read_fields
-from turnwise.wire.healing import breaks_strings, has_lone_surrogate, read_damaged, skipped, write_value
+from turnwise.wire.healing import LINE_END_LOST, breaks_strings, has_lone_surrogate, read_damaged, skipped, write_value
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, write_object
 from turnwise.wire.long_events import read_any
 
@@ -105,9 +105,10 @@ def lost(kind: str, where: str, what: str) -> Lost:
     return Lost(Repair(kind, where, what), reaches_ended=True)
 
 
-def mend(text: bytes, *, where: str) -> tuple[list[bytes], list[Frame]]:
+def mend(text: bytes, *, where: str, glues: bool) -> tuple[list[bytes], list[Frame]]:
     """The chunks that can be read out of broken text, as clean JSON, and frames that tell what was done: they come behind what
-    the chunks bring, so that a loss reaches it."""
+    the chunks bring, so that a loss reaches it. `glues`: the server's first event has `data:` within a line, too, so it is
+    a habit."""
     reading = read_damaged(text)
     found = reading.values
     values = [] if reading.rest else [write_value(value) for value in found]
@@ -123,6 +124,8 @@ def mend(text: bytes, *, where: str) -> tuple[list[bytes], list[Frame]]:
         told.append(lost("lone_surrogate", where, "half of a surrogate pair became a replacement character"))
     if breaks_strings(reading):
         told.append(lost("control_character", where, "a string holds a line break or another control character"))
+    if reading.has_field and not glues:
+        told.append(lost("glued_json", where, LINE_END_LOST))
     if len(values) > 1:
         told.append(Mended(Repair("glued_json", where, f"took {len(values)} chunks written as one apart")))
     return values, told

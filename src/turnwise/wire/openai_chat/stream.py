@@ -6,7 +6,7 @@ import msgspec
 
 from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Lost, Mended, Repair
 from turnwise.wire.faults import no_response, too_large
-from turnwise.wire.healing import breaks_strings, has_controls, is_sound, left_out, read_damaged
+from turnwise.wire.healing import LINE_END_LOST, breaks_strings, has_controls, is_sound, left_out, read_damaged
 from turnwise.wire.json_fields import UNREADABLE, is_error
 from turnwise.wire.limits import Limits
 from turnwise.wire.long_events import read_any
@@ -46,6 +46,7 @@ class ChatStreamDecoder:
         "_dead",
         "_events",
         "_fast",
+        "_glues",
         "_head",
         "_is_plain",
         "_limits",
@@ -76,6 +77,7 @@ class ChatStreamDecoder:
         self._dead = False
         self._events = 0
         self._unreadable = 0
+        self._glues = False  # `data:` stands within the first event, so it is this server's habit
         self._is_plain = True  # all bytes so far are ASCII, and none is a control character
         self._recognised = False
 
@@ -239,6 +241,7 @@ class ChatStreamDecoder:
         """
         where = "body" if self._body is not None else f"event {self._events}"
         reading = read_damaged(line)
+        self._glues = self._glues or (reading.has_field and self._events == 1)
         frames: list[Frame] = []
         skipped = self._read_values(reading.values, where=where, frames=frames)
         said = any(not isinstance(frame, Mended) for frame in frames)
@@ -246,6 +249,8 @@ class ChatStreamDecoder:
             frames.append(self._lose("invalid_utf8", where, "invalid UTF-8 became replacement characters"))
         elif breaks_strings(reading):
             frames.append(self._lose("control_character", where, "it has a control character, so it is no JSON"))
+        elif reading.has_field and not self._glues:
+            frames.append(self._lose("chunks_glued", where, LINE_END_LOST))
         if skipped:
             frames.append(self._lose("content_skipped", where, f"no text and no call can be read from {skipped}"))
         elif isinstance(error, msgspec.ValidationError) and said and not READ_ANYWAY.search(str(error)):
