@@ -3,7 +3,7 @@
 The plain reading (pieces joined) wins wherever it can still become JSON, so arguments that were cut are never taken for
 a whole that repeats its beginning, whatever the finish reason claims. Only where it cannot, the readings that providers
 are known for are tried: pieces that repeat all so far, the whole once more at the end, `{}` before the real object,
-several whole objects. A piece is suspected only if it begins like the text began (`{`), so the usual piece costs one
+several whole objects. A piece is suspected only if it and the text begin with `{`, so the usual piece costs one
 comparison; the scanner reads each character once, so the cost stays linear whatever comes.
 """
 
@@ -139,8 +139,9 @@ class ArgumentText:
             self._append(text)
 
     def _begins_anew(self, text: str) -> bool:
-        """Whether the piece begins like the whole text did: nothing else can be a repetition or another value."""
-        return text.lstrip(SPACE)[:1] == self._first
+        """Whether the piece begins an object like the whole text did: nothing else can be a repetition or another value. Texts
+        and lists are no arguments, and `"` ends what it began, so that their pieces tell nothing."""
+        return self._first == "{" and text.lstrip(SPACE)[:1] == "{"
 
     def add_whole(self, text: str) -> str:
         """Take a whole object."""
@@ -215,7 +216,7 @@ class ArgumentText:
             return ""
         if self._doubt:
             return self._settle_doubt(text)
-        if text.lstrip(SPACE)[:1] == self._first:
+        if self._begins_anew(text):
             if len(text) >= self._length and text.startswith(self.joined()):
                 return self._take_repetition(text)
             if self._may_be_whole() and self.is_whole():
@@ -225,8 +226,7 @@ class ArgumentText:
 
     def _may_be_whole(self) -> bool:
         """A look at how the text ends, which spares reading all of an object that is still open."""
-        end = self._pieces[-1].rstrip(SPACE)[-1:]
-        return self._first != "{" or end in ("}", "")
+        return self._pieces[-1].rstrip(SPACE)[-1:] in ("}", "")
 
     def _show(self, text: str) -> str:
         """Show the piece, but hold `{}` back: the real object may follow."""
