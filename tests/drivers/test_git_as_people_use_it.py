@@ -37,7 +37,7 @@ def _fill_home(home: Path) -> None:
     )
 
 
-@pytest.fixture(params=CONFINING, name="kind")
+@pytest.fixture(params=("bubblewrap", "landlock"), name="kind")
 def a_kind(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -74,7 +74,7 @@ def a_conflict(base: Path) -> Path:
 
 async def test_an_editor_of_git_never_waits(conflict: Path) -> None:
     """Proves: a message that is there is kept, also past `core.editor` and `-c`; one that would have to be written, a todo list
-    and a patch are an error that names the options, and no rebase is left half done. Found: each waited to the call's deadline."""
+    and a patch are an error that names the options, and no rebase is left half done. Found: each waited to the deadline."""
     shell = shell_in(conflict, kind=CONFINING[0])
     for command in (
         "git commit --allow-empty",
@@ -106,3 +106,119 @@ async def test_an_editor_of_git_never_waits(conflict: Path) -> None:
     ):
         told = await run(shell, f"{command}; git log -1 --format=last:%s")
         assert f"last:{subject}\n" in told and "nobody is there" not in told, (command, told)
+
+
+CHANGES = (
+    "git config core.fsmonitor ./evil; echo '[core] pager = ./evil' >> {git}/config; mv {git}/config {git}/other",
+    "echo ./evil > {git}/hooks/pre-commit; mv {git}/hooks {git}/gone; mkdir {git}/hooks; echo ./evil > {git}/hooks/pre-commit",
+    "rm -rf {git}/info; mkdir {git}/info; echo '* filter=evil' > {git}/info/attributes",
+    "mv {git}/objects/info {git}/objects/gone; mkdir {git}/objects/info; echo /evil > {git}/objects/info/alternates",
+    "echo /evil > {git}/commondir; echo '[core]' > {git}/config.worktree",
+    "for one in $(find {git}/ -name commondir -o -name gitdir); do rm -f $one; echo /evil > $one; done",
+    "for one in $(find {git}/modules -name config -o -name pre-commit); do mv $one $one.old; echo evil > $one; done",
+    "mv {git}/modules {git}/moved && cp -r {git}/moved {git}/modules && for one in $(find {git}/modules -name config); do"
+    " echo evil > $one; done",
+)
+LINK = "mv {git}/modules {git}/moved && ln -s {target} {git}/modules"
+
+
+def executed(git: Path) -> dict[str, str]:
+    """What a git of the user's would execute or be led by, in a repository's folder, its submodules and its working trees."""
+    names = {"config", "config.worktree", "commondir", "gitdir", "alternates", "attributes", "pre-commit"}
+    found = [path for path in git.rglob("*") if path.name in names and not path.is_dir()]
+    kept = [path for path in found if not {"moved", "gone", "old"} & set(path.parts)]
+    return {str(path.relative_to(git)): path.read_text() for path in kept}
+
+
+def project(base: Path) -> Path:
+    """A repository with a package, a submodule with one of its own, two working trees and a hook that a commit runs."""
+    git(
+        "git init -q inner && cd inner && echo 1 > k && git add . && git commit -qm i && cd .."
+        " && git init -q sub && cd sub && echo 1 > k && git add . && git submodule -q add ../inner && git commit -qm s && cd .."
+        " && git init -q m && cd m && mkdir -p packages/a && echo 1 > packages/a/k && echo 1 > k && git add ."
+        " && git submodule -q add ../sub && git submodule -q update --init --recursive && git commit -qm m"
+        " && git worktree add -q ../one && git worktree add -q ../two && git worktree add -q trees/three"
+        " && echo 'exit 0' > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit",
+        at=base,
+    )
+    return base / "m"
+
+
+async def test_git_commits_in_every_part_of_a_project(kind: str, base: Path) -> None:
+    """Proves: `git add` and `git commit` work in a working tree, a package and a (nested) submodule, and what git executes stays,
+    whatever the command tries. Found: all but the first failed with 'Read-only file system' and no word of the sandbox."""
+    main = project(base)
+    before = executed(main / ".git")
+    elsewhere = base / "elsewhere"
+    (elsewhere / "sub").mkdir(parents=True)
+    (elsewhere / "inner").mkdir()
+    for number, place in enumerate(("m", "one", "m/trees/three", "m/packages/a", "m/sub", "m/sub/inner")):
+        root = base / place
+        common = Path(git("git rev-parse --path-format=absolute --git-common-dir", at=root))
+        shell = shell_in(root, kind=kind)
+        told = await run(
+            shell,
+            f"echo two >> k; git add k && git commit -qm two && git checkout -q -b n{number} && echo 3 >> k && git commit -qam 3"
+            " && git stash list && git reset -q --hard HEAD~1 && git log --format=%s -1",
+        )
+        assert told == "two\n" and git("git log --format=%s -1", at=root) == "two", (place, told)
+        for change in CHANGES if place in ("m", "one", "m/sub") else CHANGES[:2]:
+            told = await run(shell, change.format(git=common) + "; true")
+            assert executed(main / ".git") == before, (place, change, told)
+            if (common / "moved").exists():
+                git(f"rm -rf {common}/modules && mv {common}/moved {common}/modules", at=root)
+        told = await run(shell, LINK.format(git=common, target=elsewhere))
+        written = [path for path in elsewhere.rglob("*") if path.is_file()]
+        assert not (common / "modules").is_symlink() and not written, (place, told)
+        if (common / "moved").exists():
+            assert "a command had put it where a folder of git's was" in told
+            git(f"mv {common}/moved {common}/modules", at=root)
+
+
+async def test_two_working_trees_at_once_leave_each_other_alone(kind: str, base: Path) -> None:
+    """Proves: both commit at the same time into one store of objects; neither writes in the other's folder or that of the
+    main working tree."""
+    main = project(base)
+    one, two = (shell_in(base / name, kind=kind) for name in ("one", "two"))
+    many = "for n in 1 2 3 4 5; do echo $n >> k; git add k && git commit -qm $n || echo failed; done"
+    assert await asyncio.gather(run(one, many), run(two, many)) == ["", ""]
+    assert [git(f"git log --format=%s -2 {name}", at=main) for name in ("one", "two")] == ["5\n4", "5\n4"]
+    heads = {
+        path: path.read_bytes() for path in (main / ".git/HEAD", main / ".git/index", main / ".git/worktrees/two/HEAD")
+    }
+    for path in heads:
+        await run(one, f"echo evil > {path}; rm -f {path}; mv {path} {path}.old; echo evil > {path}")
+    assert heads == {path: path.read_bytes() for path in heads}
+
+
+async def test_a_pointer_that_nothing_answers_opens_no_folder(kind: str, base: Path) -> None:
+    """Proves: a forged `.git` file, `commondir`, `gitdir` or `core.worktree`, one that is newer than the session, and a folder of
+    another user's open nothing; the result names the sandbox, the reason and the option."""
+    main = project(base)
+    shell = shell_in(base / "one", kind=kind)
+    commit = "echo x >> k; git add k; git commit -qm x; echo {0}"
+
+    async def refused(shell: Shell, why: str) -> None:
+        head = (main / ".git" / "HEAD").read_bytes()
+        told = await run(shell, commit)
+        assert "the sandbox did not let git write" in told and "--no-sandbox" in told and why in told, told
+        assert not list((main / ".git").rglob("*.lock")) and (main / ".git" / "HEAD").read_bytes() == head
+
+    own = main / ".git" / "worktrees" / "one"
+    for name, forged, why in (
+        ("commondir", str(base / "sub" / ".git"), "its `commondir` does not name the repository"),
+        ("gitdir", str(base / "two" / ".git"), "its `gitdir` does not name"),
+    ):
+        kept = (own / name).read_text()
+        (own / name).write_text(forged + "\n")
+        await refused(shell, why)
+        (own / name).write_text(kept)
+    assert "failed" not in await run(shell, "git commit --allow-empty -qm fine || echo failed")
+    (base / "forged").mkdir()
+    late = shell_in(base / "forged", kind=kind)
+    for target in (own, main / ".git" / "modules" / "sub", main / ".git"):
+        (base / "forged" / ".git").write_text(f"gitdir: {target}\n")
+        await refused(shell_in(base / "forged", kind=kind), "does not name")
+    git("rm .git && git -C ../m worktree add -q --force ../forged new -b new || true", at=base / "forged")
+    git("rm -rf forged && cd m && git worktree add -q ../forged", at=base)
+    await refused(late, "it was not there when the session began")

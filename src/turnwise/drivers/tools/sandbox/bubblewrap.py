@@ -14,7 +14,7 @@ import msgspec
 from turnwise.drivers.tools.programs import compiled_script
 from turnwise.drivers.tools.sandbox import landlock_rules
 from turnwise.drivers.tools.sandbox.bounds import KERNELS_SHARE
-from turnwise.drivers.tools.sandbox.git import guarded_paths
+from turnwise.drivers.tools.sandbox.git import guarded_paths, opened_paths
 from turnwise.drivers.tools.sandbox.kinds import SandboxOrder, Wrapped, in_keeper
 from turnwise.drivers.tools.sandbox.seccomp import can_filter, command_filter
 
@@ -114,6 +114,8 @@ def plan_mounts(order: SandboxOrder) -> list[Mount]:
             plan("read", path, order.empty)
     for path in _existing(order.shown):
         plan("read", path, path)
+    for path, writes in opened_paths(order.git):
+        plan("write" if writes else "read", path, path)
     for root in (*order.writable, order.workspace):
         plan("write", root, root)
         for path, writes in guarded_paths(root):

@@ -14,6 +14,7 @@ from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.tools.sandbox.bounds import CommandBounds, allowed_bounds, can_bound, unasked_bounds
 from turnwise.drivers.tools.sandbox.bubblewrap import TEMPORARY, is_covered, wrap_in_bubblewrap
 from turnwise.drivers.tools.sandbox.environment import command_environment
+from turnwise.drivers.tools.sandbox.git_folders import GitFolder
 from turnwise.drivers.tools.sandbox.kinds import SandboxKind, SandboxOrder, Wrapped, in_keeper
 from turnwise.drivers.tools.sandbox.landlock import may_read, wrap_in_landlock
 from turnwise.drivers.tools.sandbox.landlock_rules import REFER_ABI, SCOPES_ABI, landlock_version
@@ -65,6 +66,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         hidden_env: frozenset[str] = frozenset(),
         own: Iterable[Path] = (),
         shown: Iterable[Path] = (),
+        git: Iterable[GitFolder] = (),
         given: int | None = None,
         bounds: CommandBounds | None = None,
         fresh: bool = False,
@@ -74,7 +76,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
 
         It may write in `workspace`, in `writable` and in `scratch.temporary`. `outer_env` is the environment to choose from
         (else our own), `also_env` names let through beside the usual ones, `hidden_env` names kept back. `own` are further
-        files that it must not read, like a journal, `shown` such that it may read wherever they lie. `given` is the descriptor
+        files that it must not read, like a journal, `shown` such that it may read wherever they lie, `git` folders of git's
+        that it may write in, but for what git executes. `given` is the descriptor
         of its standard input: whoever starts it passes that on where the sandbox `watches`, and else starts it with that as
         its input. `bounds` are what it may take up, if not that of an allowed command. `fresh`: it has no use for files of
         earlier commands, so its temporary folders may be empty and of a fixed size. `reports`: the caller reads which bound was
@@ -85,6 +88,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         strict = fresh and bounds is not None and bounds.scratch is not None
         temporary = next(iter(self.private_folders), scratch.temporary)
         shares = self.kind == "none" and not strict  # the user's temporary folder, where nobody can count what is new
+        hidden = secret_paths(home=_home(outer), own=(*_own_folders(outer), *own))
         order = SandboxOrder(
             argv=tuple(argv),
             env=command_environment(outer, temporary=None if shares else temporary, also=also_env, hidden=hidden_env),
@@ -92,7 +96,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             temporary=scratch.temporary,
             empty=scratch.empty,
             writable=tuple([path.resolve() for path in writable]),
-            hidden=secret_paths(home=_home(outer), own=(*_own_folders(outer), *own)),
+            hidden=hidden,
+            git=tuple([one for one in git if not any(one.at.is_relative_to(secret) for secret in hidden)]),
             shown=(scratch.outputs, *shown),
             network=network,
             given=given,
@@ -141,8 +146,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             return ()
         return tuple(path for path in TEMPORARY if path.is_dir() and not path.is_symlink())
 
-    def said(self, *, workspace: Path, network: bool = False) -> str:
-        """One line for people, to be shown before the first command."""
+    def said(self, *, workspace: Path, network: bool = False, git: Path | None = None) -> str:
+        """One line for people, to be shown before the first command. `git` is a repository's folder elsewhere that is opened."""
         if self.kind == "none":
             said = "commands run WITHOUT a sandbox: they can change every file of yours and use the network"
             said += "" if self.bounded else f"; {UNBOUNDED}"
@@ -160,7 +165,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         gaps += [] if self.sockets or not self.network else ["sockets of other programs can be reached"]
         gaps += [] if self.bounded else [UNBOUNDED]
         note = f" ({'; '.join(gaps)})" if gaps else ""
-        return f"commands run in {name}: they can write in {workspace} only, {reach}{note}"
+        where = f"{workspace}" if git is None else f"{workspace} and in git's {git}"
+        return f"commands run in {name}: they can write in {where} only, {reach}{note}"
 
 
 def find_sandbox(*, wanted: SandboxKind | None = None, workspace: Path | None = None) -> Sandbox:

@@ -24,8 +24,8 @@ _SECRET = re.compile(
     r"(KEY|KEYS|TOKEN|TOKENS|PASS|PASSWD|PASSPHRASE|COOKIE|AUTH|PAT|DSN)$|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE
 )
 # What git runs in the place of an editor, in the shell: it would wait for a person for ever. A message that is there is kept. One
-# that is missing (only comments, the user's template, what `-v` shows below the scissors) or a file that has to be edited (a todo list,
-# a patch) is an error, and git stops. The variable goes before `core.editor` and `-c`. Source: git-var(1), git-commit(1).
+# that is missing (only comments, the user's template, what `-v` shows below the scissors) or a file that has to be edited (a todo
+# list, a patch) is an error, and git stops. The variable goes before `core.editor` and `-c`. Source: git-var(1), git-commit(1).
 _EDITOR = r"""turnwise_editor() {
   words() { sed '/^.* -\{24\} >8 -\{24\}$/,$d' "$1" 2>/dev/null | git stripspace -s; }
   case ${1##*/} in
@@ -33,8 +33,8 @@ _EDITOR = r"""turnwise_editor() {
       there=$(words "$1"); template=$(git config --path commit.template)
       [ -z "$there" ] || [ "$there" = "$(words "$template")" ] || return 0 ;;
   esac
-  echo "turnwise: git opened an editor for ${1##*/}, and nobody is there to write in it. Give the message with -m or -F, or keep the\
- one there is with --no-edit; give a todo list by GIT_SEQUENCE_EDITOR, as a command that changes the file that it is given." >&2
+  echo "turnwise: git opened an editor for ${1##*/}, and nobody is there to write in it. Give the message with -m or -F, or keep\
+ the one there is with --no-edit; give a todo list by GIT_SEQUENCE_EDITOR, a command that changes the file that it is given." >&2
   return 1
 }; turnwise_editor"""
 # A pager or a password prompt would wait for a person for ever. `git status` writes what it found into the index, under a lock

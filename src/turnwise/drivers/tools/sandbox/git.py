@@ -1,7 +1,8 @@
 """What of a repository a later `git` outside the sandbox would execute, and keeping it as it was.
 
-Hooks are programs; the configuration names programs (`core.fsmonitor`, `core.pager`, filters, aliases); `commondir` says where
-else the configuration lies. Source: githooks(5), git-config(1), gitrepository-layout(5).
+Hooks are programs; the configuration names programs (`core.fsmonitor`, `core.pager`, filters, aliases), `info/attributes` for
+which files; `commondir` and `gitdir` say where else the configuration lies, `objects/info/alternates` whose objects are taken.
+Source: githooks(5), git-config(1), gitrepository-layout(5).
 """
 
 import contextlib
@@ -9,13 +10,18 @@ import itertools
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
-_EXECUTED = ("config", "config.worktree", "commondir", "hooks")
-_MOUNTED = ("config", "config.worktree", "hooks")
+from turnwise.drivers.tools.sandbox.git_folders import GitFolder, modules_in
+
+_MOUNTED = ("config", "config.worktree", "commondir", "gitdir", "hooks", "info")
+_EXECUTED = (*_MOUNTED, "objects/info/alternates", "objects/info/http-alternates")
+_OF_WORKTREES = ("config.worktree", "commondir", "gitdir")
+# What all working trees of a repository write; the rest of it belongs to one of them, or is executed.
+_SHARED = ("objects", "refs", "logs", "packed-refs")
 # For each of them by itself: what is too much of one must not leave the others without a guard.
 _MAX_FILES = 2000  # a template brings fourteen hooks
 _MAX_BYTES = 16 * 1024 * 1024
@@ -27,7 +33,7 @@ def guarded_paths(root: Path) -> Iterator[tuple[Path, bool]]:
     """The paths of the repository at `root` to mount on their own, and whether each may be written.
 
     The folder itself too: a mount point cannot be renamed, and else it could be moved away with what is guarded in it.
-    A `.git` file leads to a repository elsewhere, which stays read-only with the rest.
+    A `.git` file leads to a repository elsewhere, of which no more can be written than was opened.
     """
     git = root / ".git"
     if git.is_symlink() or not git.exists():
@@ -36,10 +42,43 @@ def guarded_paths(root: Path) -> Iterator[tuple[Path, bool]]:
         yield git, False
         return
     yield git, True
+    yield from _guarded_in(git)
+    for module in _modules_in(git):
+        yield from _guarded_in(module)
+
+
+def opened_paths(folders: Iterable[GitFolder]) -> Iterator[tuple[Path, bool]]:
+    """The same for folders of git's outside of the workspace, each after those that it lies in."""
+    for folder in sorted(folders, key=lambda one: one.at.parts):
+        at = folder.at
+        yield at, True
+        yield from ((path, False) for path in (at / "modules", at / "worktrees") if _can_be_mounted(path))
+        if folder.shared:
+            others = [entry for entry in os.scandir(at) if entry.name not in _SHARED]
+            yield from ((path, False) for entry in others if _can_be_mounted(path := Path(entry.path)))
+        yield from _guarded_in(at)
+
+
+def shared_paths(git: Path) -> list[Path]:
+    """Those of a repository's folder that each of its working trees writes in."""
+    return [git / name for name in _SHARED if _is_folder(git / name)]
+
+
+def _guarded_in(git: Path) -> Iterator[tuple[Path, bool]]:
     for name in _MOUNTED:
-        path = git / name
-        if _can_be_mounted(path):
-            yield path, False
+        if _can_be_mounted(git / name):
+            yield git / name, False
+    info = git / "objects" / "info"
+    if _can_be_mounted(info.parent) and _can_be_mounted(info):
+        yield info.parent, True
+        yield info, False
+
+
+def _modules_in(git: Path) -> list[Path]:
+    try:
+        return modules_in(git)
+    except OSError:  # nothing runs then, see GitGuard
+        return []
 
 
 def _can_be_mounted(path: Path) -> bool:
@@ -66,23 +105,33 @@ class GitGuard:
     """Remembers what a repository executes, and puts it back where a command changed it.
 
     For what no mount can guard: a file that does not exist yet, and sandboxes without mounts. To be asked when nothing of
-    the command runs any more. `mounted`: `guarded_paths` are mounted too. `named` goes before the names that it tells. Raises
-    CannotGuard where there is too much to remember, or something cannot be read: no command may run then.
+    the command runs any more. `mounted`: `guarded_paths` are mounted too. `named` goes before the names that it tells, `opened`
+    are folders of git's elsewhere that may be written. Raises CannotGuard where there is too much to remember, or something
+    cannot be read: no command may run then.
     """
 
-    def __init__(self, root: Path, *, mounted: bool = False, named: str = "") -> None:
+    def __init__(self, root: Path, *, mounted: bool = False, named: str = "", opened: Sequence[GitFolder] = ()) -> None:
         self._root = root
+        self._opened = [folder.at for folder in opened]
         self._named = named
         self._git = root / ".git"
         self._folder = _identity(self._git)
         self._leads = None if self._folder else _entry_at(self._git, limit=_MAX_BYTES)  # a link or file to elsewhere
         if self._folder is None and self._leads is None and os.path.lexists(self._git):
             raise CannotGuard(_refusal(self._git, root=root))
-        kept = {at: _remember(at) for at in self._executed()}
-        for at, entries in kept.items():
-            if entries is None and not (mounted and at.parent == self._git and _is_mounted(at)):
+        try:
+            # a submodule that is opened by itself, too, is found from the outer folder first
+            bases: dict[Path, Path] = {}
+            for base, at in self._executed():
+                bases.setdefault(at, base)
+            kept = {at: (base, _remember(at)) for at, base in bases.items()}
+        except OSError:
+            raise CannotGuard(_refusal(self._git / "modules", root=root)) from None
+        for at, (base, entries) in kept.items():
+            is_mounted = mounted and base != self._root and at.parent.parent != base / "worktrees" and _is_mounted(at)
+            if entries is None and not is_mounted:
                 raise CannotGuard(_refusal(at, root=root))
-        self._before = {at: entries for at, entries in kept.items() if entries is not None}
+        self._before = {at: (base, entries) for at, (base, entries) in kept.items() if entries is not None}
 
     def put_back(self) -> RestoredFiles:
         """What had changed. `.git` is again the folder, link or file that it was, wherever `told` does not say otherwise."""
@@ -93,22 +142,45 @@ class GitGuard:
                 told=(f"{self._named}.git: it was replaced, and could not be put back ({error.strerror}). {_LOOK}",)
             )
         changed: list[str] = []
-        for at, before in self._before.items():
-            if at.parent == self._git and not _is_folder(self._git):
-                continue
+        for at, (base, before) in self._before.items():
+            try:
+                blocked = _first_no_folder(at.parent, base=base)
+                if blocked is not None and os.path.lexists(blocked):
+                    blocked.unlink()
+                    told += (f"{self._shown(blocked)}: a command had put it where a folder of git's was. {_LOOK}",)
+            except OSError as error:
+                blocked = at
+                told += (self._failed(at, error),)
+            if blocked is not None:
+                continue  # it went with its folder
             for path, error in _put_back(at, before=before):
-                shown = f"{self._named}{path.relative_to(self._root)}"
                 if error is None:
-                    changed.append(shown)
+                    changed.append(self._shown(path))
                 else:
-                    told += (f"{shown}: it was changed, and could not be put back ({error.strerror}). {_LOOK}",)
+                    told += (self._failed(path, error),)
         return RestoredFiles(tuple(changed), told)
 
-    def _executed(self) -> Iterator[Path]:
-        """Where git looks for what it executes: in `.git`, or in the folders of the workspace to which it leads."""
-        for folder in [self._git] if self._folder else _led_to(self._git, root=self._root):
-            for name in _EXECUTED:
-                yield folder / name
+    def _failed(self, path: Path, error: OSError) -> str:
+        return f"{self._shown(path)}: it was changed, and could not be put back ({error.strerror}). {_LOOK}"
+
+    def _shown(self, path: Path) -> str:
+        if path.is_relative_to(self._root):
+            return f"{self._named}{path.relative_to(self._root)}"
+        return str(path)
+
+    def _executed(self) -> Iterator[tuple[Path, Path]]:
+        """Where git looks for what it executes: in `.git`, or in the folders of the workspace to which it leads, in their
+        submodules and working trees. Each after the folder whose way there may be a link by then. Raises OSError."""
+        of_root = [self._git] if self._folder else _led_to(self._git, root=self._root)
+        bases = [self._git if self._folder else self._root for _ in of_root]
+        for base, folder in zip((*bases, *self._opened), (*of_root, *self._opened), strict=True):
+            for git in (folder, *modules_in(folder)):
+                yield from ((base, git / name) for name in _EXECUTED)
+            worktrees = folder / "worktrees"
+            for tree in sorted(worktrees.iterdir()) if _is_folder(worktrees) else ():
+                yield from ((base, tree / name) for name in _OF_WORKTREES)
+                for git in modules_in(tree):
+                    yield from ((base, git / name) for name in _EXECUTED)
 
     def _return_git(self) -> tuple[str, ...]:
         """Afterwards `.git` itself is what it was, if that is still to be had."""
@@ -159,6 +231,12 @@ class GitGuard:
             if walked > _MAX_WALKED:
                 break
         return None
+
+
+def _first_no_folder(folder: Path, *, base: Path) -> Path | None:
+    """On the way from `base` to the folder in it, both included, the first that is none, or is a link to one."""
+    way = [folder, *folder.parents]
+    return next((one for one in reversed(way[: way.index(base) + 1]) if not _is_folder(one)), None)
 
 
 def _is_mounted(at: Path) -> bool:

@@ -7,6 +7,7 @@ import msgspec
 
 from turnwise.drivers.tools.programs import compiled_script
 from turnwise.drivers.tools.sandbox.bounds import KERNELS_SHARE, CommandBounds
+from turnwise.drivers.tools.sandbox.git_folders import GitFolder
 
 _KEEPER = Path(__file__).with_name("keeper.py")
 
@@ -17,7 +18,8 @@ class SandboxOrder(msgspec.Struct, frozen=True, kw_only=True):
     """A command and what it may do. All paths are absolute and have no link in them.
 
     It may write in `workspace`, in `writable` and in the temporary folder; `hidden` paths it may not even read.
-    `shown` it may read although they lie inside something hidden. `given` is the descriptor of its standard input, where a
+    `shown` it may read although they lie inside something hidden. `git` are folders of git's elsewhere that it may write in, but
+    for what git executes. `given` is the descriptor of its standard input, where a
     keeper has to hand it on. `bounds` are what it may take up, `report` the descriptor to which its keeper says which of them it
     reached. `fresh`: its temporary folders are empty file systems of a fixed size, gone with it.
     """
@@ -30,6 +32,7 @@ class SandboxOrder(msgspec.Struct, frozen=True, kw_only=True):
     writable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     shown: tuple[Path, ...] = ()
+    git: tuple[GitFolder, ...] = ()
     network: bool = False
     given: int | None = None
     bounds: CommandBounds | None = None

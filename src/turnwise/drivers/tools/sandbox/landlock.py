@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from turnwise.drivers.tools.sandbox.git import shared_paths
 from turnwise.drivers.tools.sandbox.kinds import SandboxOrder, Wrapped, in_keeper
 from turnwise.drivers.tools.sandbox.landlock_rules import (
     CHANGE,
@@ -83,6 +84,9 @@ def allowances(order: SandboxOrder) -> Iterator[tuple[Path, int]]:
         yield path, READ
     for path in _DEVICES:
         yield path, READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
+    for folder in order.git:
+        for path in shared_paths(folder.at) if folder.shared else [folder.at]:
+            yield path, READ | CHANGE
     for root in (order.temporary, *order.writable, order.workspace):
         # Where something hidden lies inside (the folder is the home folder), no new file can be made beside it.
         for path in _around(root, hidden=frozenset(order.hidden) - {root}):

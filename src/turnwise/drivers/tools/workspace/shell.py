@@ -27,6 +27,7 @@ from turnwise.drivers.tools.sandbox import (
     find_sandbox,
 )
 from turnwise.drivers.tools.sandbox.bounds import CommandBounds, allowed_bounds, unasked_bounds
+from turnwise.drivers.tools.sandbox.git_folders import GitFolders, find_git_folders
 from turnwise.drivers.tools.sandbox.scratch import PrivateFolder
 from turnwise.drivers.tools.tools import Tool
 from turnwise.drivers.tools.workspace.output import MAX_FILES, Tape
@@ -44,6 +45,10 @@ _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 # A command that names none of its temporary folders finds them empty, if it runs unasked: programs put there what they need
 # themselves, and forget it.
 _TEMPORARY = re.compile("tmp|temp|cache|/shm", re.IGNORECASE)
+
+_REFUSED = re.compile(rb"^.*: (?:Read-only file system|Permission denied)$", re.MULTILINE)
+_OF_GIT = re.compile(rb"^(?:fatal|error): .*\.git\b", re.MULTILINE)
+_NO_SETTING = re.compile(rb"^error: could not (?:lock|write) config file ", re.MULTILINE)
 
 DESCRIPTION = """Run a command with bash in the workspace folder. Its output (standard output and error together) is \
 returned, and its exit code where that is not 0. It has no terminal and no standard input. When it ends or runs out of \
@@ -90,11 +95,13 @@ class Shell:
         self._private = tuple(private)
         self._scratch = Scratch()
         self._count = 0
+        self._git = find_git_folders(root.resolve()) if self.sandbox.files else GitFolders()
 
     @property
     def said(self) -> str:
         """One line for people on how commands run here, to be shown before the first."""
-        return self.sandbox.said(workspace=self.root, network=self.network)
+        git = self._git.opened[-1].at if self._git.opened else None
+        return self.sandbox.said(workspace=self.root, network=self.network, git=git)
 
     @property
     def has_network(self) -> bool:
@@ -152,14 +159,19 @@ class Shell:
         watched = telling()
         listener = None if watched is None else watched.take_output
         tape = Tape(kept_bytes=KEPT_BYTES, spill=self._next_output(), tell=listener)
-        guards = self._git_guards()
+        git_folders = self._git_folders()
+        guards = self._git_guards(git_folders)
         git: list[RestoredFiles] = []
         notes: list[str] = []
         timeout_s, is_turns = seconds_of(given.timeout_s)
         bounds = (self._unasked or unasked_bounds()) if runs_unasked() else allowed_bounds()
         try:
             code, report = await self._run(
-                [program, "-c", given.command], timeout_s=timeout_s, tape=tape, bounds=bounds
+                [program, "-c", given.command],
+                timeout_s=timeout_s,
+                tape=tape,
+                bounds=bounds,
+                git=git_folders,
             )
             near = report if report.startswith("near ") else ""
             if report and not near:
@@ -174,6 +186,7 @@ class Shell:
         finally:
             git += [guard.put_back() for guard in guards]
         failed = bool(notes)
+        notes += [f"[{one}]" for one in self._refusal_told(tape, git=git_folders, failed=failed)]
         notes += [f"[{one}]" for done in git for one in done.told]
         if changed := [path for done in git for path in done.changed]:
             notes.append(f"[{', '.join(changed)}: put back as before; a command may not change what git executes]")
@@ -184,14 +197,38 @@ class Shell:
             raise ToolFault(text)
         return text
 
-    def _git_guards(self) -> list[GitGuard]:
+    def _git_folders(self) -> GitFolders:
+        """What of the repository lies elsewhere and may be written by the next command."""
+        return find_git_folders(self.root.resolve()).since(self._git) if self.sandbox.files else GitFolders()
+
+    def _refusal_told(self, tape: Tape, *, git: GitFolders, failed: bool) -> list[str]:
+        """What a command is told that was refused a place to write: programs only know that the file system is read-only."""
+        refusals = b"\n".join(_REFUSED.findall(tape.ending)) if self.sandbox.files else b""
+        if git.why and (_OF_GIT.search(refusals) or os.fsencode(git.refused) in refusals):
+            return [
+                f"the sandbox did not let git write: the repository's folder `{git.refused}` lies outside of the workspace and is"
+                f" not opened, as {git.why}. Ask the user to commit, or to start turnwise in that repository or with --no-sandbox"
+            ]
+        if self.sandbox.files and _NO_SETTING.search(tape.ending):
+            return [
+                "the sandbox keeps what git executes (its configuration, hooks) as it is: ask the user to change it"
+            ]
+        if failed and b": Read-only file system" in refusals:
+            return [f"the sandbox lets a command write in {self._places(git)} only"]
+        return []
+
+    def _places(self, git: GitFolders) -> str:
+        named = [f"`{path}`" for path in (*self._writable, *[one.at for one in git.opened])]
+        return ", ".join(["the workspace", *named]) + " and $TMPDIR"
+
+    def _git_guards(self, git: GitFolders) -> list[GitGuard]:
         """One for each folder in which the command may write. Raises ToolFault where one cannot be."""
         if not self.sandbox.files:
             return []
         mounted = self.sandbox.kind == "bubblewrap"
         try:
             others = [GitGuard(path, mounted=mounted, named=f"{path}/") for path in self._writable]
-            return [GitGuard(self.root, mounted=mounted), *others]
+            return [GitGuard(self.root, mounted=mounted, opened=git.opened), *others]
         except CannotGuard as error:
             raise ToolFault(str(error)) from None
 
@@ -202,10 +239,12 @@ class Shell:
             raise ToolFault("there is no bash on this machine")
         return found
 
-    async def _run(self, argv: list[str], *, timeout_s: float, tape: Tape, bounds: CommandBounds) -> tuple[int, str]:
+    async def _run(
+        self, argv: list[str], *, timeout_s: float, tape: Tape, bounds: CommandBounds, git: GitFolders
+    ) -> tuple[int, str]:
         """Its exit code, and what its keeper said of its bounds."""
         judged = programs_at_hand()
-        run = functools.partial(self._run_with, argv, timeout_s=timeout_s, tape=tape, bounds=bounds)
+        run = functools.partial(self._run_with, argv, timeout_s=timeout_s, tape=tape, bounds=bounds, git=git)
         if judged is None:
             return await run()
         if judged.only_apart:
@@ -220,6 +259,7 @@ class Shell:
         timeout_s: float,
         tape: Tape,
         bounds: CommandBounds,
+        git: GitFolders,
         path: str = "",
         shown: tuple[Path, ...] = (),
     ) -> tuple[int, str]:
@@ -235,7 +275,8 @@ class Shell:
                 hidden_env=self._hidden_env,
                 own=self._private,
                 outer_env={**os.environ, "PATH": path} if path else None,
-                shown=shown,
+                shown=(*shown, *self._hidden_top(git)),
+                git=git.opened,
                 bounds=bounds,
                 fresh=_TEMPORARY.search(argv[-1]) is None,
                 reports=True,
@@ -262,6 +303,11 @@ class Shell:
         finally:
             for descriptor in wrapped.descriptors:
                 os.close(descriptor)
+
+    def _hidden_top(self, git: GitFolders) -> tuple[Path, ...]:
+        """The working tree around the workspace, where a private folder lies over it: git would take its files for deleted."""
+        covers = any(git.top.is_relative_to(one) for one in self.sandbox.private_folders) if git.top else False
+        return (git.top,) if git.top and covers else ()
 
     def _next_output(self) -> Path:
         self._count += 1
