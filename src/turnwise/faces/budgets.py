@@ -14,7 +14,7 @@ from turnwise.drivers.journal.owners import is_alive, is_here, our_name
 from turnwise.drivers.tools.grants import variable_of_run
 from turnwise.errors import BudgetSpent, CallerError, JournalFailed
 from turnwise.faces.budget_keeping import BudgetAtHand, keeper_of
-from turnwise.rules.limits import AnyOf, Limit, Spent
+from turnwise.rules.limits import Limit, Spent
 from turnwise.rules.pricing import ZERO
 from turnwise.rules.reserving import (
     Amount,
@@ -24,10 +24,10 @@ from turnwise.rules.reserving import (
     RunSpending,
     bound_by,
     check_part,
-    countable,
+    leaves_of_budget,
     reserve,
+    shown,
     unspent,
-    with_amount,
 )
 from turnwise.vocab import StopReason
 
@@ -47,22 +47,23 @@ class Budget:
 
     Each run reserves its part before it sends anything: `per_run`, or what is left if that is less. What it has not
     spent is free again when it ends. Each run keeps one request of its part for its answer. Sub-agents spend the part of
-    the run that started them. `per_run` names a part of each of the budget's limits; steps and time may stand in it,
-    too. Without `per_run` a run reserves all that is free, so a second run at the same time raises BudgetSpent.
+    the run that started them. A budget takes every limit that an agent takes: `MaxSteps` counts the steps of the runs
+    themselves, `MaxWallTime` the time of all runs together. `per_run` names a part of each of the budget's limits, and may
+    hold others. Without `per_run` a run reserves all that is free, so a second run at the same time raises BudgetSpent.
 
     A budget belongs to one process, unless it has a `journal` and a `name`: then all processes that give the same name
     and the same journal share it, and their agents must use that journal, too. Each process gives the limits itself. They
     must be of the same kinds; the amounts may differ, and each process compares with its own. If a process dies, the
     part of its run stays reserved until the session is resumed (`Agent.resume`) or has gone on without that run.
 
-    A run for which too little is free raises BudgetSpent. Raises CallerError for limits of steps or time, for `&`, and
-    for a name without a journal.
+    A run for which too little is free raises BudgetSpent. Raises CallerError for a limit that allows nothing, and for a
+    name without a journal.
     """
 
     def __init__(
         self, limit: Limit, *, per_run: Limit | None = None, journal: "Journal | None" = None, name: str = ""
     ) -> None:
-        self._limits = countable(limit)
+        self._limits = leaves_of_budget(limit)
         if per_run is not None:
             check_part(per_run, of=self._limits)
         self.limit, self.per_run = limit, per_run
@@ -86,9 +87,7 @@ class Budget:
     @property
     def left(self) -> Limit:
         """What is neither spent nor reserved, as a limit. A run whose spending is unknown counts with its whole part."""
-        free = self._keeper.look().free(self._limits)
-        parts = [with_amount(one, amount) for one, amount in zip(self._limits, free, strict=True)]
-        return AnyOf(tuple(parts)) if len(parts) > 1 else parts[0]
+        return shown(self.limit, amounts=self._keeper.look().free(self._limits))
 
     @property
     def ledger(self) -> "Bill":
@@ -121,7 +120,8 @@ class Budget:
         def found_in(state: BudgetState) -> Reserved | None:
             own = state.parts.get(run.turn)
             free = state.free(self._limits) if own is None else own.amounts
-            found = reserve(self._limits, free=free, asked=limits, least_usd=least_usd)
+            others = state if own is None else state.without(run.turn)
+            found = reserve(self.limit, state=others, free=free, asked=limits, least_usd=least_usd)
             return None if found is None or (whole and self._falls_short(found.amounts, limits)) else found
 
         def reserve_in(budget: BudgetAtHand) -> Reservation | BudgetState:
@@ -276,6 +276,8 @@ class Reservation:
 
         sums = spent_with_children(self.runner.result)
         known = Spent(
+            steps=self.runner.result.steps,
+            elapsed_s=round(self.runner.elapsed_s, 3),
             requests=sums.requests,
             input_tokens=sums.usage.input_tokens,
             output_tokens=sums.usage.output_tokens,

@@ -6,31 +6,32 @@ lets them start a request that the limit forbids; each run is as exact as its ow
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import get_args
+from typing import assert_never, get_args
 
 import msgspec
 
 from turnwise.errors import CallerError
 from turnwise.rules.limits import (
+    AllOf,
     Among,
     AnyOf,
+    Leaf,
     Limit,
     MaxCost,
     MaxRequests,
+    MaxSteps,
     MaxTokens,
     MaxToolCalls,
+    MaxWallTime,
+    Share,
     Spent,
     fault_of_limit,
+    folded,
+    leaves_of,
 )
 from turnwise.rules.pricing import ZERO
 
-Countable = MaxRequests | MaxTokens | MaxCost | MaxToolCalls
-Amount = int | Decimal
-
-ONLY_EITHER = (
-    "`limit` of a budget takes limits of requests, tokens, cost and tool calls, joined with `|`, not `{limit}`. Time and steps "
-    "are each run's own: give them in `per_run`"
-)
+Amount = int | Decimal  # seconds are decimals, too
 
 
 class Reserved(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,27 +42,28 @@ class Reserved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSpending(msgspec.Struct, frozen=True):
-    """What of a run's spending is known; whether that is all of it, all of its cost, of its tokens and of its tool calls."""
+    """What of a run's spending is known; whether that is all of it, all of its cost and of its tokens, and whether its turn told
+    of the steps, tool calls and time, which no ledger knows."""
 
     known: Spent
     is_whole: bool = True
     knows_cost: bool = True
     knows_tokens: bool = True
-    knows_tool_calls: bool = True
+    knows_turn: bool = True
 
-    def counted(self, limit: Countable, *, reserved: Amount) -> Amount:
+    def counted(self, limit: Leaf, *, reserved: Amount) -> Amount:
         """What counts towards the limit: all that was reserved, where the spending is unknown."""
         used = used_of(limit, self.known)
         return used if self.is_whole and self._knows(limit) else max(used, reserved)
 
-    def _knows(self, limit: Countable) -> bool:
+    def _knows(self, limit: Leaf) -> bool:
         match limit:
             case MaxCost():
                 return self.knows_cost
             case MaxTokens():
                 return self.knows_tokens
-            case MaxToolCalls():
-                return self.knows_tool_calls
+            case MaxToolCalls() | MaxSteps() | MaxWallTime():
+                return self.knows_turn
             case MaxRequests():
                 return True
 
@@ -82,7 +84,7 @@ class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
     parts: Mapping[str, BudgetPart] = {}
     spent: Spent = Spent()
 
-    def free(self, limits: Sequence[Countable]) -> list[Amount]:
+    def free(self, limits: Sequence[Leaf]) -> list[Amount]:
         """Of each limit what is neither used nor reserved; never below 0."""
         reserved = [part.amounts for part in self.parts.values()]
         return [
@@ -90,12 +92,20 @@ class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
             for nth, limit in enumerate(limits)
         ]
 
+    def is_reserved(self, nth: int) -> bool:
+        """Whether a run has a part of that limit."""
+        return any(part.amounts[nth] > 0 for part in self.parts.values())
+
+    def without(self, turn: str) -> "BudgetState":
+        return msgspec.structs.replace(self, parts={id: part for id, part in self.parts.items() if id != turn})
+
     def with_part(self, turn: str, part: BudgetPart) -> "BudgetState":
         return msgspec.structs.replace(self, parts={**self.parts, turn: part})
 
-    def settled(self, turn: str, *, limits: Sequence[Countable], spending: RunSpending) -> "BudgetState":
+    def settled(self, turn: str, *, limits: Sequence[Leaf], spending: RunSpending) -> "BudgetState":
         """The run has ended: what it spent counts, and the rest of its part is free."""
-        amounts = self.parts[turn].amounts
+        amounts, kinds = self.parts[turn].amounts, {type(limit) for limit in limits}
+        spent = self.spent + spending.known
         return msgspec.structs.replace(
             self,
             used=tuple(
@@ -104,12 +114,16 @@ class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
                     for limit, used, reserved in zip(limits, self.used, amounts, strict=True)
                 ]
             ),
-            parts={id: part for id, part in self.parts.items() if id != turn},
-            spent=msgspec.structs.replace(self.spent + spending.known, steps=0, elapsed_s=0.0),
+            parts=self.without(turn).parts,
+            spent=msgspec.structs.replace(
+                spent,
+                steps=spent.steps if MaxSteps in kinds else 0,
+                elapsed_s=spent.elapsed_s if MaxWallTime in kinds else 0.0,
+            ),
         )
 
 
-def unspent(limits: Sequence[Countable]) -> BudgetState:
+def unspent(limits: Sequence[Leaf]) -> BudgetState:
     """A budget of which nothing is used yet."""
     return BudgetState(
         counts=tuple([counted_by(one) for one in limits]),
@@ -117,24 +131,20 @@ def unspent(limits: Sequence[Countable]) -> BudgetState:
     )
 
 
-def counted_by(limit: Countable) -> str:
+def counted_by(limit: Leaf) -> str:
     """What a limit counts, by name: two with the same name differ in their amounts only."""
     return f"MaxTokens({limit.counts})" if isinstance(limit, MaxTokens) else type(limit).__name__
 
 
-def countable(limit: Limit) -> tuple[Countable, ...]:
-    """The limits of a budget. Raises CallerError for one that many runs cannot share, and for one that allows nothing."""
+def leaves_of_budget(limit: Limit) -> tuple[Leaf, ...]:
+    """The limits that it is made of. Raises CallerError for what is no limit, and for one that allows nothing."""
     _check_is_limit(limit, name="limit")
     if fault := fault_of_limit(limit):
         raise CallerError(f"`limit` of a budget cannot hold: {fault}")
-    parts = parts_of(limit)
-    for part in parts:
-        if not isinstance(part, Countable):
-            raise CallerError(ONLY_EITHER.format(limit=part))
-    return tuple([part for part in parts if isinstance(part, Countable)])
+    return leaves_of(limit)
 
 
-def check_part(part: Limit, *, of: Sequence[Countable]) -> None:
+def check_part(part: Limit, *, of: Sequence[Leaf]) -> None:
     """Raise CallerError for a part of each run that cannot hold, or that leaves one of the budget's limits open: the first run
     would then reserve all of it."""
     _check_is_limit(part, name="per_run")
@@ -147,9 +157,11 @@ def check_part(part: Limit, *, of: Sequence[Countable]) -> None:
             )
 
 
-def bound_by(limit: Limit | None, *, of: Countable) -> Amount | None:
+def bound_by(limit: Limit | None, *, of: Leaf) -> Amount | None:
     """What `limit` allows of that which `of` counts, whatever else is spent; None if it does not bound it."""
-    found = [amount_of(part) for part in parts_of(limit) if isinstance(part, Countable) and _counts_the_same(part, of)]
+    found = [
+        amount_of(part) for part in parts_of(limit) if isinstance(part, Leaf) and counted_by(part) == counted_by(of)
+    ]
     return min(found, default=None)
 
 
@@ -160,17 +172,21 @@ def parts_of(limit: Limit | None) -> tuple[Limit, ...]:
     return limit.limits if isinstance(limit, AnyOf) else (limit,)
 
 
-def amount_of(limit: Countable) -> Amount:
+def amount_of(limit: Leaf) -> Amount:
     match limit:
-        case MaxRequests(amount) | MaxToolCalls(amount):
+        case MaxRequests(amount) | MaxToolCalls(amount) | MaxSteps(amount):
             return amount
         case MaxTokens():
             return limit.tokens
         case MaxCost(usd):
             return usd
+        case MaxWallTime(seconds):
+            return Decimal(str(seconds))
+        case _:
+            assert_never(limit)
 
 
-def used_of(limit: Countable, spent: Spent) -> Amount:
+def used_of(limit: Leaf, spent: Spent) -> Amount:
     """What counts towards it."""
     match limit:
         case MaxRequests():
@@ -181,30 +197,79 @@ def used_of(limit: Countable, spent: Spent) -> Amount:
             return spent.cost_usd
         case MaxToolCalls():
             return spent.tool_calls
+        case MaxSteps():
+            return spent.steps
+        case MaxWallTime():
+            return Decimal(str(spent.elapsed_s))
+        case _:
+            assert_never(limit)
 
 
 def reserve(
-    limits: Sequence[Countable], *, free: Sequence[Amount], asked: Limit | None, least_usd: Decimal = ZERO
+    whole: Limit, *, state: BudgetState, free: Sequence[Amount], asked: Limit | None, least_usd: Decimal = ZERO
 ) -> Reserved | None:
-    """The part of one run: what is `free`, and no more than `asked` bounds. None if that is too little for one request,
-    which costs `least_usd` at the least."""
-    among, amounts, parts = Among(count=1, least_usd=least_usd), list[Amount](), list[Countable]()
+    """The part of one run: what is `free` of each limit, and no more than `asked` bounds. None if that is too little for one
+    request, which costs `least_usd` at the least.
+
+    A run alone may go beyond one side of `&` as long as it keeps to the other. Runs that begin beside others keep to each side:
+    with one of them beyond the first side, and another beyond the second, the whole would be exceeded.
+    """
+    among, limits = Among(count=1, least_usd=least_usd), leaves_of(whole)
+    amounts, shares = list[Amount](), list[Share]()
     for limit, left in zip(limits, free, strict=True):
         bound = bound_by(asked, of=limit)
-        amount = left if bound is None else min(left, bound)
-        part = with_amount(limit, amount)
-        if not part.share(Spent(), among=among).enough:
-            return None
-        amounts.append(amount)
-        parts.append(part)
-    others = [part for part in parts_of(asked) if not _is_counted(part, limits)]
-    whole = AnyOf((*others, *parts))
-    return Reserved(amounts=tuple(amounts), limit=whole if len(whole.limits) > 1 else parts[0])
+        part = with_amount(limit, left if bound is None else min(left, bound))
+        is_enough = part.fault() is None and part.share(Spent(), among=among).enough
+        amounts.append(amount_of(part))
+        shares.append(Share(part, enough=is_enough))
+    alone = not state.parts
+    used_up = [not one.enough and (alone or not state.is_reserved(nth)) for nth, one in enumerate(shares)]
+    coming = iter(zip(shares, used_up, strict=True))
+    found, _ = folded(whole, leaf=lambda _: next(coming), either=_either, both=_all if alone else _each)
+    if not found.enough or found.limit is None:
+        return None
+    others = [part for part in parts_of(asked) if not _is_counted(part, parts_of(whole))]
+    limit = AnyOf((*others, *parts_of(found.limit))) if others else found.limit
+    return Reserved(amounts=tuple(amounts), limit=limit)
 
 
-def with_amount(limit: Countable, amount: Amount) -> Countable:
+Side = tuple[Share, bool]  # and whether it is used up, with no run that has a part of it
+
+
+def _either(sides: list[Side]) -> Side:
+    limits = [part for share, _ in sides for part in parts_of(share.limit)]
+    limit = limits[0] if len(limits) == 1 else AnyOf(tuple(limits))
+    return Share(limit, enough=all(share.enough for share, _ in sides)), any(used for _, used in sides)
+
+
+def _all(sides: list[Side]) -> Side:
+    """A side that is used up stops nothing by itself: the others decide."""
+    left = [share.limit for share, used in sides if not used and share.enough and share.limit is not None]
+    if not left:
+        return sides[0][0], True
+    return Share(left[0] if len(left) == 1 else AllOf(tuple(left))), False
+
+
+def _each(sides: list[Side]) -> Side:
+    left = [side for side in sides if not side[1]]
+    return _either(left) if left else (sides[0][0], True)
+
+
+def shown(whole: Limit, *, amounts: Sequence[Amount]) -> Limit:
+    """The same formula with these amounts."""
+    parts = iter([with_amount(one, amount) for one, amount in zip(leaves_of(whole), amounts, strict=True)])
+    return folded(
+        whole,
+        leaf=lambda _: next(parts),
+        either=lambda found: AnyOf(tuple(found)),
+        both=lambda found: AllOf(tuple(found)),
+    )
+
+
+def with_amount(limit: Leaf, amount: Amount) -> Leaf:
     """The same limit of so much."""
-    return msgspec.structs.replace(limit, **{limit.__struct_fields__[0]: amount})
+    own = float(amount) if isinstance(limit, MaxWallTime) else amount
+    return msgspec.structs.replace(limit, **{limit.__struct_fields__[0]: own})
 
 
 def _check_is_limit(limit: object, *, name: str) -> None:
@@ -212,9 +277,6 @@ def _check_is_limit(limit: object, *, name: str) -> None:
         raise CallerError(f"`{name}` of a budget must be a limit, `MaxRequests(100)`, not `{type(limit).__name__}`")
 
 
-def _is_counted(limit: Limit, by: Sequence[Countable]) -> bool:
-    return isinstance(limit, Countable) and any(_counts_the_same(limit, one) for one in by)
-
-
-def _counts_the_same(one: Countable, other: Countable) -> bool:
-    return counted_by(one) == counted_by(other)
+def _is_counted(limit: Limit, by: Sequence[Limit]) -> bool:
+    """Whether a limit that stops the run by itself counts the same."""
+    return isinstance(limit, Leaf) and any(isinstance(one, Leaf) and counted_by(limit) == counted_by(one) for one in by)

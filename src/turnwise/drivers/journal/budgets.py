@@ -211,7 +211,7 @@ def _state_in(text: str, *, name: str) -> BudgetState:
 
 
 def _spending(entries: Sequence[LedgerEntry], *, is_whole: bool) -> RunSpending:
-    """What requests in a ledger tell. They do not tell how many tool calls ran."""
+    """What requests in a ledger tell. They do not tell of steps, tool calls and time."""
     cost = cost_of(entries)
     told = [one.usage for one in entries if one.usage is not None]
     known = Spent(
@@ -225,5 +225,5 @@ def _spending(entries: Sequence[LedgerEntry], *, is_whole: bool) -> RunSpending:
         is_whole=is_whole,
         knows_tokens=all(map(tells_tokens, entries)),
         knows_cost=cost.exact_usd is not None,
-        knows_tool_calls=False,
+        knows_turn=False,
     )

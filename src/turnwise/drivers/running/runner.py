@@ -86,6 +86,7 @@ class Runner:
         self._running: _Running | None = None
         self.result: TurnResult | None = None  # of the last turn, also of one whose task was cancelled
         self.ledger: Ledger | None = means.observation.ledger  # of the last turn
+        self.elapsed_s = 0.0  # of the last turn
 
     async def run(
         self,
@@ -144,7 +145,7 @@ class Runner:
             with contextlib.nullcontext() if observer is None else observer.around():
                 return await turn
         finally:
-            self.result = running.result
+            self.result, self.elapsed_s = running.result, running.time.now_s()
             self._running = None
             if journal is not None:
                 with contextlib.suppress(JournalFailed):  # said already, by the result or by what is being raised
@@ -228,7 +229,7 @@ class _Running:
             plain_choice=config.tool_choice,
         )
         self._around = around_of(config, means=means, journal=journal, left=left, tell=self._tell, books=self.books)
-        self._time = TurnTime(
+        self.time = TurnTime(
             means.clock,
             limits=config.limits,
             end_first=self._end_first,
@@ -247,7 +248,7 @@ class _Running:
             self._interrupted.set_result(kind)
 
     def time_is_up(self) -> None:
-        self._time.is_up()
+        self.time.is_up()
 
     def _end_first(self) -> bool:
         """End what has a deadline before the turn's: it leaves time for the answer."""
@@ -298,12 +299,12 @@ class _Running:
         if self._means.run is not None:
             self._means.run.so_far = lambda: (turn.known.step, turn.known.spending.usage)
         self._teller.begin(turn)
-        self._time.start()
+        self.time.start()
         try:
             return await self._run_to_end(turn, command)
         finally:
             self._watchers.leave()
-            self._time.stop()
+            self.time.stop()
             await self._scripts.close()
 
     async def _run_to_end(self, turn: Turn, command: Command) -> TurnResult:
@@ -428,7 +429,7 @@ class _Running:
     def _stamp(self, event: Event) -> Event:
         if type(event) is TurnStarted or type(event) is Interrupted:
             return event
-        return msgspec.structs.replace(event, at_s=round(self._time.now_s(), 3))
+        return msgspec.structs.replace(event, at_s=round(self.time.now_s(), 3))
 
     async def _do_left(self, command: Doable, left: LeftTurn) -> Event:
         """The command that was at hand when the process died: what of it was done is not done again."""
@@ -513,7 +514,7 @@ class _Running:
     async def _ask(self, command: Ask) -> Asked:
         if (elsewhere := self._asked_elsewhere(command)) is not None:
             return elsewhere
-        began_s, most_s = self._time.now_s(), None if self._turn is None else self._turn.known.spending.pacing.calls_s
+        began_s, most_s = self.time.now_s(), None if self._turn is None else self._turn.known.spending.pacing.calls_s
         self._ask_over = asyncio.get_running_loop().create_future()
         try:
             asked = await ask(
@@ -529,7 +530,7 @@ class _Running:
             )
         finally:
             self._ask_over = None
-        self._time.ended(began_s + (command.deadline_s if most_s is None else max(most_s, command.deadline_s)))
+        self.time.ended(began_s + (command.deadline_s if most_s is None else max(most_s, command.deadline_s)))
         return asked
 
     async def _ask_again(self, command: Ask, left: LeftTurn, *, left_s: float) -> Asked:
@@ -599,7 +600,7 @@ class _Running:
             self._journal.write()
         settle_s = self._means.settle_s * TOOL_SHARE
         if command.most_s is not None:  # what tidies up behind the deadline takes no more of the answer's time
-            settle_s = min(settle_s, self._time.left_after(command.most_s) * ANSWERS_SHARE)
+            settle_s = min(settle_s, self.time.left_after(command.most_s) * ANSWERS_SHARE)
         self._tool_run = ToolRun(
             calls,
             tools=self._tools,
@@ -613,14 +614,14 @@ class _Running:
             most_s=command.most_s,
             around=self._around,
         )
-        began_s = self._time.now_s()
+        began_s = self.time.now_s()
         with self._resting():
             await self._tool_run.run()
         results, children = self._not_recorded(self._tool_run)
         self._tool_run = None
         self._ended.clear()
         self._begun_before = frozenset()
-        self._time.ended(None if command.most_s is None else began_s + command.most_s)
+        self.time.ended(None if command.most_s is None else began_s + command.most_s)
         return ToolsFinished(results=(*results, *changed.values()), children=children)
 
     def _record_answer(self, approval: Approval) -> None:
@@ -672,9 +673,9 @@ class _Running:
                 self._journal.later(ScriptBegan(call_id=call.id, time=now_s))
             self._tell(ToolStarted(call))
         self._teller.answered_in_program(command)
-        began_s = self._time.now_s()
+        began_s = self.time.now_s()
         event = await self._scripts.run(command, ordered_s=self._ordered_s, now_s=now_s)
-        self._time.ended(None if command.most_s is None else began_s + command.most_s)
+        self.time.ended(None if command.most_s is None else began_s + command.most_s)
         if isinstance(event, ScriptCalled):
             self._teller.unanswered |= {inner.id: inner for inner in event.calls}
         else:
