@@ -122,7 +122,7 @@ class OutputMismatch(ModelFault):
     - `text` is the answer's text; `stop_reason` says why the run ended.
     - `requests`, `usage` (tokens) and `cost_usd` (US dollars; None: not known) are the run's bill.
 
-    `RunResult.output_or_none` gives None in place of this error.
+    `RunResult.output_or_none` gives None in place of this error, and `RunResult.has_output` says whether there is one.
     """
 
     def __init__(

@@ -76,6 +76,19 @@ def test_an_output_that_is_not_there_raises_with_the_bill() -> None:
     assert (error.usage, error.cost_usd) == (result.usage, result.cost_usd)
 
 
+@pytest.mark.parametrize("wanted", [Fruit | None, type(None), {"type": "null"}])
+def test_none_is_an_answer_where_the_type_admits_it(wanted: object) -> None:
+    """Proves: None that the model gave is the output, and no answer is another thing: the former was taken for the latter."""
+    said = "null" if isinstance(wanted, dict) else '{"value": null}'
+    agent, model = scripted(said, "no", "no", "no", output_type=wanted)
+    result = agent.run_sync("Which?")
+    assert (result.output, result.output_or_none, result.has_output, result.complete) == (None, None, True, True)
+    none = agent.run_sync("Which?")
+    assert (none.output_or_none, none.has_output, len(model.requests)) == (None, False, 4)
+    with pytest.raises(OutputMismatch):
+        assert none.output
+
+
 def test_a_run_that_waits_has_no_output_yet() -> None:
     ask = ToolSpec(name="ask", description="Ask.", parameters='{"type":"object"}')
     agent, _ = scripted(call("ask"), tools=[ask])

@@ -1,7 +1,7 @@
 """What a run gives back."""
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import msgspec
 from typing_extensions import TypeVar
@@ -43,7 +43,8 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     - `text` is never empty, unless the run waits for calls. `written_locally`: turnwise wrote it, because the model
       gave no answer.
     - `output` is the answer as a value of the `output_type`; without that type it is the text. It raises OutputMismatch
-      if there is no such value; `output_or_none` is None then.
+      if there is no such value; `output_or_none` is None then. If None itself is a value of the type, `has_output` tells
+      an answer of None from no answer.
     - `stop_reason` says why the run ended. `complete` is False if the answer rests on less than the model wanted to
       know, and `why_incomplete` gives the reason.
     - `fault` says how the provider failed: `kind`, `status`, `message`.
@@ -84,6 +85,7 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     complete: bool
     why_incomplete: str = ""
     output_or_none: Output | None
+    has_output: bool = False
     steps: int
     requests: int
     requests_by_purpose: dict[str, int]
@@ -114,7 +116,7 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
         Raises OutputMismatch if there is no such value: the answer does not fit, the run waits for calls, the provider
         failed, or a limit ended the run without an answer.
         """
-        if self.output_or_none is None:
+        if self.output_or_none is None and not self.has_output:
             why = WAITS if self.pending else self.why_incomplete or "there is no answer"
             text = "" if why in self.text else f". Its text is {_shortened(self.text)!r}"
             raise OutputMismatch(
@@ -125,7 +127,7 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
                 usage=self.usage,
                 cost_usd=self.cost_usd,
             )
-        return self.output_or_none
+        return cast("Output", self.output_or_none)  # None only where it is the answer
 
     @property
     def caches(self) -> CacheSums:
@@ -201,11 +203,12 @@ def run_result(
 ) -> RunResult[Any]:
     """The turn's result with the answer as a value. One that fits the schema, and that the type's own validators refused
     each time, leaves no output and the result incomplete; a repair says why."""
-    value: object = result.text if output is None and result.stop_reason is not StopReason.WAITING else None
+    has_output = output is None and result.stop_reason is not StopReason.WAITING
+    value: object = result.text if has_output else None
     repairs, complete, why = result.repairs, result.complete, result.why_incomplete
     if output is not None and result.output is not None:
         try:
-            value = output.parse(result.output)
+            value, has_output = output.parse(result.output), True
         except Exception as error:  # noqa: BLE001 (a validator of the user's may raise anything; the turn is over)
             repairs = (*repairs, Repair("output_refused", "answer", "; ".join(problems_of(error))))
             complete, why = False, NO_OUTPUT
@@ -216,6 +219,7 @@ def run_result(
         complete=complete,
         why_incomplete=why,
         output_or_none=value,
+        has_output=has_output,
         steps=result.steps,
         requests=result.requests,
         requests_by_purpose=result.requests_by_purpose,

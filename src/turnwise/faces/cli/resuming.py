@@ -148,7 +148,7 @@ class _One:
             ran = run_to_end(turn, new_loop=quickest_loop)
         finally:
             face.close()
-        misfit = found.left.config.output is not None and ran.result.output_or_none is None and not ran.result.pending
+        misfit = found.left.config.output is not None and not ran.result.has_output and not ran.result.pending
         self._show(ran, face=face, place=place, seconds=self._clock.monotonic() - began, misfit=misfit)
         result = ran.result
         return SessionOutcome(

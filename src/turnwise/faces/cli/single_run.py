@@ -240,7 +240,7 @@ class SingleRun:
                 self._face.finish(result, denied=ran.denied, event="result" if is_last else "resumed")
                 return
             seconds = self._clock.monotonic() - began
-            misfit = expects_output and result.output_or_none is None and not result.pending
+            misfit = expects_output and not result.has_output and not result.pending
             show_end(result, seconds=seconds, misfit=misfit, asked=FailedModel(choice=place.choice))
 
 
