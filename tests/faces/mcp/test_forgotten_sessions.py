@@ -11,7 +11,7 @@ import pytest
 
 from strangers import agent_of, offered, texts_of
 from turnwise import McpServer
-from turnwise.testing import call
+from turnwise.testing import FakeClock, call
 from waits import HANG_S
 
 Refusal = Callable[[int], tuple[int, str, bytes]]
@@ -34,7 +34,7 @@ class Sessions(http.server.ThreadingHTTPServer):
         self.done: list[str] = []
         self.meet = False
         self.tools = ["act", "beside"]
-        self.breaks_off = ""
+        self.breaks_off, self.is_away = "", False
         self.content: dict[str, object] = {}
         self.both_are_here = threading.Barrier(2, action=self.forget, timeout=HANG_S)
 
@@ -87,6 +87,8 @@ class _Asked(http.server.BaseHTTPRequestHandler):
         server = cast("Sessions", self.server)
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
         session = self.headers.get("mcp-session-id", "")
+        if server.is_away and message["method"] != "tools/call":
+            return self.say(503, "text/plain", b"away")
         if "id" not in message:
             return self.say(202, JSON, b"")
         if message["method"] == "server/discover":
@@ -239,6 +241,26 @@ async def test_tools_that_changed_with_the_session_are_told() -> None:
         told = "its tools have changed (new: `other`; gone: `beside`); the next turn has them as they are now"
         assert result.notes[-1] == f"the MCP server `p`: {told}"
         assert [offered(model, n) for n in (0, 2)] == [["p__act", "p__beside"], ["p__act", "p__other"]]
+
+
+async def test_a_server_that_was_given_up_is_looked_for_with_each_call_and_each_turn() -> None:
+    """A server elsewhere that was away for longer than its tries comes back without a new agent."""
+    with sessions() as server:
+        clock = FakeClock()
+        script: list[Any] = [[call("p__act", n=1)], [call("p__act", n=2)], "a", [call("p__act", n=3)], "b"]
+        agent, model = agent_of(script, [McpServer("p", url=server.url, clock=clock)])
+        async with agent:
+            server.breaks_off, server.is_away = "before a byte", True
+            running = agent.start("Go.")
+            for pause_s in (0.5, 1.0, 2.0):
+                await clock.until_waiting(pause_s)
+                await clock.advance(pause_s)
+            result = await running
+            assert "is given up" in texts_of(result)[1]
+            server.is_away = False
+            assert texts_of(await agent.run("Go.")) == ["did 3"]
+        assert server.done == ["1", "3"]
+        assert offered(model, len(script) - 1) == ["p__act", "p__beside"]
 
 
 async def test_content_over_http_is_mended_as_that_of_a_program_is() -> None:

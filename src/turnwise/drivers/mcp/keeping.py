@@ -16,7 +16,7 @@ from turnwise.drivers.mcp.bounds import (
     McpFailure,
     RestartBudget,
 )
-from turnwise.drivers.mcp.entries import ServerEntry
+from turnwise.drivers.mcp.entries import ServerAddress, ServerEntry
 from turnwise.drivers.threads import in_thread
 from turnwise.drivers.tools.own_model import OwnModel
 from turnwise.drivers.tools.sandbox import Scratch
@@ -54,7 +54,7 @@ class RunningServer:
         self._connection: Connection | None = None
         self._listing: Listing | None = None
         self._task: asyncio.Task[None] | None = None
-        self._over, self._settled = asyncio.Event(), asyncio.Event()
+        self._over, self._settled, self._wanted = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._why = ""  # there is no connection
         self._is_given_up = False
         self._is_told = False  # that it died
@@ -91,7 +91,7 @@ class RunningServer:
     async def start(self) -> None:
         """It runs, or has failed, or needs longer than `start_s`: then it goes on starting. Raises CallerError without `mcp`."""
         await _import_mcp()
-        self._over, self._settled = asyncio.Event(), asyncio.Event()
+        self._over, self._settled, self._wanted = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._is_given_up, self._why = False, ""
         self._task = asyncio.create_task(self._keep(), name=f"MCP server {self.entry.name}")
         try:
@@ -121,6 +121,8 @@ class RunningServer:
         """`listing` is what it offers now, as far as it says so in time."""
         from turnwise.drivers.mcp.connecting import SessionForgotten
 
+        if self._is_given_up:
+            await self._looks_again(min(REFRESH_S, self.entry.start_s))
         connection = self._connection
         if connection is None or not connection.is_stale:
             return
@@ -128,8 +130,7 @@ class RunningServer:
             async with Watchdog(self._clock, total_s=REFRESH_S):
                 await connection.relist()
         except SessionForgotten:
-            self._settled.clear()
-            await self._settles(min(REFRESH_S, self.entry.start_s))  # the new session lists them anew
+            await self._looks_again(min(REFRESH_S, self.entry.start_s))  # the new session lists them anew
         except Overdue:
             self.say(f"it did not list its tools within {REFRESH_S:g} s: they are those of before")
         except Exception as error:  # noqa: BLE001 (whatever a server's answer makes of the library)
@@ -204,13 +205,20 @@ class RunningServer:
 
     async def _ready(self) -> "Connection":
         """The open connection, waited for where it is being opened anew. Raises ToolFault."""
-        if self._connection is None and not self._is_given_up:
-            self._settled.clear()
-            await self._settles(self.entry.start_s)
+        if self._connection is None:
+            await self._looks_again(self.entry.start_s)
         if self._connection is None:
             why = self._why or f"it did not start again within {self.entry.start_s:g} s"
             raise ToolFault(f"the MCP server `{self.entry.name}` does not run: {why}")
         return self._connection
+
+    async def _looks_again(self, within_s: float) -> None:
+        if self._is_given_up and not isinstance(self.entry.reached, ServerAddress):
+            return
+        self._settled.clear()
+        if self._is_given_up:
+            self._wanted.set()
+        await self._settles(within_s)
 
     async def _settles(self, within_s: float) -> None:
         await self._within(self._settled.wait(), within_s)
@@ -238,7 +246,12 @@ class RunningServer:
                 self._is_given_up = True
                 self.say(self._why)
                 self._settled.set()
-                return
+                if not isinstance(self.entry.reached, ServerAddress):
+                    return
+                await self._wanted.wait()  # others start it again: each call and each turn looks once
+                self._wanted.clear()
+                self._is_given_up = False
+                continue
             if not self._is_told:
                 self._say_died(f"{self._why}; it is started again")
             if self._listing is None:
