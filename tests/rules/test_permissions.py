@@ -1,5 +1,6 @@
 """Ordered rules over facts: who may widen, who may only tighten, and what no general rule settles."""
 
+import itertools
 from typing import Literal
 
 import pytest
@@ -101,12 +102,15 @@ def test_defaults_where_no_rule_says_anything(facts: CallFacts, expected: Permis
         ([rule("allow", "write")], "allow"),
         ([rule("allow", "edit")], "ask"),
         ([rule("allow", "write"), rule("deny", "write")], "deny"),
-        ([rule("deny", "write"), rule("allow", "write")], "allow"),
+        ([rule("deny", "write"), rule("allow", "write")], "deny"),
+        ([rule("deny", "write"), rule("ask", "write")], "deny"),
+        ([rule("deny", "write", source="user"), rule("allow", "write", source="command line")], "allow"),
         ([rule("allow", path="src/**")], "allow"),
         ([rule("allow", path="docs/**")], "ask"),
         ([rule("allow", "write"), rule("ask", path="src/*")], "ask"),
-        ([rule("deny", path="src/**"), rule("allow", path="src/a.py")], "allow"),
-        ([rule("deny", path="SRC/**"), rule("allow", "write")], "allow"),
+        ([rule("deny", path="src/**"), rule("allow", path="src/a.py")], "deny"),
+        ([rule("deny", path="src/**", source="user"), rule("allow", path="src/a.py", source="session")], "allow"),
+        ([rule("deny", path="SRC/**"), rule("allow", "write")], "deny"),
         ([rule("deny", path="SRC/**"), rule("allow", "write", source="command line")], "deny"),
         ([rule("allow", path="~/desk/src/*.py")], "allow"),
         ([rule("allow", path=f"{WORK}/src/?.py")], "allow"),
@@ -114,7 +118,8 @@ def test_defaults_where_no_rule_says_anything(facts: CallFacts, expected: Permis
     ],
 )
 def test_the_last_matching_rule_wins(rules: list[PermissionRule], expected: PermissionKind) -> None:
-    """Except that a general rule of a later layer does not undo what a pattern says in an earlier one."""
+    """Except that a denial wins in its layer, wherever it stands there, and that a general rule of a later
+    layer does not undo what a pattern says in an earlier one."""
     assert kind(on_path("write", "src/a.py", write=True), *rules) == expected
 
 
@@ -128,6 +133,26 @@ def test_a_project_only_tightens_unless_it_is_trusted(
     """A repository must not grant itself rights."""
     given = rule(verdict, source="project", **more)
     assert kind(on_path("write", "src/a.py", write=True), given, trusts=trusts) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "denied", "expected"),
+    [("rm x", "rm *", "deny"), ("/bin/rm x", "rm *", "deny"), ("rm ?X", "rm -f *", "ask")],
+)
+@pytest.mark.parametrize("source", ["default", "user", "session", "command line"])
+def test_a_denial_wins_in_its_layer_whatever_the_order(
+    line: str, denied: str, expected: PermissionKind, source: RuleSource
+) -> None:
+    """One file, or one policy. A word that is known only later may be the denied one: no rule beside it allows that."""
+    rules = [
+        rule("deny", "bash", command=denied, source=source),
+        rule("allow", "bash", source=source),
+        rule("allow", "bash", command="rm *", source=source),
+        rule("allow", command="*", source=source),
+    ]
+    assert {kind(running(line), *order) for order in itertools.permutations(rules)} == {expected}
+    with_ask = [rule("ask", "bash", source=source), *rules]
+    assert {kind(running(line), *order) for order in itertools.permutations(with_ask)} == {expected}
 
 
 def test_a_project_does_not_lift_what_the_user_denies() -> None:

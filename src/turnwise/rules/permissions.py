@@ -1,7 +1,8 @@
 """What may run without asking: allow, ask or deny, by ordered rules over the facts of a call.
 
-The last matching rule wins, in the order default, user file, project file, session, command line. A project's file may only
-tighten, unless its folder is trusted: a repository must not grant itself rights.
+The last matching rule wins, in the order default, user file, project file, session, command line. Within one of these a denial
+wins over every other rule, whatever their order. A project's file may only tighten, unless its folder is trusted: a repository
+must not grant itself rights.
 
 Some things need more than a general permission, and are asked about (unattended: denied) unless a rule names them: secret
 and protected paths, paths outside the workspace, destructive commands. What runs must be known: a command that cannot be
@@ -10,6 +11,7 @@ parsed, or whose name is not literal, is asked about whatever the rules say.
 
 import re
 from collections.abc import Collection, Iterator
+from itertools import groupby
 from typing import Literal
 
 import msgspec
@@ -188,7 +190,7 @@ def _judge_tool(facts: CallFacts, *, policy: Policy) -> _Part:
 def _by_tool_rules(facts: CallFacts, *, policy: Policy, start: PermissionVerdict) -> PermissionVerdict:
     """The last rule that names the tool, and neither path nor command, decides."""
     found = start
-    for rule in policy.rules:
+    for rule in _in_order(policy.rules):
         if rule.path is None and rule.command is None and _names_tool(rule, facts=facts, access=None):
             if facts.effect == "execute" and rule.verdict == "allow" and _sweeps(rule.tool):
                 continue  # what runs is not known: somebody has to have meant this very tool
@@ -233,7 +235,7 @@ def _judge_path(path: PathFact, *, facts: CallFacts, policy: Policy, named: bool
         kind = "ask"
     start = PermissionVerdict(kind=kind, why=_why(path, guard=guard), subject=shown)
     found = start
-    for rule in policy.rules:
+    for rule in _in_order(policy.rules):
         if rule.command is not None:
             continue
         if rule.path is None:
@@ -385,7 +387,7 @@ def _by_command_rules(
 ) -> tuple[PermissionVerdict, bool]:
     """The verdict, and whether a rule that spells out the command's name gave it."""
     found, specific = start, False
-    for rule in policy.rules:
+    for rule in _in_order(policy.rules):
         if rule.path is not None or not _names_tool(rule, facts=facts, access=None):
             continue
         if rule.command is None:
@@ -410,6 +412,18 @@ def _by_command_rules(
                 case _:
                     pass
     return found, specific
+
+
+def _in_order(rules: tuple[PermissionRule, ...]) -> Iterator[PermissionRule]:
+    """As they are read: the denials of a layer last, so that none of its other rules loosens them."""
+    for _, layer in groupby(rules, key=lambda rule: rule.source):
+        denials: list[PermissionRule] = []
+        for rule in layer:
+            if rule.verdict == "deny":
+                denials.append(rule)
+            else:
+                yield rule
+        yield from denials
 
 
 def _by_order(rule: PermissionRule, *, found: PermissionVerdict, policy: Policy) -> PermissionVerdict:
