@@ -24,7 +24,8 @@ EFFECTS = {
         ("default_api.read_file", "read_file"),
         ("default_api:read_file", "read_file"),
         ("tools.search", "search"),
-        ("mcp__files__read_file", "read_file"),
+        ("functions__read_file", "read_file"),
+        ("repo_browser.read_file", "read_file"),
         ("namespace/read_file", "read_file"),
         (" read_file\n", "read_file"),
         ('"read_file"', "read_file"),
@@ -77,6 +78,38 @@ def test_a_tool_that_changes_something_is_only_suggested(name: str) -> None:
 def test_between_two_nothing_is_guessed(name: str, effects: dict[str, str], suggested: tuple[str, ...]) -> None:
     """Proves: two that are equally near, and names that merely share a word, are for the model to choose from."""
     assert judge_name(name, effects=effects) == Suggested(suggested)
+
+
+@pytest.mark.promise("cut:named")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "files__read_file",
+        "mcp__files__read_file",
+        "mcp.files.read_file",
+        "functions.files__read_file",
+        "functions__files__read_file",
+        "`Files__Read_File`()",
+        "read__file",
+        "l__s",
+        "gone__raed_file",
+        "old-files__read_file",
+    ],
+)
+def test_a_tool_of_a_server_that_has_gone_is_no_local_tool(name: str) -> None:
+    """A like name on offer is only suggested: it does something else. The server's own tools are found under such names."""
+    assert isinstance(judge_name(name, effects=EFFECTS), Suggested)
+    assert isinstance(judge_name(name, effects={**EFFECTS, "other__read_file": "read"}), Suggested)
+
+
+@pytest.mark.promise("cut:named")
+@pytest.mark.parametrize(
+    "name", ["mcp__files__read", "mcp.files.read", "functions.files__read", "Files__read", "files__raed", "files.read"]
+)
+def test_a_tool_of_a_server_is_found_under_the_names_that_models_write(name: str) -> None:
+    """While it is on offer, and though a local tool has the bare name."""
+    verdict = judge_name(name, effects={"files__read": "read", "read": "read", "other__read": "read"})
+    assert isinstance(verdict, Corrected) and verdict.name == "files__read"
 
 
 @pytest.mark.promise("cut:named")

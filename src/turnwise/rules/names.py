@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from turnwise.rules.mcp_names import is_server_name, server_of
 from turnwise.vocab import Repair
 
 # What may run under a corrected name.
@@ -23,6 +24,11 @@ _TAIL = re.compile(r"(?:<\|.*|\(\s*\))\Z", re.DOTALL)
 _AROUND = " \t\r\n\"'`*"
 _PUNCTUATION = re.compile(r"[\W_]+")
 _NAMESPACE = re.compile(r"[.:/]+|__")
+# Before `__` these are what models put before any name; another word there is the MCP server whose tool is meant.
+_BEFORE_ANY = frozenset(
+    {"api", "default", "default_api", "function", "functions", "mcp", "multi_tool_use", "tool", "tools"}
+)
+_OF_MCP = re.compile(r"mcp(?:[.:/]+|__)([A-Za-z0-9_-]+?)(?:[.:/]+|__)", re.IGNORECASE)
 
 
 class KnownName(msgspec.Struct, frozen=True):
@@ -94,6 +100,8 @@ def _shared(one: str, *, other: str) -> int:
 def _meant(name: str, *, names: Collection[str]) -> tuple[str, ...]:
     """The tools that the name comes nearest to, by the strictest reading that finds any."""
     name = bare(name)
+    if server := _server(name):
+        names = [other for other in names if _fold(server_of(other)) == server]
     readings = [name, *_without_namespaces(name)]
     for reading in readings:
         for fold in (str, str.casefold, _fold):
@@ -104,6 +112,17 @@ def _meant(name: str, *, names: Collection[str]) -> tuple[str, ...]:
         if found := _nearest(reading, names=names):
             return found
     return ()
+
+
+def _server(name: str) -> str:
+    """The MCP server that the name spells out, folded. If that server has gone, a tool of a like name does something else."""
+    if found := _OF_MCP.match(name):
+        return _fold(found[1])
+    before, _, rest = name.partition("__")
+    server = re.split(r"[.:/]+", before)[-1]
+    if server.casefold() in _BEFORE_ANY:
+        return _server(rest)
+    return _fold(server) if rest and is_server_name(server) else ""
 
 
 def _without_namespaces(name: str) -> list[str]:
