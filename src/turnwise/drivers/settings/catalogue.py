@@ -9,13 +9,16 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from turnwise.drivers.settings.unknown_fields import with_near_field
 from turnwise.errors import CallerError
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
-from turnwise.wire.profiles import Profile
+
+if TYPE_CHECKING:  # the help of commands reads options, and no profiles
+    from turnwise.wire.profiles import Profile
 
 # Amazon Bedrock's ids: "us.anthropic.claude-sonnet-4-5-20250929-v1:0". Fine-tuned ones at OpenAI: "ft:gpt-4o-...".
 _FRONT = re.compile(
@@ -100,7 +103,7 @@ def builtin_ends() -> ModelEnds:
     return msgspec.convert(tomllib.loads(text), ModelEnds)
 
 
-def find_end(model: str, *, profile: Profile, base_url: str | None = None) -> ModelEnd | None:
+def find_end(model: str, *, profile: "Profile", base_url: str | None = None) -> ModelEnd | None:
     """When `model` ends at the provider's own address; None if its maker has not said so, and elsewhere: there a name may be
     another's."""
     return _end_at(model, profile=profile.name) if base_url in (None, profile.base_url) else None
