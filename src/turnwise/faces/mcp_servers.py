@@ -190,7 +190,7 @@ class ServerToolset:
 class McpServer(ServerToolset):
     """A toolset: the tools of one MCP server. Its tools are called `NAME__TOOL`. Needs `turnwise[mcp]`.
 
-        agent = Agent("anthropic:claude-sonnet-5-5", tools=[McpServer("git", command=["mcp-server-git"])])
+        agent = Agent("anthropic:claude-sonnet-5", tools=[McpServer("git", command=["mcp-server-git"])])
 
     Give exactly one of `command`, `url` and `server`:
 

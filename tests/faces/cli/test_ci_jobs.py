@@ -18,7 +18,7 @@ from waits import HANG_S
 
 ROOT = Path(__file__).resolve().parents[3]
 JOBS = ROOT / "examples" / "ci"
-MODEL = "claude-sonnet-5-5"
+MODEL = "claude-sonnet-5"
 REVIEWS = """
 [[steps]]
 calls = [{ name = "read", arguments = { path = "src/a.py" } }, { name = "bash", arguments = { command = "touch made" } }]

@@ -18,7 +18,7 @@ INSTALL = "`turnwise acp` needs an extra: pip install 'turnwise[acp]'"
 
 EPILOG = """\b
 Examples:
-  turnwise acp -m anthropic:claude-sonnet-5-5
+  turnwise acp -m anthropic:claude-sonnet-5
   turnwise acp -m ollama:qwen3:8b --ask-timeout 600
 
 \b

@@ -10,7 +10,7 @@ from turnwise.faces.cli.options import Given, shared_options
 
 EPILOG = """\b
 Examples:
-  turnwise -m anthropic:claude-sonnet-5-5
+  turnwise -m anthropic:claude-sonnet-5
   turnwise --continue
   turnwise chat --allow write --network
   turnwise chat -m openai_chat:my-model --base-url http://127.0.0.1:8000/v1

@@ -59,7 +59,7 @@ from turnwise.vocab import (
 
 EPILOG = """\b
 Examples:
-  turnwise compare -m openai:gpt-6.1-sol -m anthropic:claude-sonnet-5-5 "what does this project do?"
+  turnwise compare -m openai:gpt-6.1-sol -m anthropic:claude-sonnet-5 "what does this project do?"
   turnwise compare -m groq:openai/gpt-oss-120b --plan request=0.01 --plan tokens=0.59/0.79 "hello"
   turnwise compare -m openai:gpt-6.1-sol -m ollama:qwen3:8b --max-cost 0.10 --json "find the bug" | jq .runs
   turnwise compare -m openai:gpt-6.1-sol -m openai:gpt-6.1-terra --no-tools --csv "hello" > compared.csv

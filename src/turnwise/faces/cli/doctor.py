@@ -12,7 +12,7 @@ from turnwise.faces.cli.last_line import EndsWithLine
 EPILOG = """\b
 Examples:
   turnwise doctor
-  turnwise doctor -m anthropic:claude-sonnet-5-5
+  turnwise doctor -m anthropic:claude-sonnet-5
   turnwise doctor -m openai_chat:my-model --base-url http://127.0.0.1:8000/v1
   turnwise doctor --offline
   turnwise doctor --json | jq '.checks[] | select(.status != "ok")'

@@ -25,7 +25,7 @@ DEMO, LEAVE = "d", "q"
 EMPTY = "type a number, PROVIDER:NAME or a URL; ? shows all that can be typed, q leaves"
 HELP = (
     "  1, 2, ...      a model of the list",
-    "  PROVIDER:NAME  anthropic:claude-sonnet-5-5, ollama:qwen3:8b; Tab completes it",
+    "  PROVIDER:NAME  anthropic:claude-sonnet-5, ollama:qwen3:8b; Tab completes it",
     "  URL            http://127.0.0.1:8000/v1: that server is asked for its models",
     "  MODEL --base-url URL      both, or a whole line with `turnwise -m`",
     "  MODEL --api-key-env NAME  if the key is in another variable than the usual one",

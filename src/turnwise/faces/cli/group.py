@@ -50,7 +50,7 @@ Examples:
   turnwise models anthropic
   turnwise -m openai:gpt-6.1-sol
   turnwise run -m openai:gpt-6.1-sol "what does this project do?"
-  turnwise run -m anthropic:claude-sonnet-5-5 --allow write "fix the typo in README.md"
+  turnwise run -m anthropic:claude-sonnet-5 --allow write "fix the typo in README.md"
   turnwise run -m ollama:qwen3:8b --json "list the files" | tail -1
   turnwise decode recorded.sse --family openai_chat
 

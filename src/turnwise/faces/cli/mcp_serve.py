@@ -22,7 +22,7 @@ INSTALL = "`turnwise mcp serve` needs an extra: pip install 'turnwise[mcp]'"
 
 EPILOG = """\b
 Examples:
-  turnwise mcp serve -m anthropic:claude-sonnet-5-5 --root ~/projects
+  turnwise mcp serve -m anthropic:claude-sonnet-5 --root ~/projects
   turnwise mcp serve -m ollama:qwen3:8b --max-requests 20 --max-time 600
   turnwise mcp serve -m openai:gpt-6.1-sol --allow-model openai:gpt-6.1-terra --allow write
 

@@ -14,7 +14,7 @@ from turnwise.faces.cli.options import Given, shared_options
 EPILOG = f"""\b
 Examples:
   turnwise run -m openai:gpt-6.1-sol "what does this project do?"
-  turnwise run -m anthropic:claude-sonnet-5-5 --allow write "fix the typo in README.md"
+  turnwise run -m anthropic:claude-sonnet-5 --allow write "fix the typo in README.md"
   turnwise run --allow 'bash(npm test *)' --allow '*(src/**)' "make the tests pass"
   turnwise run -m openai_chat:my-model --base-url http://127.0.0.1:8000/v1 "hello"
   git diff | turnwise run -m groq:openai/gpt-oss-120b "review this change"
