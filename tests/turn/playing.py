@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from turnwise.turn.approvals import Approval
+from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, PrepareStep, RunTools, SendRequest
 from turnwise.turn.config import ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import (
@@ -95,7 +96,7 @@ def play(
     config: TurnConfig = CONFIG,
     input: tuple[Message, ...] = (ASK,),
     history: tuple[Message, ...] = (),
-    earlier: tuple[Message, ...] = (),
+    earlier: tuple[Message, ...] | Carried = (),
     run: Callable[[PlannedCall], ToolResult] = done,
     prepare: Sequence[StepPrepared] = (),
     approvals: tuple[Approval, ...] = (),

@@ -1,6 +1,8 @@
 """Why a request begins otherwise than the one before it: each cause, and which of several is the first (issue 18: mutants that no
 test noticed)."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -17,6 +19,7 @@ from turnwise.turn.asking import (
 )
 from turnwise.turn.commands import Purpose
 from turnwise.turn.events import StepPrepared
+from turnwise.turn.snapshot import SessionFold
 from turnwise.vocab import (
     Caching,
     Message,
@@ -27,6 +30,7 @@ from turnwise.vocab import (
     Text,
     ToolChoice,
 )
+from turnwise.wire.registry import MODULES
 
 SAID = Message("assistant", (Text("hi"),))
 MORE = Message("user", (Text("and then?"),))
@@ -54,6 +58,7 @@ THINKS = replace(PLAIN, settings=Settings(reasoning_tokens=1_000))
         (replace(PLAIN, messages=(*PLAIN.messages, SAID)), "", ""),
         (replace(PLAIN, model="n"), "model", "model"),
         (replace(PLAIN, tools=(READ.spec,)), "tools", "tools"),
+        (replace(PLAIN, system=(Text("Be long."),)), "system", "system"),
         (replace(PLAIN, output=SCHEMA), "output", "output"),
         (
             replace(PLAIN, model="n", tools=(), output=SCHEMA),
@@ -78,7 +83,13 @@ def test_each_cause_is_named_for_what_went_out(now: Request, plain: str, marked:
 def test_every_cause_is_explained() -> None:
     """Proves: the table of exceptions to the stable prefix names what may be found, and nothing else."""
     everything = replace(
-        THINKS, messages=(ASK, OTHER), model="n", tools=(READ.spec,), output=SCHEMA, tool_choice="none"
+        THINKS,
+        messages=(ASK, OTHER),
+        model="n",
+        tools=(READ.spec,),
+        system=(Text("Be long."),),
+        output=SCHEMA,
+        tool_choice="none",
     )
     found = {
         *causes(everything, marks=True).split(", "),
@@ -255,3 +266,31 @@ def test_what_cannot_be_done_of_a_prepared_step_is_told(
 def test_what_is_sent_is_known_with_its_end_and_its_tools() -> None:
     """Proves: the next request is compared with what went out."""
     assert sent_as(PLAIN, own=2, config=CONFIG) == Sent(request=PLAIN, own=2, tools=PLAIN.tools)
+
+
+# what changed since the turn before
+
+
+@pytest.mark.promise("step:prefix-stable")
+@pytest.mark.parametrize("family", MODULES)
+@pytest.mark.parametrize(
+    ("other", "change"),
+    [
+        ({}, ()),
+        ({"tools": CONFIG.tools[:1]}, ("request 1: tools",)),
+        ({"tools": CONFIG.tools[::-1]}, ("request 1: tools",)),
+        ({"system": (Text("Be long."),)}, ("request 1: system",)),
+        ({"model": "another"}, ("request 1: model",)),
+        ({"tools": (), "system": (Text("Be long."),)}, ("request 1: tools", "request 1: system")),
+    ],
+)
+def test_a_session_s_next_turn_names_what_is_not_as_in_the_turn_before(
+    family: str, other: dict[str, Any], change: tuple[str, ...]
+) -> None:
+    """Proves: a toolset or MCP server that offers other tools, another model and other instructions break the prefix between two
+    turns of a session as they do within one, in each family; the messages of the session are no change. The list was empty."""
+    config = replace(CONFIG, family=family)
+    fold = SessionFold()
+    fold.take_events(play([says(call("a")), says("One.")], config=config).events)
+    played = play([says(call("b")), says("Two.")], config=replace(config, **other), earlier=fold.carried)
+    assert played.result.prefix_changes == change

@@ -35,7 +35,9 @@ CACHES_WITHIN_MESSAGES = frozenset({"anthropic_messages", "gemini"})
 # last three that holds is named: whatever stands behind a change is lost with it.
 PREFIX_EXCEPTIONS = {
     "model": "`prepare_step` named another model, or one that failed gave way to a fallback",
-    "tools": "`prepare_step` chose other tools, or the endpoint forbids tools by leaving them out, or the model disobeyed",
+    "tools": "`prepare_step` chose other tools, or the endpoint forbids tools by leaving them out, or the model disobeyed, or "
+    "the agent, a toolset or an MCP server offers others than in the turn before",
+    "system": "the instructions are not those of the turn before",
     # It stands in the system prompt where the endpoint is told of it in words; OpenAI puts a schema before the system
     # message ("Prompt caching", structured outputs).
     "output": "another form of answer was asked for: `prepare_step` chose it, or a summary or a continuation has none",
@@ -224,7 +226,8 @@ def prefix_changes(
     choice, thinking = (
         (_choice(before) != _choice(now), _thinks(old) != _thinks(new)) if marks_cache else (False, False)
     )
-    if not (lost or choice or thinking) and old.model == new.model and before.tools == now.tools:
+    is_same = old.model == new.model and before.tools == now.tools and old.system == new.system
+    if is_same and not (lost or choice or thinking):
         return () if old.output == new.output else ("output",)
     is_compacted = lost > before.own and compacted
     behind = {"tool choice": choice, "thinking": thinking}
@@ -232,6 +235,7 @@ def prefix_changes(
     found = {
         "model": old.model != new.model,
         "tools": before.tools != now.tools,
+        "system": old.system != new.system,
         "output": old.output != new.output,
         **({"compaction": is_compacted, **behind} if is_back else {**behind, "compaction": is_compacted}),
         "paused content": lost > before.own and not compacted,

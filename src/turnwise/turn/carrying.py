@@ -10,6 +10,7 @@ import msgspec
 from turnwise.rules.budget import ModelLimits, PromptSize, grown, request_bytes
 from turnwise.rules.compaction import weighed
 from turnwise.rules.history import Healed, heal
+from turnwise.turn.asking import Sent
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.turn.history import History
@@ -44,7 +45,8 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     `originals` are the whole results of shortened ones, by call id; `gone` are the messages that gave way, as they were.
     `call_ids` are those that the session has used, the ones of messages that are gone too. `gave_way`: some are. Without
     `left` the messages are healed and weighed anew. `words` are the user's of a turn that was killed while calls waited:
-    behind them these could not be answered any more, so the next turn begins with them.
+    behind them these could not be answered any more, so the next turn begins with them. `sent` is the last request that left;
+    `changed`: the next one begins otherwise than with its messages, because room was made.
     """
 
     messages: Sequence[Message] = ()
@@ -54,6 +56,8 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     call_ids: frozenset[str] = frozenset()
     gave_way: bool = False
     words: tuple[Message, ...] = ()
+    sent: Sent | None = None
+    changed: bool = False
 
     def fit(self, config: TurnConfig) -> TurnConfig:
         """The configuration with the limits that the provider told an earlier turn, where it is the same model's."""

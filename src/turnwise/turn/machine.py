@@ -37,6 +37,7 @@ from turnwise.turn.results_room import with_own_tools
 from turnwise.turn.resuming import reopened, repairs_but_reopened, taken_up, under_healed_ids
 from turnwise.turn.scripting import Program
 from turnwise.turn.sorting import CallSource, TakenUp
+from turnwise.turn.spending import Spending
 from turnwise.turn.step import Step
 from turnwise.turn.tally import Record
 from turnwise.turn.transitions import State, check_legal, state_after
@@ -92,6 +93,7 @@ class Turn(msgspec.Struct, kw_only=True):
             specs=tuple([offer.spec for offer in config.tools]),
             kinds=ToolKinds.of(config.tools),
             history=history,
+            spending=Spending.behind(carried.sent, changed=carried.changed),
             record=Record(repairs=repairs_but_reopened(healed.repairs, calls=resumed.calls)),
             keeps_waiting=started.keeps_waiting,
         )

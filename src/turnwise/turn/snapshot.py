@@ -99,7 +99,7 @@ class SessionFold:
 
 
 def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[Message]) -> Carried:
-    history = turn.known.history
+    history, spending = turn.known.history, turn.known.spending
     left = LeftHistory(
         messages=history.messages,
         sizes=history.sizes[: len(history.messages)],
@@ -120,6 +120,8 @@ def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[
         gone=history.gone,
         call_ids=frozenset(history.call_ids),
         gave_way=gave_way,
+        sent=spending.last_sent,
+        changed=history.changed or (spending.changed_before and not spending.has_left),
     )
 
 

@@ -49,6 +49,16 @@ class Spending(msgspec.Struct, kw_only=True):
     kept_tokens: int = 0  # of the prompt of the last request that was answered, in the provider's cache
     has_hit: bool = False  # something of a prompt has been read from there
 
+    @classmethod
+    def behind(cls, sent: Sent | None, *, changed: bool) -> "Spending":
+        """Of a turn before which the session's last request was this one; `changed` as `Carried` has it."""
+        return cls(left_before=sent, has_left=False, changed_before=changed)
+
+    @property
+    def last_sent(self) -> Sent | None:
+        """The session's last request that left."""
+        return self.sent if self.has_left else self.left_before
+
     def spent_in(self, steps: int) -> Spent:
         """What so many steps have spent, those of their children included."""
         usage, requests, usd = self.usage, self.requests, self.purse.usd
@@ -103,7 +113,7 @@ class Spending(msgspec.Struct, kw_only=True):
             self.purse = self.purse.stakes(stake)
         if config.limits is not None:
             self.pacing = self.pacing.weigh_less(history)
-        before = self.sent if self.has_left else self.left_before
+        before = self.last_sent
         compacted = history.changed or (self.changed_before and not self.has_left)
         self.left_before, self.has_left, self.changes_before = before, True, len(self.prefix_changes)
         self.changed_before, self.ordered = compacted, purpose
