@@ -39,7 +39,8 @@ def granted(who: str, *, name: str) -> list[str]:
 def test_the_rights_of_the_page_are_enough(
     who: str, queue: TurnQueue, postgres_dsn: str, admin: psycopg.Connection
 ) -> None:
-    """Proves: a user with these rights and no others does its work, and a submitter changes no other turn."""
+    """Proves: a user with these rights and no others does its work, and a submitter changes no other turn and no session of
+    another user: with `submit`, or with SQL of its own."""
     name = f"{who}_{admin.info.dbname}"
     admin.execute(f"create role {name} login password '{PASSWORD}'".encode())
     own = TurnQueue(f"{postgres_dsn}&user={name}&password={PASSWORD}", clock=SystemClock())
@@ -50,6 +51,13 @@ def test_the_rights_of_the_page_are_enough(
         own.open()
         if who == "submitter":
             own.submit("Go.", agent="plain", session=own.submit("Go.", agent="plain", needs=("x",)))
+            with pytest.raises(CallerError, match=f"permission denied: session `{session}`"):
+                own.submit("Go.", agent="plain", session=session)
+            columns = "(id, session, status, epoch, owner, created, agent)"
+            into = f"insert into turn {columns} values ('t', %s, 'running', 0, '', 0, 'plain')"
+            for statement in (into, "update session set updated = 0 where id = %s"):
+                with pytest.raises(CallerError, match="begun by another user"):
+                    own.attempt(lambda at, statement=statement: at.execute(statement, (session,)))
             with pytest.raises(CallerError, match="permission denied"):
                 own.cancel(session)
             with pytest.raises(CallerError, match="permission denied"):

@@ -20,7 +20,7 @@ from turnwise._version import __version__
 from turnwise.drivers.journal.postgres.connecting import SCHEMA, BoundedConnection
 from turnwise.errors import CallerError, JournalFailed
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 OLDEST_SERVER = 13
 _LOCK_KEY = 0x7475726E  # "turn"
 LOCK_S = 2
@@ -167,6 +167,35 @@ UPGRADES: Upgrades = {
         )""",
         """alter table session add column labels text collate "C" not null default '{}'""",
         _LIKE_TURN.replace("TABLES", "budget, budget_run"),
+    ),
+    5: (  # a session belongs to the user who began it; who began the older ones is not known
+        """alter table session add column began_by text collate "C" """,
+        "alter table session alter column began_by set default current_user",
+        # Whoever may change the status of turns (a worker, a person) works on all sessions. Not `security definer`: it asks who
+        # has called it.
+        """create function turnwise.is_of_caller(began_by text) returns boolean language sql stable
+            as $$ select coalesce(began_by = current_user, true)
+                or has_column_privilege(current_user, 'turnwise.turn', 'status', 'update') $$""",
+        # Whoever submits needs no right to read sessions.
+        """create function turnwise.beginner_of(session text) returns text language sql stable security definer
+            set search_path = turnwise, pg_temp as $$ select began_by from session where id = $1 $$""",
+        """create function refuse_others() returns trigger language plpgsql as $$
+            declare whose text; id text;
+            begin
+                if tg_table_name = 'session' then
+                    whose := old.began_by; id := old.id;
+                else
+                    whose := turnwise.beginner_of(new.session); id := new.session;
+                end if;
+                if not turnwise.is_of_caller(whose) then
+                    raise exception 'permission denied: session `%` was begun by another user of the database', id
+                        using errcode = 'insufficient_privilege';
+                end if;
+                return new;
+            end $$""",
+        """create trigger turn_is_of_its_session before insert on turn for each row execute function refuse_others()""",
+        """create trigger session_is_of_its_user before update on session for each row
+            when (old.began_by is distinct from current_user::text) execute function refuse_others()""",
     ),
 }
 """What brings the tables up to the next version, by their version."""
