@@ -36,11 +36,12 @@ from turnwise.drivers.journal.rescuing import LOST_RECORDS
 from turnwise.drivers.running.resumption import MOST_TRIES
 from turnwise.errors import JournalFailed
 from turnwise.faces.following import watch_session
+from turnwise.rules.stop import exit_code
 from turnwise.testing import FakeClock, ScriptedModel
 from turnwise.testing.scripted_model import BASE_URL, call
 from turnwise.turn.endings import UNKNOWN_OUTCOME
 from turnwise.turn.events import Asked
-from turnwise.vocab import Fault, FaultKind, Text, ToolResult
+from turnwise.vocab import Fault, FaultKind, StopReason, Text, ToolResult
 from waits import HANG_S
 
 START = FakeClock().now()
@@ -349,7 +350,8 @@ async def test_a_turn_that_never_gets_further_is_ended(tmp_path: Path) -> None:
     with crash.journal(clock) as left:
         result = await agent_of(model, left, clock=clock).resume(session)
     assert model.asked == [] and not result.complete
-    assert "5 times in a row" in result.text
+    assert result.stop_reason is StopReason.GIVEN_UP and exit_code(result.stop_reason, complete=False) == 9
+    assert result.text.startswith("The turn was given up before there was an answer: it was taken up 5 times in a row")
 
 
 async def test_a_call_that_kills_its_process_is_not_repeated_without_end(tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ def test_a_turn_that_is_stopped_says_of_each_call_how_far_it_came(kind: Kind, wh
         begun, not_begun = LOST, NOT_STARTED["lost"]
     assert results_in(result.messages) == {"a": "(no output)", "b": begun, "c": not_begun}
     reason, words = ENDS[kind]
+    if kind == "cancel" and why:
+        reason, words = StopReason.GIVEN_UP, "The turn was given up before there was an answer"
     told = f"{words}: {why}." if why else words
     assert (result.stop_reason, result.text.split("\n")[0], result.origin) == (reason, told, "local")
 
@@ -115,6 +117,7 @@ def test_every_reason_has_its_words() -> None:
         "refused": "the model or its provider refused",
         "provider_failed": "the provider failed",
         "journal_failed": "the turn could not be recorded",
+        "given_up": "the turn was given up, because its process died again and again",
         "cancelled": "the turn was cancelled",
     }
     assert {str(finish): words for finish, words in UNFINISHED.items()} == {

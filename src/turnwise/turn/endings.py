@@ -47,6 +47,7 @@ WHY_INCOMPLETE = {
     StopReason.REFUSED: "the model or its provider refused",
     StopReason.PROVIDER_FAILED: "the provider failed",
     StopReason.JOURNAL_FAILED: "the turn could not be recorded",
+    StopReason.GIVEN_UP: "the turn was given up, because its process died again and again",
     StopReason.CANCELLED: "the turn was cancelled",
 }
 REFUSED = frozenset({FinishReason.REFUSAL, FinishReason.CONTENT_FILTER})
@@ -158,6 +159,8 @@ def why_incomplete(stop_reason: StopReason, *, lacks: str, fault: Fault | None) 
 
 def why_interrupted(event: Interrupted) -> tuple[StopReason, str]:
     """The stop reason, and a sentence for the answer."""
+    if event.kind == "cancel" and event.why:  # no person has cancelled it
+        return StopReason.GIVEN_UP, f"The turn was given up before there was an answer: {event.why}."
     stop_reason, said = ENDED[event.kind]
     return stop_reason, f"{said}: {event.why}." if event.why else said
 

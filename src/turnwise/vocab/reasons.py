@@ -31,6 +31,7 @@ class StopReason(StrEnum):
     REFUSED = "refused"
     PROVIDER_FAILED = "provider_failed"
     JOURNAL_FAILED = "journal_failed"
+    GIVEN_UP = "given_up"  # its process died again and again
 
 
 class FaultKind(StrEnum):

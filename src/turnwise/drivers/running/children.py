@@ -35,7 +35,7 @@ from turnwise.turn.config import ChildReport, Deadlines, TurnConfig, TurnResult
 from turnwise.vocab import NO_USAGE, StopReason, Usage
 from turnwise.wire.profiles import Profile
 
-NO_ANSWER = frozenset({StopReason.PROVIDER_FAILED, StopReason.WAITING, StopReason.JOURNAL_FAILED})
+NO_ANSWER = frozenset({StopReason.PROVIDER_FAILED, StopReason.WAITING, StopReason.JOURNAL_FAILED, StopReason.GIVEN_UP})
 IDLE_S = 300.0
 PATIENCE = 25  # passes of the event loop: a request of the child's ends by its own deadline first, and is sent again
 OUR_SHARE = 0.9  # of the time that the parent gives a cancelled tool

@@ -9,6 +9,7 @@ EXIT_CODES = """\
   5    refused
   6    the provider failed
   7    the journal failed in mid-turn
+  9    given up: the process died again and again
   70   a bug of turnwise
   130  cancelled"""
 

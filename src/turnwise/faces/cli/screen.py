@@ -456,6 +456,8 @@ def describe_end(result: RunResult, *, asked: FailedModel) -> str:
             return f"waiting for {' and '.join(wanted)}"
         case StopReason.CANCELLED:
             return "cancelled"
+        case StopReason.GIVEN_UP:
+            return result.why_incomplete
         case StopReason.REFUSED:
             return "refused"
         case StopReason.PROVIDER_FAILED:

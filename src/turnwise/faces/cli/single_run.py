@@ -182,7 +182,7 @@ class SingleRun:
         has_more = asked is not None and (has_words or asked != GOES_ON)
         if has_more and result.pending:
             self._face.tell(NOT_SENT)
-        ends = result.stop_reason in (StopReason.CANCELLED, StopReason.JOURNAL_FAILED)
+        ends = result.stop_reason in (StopReason.CANCELLED, StopReason.JOURNAL_FAILED, StopReason.GIVEN_UP)
         is_last = not has_more or bool(result.pending) or ends
         self._show(ran, place=place, began=began, expects_output=found.left.config.output is not None, is_last=is_last)
         if is_last:
