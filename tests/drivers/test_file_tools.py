@@ -190,7 +190,7 @@ def test_a_preview_hides_nothing_of_a_script(workspace: WorkspacePaths) -> None:
     replaced = preview(workspace, "write", {"path": "image", "content": "echo 2\n", "overwrite": True})
     assert replaced.endswith("-(an image (image/png), 10 bytes)\n+echo 2")
     named = preview(workspace, "write", {"path": "a\n+++ b", "content": "x\n"})
-    assert "+++ a<U+000A>+++ b\n" in named
+    assert "+++ a\\x0a+++ b\n" in named
     long = "".join([f"line {number} {'y' * 400}\n" for number in range(5000)])
     put(workspace, "long", long.upper().encode())
     lines = whole_preview(workspace, "write", {"path": "long", "content": long, "overwrite": True})

@@ -116,7 +116,7 @@ def test_it_is_known_which_arguments_are_paths(
     assert [(fact.given, fact.access) for fact in found] == expected
 
 
-@pytest.mark.parametrize(("given", "shown"), [("a\0b", "a\0b"), ("x" * 5000, "x" * 4096), ("\udcff", "\\xff")])
+@pytest.mark.parametrize(("given", "shown"), [("a\0b", "a\0b"), ("x" * 5000, "x" * 4096)])
 def test_what_is_no_path_leads_nowhere_known(given: str, shown: str, work: Path) -> None:
     """And is asked about."""
     found = facts("read", work=work, path=given)

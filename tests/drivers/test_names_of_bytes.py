@@ -1,17 +1,23 @@
-"""Files whose names are no UTF-8: they are told in a readable form, and what is told reaches no other file."""
+"""Files whose names are no UTF-8, or no plain line of text: they are told in a readable form, which is taken back."""
 
 import os
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from turnwise.drivers.file_names import given_name, marked, shown_name, unmarked
+from turnwise.drivers.tools.grants import judged_paths
 from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.drivers.tools.workspace.editing import EditArguments, edit
 from turnwise.drivers.tools.workspace.listing import ListArguments, list_folder
+from turnwise.drivers.tools.workspace.patching import PatchArguments, apply_patch
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.reading import ReadArguments, read
 from turnwise.drivers.tools.workspace.searching import SearchArguments, search
+from turnwise.drivers.tools.workspace.writing import WriteArguments, write
 from turnwise.errors import ToolFault
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission
@@ -104,19 +110,76 @@ def test_a_secret_stays_one(folder: Path) -> None:
     assert kind_of(facts_of("cat sub/*.pem", folder=folder), folder=folder) == "ask"
 
 
-async def test_file_tools_tell_such_names_and_do_not_reach_them_by_what_they_told(folder: Path) -> None:
-    """`list` and `search` show them; what they show is no path."""
+NAMES = (
+    b"caf\xe9.txt",
+    b"caf\\xe9.txt",
+    b"caf\\x5cxe9.txt",
+    b"a\nb:1: forged",
+    b"a\\x0ab",
+    "caf\u00e9.txt".encode(),
+    "cafe\u0301.txt".encode(),
+    b"\xff\xc3\xa9\\",
+    b"tab\tand\x1b[31m",
+    "line\u2028end".encode(),
+)
+
+
+@given(name=st.lists(st.sampled_from([*b"\\\\xe9c5/a", 0xE9, 0xC3, 0xA9, 0x0A, 0x7F, 0xCC, 0x81])))
+def test_a_shown_name_leads_back_to_its_own_bytes(name: list[int]) -> None:
+    """Proves: so no two names are shown alike; and what is shown is one line of text."""
+    text = os.fsdecode(bytes(name))
+    assert given_name(shown_name(text)) == text
+    assert "//" in f"/{text}" or unmarked(marked(f"/{text}")) == f"/{text}"
+    shown_name(text).encode()
+    assert len(shown_name(text).splitlines()) <= 1
+
+
+async def test_file_tools_take_back_every_name_as_they_show_it(tmp_path: Path) -> None:
+    """Proves: `list` and `search` show each in a line of its own, no two alike; `read`, `edit`, `write`, a patch and a judged
+    call reach that file by it, and no other. Found: U+FFFD stood for any byte, and a name with a line end made further lines."""
+    folder = tmp_path / os.fsdecode(b"desk\xe9")
+    folder.mkdir()
+    for number, name in enumerate(NAMES):
+        (folder / os.fsdecode(name)).write_text(f"needle {number}\n")
     workspace = WorkspacePaths(folder)
-    listed = await list_folder(workspace, ListArguments())
-    found = await search(workspace, SearchArguments(pattern="needle"))
-    (shown,) = [line.split()[0] for line in listed.split("\n") if "name" in line]
-    (matched,) = [line.partition(":")[0] for line in found.split("\n") if "name" in line]
-    (listed + found).encode()
-    for name in (shown, matched, "\\xff\\xfename"):
-        with pytest.raises(ToolFault) as fault:
-            read(workspace, ReadArguments(path=name))
-        str(fault.value).encode()
-        with pytest.raises(ToolFault) as fault:
-            edit(workspace, EditArguments(path=name, old="needle", new="x"))
-        str(fault.value).encode()
-    assert (folder / os.fsdecode(NAME)).read_text() == "needle\n"
+    (folder / ".git").mkdir()
+    (folder / "sub").mkdir()
+    (folder / "sub" / "k").write_text("other\n")
+    assert await search(workspace, SearchArguments(pattern="other", path="sub")) == "sub/k:1: other"
+    (folder / "sub" / "k").unlink()
+    (folder / "sub").rmdir()
+    (folder / ".git").rmdir()
+    listed = [line.rpartition(" (")[0] for line in (await list_folder(workspace, ListArguments())).split("\n")]
+    for with_ripgrep in (True, False):
+        arguments = SearchArguments(pattern="needle")
+        found = (await search(workspace, arguments, with_ripgrep=with_ripgrep)).split("\n")
+        assert sorted(line.partition(":1: needle ")[0] for line in found) == sorted(listed)
+    assert len(set(listed)) == len(NAMES)
+    for shown in listed:
+        facts = inspect_call(
+            "1", tool="edit", effect="write", arguments={"path": shown}, workspace=folder, home=tmp_path
+        )
+        assert kind_of(facts, PermissionRule(verdict="allow", tool="edit"), folder=folder) == "allow", shown
+        (path,) = facts.paths
+        number = str(read(workspace, ReadArguments(path=shown))).split()[-1]
+        with judged_paths([path.resolved]):
+            edit(workspace, EditArguments(path=shown, old="needle", new="found"))
+        with judged_paths([path.resolved]), pytest.raises(ToolFault):
+            read(workspace, ReadArguments(path=listed[int(number) - 1]))
+        assert (folder / os.fsdecode(NAMES[int(number)])).read_text() == f"found {number}\n"
+        patch = f"*** Begin Patch\n*** Update File: {shown}\n@@\n-found {number}\n+patched\n*** End Patch"
+        assert apply_patch(workspace, PatchArguments(patch=patch)) == f"applied the patch:\nM {shown}"
+        assert (folder / os.fsdecode(NAMES[int(number)])).read_text() == "patched\n"
+    assert len(list(folder.iterdir())) == len(NAMES)
+    write(workspace, WriteArguments(path="new\\xff", content="x"))
+    assert (folder / os.fsdecode(b"new\xff")).read_text() == "x"
+
+
+def test_a_name_that_looks_alike_is_given_in_a_form_that_works(tmp_path: Path) -> None:
+    """Proves: where letters are composed otherwise, the refusal says so, with a form of the name that can be given back."""
+    (tmp_path / "re\u0301sume\u0301.md").write_text("x")
+    workspace = WorkspacePaths(tmp_path)
+    with pytest.raises(ToolFault, match="composed of other characters") as fault:
+        read(workspace, ReadArguments(path="r\u00e9sum\u00e9.md"))
+    spelled = str(fault.value).rpartition("give it as `")[2].rstrip("`")
+    assert spelled.isascii() and str(read(workspace, ReadArguments(path=spelled))).endswith("x")

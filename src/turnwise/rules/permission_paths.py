@@ -35,6 +35,9 @@ def guard_of_text(path: str, *, access: Access, home: str = "") -> Guard | None:
     return "protected" if access == "write" and runs_later(path, home=home) else None
 
 
+_FIXED = re.compile(r"(?<!\\)(?:\\\\)*[*?]")  # the first wildcard
+
+
 def is_inside(path: str, *, folder: str) -> bool:
     """Whether a resolved absolute path is the resolved folder, or lies below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
@@ -56,19 +59,19 @@ def path_matches(pattern: str, *, path: str, workspace: str, home: str, any_case
 def may_contain(pattern: str, *, folder: str, workspace: str, home: str) -> bool:
     """Whether what the pattern matches could lie below `folder`: a command upon the folder would touch it too."""
     absolute = _absolute(pattern, workspace=workspace, home=home)
-    fixed = re.split(r"[*?\\]", absolute, maxsplit=1)[0]
+    fixed = re.sub(r"\\(.)", r"\1", _FIXED.split(absolute, maxsplit=1)[0])
     return bool(folder) and fixed.startswith(folder.rstrip("/") + "/")
 
 
 def _absolute(pattern: str, *, workspace: str, home: str) -> str:
     if pattern == "~" or pattern.startswith("~/"):
-        return home + pattern[1:]
+        return escape_pattern(home) + pattern[1:]
     if pattern.startswith("/"):
         return pattern
     below = pattern.removeprefix("./")
     if below == ".":
-        return workspace
-    root = workspace.rstrip("/")
+        return escape_pattern(workspace)
+    root = escape_pattern(workspace.rstrip("/"))
     return f"{root}/{below}" if "/" in pattern else f"{root}/**/{below}"
 
 

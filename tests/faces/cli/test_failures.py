@@ -6,11 +6,26 @@ from pathlib import Path
 import pytest
 
 from faces.cli.conftest import KEY
-from faces.cli.running import Cli, at, running_lab
+from faces.cli.running import Cli, at, running_lab, script
 from turnwise.lab import Lab
 
 NO_SERVER = "http://127.0.0.1:1/v1"  # nothing listens on port 1
 PLAIN = ("--model", "openai_chat:x", "--base-url", NO_SERVER)
+
+LIST_AND_WRITE = script(
+    "list-and-write",
+    r"""
+[[steps]]
+calls = [
+    { name = "write", arguments = { path = "na\\xefve", content = "new\n", overwrite = true } },
+    { name = "bash", arguments = { command = "echo told $(ls | wc -l)" } },
+    { name = "read", arguments = { path = "../x" } },
+]
+
+[[steps]]
+text = "It said: {results}"
+""",
+)
 
 each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
 
@@ -227,3 +242,50 @@ def test_a_damaged_journal_is_named(cli: Cli, folder: Path, tmp_path: Path) -> N
     (tmp_path / "state" / "journal.db").unlink()
     sqlite3.connect(tmp_path / "state" / "journal.db").execute("create table other (x)").connection.close()
     assert "is not a journal of turnwise" in cli("sessions", "list").err
+
+
+NO_TEXT = "caf\udce9"  # as Python holds the bytes `caf\xe9` of a command line
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["run", NO_TEXT, *PLAIN], "[PROMPT] is no text"),
+        (["run", f"see @{NO_TEXT}.txt", *PLAIN], "[PROMPT] is no text"),
+        (["run", "hi", "-m", f"openai_chat:{NO_TEXT}"], "--model is no text"),
+        (["run", "hi", "--system", NO_TEXT, *PLAIN], "--system is no text"),
+        (["run", "hi", "--session", NO_TEXT, *PLAIN], "--session is no text"),
+        (["run", "hi", "--allow", f"bash({NO_TEXT})", *PLAIN], "write it in UTF-8"),
+        (["run", "hi", *PLAIN, "--base-url", f"http://{NO_TEXT}/v1"], "--base-url is no text"),
+        (["sessions", "show", NO_TEXT], "is no text"),
+        (["chat", "-m", f"openai_chat:{NO_TEXT}"], ""),
+        (["models", NO_TEXT], "is no text"),
+        (["mcp", "add", "x", "--", NO_TEXT], "is no text"),
+        (["gateway", "--host", NO_TEXT], ""),
+        (["worker", NO_TEXT], ""),
+        ([NO_TEXT], "no command"),
+    ],
+)
+def test_what_is_no_text_is_a_wrong_use(args: list[str], said: str, cli: Cli) -> None:
+    """Proves: bytes that are not UTF-8 in any word end with exit code 2 and a line that shows them. Found: exit code 70, or a
+    codec's message."""
+    ran = cli(*args)
+    assert ran.code == 2 and said in ran.err and "codec" not in ran.err and "this is a bug" not in ran.err, ran
+    assert "is no text" not in said or "caf\\xe9" in ran.err
+
+
+def test_a_folder_whose_name_is_no_text_works(
+    lab: Lab, cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proves: a run, its session, a command and what it takes back work in such a folder, by the name that is shown."""
+    work = folder / "caf\udce9"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    with running_lab([LIST_AND_WRITE]) as own:
+        ran = cli("run", "go", *at(own, "list-and-write"), "--allow", "write", "--allow", "bash")
+        assert ran.code == 0, ran.err
+        assert (work / "na\udcefve").read_text() == "new\n", ran
+        shown = cli("sessions", "list")
+        assert "caf\\xe9" in shown.out and shown.code == 0
+        assert cli("run", "--continue", "again", *at(own, "list-and-write"), "--json").code == 0
+        assert cli("undo", "--yes").code == 0

@@ -21,6 +21,7 @@ from typing import NamedTuple, Self
 import msgspec
 
 from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.file_names import shown_name
 from turnwise.drivers.journal.budgets import BudgetBook
 from turnwise.drivers.journal.claims import Claim, Lease
 from turnwise.drivers.journal.direct_ledger import DirectLedger
@@ -263,7 +264,7 @@ class Journal:
             connection.execute(
                 "insert into session (id, folder, title, created, updated, parent_turn, parent_call, labels)"
                 " values (?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set updated = excluded.updated",
-                (session_id, str(folder), title, now, now, *(parent or (None, None)), labels_text(labels)),
+                (session_id, shown_name(str(folder)), title, now, now, *(parent or (None, None)), labels_text(labels)),
             )
             for running, number, owner in connection.execute(
                 "select id, number, owner from turn where session = ? and status = 'running'", (session_id,)
@@ -506,7 +507,7 @@ class Journal:
         """The session of this folder that was used last. None: there is none."""
         with self._store.statement() as connection:
             row = connection.execute(
-                f"{self._rows_of('folder = ? and parent_turn is null')} limit 1", (str(folder),)
+                f"{self._rows_of('folder = ? and parent_turn is null')} limit 1", (shown_name(str(folder)),)
             ).fetchone()
         return None if row is None else self._load(session_row(row))
 

@@ -7,8 +7,8 @@ from typing import Literal, cast
 
 import msgspec
 
+from turnwise.drivers.file_names import is_text
 from turnwise.drivers.journal.owners import is_alive
-from turnwise.drivers.journal.texts_given import is_text
 from turnwise.errors import CallerError
 from turnwise.vocab import StopReason
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, cast, get_args
 
+from turnwise.drivers.file_names import marked
 from turnwise.drivers.settings.settings import Layer, SettingsSource, is_table
 from turnwise.errors import CallerError
 from turnwise.rules.mcp_names import mcp_pattern
@@ -61,8 +62,8 @@ def policy_of(
     order: tuple[SettingsSource, ...] = ("user", "project", "session", "command line")
     return Policy(
         rules=tuple([rule for source in order for rule in rules.get(source, ())]),
-        workspace=os.path.realpath(workspace),
-        home=os.path.realpath(home),
+        workspace=marked(os.path.realpath(workspace)),
+        home=marked(os.path.realpath(home)),
         attended=attended,
         unattended=unattended,
         trusts_project=bool(folders) and all(_is_within(folder, trusted) for folder in folders),

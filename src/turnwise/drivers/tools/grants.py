@@ -7,6 +7,7 @@ from contextvars import Context, ContextVar, copy_context
 from pathlib import Path
 from typing import Any, TypeVar
 
+from turnwise.drivers.file_names import unmarked
 from turnwise.rules.known_programs import JudgedPrograms
 
 Value = TypeVar("Value")
@@ -51,7 +52,7 @@ def judged_paths(paths: Iterable[Path | str] | None) -> Generator[None]:
     folder goes with the folder. A path that leads elsewhere by now is refused. None is no judgement. Holds for the tasks and
     threads begun in it.
     """
-    token = _judged.set(None if paths is None else frozenset(Path(path) for path in paths))
+    token = _judged.set(None if paths is None else frozenset(Path(unmarked(str(path))) for path in paths))
     try:
         yield
     finally:

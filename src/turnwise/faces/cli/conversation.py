@@ -34,7 +34,7 @@ from turnwise.faces.cli.single_run import cannot_go_on, show_end
 from turnwise.faces.cli.spent import SessionSpent
 from turnwise.faces.cli.taking_back import find_turn_back, is_of_diff, lines_of, results_of, take_back
 from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
-from turnwise.faces.cli.text import clean, shortened
+from turnwise.faces.cli.text import clean, shortened, visible_line
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.cli.undoing import is_confirmed
 from turnwise.faces.cli.words import TypedWords
@@ -258,7 +258,9 @@ class Chat:
 
     def _greet(self) -> None:
         place = self._place
-        self._terminal.say(f"turnwise {__version__}, {clean(place.choice.model)} in {clean(str(place.folder))}; /help")
+        self._terminal.say(
+            f"turnwise {__version__}, {visible_line(place.choice.model)} in {visible_line(str(place.folder))}; /help"
+        )
         for line in place.notes:
             self._screen.tell(line)
         exchange = None if place.before is None else last_exchange(self._journal, place.before)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.file_names import is_text
 from turnwise.drivers.journal.journal import DATABASES
-from turnwise.drivers.journal.texts_given import is_text
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.faces.cli.failures import FAILED, Failure
 

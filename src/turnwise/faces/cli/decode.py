@@ -13,7 +13,7 @@ from turnwise.assembly.calls_in_text.frames import CallFinder
 from turnwise.errors import NotARecording
 from turnwise.faces.cli.failures import FAILED, as_one_line, complain
 from turnwise.faces.cli.last_line import EndsWithLine
-from turnwise.faces.cli.text import clean, clean_answer, style
+from turnwise.faces.cli.text import clean, clean_answer, style, visible_line
 from turnwise.faces.models import find_profile
 from turnwise.relay.response_reading import ResponseReader, read_body
 from turnwise.vocab import (
@@ -203,8 +203,10 @@ def show(file: str, response: Response, *, several: bool) -> None:
         state = (
             "" if call.state is ArgumentsState.COMPLETE else style(f"  [{call.state}: {call.reason or ''}]", "yellow")
         )
-        click.echo(f"{style('call', 'cyan')}: {clean(call.name)} {clean(call.arguments)} ({clean(call.id)}){state}")
-    word = f" ({clean(response.provider_finish)})" if response.provider_finish else ""
+        click.echo(
+            f"{style('call', 'cyan')}: {visible_line(call.name)} {clean(call.arguments)} ({visible_line(call.id)}){state}"
+        )
+    word = f" ({visible_line(response.provider_finish)})" if response.provider_finish else ""
     click.echo(f"{style('finish', 'cyan')}: {response.finish}{word}")
     if response.usage is not None:
         usage = response.usage

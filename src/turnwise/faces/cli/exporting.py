@@ -10,7 +10,7 @@ from turnwise.drivers.replaying.without_secrets import without_secrets
 from turnwise.faces.cli.events import write_line
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.replaying import recorded_of
-from turnwise.faces.cli.text import clean, style
+from turnwise.faces.cli.text import style, visible_line
 from turnwise.faces.saying import many
 
 ADVICE = "it holds the prompts, the answers and what tools read: look through it before you give it away"
@@ -36,6 +36,6 @@ def export_session(session_or_file: str, *, file: Path, hide: Sequence[str], as_
         }
         write_line({**said, "same": hidden.replays_alike, "exit_code": 0})
         return
-    say(f"wrote {clean(str(file))}: {size:,} bytes, {many(hidden.secrets, 'secret')} replaced; {ADVICE}")
+    say(f"wrote {visible_line(str(file))}: {size:,} bytes, {many(hidden.secrets, 'secret')} replaced; {ADVICE}")
     if not hidden.replays_alike:
         say(style(UNLIKE, "yellow", stream=sys.stderr))

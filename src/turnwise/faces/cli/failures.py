@@ -4,9 +4,11 @@ import contextlib
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import cast
 
 import click
 
+from turnwise.drivers.file_names import is_text, shown_name
 from turnwise.errors import CallerError, TurnwiseBug, TurnwiseError
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.text import clean, style
@@ -14,6 +16,12 @@ from turnwise.faces.cli.text import clean, style
 FAILED = 1
 USAGE = 2
 BUG = 70  # EX_SOFTWARE of sysexits.h
+
+
+# Where a text that nobody looked at before has such bytes: the environment, a link, a file of settings.
+NO_TEXT = (
+    "something that was given here (a word of the command line, the environment, a name) has bytes that are not UTF-8"
+)
 
 
 class Failure(click.ClickException):
@@ -45,6 +53,19 @@ def as_one_line() -> Generator[None]:
         raise Failure(bug_line(error), exit_code=BUG) from error
     except TurnwiseError as error:
         raise Failure(str(error), exit_code=FAILED) from error
+
+
+def refuse_no_text(context: click.Context) -> None:
+    """Raises a usage error where an option or argument has bytes that are not UTF-8 and is not the path of a file."""
+    for param in context.command.params:
+        value = context.params.get(param.name or "")
+        is_path = isinstance(param.type, click.Path | click.File) or "FILE" in (param.metavar or "")
+        for text in cast("tuple[object, ...]", value if isinstance(value, tuple) else (value,)):
+            if isinstance(text, str) and not is_path and not is_text(text):
+                name = param.opts[-1] if isinstance(param, click.Option) else param.make_metavar(context)
+                raise click.UsageError(
+                    f"{name} is no text: `{shown_name(text)}` has bytes that are not UTF-8", ctx=context
+                )
 
 
 def bug_line(error: Exception) -> str:

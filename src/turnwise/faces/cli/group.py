@@ -12,8 +12,9 @@ from typing import TextIO
 import click
 
 from turnwise._version import __version__
+from turnwise.drivers.file_names import is_text
 from turnwise.faces.cli.exit_codes import EXIT_CODES
-from turnwise.faces.cli.failures import BUG, FAILED, USAGE, Failure, bug_line, complain
+from turnwise.faces.cli.failures import BUG, FAILED, NO_TEXT, USAGE, Failure, bug_line, complain
 from turnwise.faces.cli.hints import PROMPT_OPTIONS
 from turnwise.faces.cli.main import CANCELLED
 
@@ -188,6 +189,9 @@ def _invoke(args: Sequence[str] | None) -> int:
     except OSError:
         raise
     except Exception as error:
+        if isinstance(error, UnicodeEncodeError) and not is_text(error.object):
+            complain(NO_TEXT)
+            return USAGE
         if os.environ.get("TURNWISE_TRACEBACK"):
             raise
         complain(f"{bug_line(error)} (TURNWISE_TRACEBACK=1 shows where)")

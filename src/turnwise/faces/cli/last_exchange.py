@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.drivers.journal.journal import Journal, Session, TurnRow
-from turnwise.faces.cli.text import clean, shortened
+from turnwise.faces.cli.text import clean, shortened, visible_line
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.saying import many
 from turnwise.turn.events import (
@@ -72,8 +72,8 @@ def last_exchange(journal: Journal, session: Session) -> LastExchange | None:
 def exchange_lines(exchange: LastExchange, *, now_s: float) -> list[str]:
     """For an interactive session; all of it safe to print."""
     lines = [
-        f"session {exchange.session[-8:]}, {many(exchange.turns, 'turn')}, in {clean(exchange.folder)} with "
-        f"{clean(exchange.model)}; the last {when_said(exchange.at_s, now_s=now_s)}:"
+        f"session {exchange.session[-8:]}, {many(exchange.turns, 'turn')}, in {visible_line(exchange.folder)} with "
+        f"{visible_line(exchange.model)}; the last {when_said(exchange.at_s, now_s=now_s)}:"
     ]
     if exchange.said:
         lines.append(f"  you: {_both_ends(exchange.said, first=PROMPT_CHARACTERS, last=0)}")
@@ -91,8 +91,8 @@ def exchange_line(exchange: LastExchange, *, now_s: float) -> str:
     answered = f'answered "{answer}"' if answer else "no answer"
     end = f" ({exchange.end})" if exchange.end else ""
     return (
-        f"continuing {exchange.session[-8:]} ({when_said(exchange.at_s, now_s=now_s)}; {clean(exchange.model)} in "
-        f"{clean(exchange.folder)}){about}, {answered}{end}"
+        f"continuing {exchange.session[-8:]} ({when_said(exchange.at_s, now_s=now_s)}; {visible_line(exchange.model)} in "
+        f"{visible_line(exchange.folder)}){about}, {answered}{end}"
     )
 
 

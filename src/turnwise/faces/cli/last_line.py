@@ -11,8 +11,9 @@ from typing import NamedTuple, Never, TypeAlias, cast
 
 import click
 
+from turnwise.drivers.file_names import is_text
 from turnwise.errors import JournalFailed
-from turnwise.faces.cli.failures import BUG, FAILED, USAGE, Failure, bug_line
+from turnwise.faces.cli.failures import BUG, FAILED, NO_TEXT, USAGE, Failure, bug_line, refuse_no_text
 from turnwise.faces.cli.main import CANCELLED
 
 JSON, ALL = "--json", "--all"
@@ -55,7 +56,9 @@ class EndsWithLine(click.Command):
     ) -> click.Context:
         """Also for options that cannot be read: then the words that were typed have to tell."""
         with self._said(_typed(args)):
-            return super().make_context(info_name, args, parent, **extra)  # pyright: ignore[reportArgumentType]
+            context = super().make_context(info_name, args, parent, **extra)  # pyright: ignore[reportArgumentType]
+            refuse_no_text(context)
+            return context
 
     def invoke(self, ctx: click.Context) -> object:
         given = {name for one in self.params if one.name and ctx.params.get(one.name) for name in one.opts}
@@ -123,6 +126,8 @@ def _unable(error: BaseException) -> Unable:
             why, code = error.format_message().rstrip("."), USAGE
         case OSError():
             why, code = f"input or output failed: {error.strerror or error}", FAILED
+        case UnicodeEncodeError() if not is_text(error.object):
+            why, code = NO_TEXT, USAGE
         case _:
             why, code = bug_line(cast("Exception", error)), BUG
     stop_reason = STOP_REASONS.get(code, "failed")

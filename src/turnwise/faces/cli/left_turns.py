@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from turnwise.drivers.clock import Clock
+from turnwise.drivers.file_names import given_name, unmarked
 from turnwise.drivers.journal.journal import Journal, Session, SessionRow
 from turnwise.drivers.running.resumption import STUCK, LeftTurn, left_turn
 from turnwise.drivers.settings.options import RunSettings
@@ -15,7 +16,7 @@ from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.permissions import allowed_rules
 from turnwise.faces.cli.run_servers import NO_SERVERS, RunServers, servers_in
 from turnwise.faces.cli.spending import is_same_model
-from turnwise.faces.cli.text import clean
+from turnwise.faces.cli.text import visible_line
 from turnwise.faces.cli.workplace import Workplace, furnish
 from turnwise.faces.saying import many
 from turnwise.faces.taking_up import LeftRun, left_run
@@ -76,7 +77,7 @@ def furnish_left(
 def folder_of(config: TurnConfig, *, row: SessionRow) -> Path:
     """Where the turn worked. Raises FolderGone."""
     workspace = "" if config.policy is None else config.policy.workspace
-    folder = Path(workspace or row.folder)
+    folder = Path(unmarked(workspace) or given_name(row.folder))
     if not folder.is_dir():
         raise FolderGone(f"the folder of session `{row.id}` is gone: `{folder}`")
     return folder
@@ -163,7 +164,7 @@ def _perhaps(calls: Sequence[ToolCall], *, left: LeftTurn) -> list[ToolCall]:
 
 
 def _call_names(calls: Sequence[ToolCall]) -> str:
-    return ", ".join([f"{clean(call.name)} ({clean(call.id)})" for call in calls])
+    return ", ".join([f"{visible_line(call.name)} ({visible_line(call.id)})" for call in calls])
 
 
 def open_asks(journal: Journal, found: LeftRun) -> tuple[OneAsk, ...]:

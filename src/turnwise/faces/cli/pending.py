@@ -11,7 +11,7 @@ from turnwise.drivers.journal.journal import Journal, Session
 from turnwise.errors import CallerError
 from turnwise.faces.cli.asked_calls import confusables_in, decoded_texts
 from turnwise.faces.cli.lines import say
-from turnwise.faces.cli.text import clean, visible_line
+from turnwise.faces.cli.text import visible_line
 from turnwise.faces.saying import many
 from turnwise.rules.history import waiting_calls
 from turnwise.turn.approvals import MARK_LENGTH, Approval, OneAsk, mark_of
@@ -44,7 +44,7 @@ def pending_of(journal: Journal, session: Session) -> Pending:
 def dropped_line(pending: Pending) -> str:
     """What is said where a prompt goes on without the answers that calls wait for; empty where none does."""
     calls = [*[ask.call for ask in pending.asks], *pending.results]
-    names = ", ".join([f"{clean(call.name)} ({clean(call.id)})" for call in calls])
+    names = ", ".join([f"{visible_line(call.name)} ({visible_line(call.id)})" for call in calls])
     one = len(calls) == 1
     said = f"{many(len(calls), 'call')} waited for {'an answer' if one else 'answers'}"
     return (

@@ -22,7 +22,7 @@ from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.pager import says_yes
 from turnwise.faces.cli.terminal import Terminal
-from turnwise.faces.cli.text import clean, short_id, shortened, style
+from turnwise.faces.cli.text import clean, short_id, shortened, style, visible_line
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.saying import many
 from turnwise.faces.taking_up import goes_on
@@ -139,7 +139,7 @@ def _lines_of(old: OldSessions, *, open_ends: Mapping[str, StaysFor], now_s: flo
         title = shortened(one.title, limit=len(clean(one.title)) if whole else 60)
         lines.append(
             f"{style(short_id(one.id), 'bold', stream=sys.stderr)}  {when_said(one.updated, now_s=now_s)}  "
-            f"{many(one.turns, 'turn')}{below}  {state}{title}  {clean(one.folder)}"
+            f"{many(one.turns, 'turn')}{below}  {state}{title}  {visible_line(one.folder)}"
         )
     for one, why in old.stay:
         lines.append(f"{short_id(one.id)} is {STATES[why]}, and stays{GO_ON[why].format(short_id(one.id))}")

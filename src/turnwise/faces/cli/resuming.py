@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.file_names import shown_name
 from turnwise.drivers.journal.journal import Journal, Session, SessionRow, journal_path
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.drivers.settings.options import RunSettings
@@ -101,7 +102,7 @@ def _the_last(journal: Journal) -> Session:
     one, if it is running or damaged. Raises CallerError where there is none."""
     folder = Path.cwd().resolve()
     rows = interrupted_rows(journal)
-    if here := [row for row in rows if row.folder == str(folder)]:
+    if here := [row for row in rows if row.folder == shown_name(str(folder))]:
         return journal.find_session(here[-1].id)
     found = journal.last_session(folder)
     if found is not None and found.row.status in ("lost", "running"):

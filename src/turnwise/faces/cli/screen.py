@@ -32,7 +32,7 @@ from turnwise.faces.cli.lines import columns_of, fitted
 from turnwise.faces.cli.remedies import FailedModel, remedy
 from turnwise.faces.cli.rows import Rows
 from turnwise.faces.cli.status_line import StatusLine, terminal_size
-from turnwise.faces.cli.text import clean, clean_answer, has_colour, short_id, shortened, style
+from turnwise.faces.cli.text import clean, clean_answer, has_colour, short_id, shortened, style, visible_line
 from turnwise.faces.cli.unseen import ShownTurn, unseen
 from turnwise.faces.cli.waiting import WaitBounds, Waiting
 from turnwise.faces.results import RunResult
@@ -268,7 +268,7 @@ class Screen:
     def _result_line(self, result: ToolResult, *, name: str | None) -> str:
         mark = ("✗", "red") if result.is_error else ("✓", "green")
         return (
-            f"{style(*mark, stream=self._notes)} {clean(name or result.name)}: "
+            f"{style(*mark, stream=self._notes)} {visible_line(name or result.name)}: "
             f"{describe_result(result, stream=self._notes)}"
         )
 
@@ -374,16 +374,18 @@ def describe_event(seen: WatcherEvent, *, stream: TextIO | None = None) -> str:
     """`· tool_noted read: 3 files`: the line of an event that has no other, with the name of its call and its plain values."""
     match seen:
         case AskOpened(call=call, question=question):
-            return style(f"· {clean(call.name)} asks: {shortened(question, limit=LINE)}", "dim", stream=stream)
+            return style(f"· {visible_line(call.name)} asks: {shortened(question, limit=LINE)}", "dim", stream=stream)
         case AskClosed(call=call, answer=answer):
             said = " ".join([answer.verdict, f"({answer.by})", answer.text]).rstrip()
-            return style(f"· {clean(call.name)} was answered: {shortened(said, limit=LINE)}", "dim", stream=stream)
+            return style(
+                f"· {visible_line(call.name)} was answered: {shortened(said, limit=LINE)}", "dim", stream=stream
+            )
         case ToolsetNoted(text=text):
             return style(f"· {clean(text)}", "yellow", stream=stream)
         case _:
             pass
     values = [getattr(seen, name) for name in seen.__struct_fields__]
-    of = "".join([f" {clean(value.name)}" for value in values if isinstance(value, ToolCall)])
+    of = "".join([f" {visible_line(value.name)}" for value in values if isinstance(value, ToolCall)])
     said = " ".join([str(value) for value in values if isinstance(value, str | int | float)])
     text = f"· {clean(kind_of(seen))}{of}{': ' if said else ''}{shortened(said, limit=LINE)}"
     return style(text, "dim", stream=stream)
@@ -401,7 +403,7 @@ def describe_call(call: ToolCall, *, stream: TextIO | None = None) -> str:
                 text = str(decoded)
     except UNREADABLE:
         text = call.arguments
-    return f"{style(clean(call.name), 'bold', stream=stream)} {shortened(text, limit=LINE)}"
+    return f"{style(visible_line(call.name), 'bold', stream=stream)} {shortened(text, limit=LINE)}"
 
 
 def describe_result(result: ToolResult, *, stream: TextIO | None = None) -> str:
@@ -451,7 +453,7 @@ def describe_end(result: RunResult, *, asked: FailedModel) -> str:
     match result.stop_reason:
         case StopReason.WAITING:
             approved = {ask.call.id for ask in result.asks}
-            calls = ", ".join([clean(call.name) for call in result.pending if call.id not in approved])
+            calls = ", ".join([visible_line(call.name) for call in result.pending if call.id not in approved])
             wanted = [*(["an approval"] if approved else []), *([f"results of: {calls}"] if calls else [])]
             return f"waiting for {' and '.join(wanted)}"
         case StopReason.CANCELLED:

@@ -10,7 +10,7 @@ from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.drivers.replaying.forking import fork
 from turnwise.faces.cli.lines import say
-from turnwise.faces.cli.text import clean
+from turnwise.faces.cli.text import visible_line
 
 
 def fork_session(session: str, *, turn: int | None, step: int | None, as_json: bool) -> None:
@@ -25,6 +25,7 @@ def fork_session(session: str, *, turn: int | None, step: int | None, as_json: b
         return
     say(new.session, stream=sys.stdout)
     say(
-        f"a new session with all up to step {new.step} of turn {new.turn} of {found.row.id[-8:]}, in {clean(found.row.folder)}; "
+        f"a new session with all up to step {new.step} of turn {new.turn} of {found.row.id[-8:]}, in"
+        f" {visible_line(found.row.folder)}; "
         f'go on there with `turnwise run --session {new.session[-8:]} "..."`'
     )

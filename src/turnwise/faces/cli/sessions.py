@@ -20,7 +20,7 @@ from turnwise.faces.cli.journals import read_journal
 from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.screen import describe_call, describe_result
-from turnwise.faces.cli.text import clean, clean_answer, short_id, shortened, style
+from turnwise.faces.cli.text import clean, clean_answer, short_id, shortened, style, visible_line
 from turnwise.faces.saying import many, purposes_said
 from turnwise.faces.taking_up import goes_on, read_session
 from turnwise.vocab import File, Message, Reasoning, Refusal, Text, ToolCall, ToolResult
@@ -72,7 +72,7 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
         for row in rows:
             say(
                 f"{style(short_id(row.id), 'bold')}  {_time(row.updated)}  {many(row.turns, 'turn'):<9} {_state(row):<{widest}}  "
-                f"{shortened(row.title, limit=60)}  {style(clean(row.folder), 'dim')}",
+                f"{shortened(row.title, limit=60)}  {style(visible_line(row.folder), 'dim')}",
                 stream=sys.stdout,
             )
         if count > len(rows):
@@ -190,7 +190,9 @@ def _show(tree: _Tree, *, indent: str = "") -> None:
         say(indented, stream=sys.stdout, as_it_is=as_it_is)
 
     echo(style(f"session {clean(row.id)}", "bold"))
-    echo(f"{clean(row.folder)}, {_time(row.created)} to {_time(row.updated)}, {many(row.turns, 'turn')}, {_state(row)}")
+    echo(
+        f"{visible_line(row.folder)}, {_time(row.created)} to {_time(row.updated)}, {many(row.turns, 'turn')}, {_state(row)}"
+    )
     if requests:
         echo(f"{many(sum(requests.values()), 'request')}: {purposes_said(requests)}")
     for message in tree.messages:

@@ -19,7 +19,7 @@ from turnwise.faces.cli.event_lines import EventLines
 from turnwise.faces.cli.failures import FAILED, Failure, as_one_line
 from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.lines import say
-from turnwise.faces.cli.text import clean
+from turnwise.faces.cli.text import clean, visible_line
 from turnwise.faces.following import watch_session
 from turnwise.faces.taking_up import read_session
 from turnwise.vocab import Refusal, Text
@@ -139,7 +139,7 @@ def _line(turn: TurnStatus) -> str:
         said.append("is being cancelled")
     if turn.problem:
         said.append(turn.problem)
-    return clean("  ".join(said))
+    return visible_line("  ".join(said))
 
 
 def _answer(dsn: str, session: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from turnwise.drivers.file_names import given_name, shown_name
 from turnwise.drivers.journal.journal import Journal, Session, TurnRow
 from turnwise.drivers.journal.records import ToolsStarted
 from turnwise.drivers.tools.workspace.changes import FileChanges
@@ -115,7 +116,7 @@ def find_turn_back(
 def _elsewhere(journal: Journal, session: Session, *, folder: Path, stores: "_Stores", now_s: float) -> str:
     """The newest other session of the folder that has something to take back, and how; empty where there is none."""
     for row in journal.sessions(limit=SEARCHED_SESSIONS):
-        if row.id == session.row.id or row.folder not in (session.row.folder, str(folder)):
+        if row.id == session.row.id or row.folder not in (session.row.folder, shown_name(str(folder))):
             continue
         turns = journal.find_session(row.id).turns
         if any(turn.status == "running" for turn in turns):
@@ -154,7 +155,7 @@ class _Stores:
     """The folders of saved copies in which a session's may lie: the session's own, that of the folder at hand, all others."""
 
     def __init__(self, session: Session, *, folder: Path, env: Mapping[str, str]) -> None:
-        own, here = (changes_folder(Path(each), env=env) for each in (session.row.folder, folder))
+        own, here = (changes_folder(Path(each), env=env) for each in (given_name(session.row.folder), folder))
         self.folder = own.parent
         self._near = list(dict.fromkeys([own, here]))
         self._groups: dict[Path, Mapping[str, int]] = {}

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from turnwise.drivers.clock import Clock
+from turnwise.drivers.file_names import marked, shown_name
 from turnwise.drivers.journal.journal import Journal, Session, journal_path
 from turnwise.drivers.journal.prices import Prices, prices_of_layers
 from turnwise.drivers.running.hook_commands import read_hooks
@@ -225,7 +226,7 @@ def _policy_of(
     face: FaceTerms,
 ) -> Policy:
     """What may run: by the files and the options, or as it was for the turn that goes on; and what the session was allowed."""
-    remembered = () if before is None else remembered_rules(journal, before, workspace=os.path.realpath(folder))
+    remembered = () if before is None else remembered_rules(journal, before, workspace=marked(os.path.realpath(folder)))
     if left is not None and left.policy is not None:
         allowed = [rule for text in given["allow"] for rule in allowed_rules(text)]
         rules = tuple(dict.fromkeys((*left.policy.rules, *remembered, *allowed)))
@@ -425,8 +426,8 @@ def _notes_of(
         notes.append(f"left out AGENTS.md: it {agents_md.why}")
     elif agents_md is not None:
         notes.append(f"reading AGENTS.md as instructions ({len(agents_md)} characters; --no-agents-md leaves it out)")
-    if before is not None and before.row.folder != str(agents.folder):  # what it said of files was about its own
-        notes.append(f"this session began in {before.row.folder}; the tools now work in {agents.folder}")
+    if before is not None and before.row.folder != shown_name(str(agents.folder)):  # what it said of files was about its own
+        notes.append(f"this session began in {before.row.folder}; the tools now work in {shown_name(str(agents.folder))}")
     if ending := agents.choice.ending(now_s=agents.clock.now()):
         notes.append(ending)
     return notes

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
+from turnwise.drivers.file_names import given_name
 from turnwise.drivers.tools.inspection.paths import Paths
 from turnwise.drivers.tools.inspection.readable import readable
 from turnwise.drivers.tools.inspection.repositories import environment_doubt
@@ -77,7 +78,8 @@ def inspect_call(
 
 
 def _facts(tool: str, arguments: Mapping[str, object], *, paths: Paths, access: Access) -> tuple[PathFact, ...]:
-    texts = dict.fromkeys(paths_of_call(tool, arguments) or _conventional(arguments, access=access))
+    own = [given_name(text) for text in paths_of_call(tool, arguments)]
+    texts = dict.fromkeys(own or _conventional(arguments, access=access))
     if len(texts) > MAX_PATHS:
         return (PathFact(given=f"({len(texts):,} paths)", access=access),)
     return tuple(paths.fact(text, access=access) for text in texts)

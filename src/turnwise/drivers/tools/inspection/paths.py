@@ -4,8 +4,9 @@ import os
 import stat
 from collections.abc import Iterable
 
+from turnwise.drivers.file_names import marked
 from turnwise.drivers.tools.inspection.globs import SegmentGlob
-from turnwise.drivers.tools.inspection.readable import escaped, is_marked, marked
+from turnwise.drivers.tools.inspection.readable import escaped, is_marked
 from turnwise.drivers.tools.inspection.searches import Looked, Search
 from turnwise.drivers.tools.private_folders import private_folder_of
 from turnwise.drivers.tools.sandbox.scratch import PrivateFolder
@@ -59,8 +60,6 @@ class Paths:
         try:
             resolved = os.path.realpath(self._real(full))
         except (OSError, ValueError):
-            return PathFact(given=text, access=access)
-        if not _is_text(resolved) and place is None:
             return PathFact(given=text, access=access)
         private = self.private is not None and self.private.holds(resolved)
         inside = private or (self.contains(resolved) and not lexical.startswith(_PROCESS_BOUND))
@@ -165,12 +164,3 @@ class Paths:
     def _lies_inside(self, path: str) -> bool:
         """Whether it is no folder outside; a file is not looked into."""
         return self.contains(os.path.realpath(path)) or not os.path.isdir(path)  # noqa: PTH112
-
-
-def _is_text(path: str) -> bool:
-    """Whether the journal can keep it: a name of undecodable bytes comes as lone surrogates."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

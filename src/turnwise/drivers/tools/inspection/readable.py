@@ -9,7 +9,6 @@ T = TypeVar("T")
 
 _BYTE = re.compile("[\udc80-\udcff]")  # how Python holds a byte of a name that it cannot decode (PEP 383)
 _UNWRITABLE = re.compile("[\ud800-\udfff]")
-_NAME = re.compile("/([^/]*[\ud800-\udfff][^/]*)")
 
 
 def escaped(text: str) -> str:
@@ -18,11 +17,6 @@ def escaped(text: str) -> str:
         return text
     told = _BYTE.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
     return told.encode("utf-8", "backslashreplace").decode()
-
-
-def marked(path: str) -> str:
-    """A resolved path, escaped. Each escaped name stands behind two slashes, so no path of a real file is equal to it."""
-    return _NAME.sub(lambda found: f"//{escaped(found[1])}", path)
 
 
 def is_marked(path: str) -> bool:

@@ -5,6 +5,7 @@ import os
 import stat
 from collections.abc import Iterable
 
+from turnwise.drivers.file_names import unmarked
 from turnwise.rules.permission_facts import PathFact
 
 MAX_BYTES = 64 * 1024 * 1024  # read for one call, 0.1 s; of what is larger, size and times have to do
@@ -20,7 +21,7 @@ def state_of(paths: Iterable[PathFact]) -> str:
         if path.access != "write":
             continue
         found = True
-        kind, read = _state(path.resolved, most_bytes=left)
+        kind, read = _state(unmarked(path.resolved), most_bytes=left)
         left -= read
         whole.update(f"{path.resolved}\0{kind}\0".encode(errors="surrogateescape"))
     return whole.hexdigest() if found else ""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from turnwise.drivers.file_names import shown_name
 from turnwise.drivers.tools.sandbox.git_folders import GitFolder, modules_in
 
 _MOUNTED = ("config", "config.worktree", "commondir", "gitdir", "hooks", "info")
@@ -165,8 +166,8 @@ class GitGuard:
 
     def _shown(self, path: Path) -> str:
         if path.is_relative_to(self._root):
-            return f"{self._named}{path.relative_to(self._root)}"
-        return str(path)
+            return shown_name(f"{self._named}{path.relative_to(self._root)}")
+        return shown_name(str(path))
 
     def _executed(self) -> Iterator[tuple[Path, Path]]:
         """Where git looks for what it executes: in `.git`, or in the folders of the workspace to which it leads, in their
@@ -200,7 +201,7 @@ class GitGuard:
             moved = aside / moved.relative_to(self._git)
         moved.rename(self._git)
         at = moved.relative_to(self._root)
-        return (f".git: the repository had been moved to `{at}`, and was moved back.{told}",)
+        return (f".git: the repository had been moved to `{shown_name(str(at))}`, and was moved back.{told}",)
 
     def _return_lead(self) -> tuple[str, ...]:
         if self._leads is None:
@@ -244,8 +245,9 @@ def _is_mounted(at: Path) -> bool:
 
 
 def _refusal(at: Path, *, root: Path) -> str:
+    name = shown_name(os.path.relpath(at, root))
     return (
-        f"the command was not run: it could change what git executes, as `{at.relative_to(root)}` cannot be put back "
+        f"the command was not run: it could change what git executes, as `{name}` cannot be put back "
         f"afterwards (it has more than {_MAX_FILES:,} files or {_MAX_BYTES // 1024 // 1024} MiB, or cannot be read). "
         "Ask the user to make it smaller, or readable"
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from turnwise.drivers.file_names import shown_name
 from turnwise.drivers.unasked_files import read_unasked
 
 _MAX_BYTES = 1024 * 1024  # of a pointer or a configuration
@@ -87,10 +88,10 @@ def _needed(git: Path) -> list[GitFolder]:
         if pointer(own / "commondir") != shared or not _is_repository(shared):
             raise _Refused(own, "its `commondir` does not name the repository that it lies in")
         if pointer(own / "gitdir", last=False) != git:
-            raise _Refused(own, f"its `gitdir` does not name `{git}`")
+            raise _Refused(own, f"its `gitdir` does not name `{shown_name(str(git))}`")
         return [GitFolder(at=own), GitFolder(at=shared, shared=True)]
     if not _is_repository(own) or os.path.lexists(own / "commondir") or _working_tree_of(own) != top:
-        raise _Refused(own, f"its `core.worktree` does not name `{top}`")
+        raise _Refused(own, f"its `core.worktree` does not name `{shown_name(str(top))}`")
     return [GitFolder(at=own)]
 
 

@@ -1,10 +1,12 @@
 """The tool `list`: what is in a folder."""
 
+import os
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from turnwise.drivers.file_names import shown_name
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.walking import ask_worker
 from turnwise.errors import ToolFault
@@ -33,7 +35,7 @@ class ListArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class FolderListing(msgspec.Struct, frozen=True):
-    """The worker's answer: path below the start, kind and size (-1: unknown) of each entry."""
+    """The worker's answer: path below the start (its bytes as Latin-1), kind and size (-1: unknown) of each entry."""
 
     entries: list[tuple[str, str, int]]
 
@@ -49,7 +51,10 @@ async def list_folder(workspace: WorkspacePaths, given: ListArguments, *, timeou
         "max_entries": MAX_ENTRIES,
     }
     found = await ask_worker(workspace, start, order=order, takes=FolderListing, timeout_s=timeout_s)
-    lines = [_KINDS.get(kind, f"{{}} ({size:,})").format(path) for path, kind, size in found.entries[:MAX_ENTRIES]]
+    lines = [
+        _KINDS.get(kind, f"{{}} ({size:,})").format(shown_name(os.fsdecode(path.encode("latin-1"))))
+        for path, kind, size in found.entries[:MAX_ENTRIES]
+    ]
     if len(found.entries) > MAX_ENTRIES:
         lines.append(f"[more than {MAX_ENTRIES} entries: list a subfolder, or give a `glob`]")
     return "\n".join(lines) or ("no file matches" if given.glob else f"`{given.path}` is empty")

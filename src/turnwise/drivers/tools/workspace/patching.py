@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from turnwise.drivers.file_names import given_name
 from turnwise.drivers.tools.workspace.content import FileText, kind_of, text_of
 from turnwise.drivers.tools.workspace.hunks import apply_hunks
 from turnwise.drivers.tools.workspace.patches import FilePatch, Hunk, parse_patch
@@ -113,7 +114,7 @@ def _update(workspace: WorkspacePaths, drafts: dict[Path, _Draft], *, section: F
 def _existing(workspace: WorkspacePaths, drafts: dict[Path, _Draft], *, given: str, leaves: bool = False) -> _Draft:
     """The file that a section changes. `leaves`: it goes from its name, so a link must not be what stands there."""
     path = workspace.resolve(given)
-    if leaves and (workspace.root / given).is_symlink():
+    if leaves and (workspace.root / given_name(given)).is_symlink():
         raise ToolFault(f"`{given}` is a link to `{workspace.show(path)}`: name that, or remove the link with `bash`")
     if path not in drafts:
         found = workspace.find(given)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from turnwise.drivers.file_names import given_name, looks_like, shown_name, spelled_name
 from turnwise.drivers.tools.grants import was_judged
 from turnwise.drivers.tools.workspace.changes import FileChanges
 from turnwise.drivers.tools.workspace.disk import Disk, FileAttributes, Stamp, attributes_of, open_file, stamp_of
@@ -92,7 +93,7 @@ class WorkspacePaths:
             )
         if not (judged or self.is_inside(path) or self._outside(path) or (to_read and self._is_kept(path))):
             raise ToolFault(
-                f"`{shorten(text)}` is outside the workspace `{self.root}`; only paths inside it can be used"
+                f"`{shorten(text)}` is outside the workspace `{shown_name(str(self.root))}`; only paths inside it can be used"
             )
         return path
 
@@ -101,7 +102,7 @@ class WorkspacePaths:
         if "\0" in text:
             raise ToolFault("a path must not hold a NUL character")
         try:
-            path = (self.root / text).resolve()
+            path = (self.root / given_name(text)).resolve()
             path.exists()
         except PermissionError:
             raise ToolFault(f"`{shorten(text)}` cannot be reached: a folder on the way may not be entered") from None
@@ -117,11 +118,11 @@ class WorkspacePaths:
         return self.root if self.is_inside(path) else Path(path.anchor)
 
     def show(self, path: Path) -> str:
-        """How the path is called in results: relative to the root, printable whatever its bytes are."""
+        """How the path is called in results: relative to the root, in one line whatever its bytes are. It is taken back so."""
         if path == self.root:
             return "."
         shown = path.relative_to(self.root).as_posix() if self.is_inside(path) else str(path)
-        return os.fsencode(shown).decode("utf-8", "replace")
+        return shown_name(shown)
 
     def _is_kept(self, path: Path) -> bool:
         folders = [str(folder.resolve()) for keeper in self._kept if (folder := keeper()) is not None]
@@ -195,7 +196,14 @@ class WorkspacePaths:
             folder, name = folder.parent, folder.name
         if not (self.is_inside(folder) or self._outside(folder)):
             return ""
-        shown = ", ".join(f"`{self.show(folder / near)}`" for near in near_names(name, folder=folder))
+        names = near_names(name, folder=folder)
+        if alike := [one for one in names if looks_like(one, name)]:
+            spelled = self.show(folder / "x").removesuffix("x") + spelled_name(alike[0])
+            return (
+                f"; there is `{self.show(folder / alike[0])}`, whose letters are composed of other characters (composed and"
+                f" decomposed Unicode): give it as `{spelled}`"
+            )
+        shown = ", ".join(f"`{self.show(folder / near)}`" for near in names)
         return f"; there is {shown}" if shown else ""
 
 
@@ -205,7 +213,7 @@ def near_names(name: str, *, folder: Path) -> list[str]:
         names = sorted([path.name for path in folder.iterdir()])[:NAMES_COMPARED]
     except OSError:
         return []
-    same = [one for one in names if one.lower() == name.lower()]
+    same = [one for one in names if looks_like(one, name) or one.lower() == name.lower()]
     lower = {one.lower(): one for one in names}
     close = [lower[one] for one in difflib.get_close_matches(name.lower(), list(lower), n=3)]
     return list(dict.fromkeys(same + close))[:3]

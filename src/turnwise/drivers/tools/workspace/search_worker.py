@@ -35,9 +35,9 @@ class Spec(Protocol):
 
 
 class SearchOrder(NamedTuple):
-    """What is to be done. `above` are the folders above whose `.gitignore` holds here; `single` is the one file to search, its
-    name's bytes as Latin-1; `prefix` goes before a path where `glob` looks at it; `rg` is where ripgrep is, or empty. `names` is
-    the file with the table of secret names; they are looked for in `place` and a path, for the user of the folder `home`."""
+    """What is to be done. `above` are the folders above whose `.gitignore` holds here, `single` is the one file to search, both
+    as Latin-1 of their bytes; `prefix` goes before a path where `glob` looks at it; `rg` is where ripgrep is, or empty. `names`
+    is the file with the table of secret names; they are looked for in `place` and a path, for the user of the folder `home`."""
 
     task: str
     skipped: list[str]
@@ -106,7 +106,8 @@ class Walker:
     def __init__(self, order: SearchOrder) -> None:
         self._skipped = frozenset(order.skipped)
         self._library = order.library
-        self.above = [rules for rules in map(self._rules_above, order.above) if rules]
+        above = [os.fsdecode(folder.encode("latin-1")) for folder in order.above]
+        self.above = [rules for rules in map(self._rules_above, above) if rules]
         self.is_ignored = self._is_start_ignored()
         if self.is_ignored:
             self.above = []  # it was named: then what is in it is meant
@@ -244,7 +245,7 @@ def is_ignored(path: str, rules: list[Rules]) -> bool:
 
 
 def listed(walker: Walker, order: SearchOrder) -> list[tuple[str, str, int]]:
-    """Path, kind and size (-1: unknown) of each entry, one more than may be shown at the most."""
+    """Path (its bytes as Latin-1), kind and size (-1: unknown) of each entry, one more than may be shown at the most."""
     found: list[tuple[str, str, int]] = []
     glob, most, depth = order.glob, order.max_entries, order.depth
     for entry in walker.entries(depth=depth):
@@ -256,7 +257,7 @@ def listed(walker: Walker, order: SearchOrder) -> list[tuple[str, str, int]]:
                 size = os.stat(entry.name, dir_fd=entry.folder, follow_symlinks=False).st_size
             except OSError:
                 continue  # gone meanwhile
-        found.append((printable(entry.path), entry.kind, size))
+        found.append((as_latin(entry.path), entry.kind, size))
         if len(found) > most:
             break
     return found
@@ -395,10 +396,6 @@ def fits(path: str, glob: str) -> bool:
 
 def as_latin(path: str) -> str:
     return os.fsencode(path).decode("latin-1")
-
-
-def printable(text: str) -> str:
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ async def search(
         "names": guarded_names.__file__,
         # a folder that is secret itself was named on purpose: then names below it are looked at alone
         "place": "" if guarded_names.is_secret(str(folder), home=home) else printable(str(folder)),
-        "home": home,
+        "home": printable(home),
         "max_matches": MAX_MATCHES,
         "max_bytes": MAX_FILE_BYTES if is_folder else MAX_READ_BYTES,
         "rg": _ripgrep(workspace, given.pattern) if with_ripgrep else "",

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from turnwise.drivers.clock import Clock
+from turnwise.drivers.file_names import shown_name
 from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.grants import programs_at_hand, runs_unasked, seconds_of
 from turnwise.drivers.tools.inspection import inspector
@@ -206,8 +207,9 @@ class Shell:
         refusals = b"\n".join(_REFUSED.findall(tape.ending)) if self.sandbox.files else b""
         if git.why and (_OF_GIT.search(refusals) or os.fsencode(git.refused) in refusals):
             return [
-                f"the sandbox did not let git write: the repository's folder `{git.refused}` lies outside of the workspace and is"
-                f" not opened, as {git.why}. Ask the user to commit, or to start turnwise in that repository or with --no-sandbox"
+                f"the sandbox did not let git write: the repository's folder `{shown_name(git.refused)}` lies outside"
+                f" of the workspace and is not opened, as {git.why}. Ask the user to commit, or to start turnwise in"
+                " that repository or with --no-sandbox"
             ]
         if self.sandbox.files and _NO_SETTING.search(tape.ending):
             return [
@@ -218,7 +220,7 @@ class Shell:
         return []
 
     def _places(self, git: GitFolders) -> str:
-        named = [f"`{path}`" for path in (*self._writable, *[one.at for one in git.opened])]
+        named = [f"`{shown_name(str(path))}`" for path in (*self._writable, *[one.at for one in git.opened])]
         return ", ".join(["the workspace", *named]) + " and $TMPDIR"
 
     def _git_guards(self, git: GitFolders) -> list[GitGuard]:

@@ -79,7 +79,7 @@ def _has_rules(start: Path, *, workspace: WorkspacePaths) -> bool:
 
 def _ignore_rules(workspace: WorkspacePaths, start: Path) -> dict[str, object]:
     in_git, above = _folders_above(start, workspace=workspace)
-    return {"in_git": in_git, "above": [str(folder) for folder in above]}
+    return {"in_git": in_git, "above": [bytes(folder).decode("latin-1") for folder in above]}
 
 
 def _folders_above(start: Path, *, workspace: WorkspacePaths) -> tuple[bool, list[Path]]:
