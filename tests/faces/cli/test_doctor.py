@@ -30,7 +30,7 @@ def test_all_is_well_where_a_run_can_begin(cli: Cli, lab: Lab, monkeypatch: pyte
     ran = cli("doctor", "--json", *at(lab, "plain-answer"))
     found = checks(ran)
     assert list(found) == [
-        "Python", "settings", "keys", "model", "endpoint", "sandbox", "ripgrep", "git", "state", "disk",
+        "Python", "settings", "keys", "model", "endpoint", "sandbox", "ripgrep", "git", "MCP", "state", "disk",
     ]  # fmt: skip
     assert ran.code == 0 and "stops" not in {check["status"] for check in found.values()}
     assert "OPENAI_API_KEY is set: OpenAI" in found["keys"]["found"] and KEY not in ran.out + ran.err

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import journal_path
 from turnwise.drivers.mcp.entries import ServerCommand, ServerEntry
 from turnwise.drivers.mcp.inside import runs_inside
+from turnwise.drivers.mcp.keeping import INSTALL
 from turnwise.drivers.mcp.listing import read_tools
 from turnwise.drivers.mcp.processes import checked_sandbox, program_of
 from turnwise.drivers.mcp.trust import ChangedTool, ServerTrust
@@ -29,6 +32,7 @@ from turnwise.faces.cli.mcp_servers import judged_servers, named_servers
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.run_servers import RunServers, servers_in
 from turnwise.lab import Lab
+from waits import HANG_S
 
 CALLS = script(
     "mcp-echo",
@@ -40,6 +44,13 @@ calls = [{ name = "s__echo", arguments = { text = "hi" } }]
 text = "It said: {result}"
 """,
 )
+NONE = script(
+    "mcp-none",
+    """
+[[steps]]
+text = "It is done."
+""",
+)
 NOTHING = Given(
     settings=RunSettings(), model=None, base_url=None, api_key_env=None, cwd=None, go_on=False, session=None, system=None,
     allow=(), ask_timeout=None, no_sandbox=False, network=False, mcp=(), no_agents_md=True, no_environment=True,
@@ -49,7 +60,7 @@ NOTHING = Given(
 
 @pytest.fixture(scope="module")
 def mcp_lab() -> Iterator[Lab]:
-    with running_lab([CALLS]) as lab:
+    with running_lab([CALLS, NONE]) as lab:
         yield lab
 
 
@@ -539,3 +550,32 @@ def test_a_projects_file_for_another_program_does_not_stop_list_and_test(cli: Cl
     assert ran.code == 2
     assert "an MCP server is left out: " in ran.err
     assert "no MCP server `s`; there are `ok`" in ran.err
+
+
+def test_without_the_extra_commands_say_what_is_missing_and_a_run_goes_on(mcp_lab: Lab, tmp_path: Path) -> None:
+    """`add` and `doctor` name the package. A run answers without the server, and notes why; nothing is imported by accident."""
+    block = tmp_path / "block"
+    block.mkdir()
+    modules = ("mcp", "mcp_types", "httpx2")
+    lines = "".join([f"sys.modules[{name!r}] = None\n" for name in modules])
+    (block / "sitecustomize.py").write_text(f"import sys\n{lines}")
+    work = tmp_path / "work"
+    work.mkdir()
+    env = {**os.environ, "PYTHONPATH": str(block), "OPENAI_API_KEY": "none", "HOME": str(tmp_path)}
+    env |= {"TURNWISE_STATE_DIR": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+
+    def turnwise(*words: str) -> tuple[int, str]:
+        argv = [sys.executable, "-m", "turnwise", *words]
+        ran = subprocess.run(
+            argv, check=False, env=env, cwd=work, capture_output=True, text=True, timeout=HANG_S, input=""
+        )
+        return ran.returncode, ran.stdout + ran.stderr
+
+    code, said = turnwise("mcp", "add", "s", "--", "/bin/true")
+    assert (code, INSTALL in said) == (0, True)
+    run = ["run", *at(mcp_lab, "mcp-none"), "Go."]
+    code, said = turnwise(*run)
+    assert (code, "It is done." in said) == (0, True), said
+    assert f"the MCP server `s`: its tools are missing: {INSTALL}" in said
+    code, said = turnwise("doctor", "--offline", "-m", "openai_chat:mcp-none", "--base-url", "http://127.0.0.1:9/v1")
+    assert f"runs go without them: {INSTALL}" in said

@@ -35,6 +35,7 @@ class Sessions(http.server.ThreadingHTTPServer):
         self.meet = False
         self.tools = ["act", "beside"]
         self.breaks_off, self.is_away = "", False
+        self.events = b""
         self.content: dict[str, object] = {}
         self.both_are_here = threading.Barrier(2, action=self.forget, timeout=HANG_S)
 
@@ -78,7 +79,8 @@ class _Asked(http.server.BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        self.say(404, JSON, b"")
+        events = cast("Sessions", self.server).events
+        self.say(200 if events else 404, "text/event-stream" if events else JSON, events)
 
     def do_DELETE(self) -> None:
         self.say(200, JSON, b"")
@@ -271,3 +273,14 @@ async def test_content_over_http_is_mended_as_that_of_a_program_is() -> None:
         assert texts_of(await agent.run("Go.")) == [
             "[content of the type `video`: left out, as turnwise does not know the type]"
         ]
+
+
+@pytest.mark.parametrize("events", [True, False], ids=["former", "other"])
+async def test_a_server_of_the_former_kind_is_named(events: bool) -> None:
+    """HTTP+SSE: it refuses the first request, and begins a stream of events with the address to post to."""
+    with sessions() as server:
+        server.is_away = True
+        server.events = b"event: endpoint\r\ndata: /messages?session=1\r\n\r\n" if events else b"event: ping\ndata:\n\n"
+        agent, _ = agent_of(["Done."], [McpServer("p", url=server.url)])
+        (note,) = (await agent.run("Go.")).notes
+        assert ("it speaks the former transport HTTP+SSE" in note) is events

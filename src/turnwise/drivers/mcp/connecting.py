@@ -50,7 +50,7 @@ from turnwise.drivers.mcp.bounds import MAX_PAGES, MAX_TOOLS, McpFailure
 from turnwise.drivers.mcp.contents import parts_of, resource_parts, said_by_server
 from turnwise.drivers.mcp.elicitation import elicit
 from turnwise.drivers.mcp.entries import ServerAddress, ServerCommand, ServerEntry, ServerObject
-from turnwise.drivers.mcp.http import FORGOTTEN, http_streams
+from turnwise.drivers.mcp.http import FORGOTTEN, http_streams, speaks_former_sse
 from turnwise.drivers.mcp.listing import Listing, read_prompts, read_tools
 from turnwise.drivers.mcp.processes import ServerProcess
 from turnwise.drivers.mcp.reading import MAX_LEVELS, is_deeper
@@ -73,6 +73,10 @@ _HINTS = {401: "; are its headers right?", 403: "; are its headers right?", 404:
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 0.25
 LEFT_S = 60.0  # for which a server may still ask in a call that was given up: it hears of that late, or never
 WHOSE = "calls of several runs are at work, and the question does not say in which of them: nobody is asked"
+FORMER_SSE = (
+    "it speaks the former transport HTTP+SSE (version 2024-11-05 of MCP), which turnwise does not: give the address of its "
+    "streamable HTTP, which often ends in `/mcp`"
+)
 OUTSIDE_ASK = "nobody is asked outside of a call"
 
 _Sent = TypeVar("_Sent", CallToolResult, GetPromptResult, ReadResourceResult)
@@ -110,6 +114,11 @@ class Connection:
     async def drained(self) -> None:
         """No request is at work any more."""
         await self._idle.wait()
+
+    @property
+    def was_refused(self) -> bool:
+        """The server answered, and not as the protocol has it."""
+        return self._status >= 400
 
     @property
     def client(self) -> Client:
@@ -439,6 +448,12 @@ async def connected(
         else:
             yield connection
     if refused is not None:
+        if (
+            isinstance(entry.reached, ServerAddress)
+            and connection.was_refused
+            and await speaks_former_sse(entry.reached)
+        ):
+            raise McpFailure(FORMER_SSE, is_final=True)
         raise refused
 
 

@@ -2,11 +2,13 @@
 
 import contextvars
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self, cast
 
+import anyio
 import httpx2
 from mcp.client._transport import ReadStream, TransportStreams
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
@@ -20,6 +22,8 @@ from turnwise.drivers.mcp.reading import mended
 
 FORGOTTEN = object()  # the data of an error that stands for: the server does not know the session, and did nothing
 _CONNECT_S = 10.0
+_FORMER_S, _FORMER_BYTES = 2.0, 4096
+_FORMER = re.compile(rb"^event: ?endpoint\r?$", re.MULTILINE)
 _LINES = 10  # of an event, at most, as far as the bound on messages goes
 
 
@@ -181,3 +185,23 @@ async def http_streams(
         ),
     ):
         yield _Received(received, forgotten=forgotten), sent
+
+
+async def speaks_former_sse(address: ServerAddress) -> bool:
+    """Whether a stream of events begins there with the address to post to: the transport of 2024-11-05, replaced in 2025."""
+    try:
+        async with (
+            httpx2.AsyncClient(headers=dict(address.headers), timeout=_FORMER_S, follow_redirects=False) as client,
+            client.stream("GET", address.url, headers={"accept": "text/event-stream"}) as response,
+        ):
+            if "event-stream" not in response.headers.get("content-type", ""):
+                return False
+            begun = b""
+            with anyio.move_on_after(_FORMER_S):
+                async for piece in response.aiter_bytes():
+                    begun += piece
+                    if b"\n\n" in begun.replace(b"\r\n", b"\n") or len(begun) > _FORMER_BYTES:
+                        break
+            return _FORMER.search(begun) is not None
+    except (httpx2.HTTPError, httpx2.StreamError, OSError):
+        return False

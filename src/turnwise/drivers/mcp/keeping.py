@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import importlib.util
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -56,7 +57,7 @@ class RunningServer:
         self._task: asyncio.Task[None] | None = None
         self._over, self._settled, self._wanted = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._why = ""  # there is no connection
-        self._is_given_up = False
+        self._is_given_up = self._is_final = False  # `_is_final`: to start it again would change nothing
         self._is_told = False  # that it died
         self._is_forgotten = False  # the session; the server lives
         self._unheard = ""  # how it died while nobody listened
@@ -89,8 +90,15 @@ class RunningServer:
             self._listeners.remove(tell)
 
     async def start(self) -> None:
-        """It runs, or has failed, or needs longer than `start_s`: then it goes on starting. Raises CallerError without `mcp`."""
-        await _import_mcp()
+        """It runs, or has failed, or needs longer than `start_s`: then it goes on starting. Without `mcp` a program's own server
+        raises CallerError; a run goes on without those that a file names."""
+        try:
+            await _import_mcp()
+        except CallerError as error:
+            if self.entry.is_shared:
+                raise
+            self._is_given_up, self._why = True, str(error)
+            return
         self._over, self._settled, self._wanted = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._is_given_up, self._why = False, ""
         self._task = asyncio.create_task(self._keep(), name=f"MCP server {self.entry.name}")
@@ -119,13 +127,13 @@ class RunningServer:
 
     async def refresh(self) -> None:
         """`listing` is what it offers now, as far as it says so in time."""
-        from turnwise.drivers.mcp.connecting import SessionForgotten
-
         if self._is_given_up:
             await self._looks_again(min(REFRESH_S, self.entry.start_s))
         connection = self._connection
         if connection is None or not connection.is_stale:
             return
+        from turnwise.drivers.mcp.connecting import SessionForgotten
+
         try:
             async with Watchdog(self._clock, total_s=REFRESH_S):
                 await connection.relist()
@@ -212,8 +220,12 @@ class RunningServer:
             raise ToolFault(f"the MCP server `{self.entry.name}` does not run: {why}")
         return self._connection
 
+    @property
+    def _may_come_back(self) -> bool:
+        return isinstance(self.entry.reached, ServerAddress) and not self._is_final
+
     async def _looks_again(self, within_s: float) -> None:
-        if self._is_given_up and not isinstance(self.entry.reached, ServerAddress):
+        if self._task is None or (self._is_given_up and not self._may_come_back):
             return
         self._settled.clear()
         if self._is_given_up:
@@ -246,7 +258,7 @@ class RunningServer:
                 self._is_given_up = True
                 self.say(self._why)
                 self._settled.set()
-                if not isinstance(self.entry.reached, ServerAddress):
+                if not self._may_come_back:
                     return
                 await self._wanted.wait()  # others start it again: each call and each turn looks once
                 self._wanted.clear()
@@ -291,7 +303,7 @@ class RunningServer:
         except Overdue:
             return f"it did not start within {STARTING_S:g} s"
         except McpFailure as error:
-            self._is_given_up = error.is_final
+            self._is_given_up = self._is_final = error.is_final
             return str(error)
         except Exception as error:  # noqa: BLE001 (whatever a server makes of the library; a task group wraps it)
             return gone.result() if gone.done() else _words(error)
@@ -338,6 +350,11 @@ def _odd_tools_of(listing: "Listing") -> list[str]:
         )
         if of
     ]
+
+
+def has_mcp() -> bool:
+    """Whether the extra is installed."""
+    return importlib.util.find_spec("mcp") is not None
 
 
 async def _import_mcp() -> None:

@@ -20,6 +20,7 @@ from turnwise.drivers.endpoints.local_servers import is_own_machine
 from turnwise.drivers.journal.failures import refuse_misplaced
 from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.drivers.journal.prices import prices_of_layers
+from turnwise.drivers.mcp.keeping import INSTALL, has_mcp
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.running.hook_commands import read_hooks
 from turnwise.drivers.settings.catalogue import ModelEnd
@@ -33,6 +34,7 @@ from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.found import key_line, keys_in, look_around, offered_by
 from turnwise.faces.cli.interrupted_sessions import how_they_go_on, interrupted_rows
 from turnwise.faces.cli.lines import say
+from turnwise.faces.cli.mcp_servers import named_servers
 from turnwise.faces.cli.permissions import policy_of_run
 from turnwise.faces.cli.text import clean, style
 from turnwise.faces.models import ON_THE_COMMAND_LINE, open_endpoint, read_model
@@ -73,6 +75,7 @@ def check_all(
     checks.append(_sandbox(folder))
     checks.append(_program("rg", name="ripgrep", without="the tool search works without it, slower", folder=folder))
     checks.append(_program("git", name="git", without="the model is not told git's state", folder=folder))
+    checks.append(_mcp(folder))
     checks += _state()
     return checks
 
@@ -230,6 +233,20 @@ def _sandbox(folder: Path) -> Check:
         advice = "mount /proc, so that turnwise can see what commands take up"
         return Check(name="sandbox", status="note", found=found, advice=advice)
     return Check(name="sandbox", status="ok", found=found)
+
+
+def _mcp(folder: Path) -> Check:
+    try:
+        servers = named_servers(folder, files=())
+    except CallerError as error:
+        return Check(name="MCP", status="note", found=str(error), advice="correct that entry")
+    named = ", ".join([f"`{one.name}`" for one in servers]) or "no servers are named"
+    if has_mcp():
+        return Check(name="MCP", status="ok", found=named)
+    missing = f"{named}; the extra is not installed"
+    if not servers:
+        return Check(name="MCP", status="ok", found=missing)
+    return Check(name="MCP", status="note", found=missing, advice=f"runs go without them: {INSTALL}")
 
 
 def _program(program: str, *, name: str, without: str, folder: Path) -> Check:

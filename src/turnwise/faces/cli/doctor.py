@@ -38,8 +38,8 @@ for its list of models."""
 def command(
     model: str | None, base_url: str | None, api_key_env: str | None, offline: bool, as_json: bool, cwd: Path | None
 ) -> None:
-    """Check Python, settings, keys, the endpoint, the sandbox, ripgrep, git, the state folder and the disk, and say what to do
-    about each."""
+    """Check Python, settings, keys, the endpoint, the sandbox, ripgrep, git, MCP servers, the state folder and the disk, and say
+    what to do about each."""
     with as_one_line():
         from turnwise.faces.cli.checks import check_all, show_checks
 

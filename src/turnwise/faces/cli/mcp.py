@@ -12,6 +12,7 @@ import msgspec
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.mcp.entries import check_server_name, is_web_address
+from turnwise.drivers.mcp.keeping import INSTALL, has_mcp
 from turnwise.drivers.mcp.trust import ServerTrust
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.settings.mcp_files import NamedServer, shown
@@ -118,6 +119,8 @@ def add(
             _write_json({"name": name, "path": str(path)})
         else:
             say(f"`{name}` is in {clean(str(path))}; `turnwise mcp test {name}` starts it", stream=sys.stdout)
+        if not has_mcp():
+            say(style(f"it does not start yet: {INSTALL}", "yellow", stream=sys.stderr))
 
 
 @command.command("remove", cls=EndsWithLine)
