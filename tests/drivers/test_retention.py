@@ -128,3 +128,17 @@ def test_the_users_file_may_say_the_rule_and_a_project_may_not() -> None:
         assert said in str(refused.value)
     with pytest.raises(CallerError, match="put it into your own file"):
         rule({"keep": 0}, source="project")
+
+
+def test_a_session_that_changed_since_it_was_listed_stays(tmp_path: Path) -> None:
+    """Proves: what a person went on with while the list was on the screen is not deleted; listed anew it goes."""
+    path = tmp_path / "journal.db"
+    with Journal(path, clock=FakeClock(now=1_000.0)) as journal:
+        begin(journal, "old00000")
+        begin(journal, "other000")
+        listed = journal.retention.sessions()
+    with Journal(path, clock=FakeClock(now=2_000.0)) as journal:
+        pen = journal.begin_turn(turn_id="t-again", session_id="old00000", folder="/here", title="x", parent=None)
+        pen.abandon()
+        assert names(journal.retention.delete(listed).gone) == ["other000"]
+        assert names(journal.retention.delete(journal.retention.sessions()).gone) == ["old00000"]

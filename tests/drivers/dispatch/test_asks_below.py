@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+import msgspec
 import psycopg
 import pytest
 
 from drivers.dispatch.test_answering import CLOCK, ONE, TWO, allow
 from turnwise.drivers.activity import Activity
 from turnwise.drivers.dispatch.answering import answer, open_asks
-from turnwise.drivers.dispatch.asks_below import AsksBelow, NotOurs, below, given, publish, take_out
+from turnwise.drivers.dispatch.asks_below import AsksBelow, NotOurs, answered, below, given, publish, take_out
 from turnwise.drivers.dispatch.queue import TurnQueue
 from turnwise.drivers.journal.claims import Claim
 from turnwise.errors import CallerError
@@ -205,3 +206,14 @@ def test_what_was_answered_before_is_not_asked_again(queue: TurnQueue, postgres_
         assert await asyncio.wait_for(worker.put(one_ask("call_2"), deadline_s=0.1), HANG_S) == ()
 
     asyncio.run(scenario())
+
+
+def test_an_answer_counts_for_what_was_shown_and_for_nothing_else(queue: TurnQueue, postgres_dsn: str) -> None:
+    """Proves: an ask that has the id of one that was answered, and shows something else, has no answer."""
+    claim = running(queue, postgres_dsn)
+    (asked,) = publish(queue, claim, of("t1", one_ask("call_1")), deadline_s=60.0)
+    assert answer(queue, claim.session, [allow("helper/call_1", digest="of do")], clock=CLOCK) == 0
+    other = msgspec.structs.replace(asked, ask=one_ask("call_1", tool="undo"))
+    assert answered(queue, claim, [other]) == {}
+    assert list(answered(queue, claim, [asked])) == ["call_1"]
+    assert take_out(queue, claim, [other]) == {}

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
+from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
 from strangers import agent_of, offered, seen, stranger, texts_of, tool_named, until_seen
 from turnwise import Approval, Asking, McpServer
+from turnwise.drivers.mcp.elicitation import elicit
 from turnwise.drivers.mcp.reading import MAX_LEVELS
 from turnwise.testing import call
 from waits import HANG_S
@@ -226,3 +228,32 @@ async def test_a_body_without_an_end_ends_the_connection() -> None:
         result = await agent.run("Go.")
     assert result.text == "Done."
     assert "it sent a message of more than 33,554,432 bytes" in result.notes[0]
+
+
+class Absent:
+    """Nobody is there: a default answers, and says yes."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def ask(self, question: str, *, options: Sequence[str] = (), why: str = "") -> Approval:
+        self.asked.append(question)
+        return Approval(call_id="", verdict="allow", by="default", text="yes")
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        ElicitRequestFormParams(message="Pay?", requested_schema={"type": "object", "properties": {}}),
+        ElicitRequestFormParams(
+            message="Pay?", requested_schema={"type": "object", "properties": {"sure": {"type": "boolean"}}}
+        ),
+        ElicitRequestURLParams(message="Pay?", url="https://example.org/pay", elicitation_id="1"),
+    ],
+    ids=["yes or no", "a field", "an address"],
+)
+async def test_what_nobody_answered_is_accepted_for_nobody(params: ElicitRequestParams) -> None:
+    """An `allow` that a default gave is no person's word: the server hears `cancel`."""
+    absent = Absent()
+    assert await elicit(params, server="s", asker=absent) == ElicitResult(action="cancel")
+    assert len(absent.asked) == 1

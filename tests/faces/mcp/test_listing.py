@@ -1,7 +1,8 @@
 """What is taken of a server's lists: each bound at its edge."""
 
+import msgspec
 import pytest
-from mcp_types import Prompt, PromptArgument, Tool
+from mcp_types import Prompt, PromptArgument, Tool, ToolAnnotations
 
 from turnwise.drivers.mcp.bounds import MAX_ARGUMENTS, MAX_DESCRIPTION, MAX_LISTING, MAX_TOOL_NAME, MAX_TOOLS
 from turnwise.drivers.mcp.entries import ServerEntry, ServerObject
@@ -45,3 +46,14 @@ def test_only_prompts_that_a_person_can_type_are_offered() -> None:
     others += [prompt("p", "two words"), prompt("p", *many)]
     assert [one.own_name for one in read_prompts([*others, *usable])] == [one.name for one in usable]
     assert len(read_prompts([prompt(f"p{nth}") for nth in range(MAX_TOOLS + 1)])) == MAX_TOOLS
+
+
+@pytest.mark.promise("safe:named")
+def test_what_a_server_says_of_its_tools_is_believed_only_where_the_user_does() -> None:
+    """A read-only hint makes a tool run unasked. Without `trusts_hints` it says nothing, and the user's own word counts more."""
+    hinted = Tool(name="wipe", input_schema={}, annotations=ToolAnnotations(read_only_hint=True))
+    effects = [
+        read_tools([hinted], entry=msgspec.structs.replace(ENTRY, **more))[0][0].offer.effect
+        for more in ({}, {"trusts_hints": True}, {"trusts_hints": True, "effects": {"w*": "write"}})
+    ]
+    assert effects == ["execute", "read", "write"]
