@@ -1,6 +1,6 @@
 #!/bin/sh
 # Reviews the change since $BASE and changes nothing. Usage: review.sh [OPTIONS OF turnwise run]
-# Leaves answer.md and run.jsonl in $OUT. Exit code: that of `turnwise run`, but 0 for a review that is not complete.
+# Leaves answer.md and run.jsonl in $OUT. Exit code: that of `turnwise run`, but 0 for a review that is not complete, and where calls were denied.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 : "${BASE:?the commit or branch to compare with}" "${OUT:?a folder outside of the repository}"
@@ -14,7 +14,7 @@ turnwise run --json --unattended --no-agents-md --max-requests 20 --max-time 600
     < "$OUT/change.diff" > "$OUT/run.jsonl"
 code=$?
 python3 "$here/report.py" "$OUT" || exit 1
-if [ "$code" -eq 3 ]; then
+if [ "$code" -eq 3 ] || [ "$code" -eq 8 ]; then
     code=0
 fi
 exit "$code"

@@ -189,7 +189,7 @@ def test_a_file_is_shown_as_it_would_change_and_stays_as_it_is_if_denied(lab: La
         person.sees("why not")
         person.types("not on a Sunday\r")
         assert "✗ edit: Denied: `edit` was not run, because the user denied it. They said: not on" in person.leaves_by(
-            0
+            8
         )
     assert (folder / "notes.txt").read_text() == "status: draft\n"
     assert "They said: not on a Sunday" in lab.requests[-1].body.decode()
@@ -220,7 +220,7 @@ def test_no_denies_and_the_turn_goes_on(lab: Lab, folder: Path, answer: str) -> 
     with at_terminal("run", "Go.", *at(lab, "touches"), cwd=folder) as person:
         person.sees("then no)")
         person.types(f"{answer}\r")
-        assert "because the user denied it" in person.leaves_by(0)
+        assert "because the user denied it" in person.leaves_by(8)
     assert made(folder) is None
 
 
@@ -242,7 +242,7 @@ def test_an_answer_is_taken_strictly(lab: Lab, folder: Path) -> None:
         person.sees("  n, no      do not run it; the model is told")
         person.sees("then no)")
         person.types("n\r")
-        person.leaves_by(0)
+        person.leaves_by(8)
     assert made(folder) is None
 
 
@@ -252,7 +252,7 @@ def test_an_ask_that_nobody_answers_is_denied_when_its_time_is_over(lab: Lab, fo
     """The default is told; the model reads why, and the terminal is as before."""
     with at_terminal("run", "Go.", "--ask-timeout", time_s, *at(lab, "touches"), cwd=folder) as person:
         person.sees("no answer in time to bash: denied")
-        assert "nobody answered, so the call is denied" in person.leaves_by(0)
+        assert "nobody answered, so the call is denied" in person.leaves_by(8)
         assert person.is_cooked()
     assert made(folder) is None
 
@@ -298,7 +298,7 @@ def test_nothing_of_a_command_is_hidden(lab: Lab, folder: Path) -> None:
         assert "    echo a<U+001B>[2K<U+202E><U+200B><U+000D>b > made.txt\n    echo c\n" in shown
         assert "\u202e" not in person.raw and "\u200b" not in person.raw
         person.types("n\r")
-        person.leaves_by(0)
+        person.leaves_by(8)
 
 
 def test_all_of_a_long_write_is_shown_in_a_pager_of_our_own(lab: Lab, folder: Path) -> None:
@@ -362,7 +362,7 @@ def test_one_long_line_is_shown_as_many_rows_are(lab: Lab, folder: Path) -> None
         assert "? bash wants to run: touch begin xxx" in shown.rpartition("asked because")[2]
         person.sees("then no)")
         person.types("n\r")
-        person.leaves_by(0)
+        person.leaves_by(8)
 
 
 def test_the_time_that_is_over_in_the_pager_denies_and_leaves_the_terminal_as_it_was(lab: Lab, folder: Path) -> None:
@@ -372,7 +372,7 @@ def test_the_time_that_is_over_in_the_pager_denies_and_leaves_the_terminal_as_it
         person.types("s\r")
         person.sees("? write wants to run: big.sh (")
         person.sees("no answer in time to write: denied")
-        person.leaves_by(0)
+        person.leaves_by(8)
         assert person.is_cooked() and person.raw.count("\x1b[?1049l") == 1
     assert not (folder / "big.sh").exists()
 
@@ -392,7 +392,7 @@ def test_what_was_typed_before_the_ask_is_no_answer_to_it(lab: Lab, folder: Path
     with at_terminal("run", "Go.", "--ask-timeout", "1.5", *at(lab, "touches"), cwd=folder) as person:
         person.types("y\r")
         person.sees("no answer in time")
-        person.leaves_by(0)
+        person.leaves_by(8)
     assert made(folder) is None
 
 
@@ -419,7 +419,7 @@ def test_the_asks_of_sub_agents_run_out_of_time_also_while_they_wait_for_their_t
         person.sees("? bash wants to run (asked by general):")
         person.sees("no answer in time to general › bash: denied")
         person.sees("no answer in time to general › bash: denied")
-        assert "They said:" in person.leaves_by(0)
+        assert "They said:" in person.leaves_by(8)
     assert made(folder) is None
 
 
@@ -481,7 +481,7 @@ def test_without_a_terminal_asks_are_decided_at_once(
     """At the root and in children: nobody is waited for (the deadline is a day), the result and a line say so, exit code 0."""
     ran = cli("run", "Go.", "--json", "--ask-timeout", "86400", *at(lab, name))
     last = ran.events()[-1]
-    assert (ran.code, last["stop_reason"], last["complete"]) == (0, "answered", True)
+    assert (ran.code, last["stop_reason"], last["complete"]) == (8, "answered", True)
     assert [(one["path"], one["name"]) for one in last["denied"]] == [(path, "bash") for path in paths]
     assert all("nobody is there to be asked" in one["why"] for one in last["denied"])
     assert ran.err.startswith("not run, as nobody is there to be asked: ") and made(folder) is None
@@ -494,7 +494,7 @@ def test_unattended_asks_nobody_though_there_is_a_terminal(lab: Lab, folder: Pat
     """So does a run whose standard input is no terminal."""
     for args, stdin in ((["--unattended"], True), ([], False)):
         with at_terminal("run", "Go.", *args, *at(lab, "touches"), cwd=folder, stdin=stdin) as person:
-            assert "not run, as nobody is there to be asked: bash" in person.leaves_by(0)
+            assert "not run, as nobody is there to be asked: bash" in person.leaves_by(8)
     assert made(folder) is None
 
 
@@ -505,7 +505,7 @@ def test_a_pipe_in_the_place_of_the_person_is_named(lab: Lab, folder: Path) -> N
     os.close(write)
     try:
         with at_terminal("run", "Go.", *at(lab, "touches"), cwd=folder, stdin=read) as person:
-            said = " ".join(person.leaves_by(0).split())
+            said = " ".join(person.leaves_by(8).split())
     finally:
         os.close(read)
     assert "not run, as standard input is a pipe, so nobody can be asked: bash" in said
@@ -528,5 +528,5 @@ def test_no_color_has_no_colours_in_an_ask(lab: Lab, folder: Path) -> None:
     with at_terminal("run", "Go.", *at(lab, "touches"), cwd=folder, env={"NO_COLOR": "1"}) as person:
         person.sees("then no)")
         person.types("n\r")
-        person.leaves_by(0)
+        person.leaves_by(8)
         assert not re.search(r"\x1b\[[0-9;]*[1-9][0-9;]*m", person.raw)

@@ -10,6 +10,7 @@ import pytest
 
 from faces.cli.running import Cli, begin, end
 from turnwise._version import __version__
+from turnwise.faces.cli.exit_codes import NOTHING_CHANGED
 from turnwise.faces.cli.group import COMMANDS, group
 from turnwise.lab import builtin_scripts
 from turnwise.rules.stop import OUTCOMES
@@ -67,7 +68,9 @@ def test_both_helps_name_every_exit_code_in_the_same_words(cli: Cli) -> None:
         re.findall(r"^ +(\d+)  +(\S.*)$", cli(*args, "--help").out, flags=re.MULTILINE) for args in (("run",), ())
     ]
     assert tables[0] == tables[1]
-    assert {int(code) for code, _ in tables[0]} == {1, 2, 70} | {outcome.exit_code for outcome in OUTCOMES}
+    assert {int(code) for code, _ in tables[0]} == {1, 2, 70, NOTHING_CHANGED} | {
+        outcome.exit_code for outcome in OUTCOMES
+    }
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if name != "turnwise"])

@@ -228,7 +228,7 @@ def test_what_a_person_was_asked_and_answered_is_shown(cli: Cli, lab: Lab, folde
         person.types("d\r")
         person.sees("why not")
         person.types("not on a Sunday\r")
-        person.leaves_by(0)
+        person.leaves_by(8)
     shown = cli("replay", last_session(cli))
     lines = shown.err.splitlines()
     asked = next(at for at, line in enumerate(lines) if line.startswith("? edit "))

@@ -14,6 +14,7 @@ from turnwise.drivers.dispatch.turn_status import A_PERSON, TurnStatus
 from turnwise.errors import CallerError
 from turnwise.faces.cli.answer import answers_of
 from turnwise.faces.cli.asks_elsewhere import asks_said
+from turnwise.faces.cli.exit_codes import NOTHING_CHANGED
 from turnwise.faces.cli.pending import decide
 from turnwise.faces.cli.permissions import allowed_rules
 from turnwise.lab import Lab, Script
@@ -39,6 +40,22 @@ EDITS = script(
 calls = [
     { name = "edit", arguments = { path = "notes.txt", old = "draft", new = "done" } },
     { name = "edit", arguments = { path = "todo.txt", old = "nothing", new = "all" } },
+]
+
+[[steps]]
+text = "Done."
+""",
+)
+
+LOOKS = script(
+    "looks",
+    """
+[[steps]]
+calls = [
+    { name = "bash", arguments = { command = "ls -a | head -3 2>/dev/null" } },
+    { name = "read", arguments = { path = "notes.txt" } },
+    { name = "edit", arguments = { path = "notes.txt", old = "no such text", new = "x" } },
+    { name = "write", arguments = { path = "new.txt", content = "x" } },
 ]
 
 [[steps]]
@@ -76,7 +93,7 @@ HINTS = [
 
 @pytest.fixture(scope="module")
 def ruled_lab() -> Iterator[Lab]:
-    with running_lab([TOUCHES, EDITS, *HINTS]) as lab:
+    with running_lab([TOUCHES, EDITS, LOOKS, *HINTS]) as lab:
         yield lab
 
 
@@ -89,7 +106,7 @@ def lab(ruled_lab: Lab) -> Lab:
 def denied(cli: Cli, lab: Lab, name: str, *args: str) -> list[str]:
     """The names of the calls that were not allowed to run."""
     ran = cli("run", "Go.", "--json", *args, *at(lab, name))
-    assert ran.code == 0
+    assert ran.code in (0, NOTHING_CHANGED)
     return [one["name"] for one in ran.events()[-1]["denied"]]
 
 
@@ -276,3 +293,51 @@ def test_what_waits_for_nothing_is_not_answered(
     with pytest.raises(CallerError) as raised:
         decide(known, approve=approve, deny=deny)
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "allow", "code", "last"),
+    [
+        ("looks", "edit(notes.txt)", NOTHING_CHANGED, "not run, as nobody is there to be asked: write\n"),
+        ("looks", "write(new.txt)", 0, "not run, as nobody is there to be asked: edit\n"),
+        ("edits", "edit(notes.txt)", 0, "not run, as nobody is there to be asked: edit\n"),
+        ("edits", "*(none)", NOTHING_CHANGED, "not run, as nobody is there to be asked: edit (2 times)\n"),
+        ("touches", "bash", 0, ""),
+        ("touches", "*(none)", NOTHING_CHANGED, "not run, as nobody is there to be asked: bash\n"),
+    ],
+)
+def test_a_run_that_was_denied_its_calls_and_changed_nothing_has_its_own_exit_code(
+    cli: Cli, lab: Lab, folder: Path, name: str, allow: str, code: int, last: str
+) -> None:
+    """Issue 40: a job saw 0 though nothing was done. Reading, looking with a command and an edit that failed change nothing."""
+    (folder / "todo.txt").write_text("nothing\n")
+    ran = cli("run", "Go.", "--allow", allow, *at(lab, name))
+    assert (ran.code, ran.err.endswith(last)) == (code, True), ran.err
+    assert cli("run", "Go.", "--json", *at(lab, name)).events()[-1]["exit_code"] == NOTHING_CHANGED
+
+
+def test_what_a_rule_denies_stands_in_the_last_line_too(cli: Cli, lab: Lab, folder: Path) -> None:
+    """Issue 40: the line told only of calls that nobody could be asked about."""
+    (folder / "turnwise.toml").write_text('[permissions]\nrules = [{ deny = "edit" }]\n')
+    ran = cli("run", "Go.", *at(lab, "edits"))
+    assert (ran.code, ran.err.endswith("\ndenied: edit (2 times)\n")) == (NOTHING_CHANGED, True), ran.err
+
+
+def test_a_projects_file_that_chooses_the_model_is_named_first(
+    cli: Cli, lab: Lab, folder: Path, own_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 40: a cloned folder had the prompt sent to another provider, without a word. What changes nothing has no line."""
+    monkeypatch.setenv("TURNWISE_BASE_URL", f"{lab.url}/v1?key=hidden")
+    file = folder / "turnwise.toml"
+    file.write_text('model = "openai_chat:edits"\n')
+    own_file.write_text('model = "openai_chat:looks"\n')
+    at_lab = f"at {lab.url}/v1"
+    line = f"{file}, a file of the project, chooses the model: openai_chat:edits {at_lab}, in place of openai_chat:looks {at_lab}"
+    assert cli("run", "Go.", "--json").events()[0] == {"event": "note", "text": line}
+    assert cli("run", "Go.").err.splitlines()[0] == line
+    own_file.write_text("")
+    assert f"{file}, a file of the project, chooses the model: openai_chat:edits {at_lab}\n" in cli("run", "Go.").err
+    own_file.write_text('model = "openai_chat:edits"\n')
+    assert "of the project" not in cli("run", "Go.").err
+    own_file.write_text("")
+    assert "of the project" not in cli("run", "Go.", *at(lab, "looks")).err, "the command line's word"

@@ -128,7 +128,7 @@ def test_json_lines_are_objects_and_the_last_has_exactly_the_named_keys(cli: Cli
 def test_a_denied_call_is_shown_and_says_how_to_allow_it(cli: Cli, lab: Lab, folder: Path) -> None:
     """On the screen and as JSON; the file stays as it was."""
     ran = cli("run", "Set it.", *at(lab, "read-edit-answer"))
-    assert ran.code == 0
+    assert ran.code == 8
     assert (
         "✗ edit: Denied: `edit` was not run" in ran.err
         and "run turnwise again with `--allow 'edit(notes.txt)'`" in ran.err

@@ -210,7 +210,7 @@ def test_what_is_denied_inside_a_program_is_said_as_outside(lab: Lab, folder: Pa
     """Proves: nobody is there to be asked: the call inside is shown with its result, and named at the end and in the JSON."""
     (folder / "calc.py").write_text("def add(a, b):\n    return a - b\n")
     ran = cli("run", "Mend it.", "--script", *at(lab, "script-read-edit-test"))
-    assert (ran.code, ran.out.splitlines()[-1]) == (0, "The program did not get through.")
+    assert (ran.code, ran.out.splitlines()[-1]) == (8, "The program did not get through.")
     assert "✗ edit: Denied: `edit` was not run." in ran.err
     assert "not run, as nobody is there to be asked: edit\n" in ran.err
     *events, last = cli("run", "Mend it.", "--script", "--json", *at(lab, "script-read-edit-test")).events()

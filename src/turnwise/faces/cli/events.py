@@ -25,7 +25,6 @@ from turnwise.drivers.running.watching import (
 from turnwise.faces.cli.failures import USAGE
 from turnwise.faces.cli.last_line import Unable
 from turnwise.faces.results import RunResult
-from turnwise.rules.stop import exit_code
 from turnwise.vocab import NO_USAGE, ReasoningDelta, RefusalDelta, StopReason, Text, TextDelta, ToolCall, ToolResult
 
 DENIED = "Denied: "  # how the results begin that the turn itself gives to calls that may not run
@@ -135,11 +134,11 @@ class JsonLines:
         self,
         result: RunResult,
         *,
+        code: int,
         denied: Sequence[DeniedCall] = (),
         event: Literal["result", "resumed"] = "result",
     ) -> None:
         """`resumed`: another turn follows."""
-        code = exit_code(result.stop_reason, complete=result.complete)
         self._write({"event": event, **result_fields(result, denied=denied), "exit_code": code})
 
     def summarise(self, sessions: Sequence[Mapping[str, object]], *, failed: int, code: int) -> None:

@@ -9,10 +9,12 @@ EXIT_CODES = """\
   5    refused
   6    the provider failed
   7    the journal failed in mid-turn
+  8    answered and complete, but calls were denied and nothing was changed
   9    given up: the process died again and again
   70   a bug of turnwise
   130  cancelled"""
 
+NOTHING_CHANGED = 8
 FAULTS_FOUND, NOT_THERE = 3, 6
 CHECK_CODES = {"fine": 0, "faults": FAULTS_FOUND, "no_server": NOT_THERE}
 """Of `turnwise check`, by its outcome."""

@@ -26,6 +26,7 @@ from turnwise.faces.cli.waiting import WaitBounds
 from turnwise.faces.results import run_result
 from turnwise.faces.saying import many
 from turnwise.rules.pricing import Cost
+from turnwise.rules.stop import exit_code
 from turnwise.turn.approvals import Approval
 from turnwise.turn.commands import FinishTurn
 from turnwise.turn.snapshot import SessionSoFar
@@ -191,7 +192,8 @@ class _Replay:
         result = run_result(command.result, output=None, before=SessionSoFar(), session=self._session.row.id)
         if isinstance(self._face, JsonLines):  # what it cost stands in the ledger, which is not replayed
             sent = result.requests
-            self._face.finish(msgspec.structs.replace(result, cost=Cost(requests=sent, unknown=sent)))
+            code = exit_code(result.stop_reason, complete=result.complete)
+            self._face.finish(msgspec.structs.replace(result, cost=Cost(requests=sent, unknown=sent)), code=code)
             return
         entries = player.recorded.entries
         choice = Choice(model=f"{config.profile}:{config.model}")

@@ -27,7 +27,6 @@ from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import note, show_end, terminal_for
 from turnwise.faces.cli.workplace import Workplace
 from turnwise.faces.saying import many
-from turnwise.rules.stop import exit_code
 
 
 class ResumeGiven(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,7 +153,7 @@ class _One:
         result = ran.result
         return SessionOutcome(
             session=session.row.id,
-            code=exit_code(result.stop_reason, complete=result.complete),
+            code=ran.exit_code,
             stop_reason=result.stop_reason,
             complete=result.complete,
         )
@@ -167,7 +166,7 @@ class _One:
     def _show(self, ran: Ran, *, face: Face, place: Workplace, seconds: float, misfit: bool) -> None:
         with what_was_sent(ran.result):
             if isinstance(face, JsonLines):
-                face.finish(ran.result, denied=ran.denied)
+                face.finish(ran.result, code=ran.exit_code, denied=ran.denied)
             else:
                 show_end(ran.result, seconds=seconds, misfit=misfit, asked=FailedModel(choice=place.choice))
 

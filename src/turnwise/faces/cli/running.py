@@ -8,24 +8,30 @@ from contextlib import contextmanager
 import msgspec
 
 from turnwise.drivers.running.approvals import Asking
-from turnwise.drivers.running.watching import ChildSeen, ToolStarted, WatcherEvent
+from turnwise.drivers.running.watching import ChildSeen, ToolFinished, ToolStarted, WatcherEvent
 from turnwise.drivers.tools.workspace.instructions import begin_telling
 from turnwise.faces.cli.asks import TerminalApprover
 from turnwise.faces.cli.events import DeniedCall, JsonLines, denied_in
+from turnwise.faces.cli.exit_codes import NOTHING_CHANGED
 from turnwise.faces.cli.mentions import PromptPart, with_files
 from turnwise.faces.cli.prompts import CliPrompt
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.workplace import Workplace
+from turnwise.faces.policies import own_tools
 from turnwise.faces.results import RunResult
 from turnwise.faces.run_options import ResumeOptions, RunOptions, options_of
 from turnwise.faces.runs import Run
 from turnwise.faces.saying import many
 from turnwise.faces.taking_up import LeftRun
-from turnwise.rules.permissions import Policy
+from turnwise.rules.permissions import Policy, judge_permission
+from turnwise.rules.stop import exit_code
 from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.commands import PlannedCall
+from turnwise.vocab import ToolCall
 
 Face = JsonLines | Screen
+WRITERS = frozenset({"write", "edit", "apply_patch"})  # one that failed has changed nothing
 
 
 class RunAtTerminal:
@@ -105,17 +111,36 @@ class Seeing:
         self._run = run
         self._commands_note = commands_note
         self.denied: list[DeniedCall] = []
+        self._at_work: dict[tuple[str, str], ToolCall] = {}  # every call that ran and did not fail, or may have
         self.error: Exception | None = None
 
     def __call__(self, seen: WatcherEvent) -> None:
-        match seen.seen if isinstance(seen, ChildSeen) else seen:
-            case ToolStarted(call=call) if call.name == "bash":
-                self.before_command()
+        parent, inner = _innermost(seen)
+        match inner:
+            case ToolStarted(call=call):
+                self._at_work[parent, call.id] = call
+                if call.name == "bash":
+                    self.before_command()
+            case ToolFinished(result=result) if result.is_error and result.name in WRITERS:
+                self._at_work.pop((parent, result.call_id), None)
             case _:
                 pass
         if (denied := denied_in(seen)) is not None:
             self.denied.append(denied)
         self._guarded(lambda: self._face(seen))
+
+    async def may_have_changed(self, place: Workplace) -> bool:
+        """Whether a call ran that does more than read: one that the rules' defaults would have asked about."""
+        known = {name: tool.effect for name, tool in own_tools().items()}
+        known |= {name: offer.effect for name, offer in place.offers.items()}
+        calls = [call for call in self._at_work.values() if known.get(call.name, "execute") not in ("none", "read")]
+        if any(known.get(call.name) != "execute" for call in calls):
+            return True
+        planned = [PlannedCall(call=call, arguments=call.arguments, timeout_s=0) for call in calls]
+        facts = await place.inspect(planned) if planned else ()
+        bare = msgspec.structs.replace(place.policy, rules=(), attended=True)
+        reading = [one for one in facts if judge_permission(one, policy=bare).kind == "allow"]
+        return len(reading) < len(calls)
 
     def before_command(self) -> None:
         """Say once how commands run here, before the first."""
@@ -133,11 +158,18 @@ class Seeing:
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn that has ended, and the calls that were not allowed to run in it."""
+    """A turn that has ended, and the calls that were not allowed to run in it. `changed`: others may have changed something."""
 
     result: RunResult
     denied: tuple[DeniedCall, ...]
+    changed: bool
     policy: Policy  # with what was allowed always
+
+    @property
+    def exit_code(self) -> int:
+        """Of a command that did nothing else."""
+        code = exit_code(self.result.stop_reason, complete=self.result.complete)
+        return NOTHING_CHANGED if code == 0 and self.denied and not self.changed else code
 
 
 async def run_turn(
@@ -167,7 +199,7 @@ async def run_turn(
     with shown.stop.heeded():
         parts = None if prompt is None else await _parts_of(prompt, place=place, policy=policy, face=face)
         result = await run.to_end(place.agent.start(parts, **{**options, "watch": shown.seeing}))
-    return shown.ran(result)
+    return await shown.ran(result)
 
 
 async def resume_turn(
@@ -193,7 +225,7 @@ async def resume_turn(
         session = found.session.row.id
         options: ResumeOptions = {**options_of(found.left.terms), "approver": approver, "watch": shown.seeing}
         result = await run.to_end(place.agent.start_resume(session, **options))
-    return shown.ran(result)
+    return await shown.ran(result)
 
 
 class LeftApprover:
@@ -226,6 +258,7 @@ class _Shown:
             face.begin(place.bounds)
         self.seeing = Seeing(face, run=run, commands_note=place.commands_note)
         self.stop = Stop(run, face=face)
+        self._place = place
         self._policy = place.policy if policy is None else policy
         self.approver: TerminalApprover | None = None
         if terminal is not None:
@@ -241,13 +274,23 @@ class _Shown:
                 later=later,
             )
 
-    def ran(self, result: RunResult) -> "Ran":
+    async def ran(self, result: RunResult) -> "Ran":
         """What came of it. Raises what the face raised."""
         with what_was_sent(result):
             if self.seeing.error is not None:
                 raise self.seeing.error
         policy = self._policy if self.approver is None else self.approver.policy
-        return Ran(result=result, denied=tuple(self.seeing.denied), policy=policy)
+        denied = tuple(self.seeing.denied)
+        changed = not denied or await self.seeing.may_have_changed(self._place)
+        return Ran(result=result, denied=denied, changed=changed, policy=policy)
+
+
+def _innermost(seen: WatcherEvent) -> tuple[str, WatcherEvent]:
+    """What was seen, and the id of the call of the sub-agent that it is of."""
+    parent = ""
+    while isinstance(seen, ChildSeen):
+        parent, seen = f"{parent}/{seen.call_id}", seen.seen
+    return parent, seen
 
 
 async def _parts_of(prompt: CliPrompt, *, place: Workplace, policy: Policy | None, face: Face) -> list[PromptPart]:

@@ -13,7 +13,7 @@ from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal.journal import Journal, Session, journal_path
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.errors import CallerError
-from turnwise.faces.cli.attendance import is_attended, why_nobody
+from turnwise.faces.cli.attendance import NOBODY, is_attended, why_nobody
 from turnwise.faces.cli.choice import NoModel
 from turnwise.faces.cli.events import DeniedCall, JsonLines
 from turnwise.faces.cli.left_turns import find_left, furnish_left, left_line, open_asks
@@ -33,10 +33,10 @@ from turnwise.faces.results import RunResult
 from turnwise.faces.run_options import RunOptions
 from turnwise.faces.saying import many
 from turnwise.faces.taking_up import is_left
-from turnwise.rules.stop import exit_code
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.vocab import StopReason, ToolCall
 
+UNANSWERED = ("left this for later", "nobody answered")  # of a program or a sub-agent, which cannot wait
 NOT_SENT = (
     "your prompt was not sent, because calls of the interrupted turn wait for an answer: answer them, or give the prompt again "
     "to go on without them"
@@ -77,8 +77,7 @@ def run_prompt(
         given = with_whole_id(given, journal=journal)
         run = SingleRun(journal, given=given, clock=clock, attended=attended, output_type=output_type, as_json=as_json)
         code = run.to_end(asked, has_words=bool(words), answers=answers)
-        if not attended:
-            note_denied(run.denied, why=why_nobody(unattended=unattended))
+        note_denied(run.denied, why_nobody=None if attended else why_nobody(unattended=unattended))
     return code
 
 
@@ -186,7 +185,7 @@ class SingleRun:
         is_last = not has_more or bool(result.pending) or ends
         self._show(ran, place=place, began=began, expects_output=found.left.config.output is not None, is_last=is_last)
         if is_last:
-            return exit_code(result.stop_reason, complete=result.complete)
+            return ran.exit_code
         self._place = self._furnished(self._given)  # with what was always allowed meanwhile
         return None
 
@@ -219,7 +218,7 @@ class SingleRun:
             run_turn(self._place, prompt, asks=asks, options=options, face=self._face, terminal=self._terminal())
         )
         self._show(ran, place=self._place, began=began, expects_output=self._output_type is not None, is_last=True)
-        return exit_code(ran.result.stop_reason, complete=ran.result.complete)
+        return ran.exit_code
 
     def _terminal(self) -> Terminal | None:
         return terminal_for(self._face) if self._attended else None
@@ -237,7 +236,8 @@ class SingleRun:
         result = ran.result
         with what_was_sent(result):
             if isinstance(self._face, JsonLines):
-                self._face.finish(result, denied=ran.denied, event="result" if is_last else "resumed")
+                event = "result" if is_last else "resumed"
+                self._face.finish(result, code=ran.exit_code, denied=ran.denied, event=event)
                 return
             seconds = self._clock.monotonic() - began
             misfit = expects_output and not result.has_output and not result.pending
@@ -293,13 +293,25 @@ def results_line(calls: Sequence[ToolCall]) -> str:
     )
 
 
-def note_denied(denied: Sequence[DeniedCall], *, why: str) -> None:
-    if denied:
-        names = Counter([" › ".join([*one.path, one.name]) for one in denied])
-        calls = ", ".join(
-            [clean(name) if count == 1 else f"{clean(name)} ({count} times)" for name, count in names.items()]
+def note_denied(denied: Sequence[DeniedCall], *, why_nobody: str | None) -> None:
+    """The last line: the calls that nobody could be asked about, and those that a person, a rule or a hook denied."""
+    marks = () if why_nobody is None else (NOBODY, why_nobody, *UNANSWERED)
+    unasked = [one for one in denied if any(mark in one.why for mark in marks)]
+    said = [
+        f"{why}: {_counted(calls)}"
+        for why, calls in (
+            (f"not run, as {why_nobody}", unasked),
+            ("denied", [one for one in denied if one not in unasked]),
         )
-        note(style(f"not run, as {why}: {calls}", "yellow", stream=sys.stderr))
+        if calls
+    ]
+    if said:
+        note(style("; ".join(said), "yellow", stream=sys.stderr))
+
+
+def _counted(calls: Sequence[DeniedCall]) -> str:
+    names = Counter([" › ".join([*one.path, one.name]) for one in calls])
+    return ", ".join([clean(name) if count == 1 else f"{clean(name)} ({count} times)" for name, count in names.items()])
 
 
 def read_schema(file: str | None) -> object:

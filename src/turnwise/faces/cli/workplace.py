@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -135,18 +136,8 @@ def furnish(
     before = find_session(journal, folder=folder, go_on=given["go_on"], session=given["session"])
     last = None if before is None else last_config(journal, before)
     layers = read_layers(folder, env=os.environ)
-    settings = settings_of_run(
-        layers, last=last, given=_settings_given(given), is_same_model=is_same_model(given["model"], last=last)
-    ).settings
+    settings, choice = _chosen(given, layers=layers, last=last)
     journal.keep(settings.durability or "normal")
-    choice = choose(
-        given["model"],
-        base_url=given["base_url"],
-        api_key_env=given["api_key_env"],
-        last=last,
-        env=os.environ,
-        settings=settings,
-    )
     policy = _policy_of(
         given, before=before, left=left, layers=layers, folder=folder, journal=journal, attended=attended, face=face
     )
@@ -206,7 +197,12 @@ def furnish(
         offers={tool.name: tool.offer for tool in tools},
         inspect=inspect,
         clock=clock,
-        notes=(*_notes_of(agents_md, before, layers=layers, agents=agents), *finished, *servers.notes),
+        notes=(
+            *_led_elsewhere(given, layers=layers, last=last),
+            *_notes_of(agents_md, before, layers=layers, agents=agents),
+            *finished,
+            *servers.notes,
+        ),
         commands_note=shell.said,
         ask_s=deadlines.ask_s,
         bounds=_bounds_of(choice.model, settings=settings, deadlines=deadlines, streams=streams),
@@ -416,6 +412,47 @@ def instructions(system: str | None, *, agents_md: str | None) -> list[str]:
 def instructions_in(config: TurnConfig) -> list[str]:
     """Those that a turn was given, without the sentence that its agent adds by itself."""
     return [text.text for text in config.system if text.text != BATCH_HINT]
+
+
+def _chosen(given: Given, *, layers: Sequence[Layer], last: TurnConfig | None) -> tuple[RunSettings, Choice]:
+    """The settings of the run, and its model. Raises CallerError."""
+    settings = settings_of_run(
+        layers, last=last, given=_settings_given(given), is_same_model=is_same_model(given["model"], last=last)
+    ).settings
+    choice = choose(
+        given["model"],
+        base_url=given["base_url"],
+        api_key_env=given["api_key_env"],
+        last=last,
+        env=os.environ,
+        settings=settings,
+    )
+    return settings, choice
+
+
+def _led_elsewhere(given: Given, *, layers: Sequence[Layer], last: TurnConfig | None) -> list[str]:
+    """A line where a project's file has another model or address asked than would be without it: what is said and shown
+    goes there."""
+    files = [str(layer.path) for layer in layers if layer.source == "project" and not layer.left_out]
+    if not files:
+        return []
+    choice = _chosen(given, layers=layers, last=last)[1]
+    try:
+        usual = _chosen(given, layers=[layer for layer in layers if layer.source != "project"], last=last)[1]
+    except CallerError:  # without the file there is no model, or none that could be used
+        usual = None
+    if choice == usual:
+        return []
+    instead = "" if usual is None else f", in place of {_named_with_address(usual)}"
+    return [f"{files[-1]}, a file of the project, chooses the model: {_named_with_address(choice)}{instead}"]
+
+
+def _named_with_address(choice: Choice) -> str:
+    """Without what an address may hold of a key."""
+    if choice.base_url is None:
+        return choice.model
+    parts = urlsplit(choice.base_url)
+    return f"{choice.model} at {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _notes_of(
