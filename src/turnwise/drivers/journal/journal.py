@@ -21,7 +21,7 @@ from typing import NamedTuple, Self
 import msgspec
 
 from turnwise.drivers.clock import Clock, SystemClock
-from turnwise.drivers.file_names import shown_name
+from turnwise.drivers.file_names import is_text, shown_name
 from turnwise.drivers.journal.budgets import BudgetBook
 from turnwise.drivers.journal.claims import Claim, Lease
 from turnwise.drivers.journal.direct_ledger import DirectLedger
@@ -54,7 +54,6 @@ from turnwise.drivers.journal.session_rows import (
     session_row,
 )
 from turnwise.drivers.journal.stores import JournalConnection, JournalStore, Values
-from turnwise.drivers.journal.texts_given import is_text
 from turnwise.errors import CallerError, JournalFailed, UnreadableTurn
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.vocab import StopReason

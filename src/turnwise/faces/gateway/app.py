@@ -16,6 +16,7 @@ from turnwise.faces.gateway.bounds import Bounds
 from turnwise.faces.gateway.calls import WRITER, ClientCall, ClientGone, GatewayService, PieceWriter
 from turnwise.faces.gateway.keys import PREFIX, ClientKey, KeyRing, find_client
 from turnwise.faces.gateway.nesting import is_deeper
+from turnwise.faces.gateway.peers import is_own_user
 from turnwise.faces.gateway.refusals import JSON, DoorRefusal, encode_refusal, family_of
 from turnwise.relay.paths import AskedPath, asked_path
 from turnwise.wire.profiles import FamilyName
@@ -59,6 +60,7 @@ class Visit:
         self.raw_query: bytes = scope["query_string"]
         self.headers = tuple([(key.decode("latin-1"), value.decode("latin-1")) for key, value in scope["headers"]])
         self.own = doors.OwnAddress(*scope["server"])
+        self.client: tuple[str, int] | None = scope.get("client")
         self.query: tuple[tuple[str, str], ...] = ()
         self.family: FamilyName = family_of(self.path, header_names={key for key, _ in self.headers})
         self.id = doors.request_id(self.headers)
@@ -238,15 +240,10 @@ class GatewayApp:
 
     async def _serve(self, visit: Visit, asked: AskedPath | None, *, client: ClientKey | None) -> None:
         if (visit.method, visit.path) == ("GET", "/metrics"):
-            if client is not None and not client.admin:
+            if (why := await _why_no_metrics(visit, client)) is not None:
                 await self._refuse(
                     visit,
-                    DoorRefusal(
-                        reason="admin_key",
-                        status=403,
-                        message="`/metrics` asks for an admin key",
-                        code="admin_key_required",
-                    ),
+                    DoorRefusal(reason="admin_key", status=403, message=why, code="admin_key_required"),
                 )
                 return
             await visit.reply(200, _sized(METRICS_TYPE, body := self._service.metrics()), body)
@@ -315,6 +312,18 @@ class GatewayApp:
             await visit.finish()
         finally:
             watching.cancel()
+
+
+async def _why_no_metrics(visit: Visit, client: ClientKey | None) -> str | None:
+    """Counts name models and providers, and tell how much somebody works."""
+    if client is not None:
+        return None if client.admin else "`/metrics` asks for an admin key"
+    if await asyncio.to_thread(is_own_user, visit.client, visit.own):
+        return None
+    return (
+        "without keys `/metrics` is for programs of the user who started the gateway, which this connection is not known to be "
+        "from: make an admin key, `turnwise gateway keys add --admin NAME`"
+    )
 
 
 async def _read_body(visit: Visit, *, bounds: Bounds) -> bytes | DoorRefusal:
