@@ -21,6 +21,7 @@ from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.tools.sandbox.keeper import descendants
 from turnwise.faces.cli import resuming
+from turnwise.faces.cli.exit_codes import NOTHING_CHANGED
 from turnwise.faces.cli.left_turns import LeftRun
 from turnwise.lab import Lab
 
@@ -278,7 +279,8 @@ def test_approve_and_deny_reach_the_ask_that_was_open(
     assert strange.code == 2 and "no such call waits" in strange.err and lab.count() == 1
     says = cli if option == "--deny" else cli.approves
     ran = says("run", "--continue", option, "all", "--json")
-    assert (ran.code, ran.events()[-1]["stop_reason"], ran.events()[-1]["asks"]) == (0, "answered", [])
+    code = 0 if made else NOTHING_CHANGED
+    assert (ran.code, ran.events()[-1]["stop_reason"], ran.events()[-1]["asks"]) == (code, "answered", [])
     assert [one["name"] for one in ran.events()[-1]["denied"]] == ([] if made else ["bash"])
     assert lines_of(folder, "first.txt") == made and lab.count() == 2
 

@@ -173,7 +173,7 @@ def test_what_is_pasted_at_an_ask_allows_nothing(lab: Lab, folder: Path, typed: 
             wait_until(lambda read_s=read_s: time.monotonic() > read_s + 2 * PAUSE_S)
             person.resizes(columns=80, lines=24)
             person.types("n\r")
-        person.leaves_by(0)
+        person.leaves_by(8)
     assert not (folder / "one.txt").exists() and not (folder / "two.txt").exists()
 
 
@@ -219,7 +219,7 @@ def test_a_word_that_looks_like_another_is_marked_in_an_ask(lab: Lab, folder: Pa
         assert "confusable: `<U+2013>rf` looks like the option `-rf`\n" in shown
         assert shown.count("confusable:") == 2
         person.types("n\r")
-        person.leaves_by(0)
+        person.leaves_by(8)
 
 
 @pytest.mark.promise("safe:seen")
