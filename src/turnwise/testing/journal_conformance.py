@@ -230,6 +230,18 @@ def check_the_time_of_a_session_is_true(target: Target) -> None:
         assert journal.sessions()[0].updated == NOW + 180.0
 
 
+def check_a_clock_that_goes_back_changes_no_order(target: Target) -> None:
+    """The session that was begun last is the last one: by what the journal has written, not by the wall clock alone."""
+    with opened(target, after_s=3_600.0) as journal:
+        begin(journal, session="s1", turn="t1").close(result())
+    for nth in range(2, 5):
+        with opened(target, after_s=60.0 * (5 - nth)) as journal:
+            begin(journal, session=f"s{nth}", turn=f"t{nth}").close(result())
+            assert [row.id for row in journal.sessions()] == [f"s{number}" for number in range(nth, 0, -1)]
+            last = journal.last_session("/here")
+            assert last is not None and last.row.id == f"s{nth}"
+
+
 def check_many_turns_stay_apart(target: Target) -> None:
     """Sixty turns of one session: each has its own records, and they come in the order in which they began."""
     with opened(target) as journal:
@@ -595,6 +607,7 @@ ALONE: Sequence[Callable[[Target], None]] = (
     check_texts_come_back,
     check_sessions_are_found,
     check_the_time_of_a_session_is_true,
+    check_a_clock_that_goes_back_changes_no_order,
     check_many_turns_stay_apart,
     check_another_epoch_writes_nothing,
     check_a_left_turn_is_taken_over,

@@ -10,7 +10,7 @@ from typing import LiteralString
 KEEP_SESSION: LiteralString = """
 insert into session (id, folder, title, created, updated, labels)
     values (%(session)s, %(folder)s, %(title)s, %(now)s, %(now)s, %(labels)s)
-on conflict (id) do update set updated = excluded.updated"""
+on conflict (id) do update set updated = greatest(session.updated, excluded.updated)"""
 
 SUBMIT: LiteralString = """
 insert into turn (id, session, status, epoch, owner, created, agent, priority, needs, prompt, wishes)

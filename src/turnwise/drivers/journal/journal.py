@@ -60,6 +60,8 @@ from turnwise.vocab import StopReason
 from turnwise.vocab.hidden_characters import visible_line
 
 SHORTEST_PREFIX = 4
+# The session that was begun last is the last one, also by a clock that has gone back. A double of today's time tells it apart.
+AFTER_S = 1e-6
 LONGEST_SHOWN = 100  # characters of an id that a caller gave
 DATABASES = ("postgresql://", "postgres://")
 # Of another database, or of PostgreSQL as a `Path`, which makes one slash of two.
@@ -260,10 +262,12 @@ class Journal:
 
         def begin(connection: JournalConnection) -> int:
             self._store.check_version(connection)
+            (latest,) = connection.execute("select max(updated) from session").fetchone()
+            used = now if latest is None or latest <= now else latest + AFTER_S
             connection.execute(
                 "insert into session (id, folder, title, created, updated, parent_turn, parent_call, labels)"
                 " values (?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set updated = excluded.updated",
-                (session_id, shown_name(str(folder)), title, now, now, *(parent or (None, None)), labels_text(labels)),
+                (session_id, shown_name(str(folder)), title, now, used, *(parent or (None, None)), labels_text(labels)),
             )
             for running, number, owner in connection.execute(
                 "select id, number, owner from turn where session = ? and status = 'running'", (session_id,)

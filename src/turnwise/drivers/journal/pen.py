@@ -157,9 +157,10 @@ class TurnJournal:
                 ),
                 (
                     # Whoever has locked the session's row is not waited for: the next turn notes the time.
-                    "update session set updated = ? where id = (select id from session where"
+                    "update session set updated = case when updated > ? then updated else ? end"
+                    " where id = (select id from session where"
                     f" id = (select session from turn where id = ?){self._store.dialect.unless_locked})",
-                    (now, self._turn_id),
+                    (now, now, self._turn_id),
                 ),
             ]
         )
