@@ -21,7 +21,7 @@ from turnwise.testing.journal_conformance import NOW, begin, ended, entry, resul
 from waits import HANG_S
 
 CUTS: tuple[Cut, ...] = get_args(Cut)
-SHORT = Waits(answer_s=0.4, reconnect_s=HANG_S)
+SHORT = Waits(answer_s=0.4, reconnect_s=HANG_S, all_s=HANG_S)
 BEGINNING = 7  # messages of `begin_turn`, its commit among them
 TAKING_OVER = 7  # of `resume_turn`
 
@@ -177,6 +177,18 @@ def test_a_server_that_stays_away_fails_the_write_within_its_bound(own_postgres:
         own_postgres.start()
         pen.append(sent(2))
         assert [one.record for one in journal.entries("t1")] == [started("t1", "waits"), sent(2)]
+
+
+def test_a_network_that_says_nothing_fails_the_write_within_one_limit_for_all_tries(proxy: CuttingProxy) -> None:
+    """Proves: the wait for an answer and those for new connections are parts of one limit; each had its own, 30 s together and
+    more (issue 40)."""
+    began = time.monotonic()
+    with opened(proxy.dsn, waits=Waits(answer_s=0.3, reconnect_s=HANG_S, all_s=1.0)) as journal:
+        pen = begin(journal)
+        proxy.stop_forwarding()
+        with pytest.raises(JournalFailed, match="cannot be used"):
+            pen.append(sent(1))
+    assert time.monotonic() - began < HANG_S / 2
 
 
 @pytest.mark.promise("keep:crash")

@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from math import ceil
 from pathlib import Path
 from typing import Any, LiteralString, TypeVar, cast
 
@@ -12,6 +13,7 @@ import msgspec
 import psycopg
 from psycopg import errors
 from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 
 from turnwise.drivers.journal.postgres.address import DatabaseAddress
@@ -24,11 +26,12 @@ SCHEMA = "turnwise"
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
     """How long the event loop's thread waits at most. `answer_s` is for a server that has taken a statement and says nothing
-    more: longer than the statement may take. `reconnect_s` is for one that is gone: a restart takes a second or two. Both
-    together stay below the 24 s after which a worker without its lease ends itself."""
+    more: longer than the statement may take. `reconnect_s` is for one that is gone: a restart takes a second or two. `all_s`
+    is the limit of all tries of one piece of work together: below the 24 s after which a worker without its lease ends itself."""
 
     answer_s: float = 12.0
     reconnect_s: float = 10.0
+    all_s: float = 12.0
 
 
 USUAL_WAITS = Waits()
@@ -51,10 +54,17 @@ class BoundedConnection(psycopg.Connection[TupleRow]):
             raise
 
 
-def connect(address: DatabaseAddress, *, waits: Waits = USUAL_WAITS) -> BoundedConnection:
-    """A connection whose settings are the journal's. Raises psycopg.Error."""
-    connection = BoundedConnection.connect(address.conninfo, autocommit=True)
-    connection.answer_s = waits.answer_s
+def connect(
+    address: DatabaseAddress, *, waits: Waits = USUAL_WAITS, within_s: float | None = None
+) -> BoundedConnection:
+    """A connection whose settings are the journal's. Raises psycopg.Error, after `within_s` at the latest."""
+    conninfo = address.conninfo
+    if within_s is not None:
+        own_s = int(conninfo_to_dict(conninfo).get("connect_timeout") or 0)
+        limit_s = max(ceil(within_s), 2)  # of less psycopg makes two
+        conninfo = make_conninfo(conninfo, connect_timeout=min(own_s, limit_s) if own_s > 0 else limit_s)
+    connection = BoundedConnection.connect(conninfo, autocommit=True)
+    connection.answer_s = waits.answer_s if within_s is None else within_s
     try:
         connection.adapters.register_dumper(str, TextDumper)
         for type_name in ("text", "varchar"):

@@ -216,21 +216,25 @@ class PostgresStore:
                 raise_explained(error, self._address)
 
     def _again(self, work: Callable[[BoundedConnection], T]) -> T:
-        """What `work` gives; with new connections for `reconnect_s` where one is lost."""
+        """What `work` gives; with new connections for `reconnect_s` where one is lost, and within `all_s` in all."""
         if self._is_closed:
             raise JournalFailed(f"the journal `{self._address.name}` is closed: {KEEP_OPEN}")
-        give_up = 0.0
+        ends = time.monotonic() + self._waits.all_s
+        give_up = ends
         while True:
+            left_s = max(ends - time.monotonic(), AGAIN_S)
+            answer_s = min(self._waits.answer_s, left_s)
             try:
                 connection = self._connection
                 if connection is None or connection.closed:
-                    connection = self._use(connect(self._address, waits=self._waits))
+                    connection = self._use(connect(self._address, waits=self._waits, within_s=answer_s))
+                connection.answer_s = answer_s
                 return work(connection)
             except psycopg.Error as error:
                 if not is_lost(error, self._connection) or not _may_pass(error):
                     raise
-                give_up = give_up or time.monotonic() + self._waits.reconnect_s
-                if time.monotonic() > give_up:
+                give_up = min(give_up, time.monotonic() + self._waits.reconnect_s)
+                if time.monotonic() >= give_up:
                     raise
                 self._drop()
                 time.sleep(AGAIN_S)
