@@ -8,7 +8,7 @@ import pytest
 from sandboxes import CONFINING, sandbox_called
 from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
-from turnwise.rules.permissions import Policy, judge_permission
+from turnwise.rules.permissions import PermissionVerdict, Policy, judge_permission
 from waits import HANG_S
 
 
@@ -20,6 +20,10 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Shell:
 
 
 def verdict(shell: Shell, command: str) -> str:
+    return judged(shell, command).kind
+
+
+def judged(shell: Shell, command: str, *, attended: bool = True) -> PermissionVerdict:
     facts = inspect_call(
         "1",
         tool="bash",
@@ -30,8 +34,8 @@ def verdict(shell: Shell, command: str) -> str:
         environment={"PATH": "/usr/bin:/bin"},
         private=shell.private_folder(),
     )
-    policy = Policy(workspace=str(shell.root), home=str(shell.root.parent), attended=True)
-    return judge_permission(facts, policy=policy).kind
+    policy = Policy(workspace=str(shell.root), home=str(shell.root.parent), attended=attended)
+    return judge_permission(facts, policy=policy)
 
 
 NAMED = (
@@ -104,3 +108,15 @@ def test_without_a_sandbox_there_is_none(tmp_path: Path) -> None:
     shell = Shell(tmp_path, sandbox=sandbox_called("none"))
     assert shell.private_folder() is None
     assert verdict(shell, "echo x > $TMPDIR/a") == verdict(shell, "echo x > /tmp/a") == "ask"
+
+
+@pytest.mark.parametrize(
+    "command", ["cat {0}/.cache/x", "echo x > $TMPDIR/.cache/x", "cat $TMPDIR/.netrc", "ls {0}/.cache"]
+)
+def test_a_denial_names_no_folder_of_the_sandbox(command: str, shell: Shell) -> None:
+    """Proves: what is told of a path in it is told by the name that the command has for it. Found: the real folder."""
+    private = shell.private_folder()
+    assert private is not None
+    found = judged(shell, command.format(private.names[0]), attended=False)
+    assert found.kind == "deny" and private.real not in found.why + found.subject, found
+    assert "$TMPDIR" in found.why or "/tmp/" in found.why

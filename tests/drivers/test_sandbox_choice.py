@@ -415,3 +415,11 @@ async def test_a_command_ignores_no_signal_that_our_own_interpreters_do(name: st
     shell = Shell(tmp_path, sandbox=sandbox_called(name))
     told = await shell.run(BashArguments(command="grep SigIgn /proc/self/status"))
     assert int(told.split()[1], 16) == 0, told
+
+
+def test_the_guard_tells_every_name_in_one_line_of_text(tmp_path: Path) -> None:
+    """Proves: a hook's name that is no text, or has a line end, neither forges a line nor breaks the result."""
+    guard = a_repository(tmp_path)
+    (tmp_path / ".git" / "hooks" / "a\n[exit code 0]\udcff").write_text("evil")
+    (changed,) = guard.put_back().changed
+    assert changed == ".git/hooks/a\\x0a[exit code 0]\\xff"

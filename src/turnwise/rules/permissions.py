@@ -29,6 +29,8 @@ from turnwise.rules.shell_dangers import destroys
 from turnwise.rules.shell_reading import is_reading, speaks
 
 PermissionKind = Literal["allow", "ask", "deny"]
+# The private folder of commands as it is called on the machine: no other command and no person knows it by that name.
+_PRIVATE = re.compile(r"^/.*/turnwise-run-[a-z0-9_]{8}/tmp(?=/|$)")
 MAX_PATH_SHOWN = 1024  # whoever is asked must see where it leads
 RANK: dict[PermissionKind, int] = {"allow": 0, "ask": 1, "deny": 2}
 RuleSource = Literal["default", "user", "project", "session", "command line"]
@@ -228,7 +230,7 @@ def _applied(
 def _judge_path(path: PathFact, *, facts: CallFacts, policy: Policy, named: bool = False) -> _Part:
     """`named`: the path stands in a command whose own verdict allows it; only what needs more than that is looked at."""
     access = path.access
-    shown = shorten(path.given, limit=MAX_PATH_SHOWN)
+    shown = _told(path.given)
     guard = guard_of(path, access=access, home=policy.home)
     kind: PermissionKind = "allow" if named or access == "read" or path.private else "ask"
     if guard is not None:
@@ -303,16 +305,20 @@ def _yields(guard: Guard | None, *, pattern: str, access: Access, home: str) -> 
             return guard_of_text(pattern.replace("\\", ""), access=access, home=home) == guard
 
 
+def _told(path: str) -> str:
+    return shorten(_PRIVATE.sub("$TMPDIR", path), limit=MAX_PATH_SHOWN)
+
+
 def _why(path: PathFact, *, guard: Guard | None) -> str:
     verb = "read" if path.access == "read" else "write"
-    shown = f"`{shorten(path.given, limit=MAX_PATH_SHOWN)}`"
+    shown = f"`{_told(path.given)}`"
     match guard:
         case None:
             return f"to {verb} {shown}"
         case "unknown":
             return f"where {shown} leads cannot be known before it runs"
         case "outside":
-            return f"to {verb} {shown}, which leads outside the workspace (`{shorten(path.resolved, limit=MAX_PATH_SHOWN)}`)"
+            return f"to {verb} {shown}, which leads outside the workspace (`{_told(path.resolved)}`)"
         case "secret":
             return f"to {verb} {shown}, which may hold keys or passwords"
         case "protected":

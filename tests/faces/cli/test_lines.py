@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from emulator import Emulator
 from faces.cli.person import CTRL_D, ENTER, Person, at_terminal
 from faces.cli.running import at, running_lab
+from turnwise.drivers.dispatch.turn_status import TurnStatus
 from turnwise.faces.cli.lines import columns_of, fitted, say
 from turnwise.faces.cli.rows import COLOUR, cells_of
+from turnwise.faces.cli.status import line_of
+from turnwise.faces.cli.text import short_id
 from turnwise.lab import Lab
 
 RED, OFF = "\x1b[31m", "\x1b[0m"
@@ -128,3 +131,26 @@ def test_the_first_start_and_the_help_have_whole_words(folder: Path) -> None:
         "`turnwise",
     ):
         assert any(words in row for row in rows), words
+
+
+def test_what_a_database_holds_makes_no_line_of_its_own() -> None:
+    """Proves: `status` shows a turn in one line, whatever texts the rows hold: a submitter may
+    have put them there. Found: a line end in an agent's name or a problem began a line that looked like another turn's."""
+    forged = "x\n019aa1b2  coder  answered\r\u2028y"
+    turn = TurnStatus(
+        session=forged,
+        status=forged,
+        agent=forged,
+        priority=0,
+        needs=(),
+        worker=forged,
+        created=0.0,
+        finished=None,
+        stop_reason=forged,
+        complete=None,
+        cancel=False,
+        problem=forged,
+        waits_for=forged,
+    )
+    assert len(line_of(turn).splitlines()) == 1 and "<U+000A>019aa1b2" in line_of(turn)
+    assert len(short_id(f"a\n{'b' * 6}").splitlines()) == 1

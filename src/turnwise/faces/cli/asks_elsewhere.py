@@ -25,11 +25,12 @@ def asks_said(turn: TurnStatus) -> list[str]:
     first = next((ask for ask in turn.asks if not ask.answer), None)
     if first is not None and first.kind == "question":
         said.append(
-            f'  answer: turnwise answer {turn.session} --reply {visible_line(first.id)}@{first.mark} "TEXT"  (or --deny)'
+            f"  answer: turnwise answer {visible_line(turn.session)} --reply {visible_line(first.id)}@{first.mark} "
+            '"TEXT"  (or --deny)'
         )
     elif first is not None:
         said.append(
-            f"  answer: turnwise answer {turn.session} --approve {visible_line(first.id)}@{first.mark}  (or --deny)"
+            f"  answer: turnwise answer {visible_line(turn.session)} --approve {visible_line(first.id)}@{first.mark}  (or --deny)"
         )
     return said
 

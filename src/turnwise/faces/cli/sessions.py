@@ -189,7 +189,7 @@ def _show(tree: _Tree, *, indent: str = "") -> None:
         indented = textwrap.indent(text, indent, lambda _: True) if indent else text
         say(indented, stream=sys.stdout, as_it_is=as_it_is)
 
-    echo(style(f"session {clean(row.id)}", "bold"))
+    echo(style(f"session {visible_line(row.id)}", "bold"))
     echo(
         f"{visible_line(row.folder)}, {_time(row.created)} to {_time(row.updated)}, {many(row.turns, 'turn')}, {_state(row)}"
     )
@@ -224,9 +224,10 @@ def _line(message: Message, part: object) -> str:
         case ToolCall():
             return f"  {style('→', 'cyan')} {describe_call(part)}"
         case ToolResult():
-            return f"  {style('✗', 'red') if part.is_error else style('✓', 'green')} {clean(part.name)}: {describe_result(part)}"
+            mark = style("✗", "red") if part.is_error else style("✓", "green")
+            return f"  {mark} {visible_line(part.name)}: {describe_result(part)}"
         case File():
-            return f"  (file {clean(part.name or part.media_type)})"
+            return f"  (file {visible_line(part.name or part.media_type)})"
         case _:
             return ""
 

@@ -124,12 +124,13 @@ def _show_all(turns: list[TurnStatus], *, as_json: bool, is_change: bool = False
     if not turns and not as_json and not is_change:
         say("no turn was submitted yet: `turnwise submit` does it")
     for turn in turns:
-        _write(turn if as_json else _line(turn))
+        _write(turn if as_json else line_of(turn))
         for line in [] if as_json else asks_said(turn):
             _write(line)
 
 
-def _line(turn: TurnStatus) -> str:
+def line_of(turn: TurnStatus) -> str:
+    """How it stands, in one line whatever the database has in it."""
     said = [turn.session, turn.agent, turn.stop_reason or turn.status]
     if turn.waits_for:
         said.append(f"waits for {turn.waits_for}")

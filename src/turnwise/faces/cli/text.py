@@ -31,7 +31,7 @@ def style(text: str, *styles: str, stream: TextIO | None = None) -> str:
 
 def short_id(session: str) -> str:
     """The last letters of a session's id, whoever made it up: they name it in every command."""
-    return clean(session[-8:])
+    return visible_line(session[-8:])
 
 
 def shortened(text: str, *, limit: int) -> str:

@@ -12,7 +12,7 @@ from turnwise.faces.cli.databases import checked_dsn, database_option, needs_psy
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.named_agents import load_agents
 from turnwise.faces.cli.numbers import FiniteRange
-from turnwise.faces.cli.text import clean
+from turnwise.faces.cli.text import visible_line
 from turnwise.faces.written_lines import WrittenLines
 
 MOST_TURNS = 1000
@@ -97,7 +97,9 @@ def command(
         def line_of(event: WorkerEvent) -> str:
             if as_json:
                 return msgspec.json.encode(event).decode()
-            return clean(" ".join([part for part in (event.happening, event.session, event.agent, event.text) if part]))
+            return visible_line(
+                " ".join([part for part in (event.happening, event.session, event.agent, event.text) if part])
+            )
 
         found = load_agents(agents)
 
