@@ -13,6 +13,8 @@ from turnwise.rules.writing_options import writes_or_runs
 
 _WILDCARD = re.compile(r"(?<!\\)(?:\\\\)*[*?]")
 
+_SUBSTITUTES = re.compile(r"\$\(|`|\A.{200}", re.DOTALL)  # a long word is shown in part
+
 
 class Match(Enum):
     NO = 0
@@ -35,8 +37,14 @@ def matches_narrowly(pattern: tuple[str, ...], *, command: CommandFact) -> bool:
         return False
     if not all(_fits(token, word=word) for token, word in zip(tokens, words, strict=False)):
         return False
+    if _is_commit(words) and any(not word.literal and _SUBSTITUTES.search(word.text) for word in words):
+        return False  # a message stays for good: what a command puts into it has to be looked at
     spelt = [at < len(tokens) and _spells(tokens[at]) for at in range(len(words))]
     return not writes_or_runs(words, spelt=spelt)
+
+
+def _is_commit(words: tuple[Word, ...]) -> bool:
+    return words[0].text.rpartition("/")[2] == "git" and any(word.text == "commit" for word in words)
 
 
 def _spells(token: str) -> bool:

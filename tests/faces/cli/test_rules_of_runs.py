@@ -71,7 +71,7 @@ HINTED: dict[str, tuple[dict[str, object], str]] = {
     ),
     "bash-secret": ({"command": "cat .env"}, "--allow '*(.env)'"),
     "bash-writes": ({"command": "cat notes.txt > 'a b.txt'"}, "--allow '*(a b.txt)'"),
-    "bash-quoted": ({"command": "touch 'a b.txt'"}, "--allow bash"),
+    "bash-quoted": ({"command": "touch 'a b.txt'"}, "--allow 'bash(touch *)'"),
     "bash-unknown": ({"command": "$X"}, ""),
     "read": ({"path": ".env"}, "--allow 'read(.env)'"),
     "read-outside": ({"path": "/etc/hostname"}, "--allow 'read(/etc/hostname)'"),

@@ -8,6 +8,7 @@ import msgspec
 
 from turnwise.drivers.tools.inspection.braces import expand_braces
 from turnwise.drivers.tools.inspection.globs import SegmentGlob, glob, is_wild
+from turnwise.drivers.tools.inspection.grammar import heredoc_delimiter, heredoc_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -160,12 +161,41 @@ def _unquote(source: str) -> list[tuple[str, str]] | None:
 
 
 def _inside_quotes(node: "Node") -> list[tuple[str, str]] | None:
+    if [child.type for child in node.children] == ['"', "command_substitution", '"']:
+        text = _quoted_document(node.children[1])
+        return None if text is None else [(text, "q")]
     if any(child.type not in ('"', "string_content") for child in node.children):
         return None
     source = (node.text or b"").decode("utf-8", "replace")
     if len(source) < 2 or source[0] != '"' or source[-1] != '"':
         return None
     return [(re.sub(r'\\([$`"\\\n])', lambda found: "" if found[1] == "\n" else found[1], source[1:-1]), "q")]
+
+
+def _quoted_document(node: "Node") -> str | None:
+    """The text of `$(cat <<'E' ...)`, which is how models write texts of several lines. The delimiter is quoted, so nothing is
+    expanded; `cat` has no operands, and nothing else stands there. None for any other substitution."""
+    statement = _only(node.named_children, kind="redirected_statement")
+    if statement is None or not _source(node).startswith("$(") or len(statement.named_children) != 2:
+        return None
+    command, redirect = statement.named_children
+    if command.type != "command" or _source(command) != "cat" or redirect.type != "heredoc_redirect":
+        return None
+    parts = [child.type for child in redirect.named_children]
+    start = redirect.named_children[0]
+    delimiter = heredoc_delimiter(start) if start.type == "heredoc_start" else None
+    if parts not in (["heredoc_start", "heredoc_body", "heredoc_end"], ["heredoc_start", "heredoc_end"]):
+        return None
+    text = heredoc_text(redirect)
+    if delimiter is None or not delimiter[1] or text is None:
+        return None
+    if any(child.type == "<<-" for child in redirect.children):
+        text = "\n".join([line.lstrip("\t") for line in text.split("\n")])
+    return text.rstrip("\n")
+
+
+def _only(nodes: "Sequence[Node]", *, kind: str) -> "Node | None":
+    return nodes[0] if len(nodes) == 1 and nodes[0].type == kind else None
 
 
 _SIMPLE = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
