@@ -1,6 +1,6 @@
 """Change the code in small ways and see which changes no test notices: mutation tests of a room.
 
-Usage: python scripts/mutants.py --room turn|rules|assembly [--sample N] [--seed N] [--jobs N] [--budget SECONDS] [--resume]
+Usage: python scripts/mutants.py --room turn|rules|assembly|drivers/mcp [--sample N] [--seed N] [--jobs N] [--budget SECONDS] [--resume]
            [--only PATTERN] [--json FILE] [--draft FILE] [--check]
 
 A sample of the room's mutants (scripts/mutants_made.py says what they are), drawn by a seed, is tried one by one. The tests of a
@@ -51,6 +51,7 @@ ROOMS = {
     "turn": ("tests/turn",),
     "rules": ("tests/rules", "tests/turn"),
     "assembly": ("tests/assembly", "tests/wire"),
+    "drivers/mcp": ("tests/faces/mcp",),
 }
 OUTCOMES = ("killed", "timed out", "survived", "no test")
 AN_HOUR = 3600.0
@@ -206,9 +207,14 @@ def cache_folder() -> Path:
     return folder
 
 
+def plain_name(room: str) -> str:
+    """As it stands in the name of a file."""
+    return room.replace("/", "-")
+
+
 def recorded(room: str, *, folder: Path) -> Recording:
     state = tree_state()
-    kept = cache_folder() / f"{room}-{state}.lines.json"
+    kept = cache_folder() / f"{plain_name(room)}-{state}.lines.json"
     if not kept.exists():
         tell(f"recording which of the tests in {', '.join(ROOMS[room])} run which lines: a few minutes, once")
         tree = copy_of_tree(folder / "recorded")
@@ -358,7 +364,7 @@ class Run:
         self.lock = threading.Lock()
         self.stopped = False
         self.shown_at = time.monotonic()
-        self.kept = cache_folder() / f"{given.room}-{recording.state}-{given.seed}.jsonl"
+        self.kept = cache_folder() / f"{plain_name(given.room)}-{recording.state}-{given.seed}.jsonl"
         self.earlier = dict(earlier_outcomes(self.kept)) if given.resume else {}
         if not given.resume:
             self.kept.unlink(missing_ok=True)
