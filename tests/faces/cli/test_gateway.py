@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from faces.cli.running import Cli
-from turnwise.faces.gateway.keys import find_client, key_file, read_keys
+from turnwise.faces.gateway.keys import KeyRing, find_client, key_file, read_keys
 from waits import HANG_S
 
 
@@ -26,7 +26,7 @@ def test_a_key_is_printed_once_and_then_only_its_name(cli: Cli, keys: Path) -> N
     assert [(ran.code, ran.err) for ran in made] == [
         (0, "this key is shown only now; the gateway keeps its hash\n")
     ] * 2
-    found = [find_client([ran.out.strip()], keys=read_keys(keys) or ()) for ran in made]
+    found = [find_client([ran.out.strip()], keys=KeyRing(keys).current() or {}) for ran in made]
     assert [client and (client.name, client.admin) for client in found] == [("laptop", False), ("prometheus", True)]
     listed = cli("gateway", "keys", "list").out
     assert re.sub(r"\d{4}-\d\d-\d\d", "DATE", listed) == "laptop      DATE\nprometheus  DATE  admin\n"
