@@ -1,4 +1,5 @@
-"""Responses whose every call and text has its own end, and whose API's end mark is missing, over real sockets.
+"""Responses whose every call and text has its own end, and whose API's end mark is missing, over real sockets: asked for again,
+and taken once the same request ended so twice.
 
 The server's own count of requests tells what the turn made of them.
 """
@@ -223,12 +224,13 @@ async def turn(
 @pytest.mark.promise("step:one-request", "wait:stream")
 @pytest.mark.parametrize("ending", ["last chunk", "length", "open"])
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_calls_that_all_have_their_end_are_taken_without_an_end_mark(family: str, ending: Ending) -> None:
-    """Behind a body that ends in good order, or that stays open without another byte: two requests in all, one run."""
+async def test_calls_that_end_twice_without_an_end_mark_are_taken(family: str, ending: Ending) -> None:
+    """Behind a body that ends in good order, or that stays open without another byte: asked for once more, one run."""
     answer = Body(pieces=(*TEXTS[family], *ENDS[family]))
-    async with serving([Body(pieces=CALLS[family], ending=ending), answer]) as served:
+    unmarked = Body(pieces=CALLS[family], ending=ending)
+    async with serving([unmarked, unmarked, answer]) as served:
         result, ran = await turn(served, family=family)
-    assert (served.requests, result.requests, ran) == (2, 2, [PATH])
+    assert (served.requests, result.requests_by_purpose, ran) == (3, {"step": 2, "retry": 1}, [PATH])
     assert (result.text, result.complete) == ("It is done.", True)
 
 
@@ -248,12 +250,13 @@ async def test_calls_of_a_body_that_did_not_end_in_good_order_are_asked_for_agai
 @pytest.mark.promise("wait:stream")
 @pytest.mark.parametrize("ending", ["last chunk", "length", "open"])
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_a_text_is_taken_where_its_wire_marks_its_end(family: str, ending: Ending) -> None:
-    """In Chat Completions and Gemini a text has no end of its own: it is asked for again."""
+async def test_a_text_that_ends_twice_without_an_end_mark_is_taken(family: str, ending: Ending) -> None:
+    """In Chat Completions and Gemini a text has no end of its own: one that only falls silent may have stalled, each time."""
     whole = Body(pieces=(*TEXTS[family], *ENDS[family]))
-    async with serving([Body(pieces=TEXTS[family], ending=ending), whole]) as served:
+    unmarked = Body(pieces=TEXTS[family], ending=ending)
+    async with serving([unmarked, unmarked, whole]) as served:
         result, _ = await turn(served, family=family)
-    assert served.requests == (1 if family in MARKS_TEXTS else 2)
+    assert served.requests == (2 if family in MARKS_TEXTS or ending != "open" else 3)
     assert (result.text, result.complete) == ("It is done.", True)
 
 

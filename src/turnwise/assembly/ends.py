@@ -27,13 +27,14 @@ WORDS = (BlockKind.TEXT, BlockKind.REFUSAL)
 ENDED_BY_ITSELF = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.PAUSE})
 
 
-def is_closed(blocks: Collection[OpenBlock]) -> bool:
+def is_closed(blocks: Collection[OpenBlock], *, open_texts: bool = False) -> bool:
     """Whether the response has content, and every call and text in it has its own end on the wire. Every call is known to be
     complete.
 
     A wire that names its blocks marks the end of each; a block without that mark means that more was coming. Chat Completions
     has no such mark: there a call ends where its arguments are whole, and a text beside such calls is over. Arguments that
     say nothing may still be coming. Behind reasoning, or a tool that ran at the provider, the model has more to say.
+    `open_texts`: a text needs no end of its own.
     """
     calls = [block.call for block in blocks if block.call is not None]
     placed = [call for call in calls if call.placed]
@@ -43,4 +44,5 @@ def is_closed(blocks: Collection[OpenBlock]) -> bool:
     if placed:
         return all(block.ended for block in others if block.call is not None)
     held = [block for block in others if block.kind not in WORDS or block.has_words]
-    return bool(held) and held[-1].kind in (BlockKind.CALL, *WORDS) and all(block.ended for block in others)
+    ended = all(block.ended or (open_texts and block.kind in WORDS) for block in others)
+    return bool(held) and held[-1].kind in (BlockKind.CALL, *WORDS) and ended

@@ -205,15 +205,16 @@ class Assembler:
             is_closed=self.is_closed(),
         )
 
-    def is_closed(self, *, is_behind_call: bool = False) -> bool:
+    def is_closed(self, *, is_behind_call: bool = False, open_texts: bool = False) -> bool:
         """Whether nothing but a finish reason is missing; may be asked while the response is still coming. Costs as much as
-        the arguments are long, if they have grown since. `is_behind_call`: its text ends with a whole call."""
+        the arguments are long, if they have grown since. `is_behind_call`: its text ends with a whole call. `open_texts`: a
+        text needs no end of its own."""
         if self._finish is not None or self._fault is not None or self._limit_reached or self._losses.remain:
             return False
         blocks = self._blocks.values()
         judged = self._judge.settle_all(blocks, reason=FinishReason.CUT, suspects=self._suspects())
         is_whole = all(one.state is ArgumentsState.COMPLETE for one in judged.values())
-        return is_whole and (is_behind_call or is_closed(blocks))
+        return is_whole and (is_behind_call or is_closed(blocks, open_texts=open_texts))
 
     # -- the pieces --------------------------------------------------------------------------------------------------
 

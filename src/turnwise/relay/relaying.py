@@ -33,8 +33,10 @@ from turnwise.rules.truncation import (
     NEARLY_PERCENT,
     Cut,
     as_ended,
+    fills_half,
     find_cut,
     hands_out_objects,
+    has_end_mark,
     limit_hit,
     spent_tokens,
 )
@@ -197,9 +199,9 @@ class EventReader:
     def heard(self) -> int:
         return self._reader.heard + self.early_words.heard
 
-    def is_closed(self) -> bool:
+    def is_closed(self, *, open_texts: bool = False) -> bool:
         self._catch_up()
-        return self._reader.is_closed()
+        return self._reader.is_closed(open_texts=open_texts)
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """The healed frames of the events that the chunk completed."""
@@ -402,7 +404,7 @@ class Relay:
             return self._took_anew(self._broke, reply, fault)
         if fault is None and reply is not None:
             fault = reply.fault or (LOST_PIECE if reply.lost else None)
-        if fault is None and reply is not None and _is_nothing(reply):
+        if fault is None and reply is not None and (_is_nothing(reply) or self._broke_off(reply)):
             fault = BROKE_OFF
         if fault is not None and not self.has_content:
             return self._again(fault, waited_s=waited_s, jitter=jitter)
@@ -416,6 +418,14 @@ class Relay:
                 return self._ask_anew(fault, reply=reply)
             reply = msgspec.structs.replace(reply, fault=None, finish=FinishReason.CUT, is_closed=False)
         return self._judge(reply, fault=fault)
+
+    def _broke_off(self, reply: Response) -> bool:
+        """Whether it ended without a word, and no limit is the likelier reason."""
+        if reply.finish is not FinishReason.CUT or has_end_mark(reply):
+            return False
+        cut = self._cut_of(reply)
+        limit_tokens = self._sent.request.settings.max_output_tokens
+        return cut is None or not (cut.limited or fills_half(cut, limit_tokens=limit_tokens))
 
     def error(self, fault: Fault) -> bytes:
         """The end of a stream that has begun, though nothing of the answer was in it yet."""

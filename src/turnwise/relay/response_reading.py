@@ -113,7 +113,7 @@ class StreamReader(Protocol):
 
     def finish(self) -> Response: ...
 
-    def is_closed(self) -> bool: ...
+    def is_closed(self, *, open_texts: bool = False) -> bool: ...
 
 
 class ResponseReader:
@@ -207,17 +207,17 @@ class ResponseReader:
             return msgspec.structs.replace(response, is_closed=self.is_closed())
         return response
 
-    def is_closed(self) -> bool:
+    def is_closed(self, *, open_texts: bool = False) -> bool:
         """Whether nothing but a finish reason is missing: see `Response.is_closed`. Ask after a silence only, not after each
-        read."""
+        read. `open_texts`: a text needs no end of its own."""
         if self.faulted or self._decoder.expects_more():
             return False
         if self._in_text is None:
-            return self._assembler.is_closed()
+            return self._assembler.is_closed(open_texts=open_texts)
         is_behind_call = self._in_text.is_behind_call()
         if self._in_text.holds and not is_behind_call:
             return False
-        return self._assembler.is_closed(is_behind_call=is_behind_call)
+        return self._assembler.is_closed(is_behind_call=is_behind_call, open_texts=open_texts)
 
     @property
     def repair_kinds(self) -> Collection[str]:

@@ -122,9 +122,12 @@ def find_cut(
 def has_end_mark(response: Response) -> bool:
     """Whether this was all of it, though the server did not say why: it sent its API's end mark, or the response is closed and
     its connection ended in good order."""
-    if response.finish is not FinishReason.CUT:
-        return False
-    return response.is_closed or any(one.kind == NO_FINISH_REASON for one in response.repairs)
+    return response.finish is FinishReason.CUT and (response.is_closed or not is_unmarked(response))
+
+
+def is_unmarked(response: Response) -> bool:
+    """Whether it ended without a word about why and without its API's end mark."""
+    return response.finish is FinishReason.CUT and all(one.kind != NO_FINISH_REASON for one in response.repairs)
 
 
 def as_ended(response: Response) -> Response:

@@ -107,7 +107,8 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - `fault` is set if the stream itself reported an error. What had arrived before is kept.
     - `lost`: a piece of the response did not arrive. Calls to which the piece may belong have the state `lost`, and the text
       is not complete.
-    - `is_closed`: the response ended without a finish reason, but everything in it has its own end on the wire.
+    - `is_closed`: the response ended without a finish reason, and is whole all the same: everything in it has its own end on
+      the wire, or its endpoint ends every answer so.
     - `may_hide_cut` are ids of calls at the end of the response that are `complete`, but count as cut if the output limit
       ended the response. In an object, in free-form text and in a call without arguments a cut cannot be seen.
     """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from turnwise.drivers.clock import Clock, Overdue, Timer, Watchdog, wait_for_task
+from turnwise.drivers.endpoints.end_habits import EndHabits, UnmarkedEnd
 from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.endpoints.hiding import WordsHider, hide_in, hide_in_frames, hide_in_response
 from turnwise.drivers.endpoints.portions import MOST_BYTES, Portions
@@ -18,6 +19,8 @@ from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Pump, T
 from turnwise.drivers.threads import beside_loop
 from turnwise.errors import ProviderFault
 from turnwise.relay.response_reading import ResponseReader, StreamReader, read_body, too_large
+from turnwise.rules.truncation import is_unmarked
+from turnwise.turn.attempt import DROPPED
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.endings import TURNS_TIME
 from turnwise.turn.events import RequestFailed, ResponseReceived
@@ -163,10 +166,12 @@ class Exchange:
         pass_on: PassOn | None = None,
         room: AnswerRoom | None = None,
         why_ended: str = TURNS_TIME,
+        habits: EndHabits | None = None,
     ) -> None:
         """`on_frames` is told the frames as they come, `on_body` the bytes of a reply that is no stream. `open_reader` makes what
         reads one, where it is not our usual reader. `pass_on` is told of each chunk of a stream that was read in the socket's
-        callback, where the transport can."""
+        callback, where the transport can. `habits`: what was learned of answers without an end mark; without them, such a
+        response is taken if each of its parts has its own end."""
         self._order = order
         self._endpoint = endpoint
         self._scrub = endpoint.scrub
@@ -176,6 +181,8 @@ class Exchange:
         self._clock = clock
         self._end_s = math.inf if order.most_s is None else clock.monotonic() + order.most_s
         self._why_ended = why_ended  # what is told where that time is over
+        self._habits, self._door = habits, (endpoint.base_url, order.request.model)
+        self._asked = 0  # the hash of the request's body
         self._on_frames = on_frames
         self._on_body = on_body
         self._pass_on = pass_on
@@ -216,12 +223,12 @@ class Exchange:
 
     async def run(self, request: HttpRequest) -> ResponseReceived | RequestFailed:
         """A `ResponseReceived` may hold a fault that the provider reported after some content; a connection that broke or
-        fell silent is a `RequestFailed`, unless the provider had already said why the response ended, or fell silent where
-        only that word was missing (`Response.is_closed`)."""
+        fell silent is a `RequestFailed`, unless the provider had said why the response ended (or: `Response.is_closed`)."""
         try:
             dog = self._watchdog()
             async with dog:
                 self._url = request.url
+                self._asked = hash(request.body)
                 sending = self._sending = self._transport.send(request)
                 async with sending as reply:
                     self.has_answered = True
@@ -229,10 +236,9 @@ class Exchange:
         except Overdue as overdue:
             if self._refusal is not None:
                 return self._told(self._refusal)
-            if self._reader is not None and self._reader.is_closed():
-                return await self._worked_out(
-                    functools.partial(self._end, self._reader, in_order=True, is_left_open=True)
-                )
+            reader = self._reader
+            if reader is not None and reader.is_closed() and self._takes_end("left open"):
+                return await self._worked_out(functools.partial(self._end, reader, in_order=True, is_left_open=True))
             why = f"the provider was silent: {overdue}"
             if self._clock.monotonic() >= self._end_s:
                 why = f"the request was ended: {self._why_ended}"
@@ -490,12 +496,19 @@ class Exchange:
     ) -> ResponseReceived | RequestFailed:
         """Take what has come. `in_order`: nothing suggests that more was to come. `is_left_open`: nor that it was all."""
         self._tell(reader.flush())
-        response = reader.finish()
-        if response.is_closed and not in_order:
-            response = msgspec.structs.replace(response, is_closed=False)
-        if response.is_closed and is_left_open:
+        response, habits = reader.finish(), self._habits
+        bare = is_unmarked(response)
+        may_end = bare and bool(response.message.parts) and reader.is_closed(open_texts=habits is not None)
+        is_end = may_end and (is_left_open or (in_order if habits is None else self._takes_end("ended")))
+        response = msgspec.structs.replace(response, is_closed=is_end) if bare else response
+        if is_end and is_left_open:
             self._tell([Mended(LEFT_OPEN)])
             response = msgspec.structs.replace(response, repairs=(*response.repairs, LEFT_OPEN))
+        if not bare:
+            if habits is not None and response.fault is None:
+                habits.saw_mark(self._door)
+        elif not is_end and not self._order.request.stream and response.fault is None:
+            return self._failed(DROPPED, partial=response)  # a stream in place of a whole body
         fault = response.fault
         if fault is not None and fault.kind is FaultKind.PROTOCOL and self._first.is_stream:
             if not self._first.ended:
@@ -503,6 +516,10 @@ class Exchange:
             if response.lost and not response.message.parts:
                 return self._failed(UNREADABLE_STREAM)
         return self._whole(response, in_order=in_order)
+
+    def _takes_end(self, end: UnmarkedEnd) -> bool:
+        """Whether a response without an end mark, and without an open call, is taken for all of it."""
+        return self._habits is None or self._habits.saw_unmarked(self._door, end, request=self._asked)
 
     def _whole(self, response: Response, *, in_order: bool) -> ResponseReceived | RequestFailed:
         if self._on_frames is not None and (rest := self._words.flush()):
@@ -513,7 +530,7 @@ class Exchange:
         # Nothing at all is an answer only where its end has come. What lost an event or was too much may have been a response.
         could_be_more = {FaultKind.TOO_LARGE} if in_order else {FaultKind.TOO_LARGE, FaultKind.DISCONNECTED}
         is_answer = not (response.lost and self._reader is not None) and response.fault.kind not in could_be_more
-        # An error behind the opening of a response (its id, its model, the count of its prompt) ends one that had begun.
+        # An error behind the opening of a response (id, model, count of its prompt) ends one that had begun.
         has_begun = response.id is not None or response.model is not None or response.usage is not None
         return self._failed(response.fault, partial=response, is_answer=is_answer and not has_begun)
 

@@ -8,6 +8,7 @@ import msgspec
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.endpoints.cache_refusals import CacheRefusals
 from turnwise.drivers.endpoints.circuits import Circuits
+from turnwise.drivers.endpoints.end_habits import EndHabits
 from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.endpoints.transport import Transport
 from turnwise.drivers.journal.bookkeeping import PriceFinder
@@ -46,12 +47,13 @@ class Safety(msgspec.Struct, frozen=True, kw_only=True):
 class EndpointRecovery(msgspec.Struct, frozen=True, kw_only=True):
     """What an endpoint's failures have taught. Whoever runs many turns shares it between them.
 
-    `circuits` know which endpoints to leave alone for a while, `refusals` what an endpoint does not take. `jitter` gives
-    numbers of [0, 1) that spread the waits before retries.
+    `circuits` know which endpoints to leave alone for a while, `refusals` what an endpoint does not take, `habits` where answers
+    have no end mark. `jitter` gives numbers of [0, 1) that spread the waits before retries.
     """
 
     circuits: Circuits
     refusals: CacheRefusals = msgspec.field(default_factory=CacheRefusals)
+    habits: EndHabits = msgspec.field(default_factory=EndHabits)
     jitter: Callable[[], float] = random.random
 
 

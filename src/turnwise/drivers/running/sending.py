@@ -48,6 +48,7 @@ class Sender:
         self._clock = means.clock
         self._circuits = recovery.circuits
         self._refusals = recovery.refusals
+        self._habits = recovery.habits
         self._learned: tuple[Repair, ...] = ()  # what the next response says was left out for it
         self._draw = recovery.jitter
         self._books = books
@@ -96,6 +97,7 @@ class Sender:
             clock=self._clock,
             on_frames=partial(self._watchers.tell_frames, number=number) if self._watchers.are_there else None,
             limits=self._means.limits,
+            habits=self._habits,
         )
         try:
             event = await exchange.run(request)

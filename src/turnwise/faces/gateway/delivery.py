@@ -11,6 +11,7 @@ from typing import Self
 import msgspec
 
 from turnwise.drivers.clock import Clock, sleep
+from turnwise.drivers.endpoints.end_habits import EndHabits
 from turnwise.drivers.endpoints.endpoints import Endpoint, build_http_request
 from turnwise.drivers.endpoints.exchange import Exchange
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
@@ -48,7 +49,7 @@ PURPOSES: dict[str, Purpose] = {"main": "step", "retry": "retry", "continue": "c
 class DeliveryMeans(msgspec.Struct, frozen=True, kw_only=True):
     """What requests are sent with. `jitter` gives numbers of [0, 1); `quiet_s`: so long without a byte for a client that reads a
     stream, and it gets a comment. `retry_s` after the first attempt no further one begins; `ends_s`: when, by the clock's
-    `monotonic`, all is over."""
+    `monotonic`, all is over. `habits`: where answers have no end mark."""
 
     endpoint: Endpoint
     transport: Transport
@@ -59,6 +60,7 @@ class DeliveryMeans(msgspec.Struct, frozen=True, kw_only=True):
     quiet_s: float = 15.0
     retry_s: float | None = None
     ends_s: float = inf
+    habits: EndHabits = msgspec.field(default_factory=EndHabits)
 
 
 class Delivery:
@@ -188,6 +190,7 @@ class Delivery:
             pass_on=self if self._array is None else None,
             room=self._answer,
             why_ended=OVER,
+            habits=means.habits,
         )
         request = build_http_request(means.endpoint, send.call, connect_s=means.deadlines.connect_s)
         sent = None

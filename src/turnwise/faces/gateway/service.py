@@ -11,6 +11,7 @@ import msgspec
 
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.drivers.endpoints.end_habits import EndHabits
 from turnwise.drivers.endpoints.endpoints import Endpoint, Secret, build_http_request, find_key
 from turnwise.drivers.endpoints.model_lists import ask_for_models
 from turnwise.drivers.endpoints.transport import Transport, read_bounded
@@ -115,6 +116,7 @@ class RelayService:
         for opened in self._upstreams.values():
             if opened.upstream.model:
                 self._warn_of_end(opened.upstream.model, opened.upstream)
+        self._habits = EndHabits()
         self._counts_not_until: dict[str | UpstreamAddress, float] = {}  # by the clock's `monotonic`
 
     def _warn_of_end(self, model: str, upstream: Upstream) -> None:
@@ -290,6 +292,7 @@ class RelayService:
                 jitter=random.random,
                 retry_s=times.retry_s,
                 ends_s=ends_s,
+                habits=self._habits,
             ),
             outlet=outlet,
             family=family(call.family),
