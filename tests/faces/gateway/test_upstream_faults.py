@@ -1,12 +1,14 @@
 """A client learns what failed, and never where its upstream is; the log says that."""
 
 import asyncio
+import json
 import logging
 
 import pytest
 
 from faces.gateway.calling import call_of
 from faces.gateway.relayed import FAMILIES, Gathered
+from turnwise.faces.gateway.calls import ClientCall
 from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress
 from turnwise.faces.gateway.service import RelayService, ServiceMeans
 from turnwise.faces.gateway.upstream_faults import without_address
@@ -77,3 +79,61 @@ def test_the_words_of_a_provider_stay() -> None:
         ).fault.message
         == "no connection to the upstream: refused"
     )
+
+
+PAGE = (
+    "<html><head><title>502 Bad Gateway</title></head><body><h1>Bad Gateway</h1><script>steal()</script></body></html>"
+)
+PAGES = {
+    "as it is": PAGE,
+    "behind words": f"upstream says: <!DOCTYPE html>{PAGE}",
+    "a message": json.dumps({"error": {"message": PAGE, "type": "server_error", "code": 500}}),
+    "an error": json.dumps({"error": PAGE}),
+    "a field of another API": json.dumps({"detail": PAGE}),
+}
+KINDS = ("text/html", "text/plain", "application/json", "text/event-stream")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("status", [200, 403, 404, 502])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_web_page_of_the_upstream_never_reaches_a_client(family: FamilyName, status: int, stream: bool) -> None:
+    """Issue 40: a client that shows the error would show the page. Whatever the page calls itself, and wherever it stands."""
+    for kind in KINDS:
+        for where, page in PAGES.items():
+            reply = Reply(status=status, headers={"content-type": kind}, pieces=(page.encode(),))
+            answer = told(reply, family=family, stream=stream)
+            assert "<" not in answer and "u003c" not in answer and "steal" not in answer, (kind, where, answer)
+
+
+def test_a_passed_path_answers_with_no_web_page() -> None:
+    """A portal's page with status 200 went on as JSON; what a model says about HTML in JSON is data."""
+
+    def passed(kind: str, page: str) -> tuple[int, str]:
+        async def run() -> tuple[int, str]:
+            outlet = Gathered()
+            upstream = UpstreamAddress(url=BASE, family="openai_chat", key_env="LAB_KEY")
+            reply = Reply(status=200, headers={"content-type": kind}, pieces=(page.encode(),))
+            means = ServiceMeans(transport=ScriptedTransport([reply]), clock=FakeClock(), env={"LAB_KEY": "k"})
+            config = GatewayConfig(routes=(GatewayRoute(upstream=upstream, passes=("/v1/embeddings",)),))
+            body = b'{"model":"m","input":"x"}'
+            call = ClientCall(id="tw-1", path="/v1/embeddings", body=body, family="openai_chat", kind="passed")
+            service = RelayService(config, means=means, forward_key=False)
+            await asyncio.wait_for(service.answer(call, outlet), HANG_S)
+            return outlet.status, b"".join(outlet.pieces).decode()
+
+        return asyncio.run(run())
+
+    for kind in KINDS:
+        status, answer = passed(kind, PAGE)
+        assert status == 502 and "the upstream answered with a web page" in answer and "<" not in answer
+    data = json.dumps({"text": "<p>Use a paragraph.</p>"})
+    assert passed("application/json", data) == (200, data)
+
+
+def test_tags_that_models_write_stay_in_a_message() -> None:
+    """A message about a chat template is no page."""
+    fault = Fault(
+        kind=FaultKind.BAD_REQUEST, message="the template has no `<tool_call>` and no <|im_end|>: a < b", status=400
+    )
+    assert without_address(fault, base_url=BASE).fault == fault

@@ -37,7 +37,7 @@ from turnwise.faces.gateway.deadlines import GatewayDeadlines
 from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, not_carried_header, write_body, write_fault
 from turnwise.faces.gateway.refusals import DoorReason
 from turnwise.faces.gateway.routing import SHARED
-from turnwise.faces.gateway.upstream_faults import without_address
+from turnwise.faces.gateway.upstream_faults import PAGE, is_page, without_address
 from turnwise.relay.array_answers import ArrayAnswer
 from turnwise.relay.counting import (
     UpstreamCount,
@@ -404,6 +404,8 @@ class RelayService:
         if not 200 <= reply.status < 300:
             said = endpoint.scrub(answer.decode("utf-8", "replace")).encode()
             return endpoint.family.decode_fault(reply.status, reply.headers, said)
+        if is_page(reply.headers, answer):
+            return Fault(kind=FaultKind.PROTOCOL, message=f"the upstream answered with {PAGE}", status=502)
         return answer
 
     # -- models ------------------------------------------------------------------------------------------------------

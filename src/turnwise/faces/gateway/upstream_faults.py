@@ -1,7 +1,9 @@
-"""Faults of upstreams as clients are told them: without the upstream's address, which is the operator's alone."""
+"""Faults of upstreams as clients are told them: without the upstream's address, which is the operator's alone, and without
+web pages, which a client may show."""
 
 import re
 import urllib.parse
+from collections.abc import Mapping
 
 import msgspec
 
@@ -10,6 +12,14 @@ from turnwise.vocab import Fault, FaultKind
 UPSTREAM = "the upstream"
 _ASKED = re.compile(r"\s*\(asked for `.*\)\Z", re.DOTALL)
 _PROXY = re.compile(r"\s*\(through the proxy `[^`]*`\)\Z")
+# A tag of a page, also as a JSON text or another page has it. Tags that models write (`<tool_call>`) are none of them.
+_PAGE = re.compile(
+    r"(?:<|\\+u003c|&lt;)(?:!doctype|!--|\?xml|/?(?:html|head|body|title|script|style|meta|link|base|center|h[1-6]|hr|br|p|div|span"
+    r"|pre|code|a|b|i|em|strong|ul|ol|li|table|tr|td|form|input|button|img|svg|iframe|object|embed|video|audio)(?=[\s/>\\&]|$))",
+    re.IGNORECASE,
+)
+PAGE = "a web page"
+_LOOKED_AT = 4096  # bytes of a body
 _OWN_WORDS = frozenset({FaultKind.UNREACHABLE, FaultKind.TIMEOUT, FaultKind.DISCONNECTED, FaultKind.PROTOCOL})
 
 
@@ -21,7 +31,14 @@ class ToldFault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def without_address(fault: Fault, *, base_url: str) -> ToldFault:
-    """The fault without the address of the upstream at `base_url`, and without advice that only its operator can follow."""
+    """The fault without the address of the upstream at `base_url`, without advice that only its operator can follow, and without
+    a web page."""
+    if (page := _PAGE.search(fault.message)) is not None:
+        asked = _ASKED.search(fault.message)
+        before = fault.message[: page.start()]
+        fault = _saying(
+            fault, f"{before}{PAGE}{asked[0] if asked is not None and asked.start() > page.start() else ''}"
+        )
     if (proxy := _PROXY.search(fault.message)) is not None:
         told = without_address(_saying(fault, fault.message[: proxy.start()]), base_url=base_url)
         return ToldFault(fault=told.fault, log=f"{told.log}{proxy[0]}".strip())
@@ -39,6 +56,15 @@ def without_address(fault: Fault, *, base_url: str) -> ToldFault:
         return ToldFault(fault=fault)
     is_own = fault.status is None and fault.kind in _OWN_WORDS
     return ToldFault(fault=_saying(fault, said), log=fault.message if is_own else f"it named its address, {base_url}")
+
+
+def is_page(headers: Mapping[str, str], body: bytes) -> bool:
+    """Whether an answer is a web page, whatever its status is."""
+    start = body[:_LOOKED_AT].lstrip()
+    if start[:1] in (b"{", b"["):
+        return False
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind in ("text/html", "application/xhtml+xml") or _PAGE.search(start.decode("latin-1")) is not None
 
 
 def _saying(fault: Fault, message: str) -> Fault:
