@@ -18,6 +18,7 @@ from turnwise.relay.event_splitting import EventSplitter, completed
 from turnwise.relay.evidence import LAST_EVENTS, Witness
 from turnwise.relay.response_reading import ResponseReader, StreamReader
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
+from turnwise.rules.continuation import hold_back
 from turnwise.rules.recovery import (
     Continuing,
     Means,
@@ -29,6 +30,7 @@ from turnwise.rules.recovery import (
     take_reply,
 )
 from turnwise.rules.retries import RetryPolicy, WaitThenRetry, is_worth_a_retry, judge_retry
+from turnwise.rules.schema import is_whole_json
 from turnwise.rules.truncation import (
     NEARLY_PERCENT,
     Cut,
@@ -43,6 +45,7 @@ from turnwise.rules.truncation import (
 from turnwise.vocab import (
     ArgumentsState,
     Fault,
+    FaultKind,
     FinishReason,
     Frame,
     Repair,
@@ -464,6 +467,9 @@ class Relay:
                 self._broke = fault
                 return self._continue(found)
             settled = found
+            if fault is None and (short := _too_short(cut)) is not None:
+                self._repairs += settled.repairs
+                return self._fail(short) if self._is_own_limit(cut, reply) else self._ask_anew(short, reply=reply)
         self._repairs += settled.repairs
         if fault is not None:
             return self._ask_anew(fault, reply=reply)
@@ -484,9 +490,12 @@ class Relay:
             case "all":
                 return True
             case "calls":
-                asked = self._client.request.settings.max_output_tokens
-                is_own_limit = cut.limited and asked is not None and limit_hit(reply, limit_tokens=asked) == asked
-                return bool(cut.calls) or not is_own_limit
+                return bool(cut.calls) or not self._is_own_limit(cut, reply)
+
+    def _is_own_limit(self, cut: Cut, reply: Response) -> bool:
+        """Whether it was the client's own limit that cut the reply."""
+        asked = self._client.request.settings.max_output_tokens
+        return cut.limited and asked is not None and limit_hit(reply, limit_tokens=asked) == asked
 
     def _spent_on(self, reply: Response) -> int:
         return spent_tokens(reply, limit_tokens=self._sent.request.settings.max_output_tokens)
@@ -660,6 +669,19 @@ def _honest(response: Response) -> Response:
     if response.finish in (FinishReason.LENGTH, FinishReason.CUT) or not _has_cut_call(response):
         return response
     return msgspec.structs.replace(response, finish=FinishReason.LENGTH)
+
+
+def _too_short(cut: Cut) -> Fault | None:
+    """The error in place of a cut call of which too little arrived to go on from. One that looks whole is left out instead."""
+    for call in [one.call for one in cut.calls]:
+        said = call.arguments
+        if not said.strip() or is_whole_json(said) or hold_back(said, kind="text" if call.free_form else "json"):
+            continue
+        message = (
+            f"the output limit cut the call of `{call.name}` after {len(said)} characters, too few to continue from"
+        )
+        return Fault(kind=FaultKind.SERVER, message=f"{message}: allow more output", status=502)
+    return None
 
 
 def _has_cut_call(response: Response) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 
 from lab.failing import DEADLINES, settled
 from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.endpoints.transport import Transport
 from turnwise.faces.gateway.calls import PieceWriter
 from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, write_fault
 from turnwise.lab import Lab
@@ -18,7 +19,7 @@ from turnwise.lab.readers.reading import StreamReading
 from turnwise.lab.script import Script
 from turnwise.relay.relaying import ClientSide, Relay, RelayEnd, RelayRules, UpstreamSide
 from turnwise.relay.response_reading import read_body
-from turnwise.testing import FakeClock
+from turnwise.testing import FakeClock, ScriptedTransport
 from turnwise.vocab import Fault, Message, Request, Response, Settings, Text, ToolSpec, calls_of
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import Profile, builtin_profiles
@@ -106,31 +107,44 @@ def relayed(
 
     async def run() -> Answer:
         async with Lab(scripts=scripts) as lab:
-            there, here, profile = family(upstream), family(client), profile_of(upstream)
-            relay = Relay(
-                upstream=UpstreamSide(
-                    request=request, call=there.encode_request(request, profile), family=there, profile=profile
-                ),
-                client=ClientSide(request=request, family=here),
-                rules=rules or RelayRules(),
-            )
-            clock, outlet = FakeClock(), Gathered()
-            base = "http://lab.invalid/v1beta" if upstream == "gemini" else "http://lab.invalid/v1"
-            means = DeliveryMeans(
-                endpoint=Endpoint(profile=profile, base_url=base),
-                transport=lab.transport(),
-                clock=clock,
-                deadlines=DEADLINES,
-                limits=DEFAULT_LIMITS,
-                jitter=lambda: 0.5,
-            )
-            delivery = Delivery(relay, means=means, outlet=outlet, family=here, streams=request.stream)
-            end = await settled(delivery.run(), clock=clock)
-            if end.fault is not None and not delivery.started:
-                await write_fault(end.fault, family=here, outlet=outlet)
-            return Answer(outlet.status, outlet.headers, b"".join(outlet.pieces), end, len(lab.requests))
+            answer = await _relayed(lab.transport(), request, upstream=upstream, client=client, rules=rules)
+            return answer._replace(requests=len(lab.requests))
 
     return asyncio.run(run())
+
+
+def relayed_over(transport: ScriptedTransport, request: Request, *, upstream: str, client: str) -> Answer:
+    """The same, where the upstream's bytes are written out."""
+    answer = asyncio.run(_relayed(transport, request, upstream=upstream, client=client, rules=None))
+    return answer._replace(requests=len(transport.requests))
+
+
+async def _relayed(
+    transport: Transport, request: Request, *, upstream: str, client: str, rules: RelayRules | None
+) -> Answer:
+    there, here, profile = family(upstream), family(client), profile_of(upstream)
+    relay = Relay(
+        upstream=UpstreamSide(
+            request=request, call=there.encode_request(request, profile), family=there, profile=profile
+        ),
+        client=ClientSide(request=request, family=here),
+        rules=rules or RelayRules(),
+    )
+    clock, outlet = FakeClock(), Gathered()
+    base = "http://lab.invalid/v1beta" if upstream == "gemini" else "http://lab.invalid/v1"
+    means = DeliveryMeans(
+        endpoint=Endpoint(profile=profile, base_url=base),
+        transport=transport,
+        clock=clock,
+        deadlines=DEADLINES,
+        limits=DEFAULT_LIMITS,
+        jitter=lambda: 0.5,
+    )
+    delivery = Delivery(relay, means=means, outlet=outlet, family=here, streams=request.stream)
+    end = await settled(delivery.run(), clock=clock)
+    if end.fault is not None and not delivery.started:
+        await write_fault(end.fault, family=here, outlet=outlet)
+    return Answer(outlet.status, outlet.headers, b"".join(outlet.pieces), end, 0)
 
 
 def strictly(answer: Answer, *, client: str, stream: bool = True) -> Response | Fault:

@@ -4,13 +4,16 @@ import json
 
 import pytest
 
-from faces.gateway.relayed import FAMILIES, Answer, ask, naively, relayed, said, strictly
+from faces.gateway.relayed import FAMILIES, Answer, ask, naively, relayed, relayed_over, said, strictly
 from turnwise.lab import builtin_scripts
 from turnwise.lab.readers.strict import read_strictly, told_error
 from turnwise.lab.script import Script, ScriptedFault, ScriptedStep
 from turnwise.relay.relaying import RelayRules
 from turnwise.rules.retries import NO_RETRY
-from turnwise.vocab import Fault, FaultKind, FinishReason, Response, text_of
+from turnwise.testing import Reply, ScriptedTransport
+from turnwise.testing.frames import frames_of
+from turnwise.testing.wire_conformance import encode_stream
+from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Response, ToolCall, text_of
 from turnwise.wire.registry import family
 
 SCRIPTS = builtin_scripts()
@@ -156,3 +159,74 @@ def test_where_the_rest_is_lost_too_the_answer_is_asked_for_anew(upstream: str, 
     assert answer.requests == 3
     assert text_of(whole(answer, client=client).message) == text
     assert naively(answer.body, client=client).text == text
+
+
+def cut_short(family_name: str, *, stream: bool) -> bytes:
+    """A call of which the limit left seven characters, with the finish reason that says so."""
+    half = '{"path"'
+    match family_name:
+        case "openai_chat":
+            call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "read", "arguments": half}}
+            told = {"tool_calls": [call]}
+            choice = {"index": 0, "finish_reason": "length", ("delta" if stream else "message"): told}
+            events: list[dict[str, object]] = [{"id": "c", "choices": [choice]}]
+        case "openai_responses":
+            item = {"type": "function_call", "id": "f", "call_id": "c1", "name": "read", "arguments": half}
+            body = {
+                "id": "r",
+                "status": "incomplete",
+                "incomplete_details": {"reason": "max_output_tokens"},
+                "output": [{**item, "status": "incomplete"}],
+            }
+            added = {"type": "response.output_item.added", "output_index": 0, "item": {**item, "arguments": ""}}
+            piece = {"type": "response.function_call_arguments.delta", "item_id": "f", "output_index": 0, "delta": half}
+            events = [added, piece, {"type": "response.incomplete", "response": body}] if stream else [body]
+        case _:
+            block = {"type": "tool_use", "id": "t", "name": "read", "input": {}}
+            events = [
+                {"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": 3}}},
+                {"type": "content_block_start", "index": 0, "content_block": block},
+                {
+                    "type": "content_block_delta",
+                    "index": 0,
+                    "delta": {"type": "input_json_delta", "partial_json": half},
+                },
+                {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}, "usage": {"output_tokens": 9}},
+                {"type": "message_stop"},
+            ]
+    if not stream:
+        return json.dumps(events[0]).encode()
+    return b"".join([f"data: {json.dumps(event)}\n\n".encode() for event in events])
+
+
+@pytest.mark.promise("heal:every-case", "cut:never-run")
+@pytest.mark.parametrize("passes", [True, False], ids=["then whole", "each time"])
+@pytest.mark.parametrize(
+    ("upstream", "stream"),
+    [("openai_chat", True), ("openai_chat", False), ("openai_responses", True), ("anthropic_messages", True)],
+)
+@pytest.mark.parametrize("client", FAMILIES)
+def test_a_call_cut_after_a_few_characters_is_asked_for_again_or_one_error(
+    client: str, upstream: str, stream: bool, passes: bool
+) -> None:
+    """Issue 40: below 40 characters nothing can be continued, and the client got half a call without an error."""
+    kind = {"content-type": "text/event-stream" if stream else "application/json"}
+    whole_one = Response(
+        message=Message("assistant", (ToolCall(id="c1", name="read", arguments='{"path":"a"}'),)),
+        finish=FinishReason.TOOL_CALLS,
+    )
+    there, request = family(upstream), ask("m", stream=stream, limit_tokens=None)
+    good = (
+        encode_stream(there, frames_of(whole_one), request=request) if stream else there.encode_body(whole_one, request)
+    )
+    short = Reply(headers=kind, pieces=(cut_short(upstream, stream=stream),))
+    transport = ScriptedTransport([short, Reply(headers=kind, pieces=(good,)) if passes else short])
+    answer = relayed_over(transport, request, upstream=upstream, client=client)
+    assert answer.requests == 2
+    if passes:
+        got = strictly(answer, client=client, stream=stream)
+        assert isinstance(got, Response) and got.fault is None
+        assert [call[1:] for call in said(got)] == [("read", {"path": "a"})]
+    else:
+        assert answer.end.fault is not None
+        assert "cut the call of `read` after 7 characters" in answer.end.fault.message
