@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from datetime import date
 from decimal import Decimal
 from typing import Any, cast
 
@@ -105,6 +106,12 @@ class Shapeless:
         (Reading(value=float("nan")), '{"value":"NaN"}'),
         (Text("as it is"), "as it is"),
         (False, "false"),
+        (
+            {"a": b"caf\xc3\xa9 \xff", b"k": [bytearray(b"x"), (memoryview(b"y"),)]},
+            '{"a":"café \\\\xff","k":["x",["y"]]}',
+        ),
+        ([{"deep": {"er": b"\x89PNG"}}, float("nan")], '[{"deep":{"er":"\\\\x89PNG"}},"NaN"]'),
+        ({1: "a", 2: {"x": 2**70}}, '{"1":"a","2":{"x":1180591620717411303424}}'),
     ],
 )
 def test_value_becomes_text(value: object, text: str) -> None:
@@ -112,6 +119,23 @@ def test_value_becomes_text(value: object, text: str) -> None:
     call = ToolCall(id="1", name="t")
     assert result_of(call, value) == ToolResult(call_id="1", name="t", content=(Text(text),))
     msgspec.json.encode(result_of(call, value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {1: "a", "1": "b"},
+        [{"deep": {2: b"x", "2": float("nan")}}],
+        {1.5: 1, "1.5": 2},
+        {b"k": 1, "k": 2},
+        {date(2020, 1, 1): 1, "2020-01-01": 2},
+    ],
+)
+def test_keys_that_are_one_text_in_json_are_refused(value: object) -> None:
+    """Proves: no result is JSON with a key twice, of which a reader takes the last and a model perhaps the first."""
+    result = result_of(ToolCall(id="1", name="t"), value)
+    assert result.is_error
+    assert "cannot be turned into JSON: two keys are the same text" in said(result)
 
 
 plain = st.recursive(

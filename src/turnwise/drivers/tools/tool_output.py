@@ -177,25 +177,38 @@ def _text_of(value: object) -> str:
             return ""
         case str():
             return _exact(value)
-        case bytes() | bytearray():
-            return value.decode("utf-8", "backslashreplace")  # as `_clean` does: no byte becomes another one in silence
+        case bytes() | bytearray() | memoryview():
+            return _as_text(cast("bytes", value))
         case _:
             return _json_of(value)
 
 
+def _as_text(value: bytes) -> str:
+    return bytes(value).decode("utf-8", "backslashreplace")  # as `_clean` does: no byte becomes another one in silence
+
+
 def _json_of(value: object) -> str:
-    """The value as JSON. It has no word for what is not a number, and no halves of characters: msgspec writes `null` for the
-    one and fails on the other, so they are written as text: `"NaN"`, `"-Infinity"`, `"\\\\udce9"`."""
+    """The value as JSON. It has no word for what is no number, for bytes and for halves of characters: msgspec writes `null` for
+    the first, base64 for the second and fails on the last, so they are written as text: `"NaN"`, `"-Infinity"`, `"\\\\xff"`,
+    `"\\\\udce9"`. Keys that are one text in JSON (`1` and `"1"`) are refused."""
     try:
         written = msgspec.json.encode(value, enc_hook=_plain)
-        if b"null" not in written:
-            return written.decode()
-        plain: object = msgspec.to_builtins(value, enc_hook=_plain)
+        plain: object = msgspec.to_builtins(value, enc_hook=_plain, builtin_types=(bytes, bytearray, memoryview))
         _STRICT.encode(plain)
-        return written.decode()
-    except ValueError:  # a lone surrogate, too
-        plain = msgspec.to_builtins(value, enc_hook=_plain)
-    return msgspec.json.encode(_spelled(plain)).decode()
+    except (ValueError, TypeError):  # a lone surrogate, too
+        plain = msgspec.to_builtins(value, enc_hook=_plain, builtin_types=(bytes, bytearray, memoryview))
+        written = msgspec.json.encode(_spelled(plain))
+    if len(msgspec.json.encode(msgspec.json.decode(written))) != len(written):
+        json.loads(written, object_pairs_hook=_check_keys)
+    return written.decode()
+
+
+def _check_keys(pairs: list[tuple[str, object]]) -> None:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise ValueError(f"two keys are the same text in JSON: `{key}`")
+        seen.add(key)
 
 
 _STRICT = json.JSONEncoder(allow_nan=False, check_circular=False)
@@ -212,6 +225,8 @@ def _spelled(plain: object) -> object:
                 return "NaN" if math.isnan(item) else "Infinity" if item > 0 else "-Infinity"
             case str():
                 return _whole_characters(item)
+            case bytes() | bytearray() | memoryview():
+                return _as_text(cast("bytes", item))
             case tuple():
                 item = list(cast("tuple[object, ...]", item))
             case _:
@@ -225,9 +240,9 @@ def _spelled(plain: object) -> object:
         if isinstance(one, list):
             one[:] = [leaf(item) for item in one]
             continue
-        found = {_whole_characters(key) if isinstance(key, str) else key: leaf(item) for key, item in one.items()}
+        found = {leaf(key): leaf(item) for key, item in one.items()}
         if len(found) < len(one):
-            raise ValueError("two keys are the same text once their lone surrogates are written out")
+            raise ValueError("two keys are the same text once their lone surrogates or bytes are written out")
         one.clear()
         one.update(found)
     return holder[0]
