@@ -24,6 +24,7 @@ _EMPTY_OBJECT = re.compile(r"\s*\{\s*\}\s*")
 _SPACE_RUN = re.compile(r"[ \t\n\r]*+")
 _SAID = {"list": "a list", "number": "a number", "boolean": "true or false", "null": "null"}
 TOO_MANY = f"they hold more than {MAX_VALUES:,} JSON values"
+TWO_READINGS = "the last piece is a whole object that begins with all before it: it may be all of the arguments or a part"
 _decode_values = json.JSONDecoder().raw_decode
 
 
@@ -383,6 +384,8 @@ class ArgumentText:
                 said = _SAID[verdict.kind]
                 return SettledArguments(text, ArgumentsState.INVALID, f"arguments must be a JSON object, not {said}")
             case Truncated():
+                if self._doubt and classify(self._doubt) == Complete("object"):
+                    return SettledArguments(text, ArgumentsState.TRUNCATED, TWO_READINGS)
                 return SettledArguments(text, ArgumentsState.TRUNCATED, verdict.reason)
             case Invalid() | None:
                 return self._choose(text, None if verdict is None else verdict.reason)

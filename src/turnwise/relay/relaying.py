@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from turnwise.assembly.argument_text import TWO_READINGS
 from turnwise.relay.call_filters import CallFilter
 from turnwise.relay.client_stream import BROKE_OFF, LOST_PIECE, ClientStream, summed, untrue_end, without_hidden_cuts
 from turnwise.relay.continuations import continued_call
@@ -454,6 +455,8 @@ class Relay:
         return RelayStep(out=b"", next=self._sent)
 
     def _judge(self, reply: Response, *, fault: Fault | None) -> RelayStep:
+        if any(call.reason == TWO_READINGS for call in calls_of(reply.message)):
+            return self._ask_anew(fault or LOST_PIECE, reply=reply)  # what goes on from there closes it around itself
         cut = self._cut_of(reply)
         if cut is None:
             if fault is not None:

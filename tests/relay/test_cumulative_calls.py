@@ -1,0 +1,59 @@
+"""Arguments whose pieces each repeat all before them, as some upstreams send them: a client gets the object, or an error."""
+
+import pytest
+
+from relay.test_early_words import FAMILY_PROFILES, told
+from relay.test_untold_frames import chat_chunk, event
+from turnwise.relay.relaying import RelayEnd
+from turnwise.vocab import ArgumentsState, calls_of
+from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.registry import family
+from whole_streams import read_stream
+
+
+def chat(*pieces: str) -> list[bytes]:
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": ""}}
+    more = [chat_chunk({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}) for piece in pieces]
+    return [chat_chunk({"tool_calls": [call]}), *more, chat_chunk({}, "tool_calls"), b"data: [DONE]\n\n"]
+
+
+def messages(*pieces: str) -> list[bytes]:
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    start = {"id": "m1", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
+    deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+    return [
+        event("message_start", message=start),
+        event(
+            "content_block_start", index=0, content_block={"type": "tool_use", "id": "c1", "name": "look", "input": {}}
+        ),
+        *[event("content_block_delta", index=0, delta=delta) for delta in deltas],
+        event("content_block_stop", index=0),
+        event("message_delta", delta={"stop_reason": "tool_use"}, usage={"output_tokens": 9}),
+        event("message_stop"),
+    ]
+
+
+@pytest.mark.promise("heal:every-case")
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("name", ["openai_chat", "anthropic_messages"])
+@pytest.mark.parametrize(
+    ("pieces", "arguments"),
+    [
+        (['{"path":', '{"path":"a.txt"}'], None),
+        (['{"a":1,"path":', '{"a":1,"path":"a longer text than a continuation needs to find its seam"}'], None),
+        (['{"path":', '{"path":"a', '{"path":"a.txt"}'], '{"path":"a.txt"}'),
+        (['{"path":', '{"path":"a.txt"}', "}"], '{"path":{"path":"a.txt"}}'),
+    ],
+)
+def test_a_piece_with_two_readings_is_no_call_of_either(
+    name: str, early: bool, pieces: list[str], arguments: str | None
+) -> None:
+    """Proves: a last piece that may be the whole object or a part of it ends in an error, and is not asked to be continued: the
+    client got half a call without an error, which a continuation closed around the object. What other pieces tell is read."""
+    found = told(name, (chat if name == "openai_chat" else messages)(*pieces), early=early)
+    assert isinstance(found.end, RelayEnd)
+    assert (found.end.fault is None) is (arguments is not None)
+    profile = builtin_profiles()[FAMILY_PROFILES[name]]
+    response = read_stream([found.out], family=family(name), profile=profile, tool_names=frozenset({"look"}))
+    complete = [call.arguments for call in calls_of(response.message) if call.state is ArgumentsState.COMPLETE]
+    assert complete == ([] if arguments is None else [arguments])
