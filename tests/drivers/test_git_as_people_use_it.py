@@ -183,6 +183,11 @@ async def test_two_working_trees_at_once_leave_each_other_alone(kind: str, base:
     many = "for n in 1 2 3 4 5; do echo $n >> k; git add k && git commit -qm $n || echo failed; done"
     assert await asyncio.gather(run(one, many), run(two, many)) == ["", ""]
     assert [git(f"git log --format=%s -2 {name}", at=main) for name in ("one", "two")] == ["5\n4", "5\n4"]
+    # a submodule that a command makes has no part of its own opened, and the working tree stays as it was
+    assert "failed" not in await run(one, "git submodule -q update --init || echo failed")
+    assert await run(one, many) == ""
+    told = await run(one, "git worktree add -q ../four 2>&1; true")
+    assert "the sandbox lets a command write in the workspace" in told, told
     heads = {
         path: path.read_bytes() for path in (main / ".git/HEAD", main / ".git/index", main / ".git/worktrees/two/HEAD")
     }

@@ -39,9 +39,14 @@ class GitFolders(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
     def since(self, first: "GitFolders") -> "GitFolders":
-        """What of it there was at first, too: a pointer that is newer may be a command's."""
-        if set(self.opened) <= set(first.opened):
-            return self
+        """What of it there was at first, too: a pointer that is newer may be a command's, and so may a submodule."""
+        if set(self.opened[:1]) <= set(first.opened):
+            return GitFolders(
+                opened=tuple([one for one in self.opened if one in first.opened]),
+                top=self.top,
+                refused=self.refused,
+                why=self.why,
+            )
         return GitFolders(refused=str(self.opened[0].at), why="it was not there when the session began")
 
 

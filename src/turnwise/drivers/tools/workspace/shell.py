@@ -215,7 +215,8 @@ class Shell:
             return [
                 "the sandbox keeps what git executes (its configuration, hooks) as it is: ask the user to change it"
             ]
-        if failed and b": Read-only file system" in refusals:
+        near_git = any(os.fsencode(one.at) in refusals for one in git.opened)
+        if near_git or (failed and b": Read-only file system" in refusals):
             return [f"the sandbox lets a command write in {self._places(git)} only"]
         return []
 
