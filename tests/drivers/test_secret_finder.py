@@ -298,3 +298,49 @@ def test_a_spelling_that_has_no_equal_is_filled() -> None:
     """Proves: the length holds even there."""
     assert spelled_alike("b", old="\\u0061") == "\\u0062" and spelled_alike("B", old="%2541") == "%2542"
     assert spelled_alike("b", old="&#97;") == "xxxxx" and spelled_alike("b", old="&#x61;") == "&#x62;"
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("DB_PASSWORD=hunter2!", "hunter2"),
+        ("export PGPASSWORD=s3cr#t", "s3cr#t"),
+        ('password: "p@ss/w{o}rd"', "p@ss/w{o}rd"),
+        ("password='a$b|c'", "a$b|c"),
+        ('{"password": "tiger", "user": "scott"}', "tiger"),
+        (json.dumps(json.dumps({"db_passwd": "x1"})), "x1"),
+        ("client_secret=abc-def", "abc-def"),
+        ("api_key: letmein", "letmein"),
+        ("psql --password hunter2", "hunter2"),
+        ("mysql://root:p@ss:w/rd@db:3306/x", "p@ss:w/rd"),
+        ("postgres://u:pw@h", "pw@"),
+        ("Authorization: Bearer abcdefghijklmnopqrstuvwxyz", "abcdefghij"),
+        ("authorization: bearer abcdefghijklmnop", "abcdefghij"),
+        ("Authorization: Basic dTpw", "dTpw"),
+        ('"access_token":"abcdefghijkl"', "abcdefghijkl"),
+    ],
+)
+def test_by_the_name_before_it_a_value_is_a_secret(text: str, secret: str) -> None:
+    """Proves: also with special characters, short, and without a digit, in an assignment, in JSON, in a header and in an address
+    (issue 40)."""
+    hidden = finder().hidden(text)
+    assert secret not in hidden and len(hidden) == len(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: str = ''",
+        "password = get_password()",
+        "connect(token=token, password=self.password)",
+        "if password == other: the password is wrong",
+        "max_tokens=400, token_count = 12, secret: None",
+        "def login(password: str) -> None",
+        "PASSWORD=$OTHER password=<yours> token=***",
+        "compass = north, passed: 12 tests",
+        "https://localhost:4873/@scope/package",
+    ],
+)
+def test_code_that_names_a_secret_shows_none(text: str) -> None:
+    """Proves: a type, a call, a variable and a placeholder stay, so recorded code is still code."""
+    assert finder().hidden(text) == text

@@ -6,6 +6,7 @@ only its base64 or hex is there; and private keys, line by line.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote
 
@@ -26,6 +27,28 @@ WINDOW = (
 )  # a key is cut into these for the search: every piece of it that has PIECE characters holds one whole
 JSON_LEVELS = 3  # JSON text in JSON text in JSON text
 SHORTEST_PASSWORD = 10  # sought elsewhere, too: `postgres` is a password in many an address, and a word
+# By the name before it a value is a secret, however short it is and whatever it is made of.
+_SECRET_NAME = (
+    r"(?:pass(?:word|wd|phrase)?|pwd|secret|credentials?|(?:api|access|private|account)[_-]?key"
+    r"|(?:(?:auth|access|refresh|session|bearer|api|id)[_-]?)?token)"
+)
+_NAMED = re.compile(
+    rf"""(?i:(?<![a-z])(?:pg|db|my)?{_SECRET_NAME})
+    (?:["']\s{{0,4}}:\s{{0,4}}|\s{{0,4}}(?:=>|:=|=)\s{{0,4}}|:\s{{1,4}}|(?<=--password)\s)
+    (?:(?P<quote>["'`])(?P<quoted>(?:(?!(?P=quote)).){{2,200}})(?P=quote)
+        |(?P<bare>[^\s"'`,;&<>(){{}}\[\]][^\s"'`,;&<>]{{2,199}}))
+    | (?i:authorization["']?\s{{0,4}}[:=]\s{{0,4}}["']?(?:bearer|basic|token)|(?-i:Bearer))\s{{1,4}}
+        (?P<header>[A-Za-z0-9._~+/=-]{{4,}})
+    | (?<=://)[^\s:/@"'`\\<>]{{0,64}}:(?!\d{{1,5}}/)
+        (?P<userinfo>[^\s"'`<>]{{2,128}}?)(?=@[A-Za-z0-9\[][^\s"'`<>@]{{0,999}}(?:[\s"'`<>]|$))
+    """,
+    re.VERBOSE,
+)
+# What stands behind such a name and is none: a type, a word of a language, a call, a variable, what was hidden already.
+_NO_SECRET = re.compile(
+    r"(?i:none|null|nil|true|false|str|string|int|bytes|bool|any|optional|required|undefined|self|token|password|secret|key)[^A-Za-z0-9]*\Z"
+    r"|[$%<]|[A-Za-z_][\w.]*[(\[]|[*.x]+\Z|(?:os|self|args|config|settings|request|env)\."
+)
 NewCharacters = dict[int, str]
 """Characters of a text by their place, and what is put there."""
 
@@ -154,7 +177,7 @@ class SecretFinder:
                     new=stand_in[first : first + length],
                     secret=key,
                 )
-        for start, key in keys_in(text, seams=view.seams) if self._shapes else ():
+        for start, key in (*keys_in(text, seams=view.seams), *_named_in(text)) if self._shapes else ():
             self._put(places, start=start, old=key, new=self._stand_ins.of(key), secret=key)
         return places
 
@@ -183,6 +206,15 @@ class SecretFinder:
         self._forms = dict(sorted(self._forms.items(), key=lambda pair: -len(pair[0])))
         self._shortest = min(self._shortest, len(secret))
         self._done.clear()
+
+
+def _named_in(text: str) -> Iterator[tuple[int, str]]:
+    """Where each value begins that the name before it calls a secret, and the value."""
+    for found in _NAMED.finditer(text):
+        group = found.lastgroup or ""
+        value = found[group]
+        if group != "bare" or not _NO_SECRET.match(value):
+            yield found.start(group), value
 
 
 class _View(msgspec.Struct, frozen=True):
