@@ -121,3 +121,20 @@ def test_the_readme_names_the_two_commands_that_ci_and_users_run() -> None:
     readme, ci = (ROOT / "README.md").read_text(), (ROOT / ".ci" / "lanes.toml").read_text()
     assert "```sh\n. scripts/start\n```" in readme
     assert "\nbash scripts/check\n" in readme and "bash scripts/check" in ci
+
+
+@pytest.mark.wide
+def test_each_python_example_of_the_library_passes_mypy_strict_and_pyright_strict(tmp_path: Path) -> None:
+    """Proves: who copies an example into a project with strict types has no error of ours (issue 40: the toolset's)."""
+    for page in ("library", "crashes", "telemetry", "mcp"):
+        text = (ROOT / "docs" / f"{page}.md").read_text()
+        for nth, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)):
+            (tmp_path / f"{page}_{nth}.py").write_text(block)
+    # matplotlib's own `savefig` is partly untyped.
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict", "reportUnknownMemberType": false}')
+    (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\nscripts_are_modules = true\n")
+    for program in (["mypy", "--config-file", "mypy.ini", "."], ["pyright", "-p", ".", "--pythonpath", sys.executable]):
+        ran = subprocess.run(
+            [sys.executable, "-m", *program], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S, check=False
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
