@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.drivers.file_names import given_name, marked, shown_name, unmarked
 from turnwise.drivers.tools.grants import judged_paths
 from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.drivers.tools.workspace.editing import EditArguments, edit
@@ -22,6 +21,7 @@ from turnwise.errors import ToolFault
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission
 from turnwise.turn.approvals import digest_of
+from turnwise.vocab.file_names import given_name, marked, shown_name, unmarked
 
 NAME = b"\xff\xfename"
 

@@ -24,7 +24,9 @@ _EMPTY_OBJECT = re.compile(r"\s*\{\s*\}\s*")
 _SPACE_RUN = re.compile(r"[ \t\n\r]*+")
 _SAID = {"list": "a list", "number": "a number", "boolean": "true or false", "null": "null"}
 TOO_MANY = f"they hold more than {MAX_VALUES:,} JSON values"
-TWO_READINGS = "the last piece is a whole object that begins with all before it: it may be all of the arguments or a part"
+TWO_READINGS = (
+    "the last piece is a whole object that begins with all before it: it may be all of the arguments or a part"
+)
 _decode_values = json.JSONDecoder().raw_decode
 
 

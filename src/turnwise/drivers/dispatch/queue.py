@@ -17,7 +17,6 @@ from turnwise.drivers.dispatch.lease_clock import lease_clock
 from turnwise.drivers.dispatch.open_asks import AskedElsewhere, listed_as, read_answers, read_asked, write_text
 from turnwise.drivers.dispatch.turn_status import TurnStatus, status_of
 from turnwise.drivers.dispatch.wishes import NO_WISHES, TurnWishes, write_wishes
-from turnwise.drivers.file_names import is_text
 from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.postgres.address import DatabaseAddress, read_address
@@ -27,6 +26,7 @@ from turnwise.drivers.journal.postgres.store import raise_explained
 from turnwise.drivers.journal.session_rows import NO_LABELS, Labels, check_same, labels_in, labels_text, read_labels
 from turnwise.drivers.running.resumption import MOST_TRIES
 from turnwise.errors import CallerError, JournalFailed
+from turnwise.vocab.file_names import is_text
 
 STUCK = f"it was claimed {MOST_TRIES} times, and each time the worker died before anything was recorded"
 LONGEST_TITLE = 80

@@ -21,7 +21,6 @@ from typing import NamedTuple, Self
 import msgspec
 
 from turnwise.drivers.clock import Clock, SystemClock
-from turnwise.drivers.file_names import is_text, shown_name
 from turnwise.drivers.journal.budgets import BudgetBook
 from turnwise.drivers.journal.claims import Claim, Lease
 from turnwise.drivers.journal.direct_ledger import DirectLedger
@@ -57,6 +56,7 @@ from turnwise.drivers.journal.stores import JournalConnection, JournalStore, Val
 from turnwise.errors import CallerError, JournalFailed, UnreadableTurn
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.vocab import StopReason
+from turnwise.vocab.file_names import is_text, shown_name
 from turnwise.vocab.hidden_characters import visible_line
 
 SHORTEST_PREFIX = 4

@@ -7,10 +7,10 @@ from typing import Literal, cast
 
 import msgspec
 
-from turnwise.drivers.file_names import is_text
 from turnwise.drivers.journal.owners import is_alive
 from turnwise.errors import CallerError
 from turnwise.vocab import StopReason
+from turnwise.vocab.file_names import is_text
 
 MOST_LABELS = 50
 LONGEST_NAME = 100  # characters

@@ -16,13 +16,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from turnwise.drivers.file_names import marked
 from turnwise.drivers.settings.settings import Layer, SettingsSource, is_table
 from turnwise.errors import CallerError
 from turnwise.rules.mcp_names import mcp_pattern
 from turnwise.rules.permission_patterns import plain_command, plain_rule
 from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy
 from turnwise.turn.config import Effect
+from turnwise.vocab.file_names import marked
 
 KEY = "permissions"
 MAX_RULES = 500  # each is looked at for each part of a call

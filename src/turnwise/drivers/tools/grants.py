@@ -7,8 +7,8 @@ from contextvars import Context, ContextVar, copy_context
 from pathlib import Path
 from typing import Any, TypeVar
 
-from turnwise.drivers.file_names import unmarked
 from turnwise.rules.known_programs import JudgedPrograms
+from turnwise.vocab.file_names import unmarked
 
 Value = TypeVar("Value")
 

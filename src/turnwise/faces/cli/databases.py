@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.file_names import is_text
 from turnwise.drivers.journal.journal import DATABASES
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.faces.cli.failures import FAILED, Failure
+from turnwise.vocab.file_names import is_text
 
 if TYPE_CHECKING:
     from turnwise.drivers.dispatch.queue import TurnQueue

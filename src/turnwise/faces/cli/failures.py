@@ -8,10 +8,10 @@ from typing import cast
 
 import click
 
-from turnwise.drivers.file_names import is_text, shown_name
 from turnwise.errors import CallerError, TurnwiseBug, TurnwiseError
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.text import clean, style
+from turnwise.vocab.file_names import is_text, shown_name
 
 FAILED = 1
 USAGE = 2

@@ -11,10 +11,10 @@ from typing import NamedTuple, Never, TypeAlias, cast
 
 import click
 
-from turnwise.drivers.file_names import is_text
 from turnwise.errors import JournalFailed
 from turnwise.faces.cli.failures import BUG, FAILED, NO_TEXT, USAGE, Failure, bug_line, refuse_no_text
 from turnwise.faces.cli.main import CANCELLED
+from turnwise.vocab.file_names import is_text
 
 JSON, ALL = "--json", "--all"
 SERVERS = ("gateway", "worker")  # their `--json` is of a log, or of one line once they serve

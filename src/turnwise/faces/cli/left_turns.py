@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.file_names import given_name, unmarked
 from turnwise.drivers.journal.journal import Journal, Session, SessionRow
 from turnwise.drivers.running.resumption import STUCK, LeftTurn, left_turn
 from turnwise.drivers.settings.options import RunSettings
@@ -25,6 +24,7 @@ from turnwise.turn.commands import Ask, RunScript, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.resume_terms import ResumeTerms
 from turnwise.vocab import ToolCall
+from turnwise.vocab.file_names import given_name, unmarked
 
 
 class FolderGone(CallerError):

@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 
 from turnwise.drivers.clock import Clock, SystemClock
-from turnwise.drivers.file_names import shown_name
 from turnwise.drivers.journal.journal import Journal, Session, SessionRow, journal_path
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.drivers.settings.options import RunSettings
@@ -27,6 +26,7 @@ from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import note, show_end, terminal_for
 from turnwise.faces.cli.workplace import Workplace
 from turnwise.faces.saying import many
+from turnwise.vocab.file_names import shown_name
 
 
 class ResumeGiven(msgspec.Struct, frozen=True, kw_only=True):

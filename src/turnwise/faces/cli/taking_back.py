@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from turnwise.drivers.file_names import given_name, shown_name
 from turnwise.drivers.journal.journal import Journal, Session, TurnRow
 from turnwise.drivers.journal.records import ToolsStarted
 from turnwise.drivers.tools.workspace.changes import FileChanges
@@ -22,6 +21,7 @@ from turnwise.faces.cli.workplace import changes_folder
 from turnwise.faces.saying import many
 from turnwise.turn.events import Interrupted, ResponseReceived, ScriptCalled, ToolEnded, ToolsFinished
 from turnwise.vocab import ToolResult, calls_of
+from turnwise.vocab.file_names import given_name, shown_name
 
 COMMAND = "bash"
 MOST_SESSIONS = 1_000_000

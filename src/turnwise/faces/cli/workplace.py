@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.file_names import marked, shown_name
 from turnwise.drivers.journal.journal import Journal, Session, journal_path
 from turnwise.drivers.journal.prices import Prices, prices_of_layers
 from turnwise.drivers.running.hook_commands import read_hooks
@@ -49,6 +48,7 @@ from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.turn.config import MAX_STEPS, Deadlines, ToolOffer, TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import ToolSpec
+from turnwise.vocab.file_names import marked, shown_name
 
 CHILD = "general"
 CHILD_DESCRIPTION = (
@@ -463,8 +463,12 @@ def _notes_of(
         notes.append(f"left out AGENTS.md: it {agents_md.why}")
     elif agents_md is not None:
         notes.append(f"reading AGENTS.md as instructions ({len(agents_md)} characters; --no-agents-md leaves it out)")
-    if before is not None and before.row.folder != shown_name(str(agents.folder)):  # what it said of files was about its own
-        notes.append(f"this session began in {before.row.folder}; the tools now work in {shown_name(str(agents.folder))}")
+    if before is not None and before.row.folder != shown_name(
+        str(agents.folder)
+    ):  # what it said of files was about its own
+        notes.append(
+            f"this session began in {before.row.folder}; the tools now work in {shown_name(str(agents.folder))}"
+        )
     if ending := agents.choice.ending(now_s=agents.clock.now()):
         notes.append(ending)
     return notes

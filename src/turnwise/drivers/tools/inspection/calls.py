@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
-from turnwise.drivers.file_names import given_name
 from turnwise.drivers.tools.inspection.paths import Paths
 from turnwise.drivers.tools.inspection.readable import readable
 from turnwise.drivers.tools.inspection.repositories import environment_doubt
@@ -16,6 +15,7 @@ from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.tools.sandbox.scratch import PrivateFolder
 from turnwise.drivers.tools.workspace.previews import paths_of_call
 from turnwise.rules.permission_facts import Access, CallFacts, PathFact, ShellFacts
+from turnwise.vocab.file_names import given_name
 
 # Where a tool is not one of ours (`paths_of_call` knows those): arguments that name paths, by the conventions of tools that
 # work on files; also in the items of a list (`edits[].path`).

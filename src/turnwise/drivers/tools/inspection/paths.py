@@ -4,7 +4,6 @@ import os
 import stat
 from collections.abc import Iterable
 
-from turnwise.drivers.file_names import marked
 from turnwise.drivers.tools.inspection.globs import SegmentGlob
 from turnwise.drivers.tools.inspection.readable import escaped, is_marked
 from turnwise.drivers.tools.inspection.searches import Looked, Search
@@ -14,6 +13,7 @@ from turnwise.drivers.tools.workspace.output import is_gone_output
 from turnwise.rules.guarded_names import is_secret
 from turnwise.rules.permission_facts import Access, PathFact
 from turnwise.rules.permission_paths import is_inside
+from turnwise.vocab.file_names import marked
 
 MAX_PATH_CHARS = 4096  # PATH_MAX of Linux
 MAX_GLOB_ENTRIES = 2000  # looked at for one word

@@ -5,8 +5,8 @@ import os
 import stat
 from collections.abc import Iterable
 
-from turnwise.drivers.file_names import unmarked
 from turnwise.rules.permission_facts import PathFact
+from turnwise.vocab.file_names import unmarked
 
 MAX_BYTES = 64 * 1024 * 1024  # read for one call, 0.1 s; of what is larger, size and times have to do
 PIECE = 1024 * 1024

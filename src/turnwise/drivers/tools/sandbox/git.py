@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from turnwise.drivers.file_names import shown_name
 from turnwise.drivers.tools.sandbox.git_folders import GitFolder, modules_in
+from turnwise.vocab.file_names import shown_name
 
 _MOUNTED = ("config", "config.worktree", "commondir", "gitdir", "hooks", "info")
 _EXECUTED = (*_MOUNTED, "objects/info/alternates", "objects/info/http-alternates")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from turnwise.drivers.file_names import shown_name
 from turnwise.drivers.unasked_files import read_unasked
+from turnwise.vocab.file_names import shown_name
 
 _MAX_BYTES = 1024 * 1024  # of a pointer or a configuration
 _MAX_MODULES = 1000

@@ -6,10 +6,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from turnwise.drivers.file_names import shown_name
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.walking import ask_worker
 from turnwise.errors import ToolFault
+from turnwise.vocab.file_names import shown_name
 
 MAX_ENTRIES = 1000
 MAX_DEPTH = 12

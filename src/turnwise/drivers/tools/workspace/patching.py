@@ -6,7 +6,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from turnwise.drivers.file_names import given_name
 from turnwise.drivers.tools.workspace.content import FileText, kind_of, text_of
 from turnwise.drivers.tools.workspace.hunks import apply_hunks
 from turnwise.drivers.tools.workspace.patches import FilePatch, Hunk, parse_patch
@@ -21,6 +20,7 @@ from turnwise.drivers.tools.workspace.plans import (
 )
 from turnwise.drivers.tools.workspace.staging import FileChange
 from turnwise.errors import ToolFault
+from turnwise.vocab.file_names import given_name
 
 MAX_PATCHED_BYTES = 128 * 1024 * 1024  # over all sections, a few seconds: each goes through its whole file
 

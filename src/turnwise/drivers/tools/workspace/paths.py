@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from turnwise.drivers.file_names import given_name, looks_like, shown_name, spelled_name
 from turnwise.drivers.tools.grants import was_judged
 from turnwise.drivers.tools.workspace.changes import FileChanges
 from turnwise.drivers.tools.workspace.disk import Disk, FileAttributes, Stamp, attributes_of, open_file, stamp_of
@@ -18,6 +17,7 @@ from turnwise.drivers.tools.workspace.output import is_gone_output
 from turnwise.drivers.tools.workspace.seen import Memory
 from turnwise.errors import CallerError, ToolFault
 from turnwise.rules.permission_paths import is_inside
+from turnwise.vocab.file_names import given_name, looks_like, shown_name, spelled_name
 
 # Folders that hold other people's files or a tool's own: listing and searching pass them over.
 SKIPPED_FOLDERS = frozenset(

@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Meta
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.file_names import shown_name
 from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.grants import programs_at_hand, runs_unasked, seconds_of
 from turnwise.drivers.tools.inspection import inspector
@@ -35,6 +34,7 @@ from turnwise.drivers.tools.workspace.output import MAX_FILES, Tape
 from turnwise.drivers.tools.workspace.processes import run_group
 from turnwise.errors import ToolFault
 from turnwise.turn.endings import TURNS_TIME
+from turnwise.vocab.file_names import shown_name
 
 DEFAULT_S = 120
 MAX_S = 1800

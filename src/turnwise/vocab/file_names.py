@@ -4,7 +4,6 @@ What is no UTF-8, and what would begin a line or drive a terminal, is shown as `
 of that is shown as `\x5c`, so no two names are shown alike, and what is shown leads back to the name.
 """
 
-import os
 import re
 import unicodedata
 
@@ -34,7 +33,7 @@ def given_name(text: str) -> str:
     """The name or path that is shown so."""
     if "\\x" not in text:
         return text
-    return _SHOWN.sub(lambda found: os.fsdecode(bytes.fromhex(found[0].replace("\\x", ""))), text)
+    return _SHOWN.sub(lambda found: bytes.fromhex(found[0].replace("\\x", "")).decode("utf-8", "surrogateescape"), text)
 
 
 def marked(path: str) -> str:
