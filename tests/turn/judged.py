@@ -239,7 +239,7 @@ class Judged:
         config = self.started.config
         sent = self.sent
         wires = [wire_of(each, config=config) for each in sent]
-        check_prefixes(wires, named=self.result.prefix_changes)
+        check_prefixes(wires, named=self.result.prefix_changes, is_behind=self.earlier.sent is not None)
         for each, wire in zip(sent, wires, strict=True):
             pauses = config.family == "anthropic_messages" and each.request.messages[-1].role == "assistant"
             judge(config.family, body=parse(wire.body), rules=ModelRules(prefill=config.accepts_prefill or pauses))
