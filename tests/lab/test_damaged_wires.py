@@ -153,7 +153,8 @@ async def test_a_gateway_with_one_output_index_for_everything_loses_and_doubles_
     script = odd(ONE_INDEX + end, family="openai_responses", calls=(FIRST, SECOND))
     ended = await turn(script, family="openai_responses")
     assert (sorted(ended.noted), ended.result.text) == (["first", "second"], ANSWER)
-    assert (ended.received, ended.result.requests, ended.result.complete) == (2, 2, True)
+    requests = 2 if end else 3  # without it, it is asked for again once
+    assert (ended.received, ended.result.requests, ended.result.complete) == (requests, requests, True)
 
 
 CHAT_TWICE = """
@@ -182,6 +183,6 @@ async def test_the_same_call_said_twice_runs_once() -> None:
     [("openai_chat", CHAT_TWICE), ("anthropic_messages", ANTHROPIC_OPEN)],
 )
 async def test_calls_that_all_have_their_end_run_although_the_end_mark_is_missing(family: str, lines: str) -> None:
-    """Source: issue 12, line 7. The body ended in good order, so the response is taken as it is."""
+    """Source: issue 12, line 7. The body ended in good order, and alike when it was asked for again: it is taken as it is."""
     ended = await turn(odd(lines, family=family, calls=(FIRST,)), family=family)
-    assert (ended.noted, ended.received, ended.result.requests) == (["first"], 2, 2)
+    assert (ended.noted, ended.received, ended.result.requests) == (["first"], 3, 3)

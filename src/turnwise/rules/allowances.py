@@ -51,6 +51,8 @@ def allowing_options(facts: CallFacts, *, policy: Policy) -> str:
 
 def _beginnings(facts: CallFacts) -> Iterator[PermissionRule]:
     """Of each command the words that can be said, `git commit -m *`. Nothing after a command of which none can."""
+    if any(path.passing for path in _paths(facts)):
+        return
     for command in facts.shell.commands if facts.shell is not None else ():
         words: list[str] = []
         for word in command.words:

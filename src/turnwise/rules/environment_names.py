@@ -42,7 +42,8 @@ _LOCALE = re.compile(r"LC_[A-Z]+")
 # `..` would be a folder beside those of the zones.
 _HARMLESS_VALUE = re.compile(r"(?!:?\.\.?\Z)[A-Za-z0-9_.@:+-]{0,64}")
 _ZONE = re.compile(r"[A-Z][A-Za-z_]{1,20}(?:/[A-Z][A-Za-z_+-]{1,30}){1,2}")  # `:` or `/` first would name any file
-_PAGERS = frozenset({"PAGER", "GIT_PAGER", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR"})
+PAGERS = ("PAGER", "GIT_PAGER")
+EDITORS = ("GIT_EDITOR", "GIT_SEQUENCE_EDITOR")
 # In the place of a pager or an editor they show or leave everything as it is.
 IDLE_PROGRAMS = frozenset({"", "true", "false", ":", "cat", "/bin/true", "/usr/bin/true"})
 
@@ -62,7 +63,7 @@ def is_harmless(assignment: Assignment) -> bool:
         return False
     if name == "TZ" and _ZONE.fullmatch(value):
         return True
-    if name in _PAGERS:
+    if name in PAGERS or name in EDITORS:
         return value in IDLE_PROGRAMS
     if name == "GIT_OPTIONAL_LOCKS":  # with them `git status` writes
         return value == "0"

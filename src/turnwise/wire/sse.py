@@ -419,15 +419,15 @@ class SseParser:
                     self._begin_unended(line, events)
                 elif self._name:  # so is the data with it
                     self._end_nameless(events)
-                    events += [SseEvent(b"", self._name), _lost(line)]
+                    events += [SseEvent(b"", self._name), _torn(line)]
                 self._name = line[6:].strip().decode("utf-8", "replace")
                 if not self._name:
-                    events.append(_lost(line))
+                    events.append(_torn(line))
                 return None
         if not any(mark in line for mark in JSON_MARKS):
             if _is_rest(line):
                 if self._has_fields:
-                    events.append(_lost(line))
+                    events.append(_torn(line))
                 elif line in _PIECES_OF_FIELD or _REST_OF_FIELD.match(line):
                     self._keep_early(b'"' + line)
             return None  # a comment, an unknown field, or a bare word
@@ -456,7 +456,7 @@ class SseParser:
         if self._ends_events or line.startswith(_EVENT_FIELD):
             self._end_event(events)
         if self._ends_events:
-            events.append(_lost(line))
+            events.append(_torn(line))
 
     def _breaks_off_in_string(self) -> bool:
         """Whether the lines of data so far are JSON that stops inside a string."""
@@ -471,7 +471,7 @@ class SseParser:
         self._early.clear()
 
 
-def _lost(line: bytes) -> SseEvent:
+def _torn(line: bytes) -> SseEvent:
     """Bytes were lost here: a piece that no decoder can read."""
     return SseEvent(b'"' + line[:ALONE_BYTES])
 

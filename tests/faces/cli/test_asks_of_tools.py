@@ -45,7 +45,9 @@ class Said:
     def say(self, line: str, *, as_it_is: bool = False) -> None:
         self.lines.append(line)
 
-    async def line(self, question: Callable[[], str], *, ticks: bool = False, fresh: bool = False) -> str:
+    async def line(
+        self, question: Callable[[], str], *, default: str = "", ticks: bool = False, fresh: bool = False
+    ) -> str:
         self.lines.append(question())
         return self._typed.pop(0)
 

@@ -287,5 +287,5 @@ def test_a_folder_whose_name_is_no_text_works(
         assert (work / "na\udcefve").read_text() == "new\n", ran
         shown = cli("sessions", "list")
         assert "caf\\xe9" in shown.out and shown.code == 0
-        assert cli("run", "--continue", "again", *at(own, "list-and-write"), "--json").code == 0
+        assert cli("run", "--continue", "again", *at(own, "list-and-write"), "--json").code == 8  # nobody was asked
         assert cli("undo", "--yes").code == 0

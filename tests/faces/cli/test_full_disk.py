@@ -221,7 +221,9 @@ def test_json_lines_are_whole_though_standard_error_is_full(lab: Lab, folder: Pa
     with open("/dev/full", "w") as full:  # noqa: PTH123
         process = begin("run", "Go.", "--json", *at(lab, "read-edit-answer"), cwd=folder, stderr=full)
         out, _ = process.communicate(timeout=WAIT_S)
-    assert Ran(process.returncode, out, "").events()[-1]["event"] == "result" and process.returncode == 0
+    assert (
+        Ran(process.returncode, out, "").events()[-1]["event"] == "result" and process.returncode == 8
+    )  # nobody was asked
 
 
 def test_files_that_cannot_be_written_are_results_for_the_model(folder: Path, tmp_path: Path) -> None:

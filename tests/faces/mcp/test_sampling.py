@@ -253,7 +253,6 @@ async def test_what_is_not_taken_is_an_error_that_names_it(tmp_path: Path, reque
 @pytest.mark.parametrize(
     ("verdict", "said", "answer"),
     [
-        ("deny", "", "the user's rules do not allow it"),
         ("sampling", "", "the user's rules do not allow it"),
         ("ask", "yes", "Blue."),
         ("ask", "no", "the user's rules do not allow it"),

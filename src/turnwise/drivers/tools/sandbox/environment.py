@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from turnwise.drivers.serving_depth import passed_on
+from turnwise.rules.environment_names import EDITORS, PAGERS
 
 # Where programs lie, who and where the user is, and how text looks. HOME stays the user's own: toolchains live there.
 _NAMES = frozenset(
@@ -40,10 +41,8 @@ _EDITOR = r"""turnwise_editor() {
 # A pager or a password prompt would wait for a person for ever. `git status` writes what it found into the index, under a lock
 # that a git of the user's runs into.
 _QUIET = {
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "GIT_EDITOR": _EDITOR,
-    "GIT_SEQUENCE_EDITOR": _EDITOR,
+    **dict.fromkeys(PAGERS, "cat"),
+    **dict.fromkeys(EDITORS, _EDITOR),
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
     "TERM": "dumb",
