@@ -10,8 +10,11 @@ from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.anthropic_messages import FAMILY
 
 
-def error(type: str, message: str) -> bytes:
-    return json.dumps({"type": "error", "error": {"type": type, "message": message}, "request_id": "req_1"}).encode()
+def error(type: str, message: str, **details: str) -> bytes:
+    more = {"details": details} if details else {}
+    return json.dumps(
+        {"type": "error", "error": {"type": type, "message": message, **more}, "request_id": "req_1"}
+    ).encode()
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,10 @@ def error(type: str, message: str) -> bytes:
         (404, error("not_found_error", "model: m"), FaultKind.NOT_FOUND, "model: m"),
         (413, error("request_too_large", "x"), FaultKind.BAD_REQUEST, "x"),
         (429, error("rate_limit_error", "x"), FaultKind.RATE_LIMITED, "x"),
+        # anthropic-python 2.14: money is spent, so no wait of minutes helps; a ramp limit is one that a wait does help with
+        (429, error("rate_limit_error", "x", error_code="contract_spend_limit_reached"), FaultKind.QUOTA, "x"),
+        (429, error("rate_limit_error", "x", error_code="enforced_spend_limit_reached"), FaultKind.QUOTA, "x"),
+        (429, error("rate_limit_error", "x", error_code="ramp_limit_exceeded"), FaultKind.RATE_LIMITED, "x"),
         (500, error("api_error", "x"), FaultKind.SERVER, "x"),
         (504, error("timeout_error", "x"), FaultKind.SERVER, "x"),
         (529, error("overloaded_error", "Overloaded"), FaultKind.OVERLOADED, "Overloaded"),

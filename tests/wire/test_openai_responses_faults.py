@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from turnwise.relay.response_reading import read_body
+from turnwise.rules.retries import is_worth_a_retry
 from turnwise.testing.wire_conformance import check_fault_round_trip
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.openai_responses import FAMILY
+from turnwise.wire.profiles import builtin_profiles
 
 ON_THE_WAY = (FaultKind.UNREACHABLE, FaultKind.DISCONNECTED, FaultKind.PROTOCOL, FaultKind.TOO_LARGE)
 KINDS = {
@@ -123,3 +126,27 @@ def test_a_fault_on_the_way_is_a_bad_gateway(kind: FaultKind) -> None:
     """As a gateway says it."""
     status, body = FAMILY.encode_fault(Fault(kind=kind, message="What happened."))
     assert (status, json.loads(body)["error"]["type"]) == (502, "server_error")
+
+
+LASTING_CODES = """bio_policy misalignment_policy_violation data_residency_mismatch image_content_policy_violation invalid_image
+    invalid_image_format invalid_base64_image invalid_image_url image_too_large image_too_small image_parse_error
+    invalid_image_mode image_file_too_large unsupported_image_media_type empty_image_file image_file_not_found
+    invalid_prompt""".split()
+
+
+@pytest.mark.parametrize("code", LASTING_CODES)
+def test_a_failed_response_is_not_asked_for_again_if_its_code_lasts(code: str) -> None:
+    """`ResponseError.code` of openai-python 3.57: a policy or the request's own image, so the same request would fail, and be
+    billed, again. The response has no HTTP status that could tell."""
+    body = json.dumps({"id": "r", "status": "failed", "output": [], "error": {"code": code, "message": "no"}}).encode()
+    response, _ = read_body(body, family=FAMILY, profile=builtin_profiles()["openai"])
+    assert response.fault is not None
+    assert response.fault == Fault(kind=FaultKind.BAD_REQUEST, message="no", code=code)
+    assert not is_worth_a_retry(response.fault)
+
+
+@pytest.mark.parametrize("code", ["server_error", "vector_store_timeout", "failed_to_download_image"])
+def test_a_failed_response_is_asked_for_again_if_its_code_passes(code: str) -> None:
+    body = json.dumps({"id": "r", "status": "failed", "output": [], "error": {"code": code, "message": "no"}}).encode()
+    response, _ = read_body(body, family=FAMILY, profile=builtin_profiles()["openai"])
+    assert response.fault is not None and is_worth_a_retry(response.fault)

@@ -19,7 +19,7 @@ from turnwise.wire.faults import (
     timed,
     with_counts,
 )
-from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, read_items, string_of
+from turnwise.wire.json_fields import UNREADABLE, Fields, is_object, read_fields, read_items, string_of
 
 KIND_BY_TYPE: Mapping[str, FaultKind] = {
     "invalid_request_error": FaultKind.BAD_REQUEST,
@@ -33,6 +33,14 @@ KIND_BY_TYPE: Mapping[str, FaultKind] = {
     "timeout_error": FaultKind.SERVER,  # their time ran out (HTTP 504), not a deadline of ours
     "api_error": FaultKind.SERVER,
     "overloaded_error": FaultKind.OVERLOADED,
+}
+
+# `error.details.error_code` says more than the type beside it: no wait of minutes helps where money is spent. Source:
+# anthropic-python 2.14, types/shared/contract_spend_limit_reached_error.py and enforced_spend_limit_reached_error.py, both of
+# them a `rate_limit_error`.
+KIND_BY_DETAIL: Mapping[str, FaultKind] = {
+    "contract_spend_limit_reached": FaultKind.QUOTA,
+    "enforced_spend_limit_reached": FaultKind.QUOTA,
 }
 
 KIND_BY_STATUS: Mapping[int, FaultKind] = {**faults.STATUSES, 408: FaultKind.SERVER}
@@ -63,7 +71,7 @@ def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     code = string_of(error, "type") or string_of(error, "status")
     message = with_counts(string_of(error, "message") or string_of(fields, "error") or _plain_text(body), error=error)
     fault = Fault(
-        kind=_kind(code, message, status),
+        kind=_kind(code, message, status, detail=_detail(error)),
         message=fit_to_show(message) or f"the server answered HTTP {status} without a word",
         status=status,
         code=code,
@@ -80,7 +88,7 @@ def stream_fault(fields: Fields) -> Fault:
     said = string_of(error, "message") or string_of(fields, "error") or "the stream reported an error without a word"
     message = with_counts(said, error=error)
     return Fault(
-        kind=_kind(code, message, None),
+        kind=_kind(code, message, None, detail=_detail(error)),
         message=fit_to_show(message),
         code=code,
         retry_after_s=retry_after_s({}, message=message),
@@ -112,7 +120,9 @@ def encode_fault(fault: Fault) -> tuple[int, bytes]:
     return status, error_body(fault)
 
 
-def _kind(code: str | None, message: str, status: int | None) -> FaultKind:
+def _kind(code: str | None, message: str, status: int | None, *, detail: str | None) -> FaultKind:
+    if detail is not None and detail in KIND_BY_DETAIL:
+        return KIND_BY_DETAIL[detail]
     kind = FaultKind.CONTEXT_OVERFLOW if is_overflow_code(code) else kind_by_message(message)
     if kind is not None:
         return kind
@@ -123,6 +133,14 @@ def _kind(code: str | None, message: str, status: int | None) -> FaultKind:
     if status in KIND_BY_STATUS:
         return KIND_BY_STATUS[status]
     return FaultKind.BAD_REQUEST if 400 <= status < 500 else FaultKind.SERVER
+
+
+def _detail(error: Fields) -> str | None:
+    details = error.get("details")
+    try:
+        return string_of(read_fields(details), "error_code") if details is not None and is_object(details) else None
+    except UNREADABLE:
+        return None
 
 
 def _error_fields(body: bytes) -> Fields:

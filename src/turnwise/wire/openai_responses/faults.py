@@ -38,6 +38,14 @@ CODES: Mapping[str, FaultKind] = {
     "internal_error": FaultKind.SERVER,
     "vector_store_timeout": FaultKind.SERVER,
     "invalid_prompt": FaultKind.BAD_REQUEST,
+    # What the request holds is at fault, or a policy stopped the answer: the same request fails again, and is billed again.
+    **dict.fromkeys(
+        """bio_policy misalignment_policy_violation data_residency_mismatch image_content_policy_violation invalid_image
+        invalid_image_format invalid_base64_image invalid_image_url image_too_large image_too_small image_parse_error
+        invalid_image_mode image_file_too_large unsupported_image_media_type empty_image_file image_file_not_found""".split(),
+        FaultKind.BAD_REQUEST,
+    ),
+    "failed_to_download_image": FaultKind.SERVER,
     "invalid_request_error": FaultKind.BAD_REQUEST,
 }
 
