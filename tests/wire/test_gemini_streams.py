@@ -319,6 +319,17 @@ def test_other_parts_keep_their_place() -> None:
 
 
 @pytest.mark.promise("assembly:kinds")
+@pytest.mark.parametrize(
+    "about", ["documentMetadata", "spreadsheetMetadata", "audioMetadata", "speechMetadata", "audioTranscription"]
+)
+def test_a_file_is_one_whatever_stands_before_it(about: str) -> None:
+    """google-genai 3.6: fields of `Part` that say something about its file. JSON has no order of keys."""
+    image = {about: {"x": 1}, "inlineData": {"mimeType": "image/png", "data": "_-8="}}
+    parts = response_from(chunk({"text": "a"}), chunk(image, finish="STOP")).message.parts
+    assert parts == (Text("a"), File(media_type="image/png", data=b"\xff\xef", opaque=own(**{about: {"x": 1}})))
+
+
+@pytest.mark.promise("assembly:kinds")
 def test_signed_texts_are_parts_of_their_own() -> None:
     """Merging a signed part with another would break its signature; fields that we do not know stay with it too."""
     parts = response_from(

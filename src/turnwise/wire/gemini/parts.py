@@ -45,8 +45,11 @@ _STAND_IN = b',"%b":%b}' % (SIGNATURE.encode(), quote(NO_SIGNATURE))
 
 # Fields of a part that say something about it, beside the one field that says what it is (API reference, `Part`).
 ABOUT_PART = frozenset(
-    {"thought", "thoughtSignature", "partMetadata", "mediaResolution", "videoMetadata", "mediaProcessing"}
+    """thought thoughtSignature partMetadata mediaResolution videoMetadata mediaProcessing speechMetadata documentMetadata
+    spreadsheetMetadata audioMetadata""".split()
 )
+
+FILES = ("inlineData", "fileData")  # a part has one of them; what stands beside it tells of it (`audioTranscription`)
 
 # What a result's object is read as where it has this one key with a string: first what we write. `output` and `error` are
 # the API's own words (API reference, `FunctionResponse.response`), `result` is what many clients write.
@@ -199,8 +202,9 @@ def signature(text: str) -> Opaque:
 
 def read_item(raw: bytes | msgspec.Raw, fields: Fields) -> Part:
     """A part that is neither text nor call nor result: a file where it is one, else kept as it is."""
-    kind = next((key for key in fields if key not in ABOUT_PART), "part")
-    if kind in ("inlineData", "fileData"):
+    kinds = [key for key in fields if key not in ABOUT_PART] or ["part"]
+    kind = next((key for key in FILES if key in kinds), kinds[0])
+    if kind in FILES:
         try:
             file = _read_file(read_fields(fields[kind]), about=opaque_from(fields, known=frozenset({kind})))
         except UNREADABLE:
