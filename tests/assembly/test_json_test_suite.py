@@ -3,9 +3,12 @@ that stand here. `bash benchmarks/setup --node` installs the suite; `.ci/wide` r
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from turnwise.assembly.argument_text import ArgumentText
 from turnwise.vocab import ArgumentsState
@@ -28,6 +31,16 @@ WRONG = (
     '"{}"x',
     "nul",
     "{}{",
+    '{{"a":1}',
+    '{{"a":1}}',
+    '{{{"a":1}',
+    '{"a{"a":1}',
+    '{"a"{"a":1}',
+    '{"a":{"a":1}',
+    '{"a":1}{"a',
+    '{"a":1}{"b{"b":2}',
+    '{"a":1{"a":1}',
+    '{"a{"a":1}{"b":2}',
 )
 
 
@@ -52,8 +65,23 @@ def splits(text: str) -> Iterator[tuple[str, ...]]:
         yield tuple(text)
 
 
-def forms(text: str) -> tuple[str, str]:
-    return text, f'{{"k": {text}}}'
+def forms(text: str) -> tuple[str, ...]:
+    """As the arguments, as a value of them, and behind beginnings of these, which a piece may seem to repeat."""
+    value = f'{{"k": {text}}}'
+    return text, value, *[value[:at] + value for at in (1, 3, 6, len(value) // 2)]
+
+
+def is_json(text: str) -> bool:
+    """Whether the standard library reads it: `{"k":` makes a nested object of one that has a bracket too many."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def repeats(pieces: tuple[str, ...]) -> bool:
+    """Whether they are what a provider sends that says all so far each time: three or more, each more than the one before."""
+    return len(pieces) > 2 and all(new.startswith(old) for old, new in pairwise(pieces))
 
 
 @pytest.mark.parametrize("text", WRONG)
@@ -61,8 +89,31 @@ def test_a_verdict_is_one_however_the_arguments_are_cut(text: str) -> None:
     """Proves: `""x` is no JSON in one piece, and was the beginning of a text in three, as `"` was taken for a repetition."""
     for form in forms(text):
         want = judged(form)
-        assert want[0] is not ArgumentsState.COMPLETE
+        assert want[0] is not ArgumentsState.COMPLETE or is_json(form)
         assert {pieces: got for pieces in splits(form) if (got := judged(*pieces)) != want} == {}
+
+
+@given(
+    value=st.dictionaries(st.text('ab{"', max_size=3), st.text('ab{}"', max_size=4), min_size=1, max_size=2),
+    cuts=st.lists(st.integers(1, 40), max_size=4),
+    places=st.lists(st.integers(1, 80), max_size=5),
+)
+def test_only_three_pieces_that_grow_are_taken_for_repetitions(
+    value: dict[str, str], cuts: list[int], places: list[int]
+) -> None:
+    """Proves: drawn arguments behind beginnings of themselves have one verdict, wherever the pieces end; those of a provider that
+    says all so far each time are its last piece."""
+    whole = json.dumps(value)
+    ends = sorted({at for at in cuts if at < len(whole)})
+    grown = tuple([whole[:at] for at in ends] + [whole])
+    text = "".join(grown)
+    inner = sorted({at for at in places if at < len(text)})
+    pieces = tuple([text[start:end] for start, end in pairwise([0, *inner, len(text)])])
+    want = judged(text)
+    if not repeats(pieces):
+        assert judged(*pieces) == want
+    if len(grown) > 2 and want[0] is ArgumentsState.INVALID:
+        assert judged(*grown) == (ArgumentsState.COMPLETE, whole)
 
 
 @pytest.mark.wide
@@ -75,9 +126,12 @@ def test_no_wrong_case_is_complete_and_all_right_objects_are() -> None:
     cases = json.loads(SUITE.read_text(encoding="utf-8").partition("export default")[2])
     assert len(cases) == 318
     for case in cases:
+        bare, value, *_ = forms(case["input"])
         for form in forms(case["input"]):
             want = judged(form)
-            if case["name"][0] == "n" and (case["name"] not in NOTHING or form[:1] == "{"):
+            if form not in (bare, value):
+                assert want[0] is not ArgumentsState.COMPLETE or is_json(form), case["name"]
+            elif case["name"][0] == "n" and (case["name"] not in NOTHING or form[:1] == "{"):
                 assert want[0] is not ArgumentsState.COMPLETE, case["name"]
             elif case["name"][0] == "y" and form.lstrip()[:1] == "{":
                 assert want == (ArgumentsState.COMPLETE, form), case["name"]

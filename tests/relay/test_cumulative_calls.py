@@ -11,9 +11,11 @@ from turnwise.wire.registry import family
 from whole_streams import read_stream
 
 
-def chat(*pieces: str) -> list[bytes]:
+def chat(*pieces: str, id: str | None = None) -> list[bytes]:
+    """`id`: said again with each piece."""
     call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": ""}}
-    more = [chat_chunk({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}) for piece in pieces]
+    again = {} if id is None else {"id": id}
+    more = [chat_chunk({"tool_calls": [{"index": 0, **again, "function": {"arguments": piece}}]}) for piece in pieces]
     return [chat_chunk({"tool_calls": [call]}), *more, chat_chunk({}, "tool_calls"), b"data: [DONE]\n\n"]
 
 
@@ -57,3 +59,44 @@ def test_a_piece_with_two_readings_is_no_call_of_either(
     response = read_stream([found.out], family=family(name), profile=profile, tool_names=frozenset({"look"}))
     complete = [call.arguments for call in calls_of(response.message) if call.state is ArgumentsState.COMPLETE]
     assert complete == ([] if arguments is None else [arguments])
+
+
+@pytest.mark.promise("heal:every-case", "assembly:cumulative")
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("name", ["openai_chat", "anthropic_messages"])
+@pytest.mark.parametrize(
+    ("pieces", "arguments"),
+    [
+        (["{", '{"path":"a.txt"}'], None),
+        (['{"path', '{"path":"a.txt"}'], None),
+        (["{", "{", '{"path":"a.txt"}'], None),
+        (["{", '{"path":', '"a.txt"}'], None),
+        (['{"path', '{"path":"a.txt"}', '{"path":"a.txt"}'], '{"path":"a.txt"}'),
+        (['{"pa', '{"path":"a', '{"path":"a.txt"}'], '{"path":"a.txt"}'),
+    ],
+)
+def test_a_client_of_the_gateway_reads_what_the_library_does(
+    name: str, early: bool, pieces: list[str], arguments: str | None
+) -> None:
+    """Proves: two pieces of which one begins with the other are no proof of a provider that says all so far each time: the same
+    text in one piece is no JSON. It was run as `{"path":"a.txt"}`; now it is invalid for both, in the words that came."""
+    events = (chat if name == "openai_chat" else messages)(*pieces)
+    profile = builtin_profiles()[FAMILY_PROFILES[name]]
+    found = told(name, events, early=early)
+    assert isinstance(found.end, RelayEnd) and found.end.fault is None
+    for bytes_read in ([found.out], events):
+        response = read_stream(bytes_read, family=family(name), profile=profile, tool_names=frozenset({"look"}))
+        [call] = calls_of(response.message)
+        complete = call.state is ArgumentsState.COMPLETE
+        assert (call.arguments, complete) == (arguments or "".join(pieces), arguments is not None)
+
+
+@pytest.mark.promise("assembly:cumulative")
+@pytest.mark.parametrize("is_one_read", [False, True])
+def test_pieces_that_say_the_id_again_are_entries_of_their_own(is_one_read: bool) -> None:
+    """Proves: where each piece has the call's id once more, two are enough: so say those who report such a provider."""
+    events = chat('{"path', '{"path":"a.txt"}', id="c1")
+    profile = builtin_profiles()[FAMILY_PROFILES["openai_chat"]]
+    response = read_stream([b"".join(events)] if is_one_read else events, family=family("openai_chat"), profile=profile)
+    [call] = calls_of(response.message)
+    assert (call.arguments, call.state) == ('{"path":"a.txt"}', ArgumentsState.COMPLETE)

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import CONFIG, Played, call, play, results_in, says, session_messages
+from turnwise.rules.arguments import SEND_WHOLE
 from turnwise.rules.budget import ATE_ALL, ModelLimits
 from turnwise.rules.last_step import NOT_RUN_LAST_STEP
 from turnwise.turn.config import ToolOffer
@@ -12,6 +13,7 @@ from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseRece
 from turnwise.turn.machine import Turn
 from turnwise.turn.snapshot import replay
 from turnwise.vocab import (
+    TWO_READINGS,
     ArgumentsState,
     Fault,
     FaultKind,
@@ -80,6 +82,19 @@ def test_two_cut_calls_are_continued_one_after_the_other_and_run_beside_a_whole_
     )
     commands = replay(played.events)
     assert [one for one in commands if one in played.requests] == played.requests
+
+
+@pytest.mark.promise("cut:never-run", "assembly:cumulative")
+def test_a_call_with_two_readings_is_asked_for_again_and_never_continued() -> None:
+    """`{"text":` and then the whole object, which a continuation by `}` would close around itself."""
+    said = '{"text":{"text":"The quick brown fox jumps over the lazy dog"}'
+    doubtful = call("a", "write", said, state=ArgumentsState.TRUNCATED, reason=TWO_READINGS)
+    played = play([says(call("r"), doubtful), says("Done.")], config=ON)
+    assert purposes(played) == ["step", "step"]
+    assert (
+        results_in(played.requests[1].request.messages)["a"]
+        == f"Not run: {TWO_READINGS}. Nothing was changed. {SEND_WHOLE}"
+    )
 
 
 @pytest.mark.promise("cut:split", "cut:complete-sibling", "cut:not-blamed")

@@ -3,8 +3,10 @@
 The plain reading (pieces joined) wins wherever it can still become JSON, so arguments that were cut are never taken for
 a whole that repeats its beginning, whatever the finish reason claims. Only where it cannot, the readings that providers
 are known for are tried: pieces that repeat all so far, the whole once more at the end, `{}` before the real object,
-several whole objects. A piece is suspected only if it and the text begin with `{`, so the usual piece costs one
-comparison; the scanner reads each character once, so the cost stays linear whatever comes.
+several whole objects. Pieces repeat all so far if three of them grow, or if the call's id comes with each (hermes-agent, pull
+request 35718; none of 1,371 recorded streams does it). Two alone are what the same text is in one piece, which is no JSON. A
+piece is suspected only if it and the text begin with `{`, so the usual piece costs one comparison; the scanner reads each
+character once, so the cost stays linear whatever comes.
 """
 
 import json
@@ -15,7 +17,7 @@ import msgspec
 
 from turnwise.assembly.heal import byte_length
 from turnwise.assembly.json_text import Complete, Invalid, JsonScanner, Truncated, classify
-from turnwise.vocab import ArgumentsState
+from turnwise.vocab import TWO_READINGS, ArgumentsState
 from turnwise.vocab.json_values import MAX_VALUES, has_too_many_values
 
 SPACE = " \t\n\r"
@@ -24,9 +26,6 @@ _EMPTY_OBJECT = re.compile(r"\s*\{\s*\}\s*")
 _SPACE_RUN = re.compile(r"[ \t\n\r]*+")
 _SAID = {"list": "a list", "number": "a number", "boolean": "true or false", "null": "null"}
 TOO_MANY = f"they hold more than {MAX_VALUES:,} JSON values"
-TWO_READINGS = (
-    "the last piece is a whole object that begins with all before it: it may be all of the arguments or a part"
-)
 _decode_values = json.JSONDecoder().raw_decode
 
 
@@ -48,6 +47,7 @@ class ArgumentText:
     the beginning of what is true."""
 
     __slots__ = (
+        "_begun_with",
         "_careful",
         "_doubt",
         "_first",
@@ -64,6 +64,7 @@ class ArgumentText:
         "_wholes",
         "diverged",
         "handed_out",
+        "is_resent",
         "repairs",
         "size",
     )
@@ -78,6 +79,7 @@ class ArgumentText:
         self._wholes: list[str] = []  # whole values that came before the one at hand
         self._held = ""  # taken, but not yet shown
         self._doubt = ""  # the last piece, while it may be an addition or a repetition
+        self._begun_with = 0  # characters that the first doubtful piece began with
         self._shown_before_doubt: int | None = 0  # None: the doubtful text was shown meanwhile
         self._repeating = False  # pieces were seen to repeat all so far, where joining them could not be JSON
         self._grew = False  # an object came again with more in it
@@ -87,6 +89,9 @@ class ArgumentText:
             None  # the text that was judged last, how, and whether it is `{}`
         )
         self.size = 0  # bytes held
+        self.is_resent = (
+            False  # its id or name came again with a piece: such pieces are entries of their own, no additions
+        )
         self.handed_out = False  # came as an object, so there is no raw text to see a cut in
         self.repairs: dict[str, None] = {}
         self.diverged = False
@@ -259,20 +264,23 @@ class ArgumentText:
         self._careful = False
 
     def _take_repetition(self, text: str) -> str:
-        """`text` begins with all that is here: it adds to it, if that can be JSON, else it repeats it."""
+        """`text` begins with all that is here: it is an addition until something tells that it repeats it."""
         before = self._length
         scanner = self._scan()
         if len(text) == before and scanner.whole:
             self._note("cumulative")
             return ""
-        if not self._repeating and scanner.viable and scanner.feed(text):  # `{"items":[` twice may be a nested object
-            self._append(text)
-            self._scanned = len(self._pieces)
-            self._doubt = text
-            self._shown_before_doubt = before - len(self._held)
-            self._held += text
-            self._careful = True
-            return ""
+        if not self._repeating:
+            may_be_more = scanner.feed(text)  # `{"items":[` twice may be a nested object
+            if may_be_more or not self.is_resent:
+                self._append(text)
+                self._scanned = len(self._pieces)
+                self._doubt = text
+                self._begun_with = before
+                self._shown_before_doubt = before - len(self._held)
+                self._held += text
+                self._careful = True
+                return ""
         self._note("cumulative")
         self._repeating = True
         held = self._held
@@ -287,9 +295,9 @@ class ArgumentText:
         repeated = self._doubt
         repeats = text.startswith(repeated)
         viable = self._scan().feed(text)
-        if not viable:
+        if not viable and (repeats or self.is_resent):
             whole = text if repeats else repeated + text
-            if JsonScanner().feed(whole):
+            if (self.is_resent or self._has_grown_to(text)) and JsonScanner().feed(whole):
                 self._note("cumulative")
                 self._repeating = True
                 self._held = ""
@@ -300,13 +308,19 @@ class ArgumentText:
                 return whole[self._shown_before_doubt :]
         self._append(text)
         self._scanned = len(self._pieces)
-        if viable and repeats:
+        if repeats and (viable or len(self._pieces) <= MAX_WHOLES):
             self._doubt = text
             self._held += text
             return ""
         self._doubt = ""
         self._careful = False
         return self._take_held() + text
+
+    def _has_grown_to(self, text: str) -> bool:
+        """Whether `text` is the third of three that each begin with the one before, and say more or are whole. Two prove nothing:
+        `{` and `{"a":1}` may be parts of a wrong `{{"a":1}`."""
+        doubt = self._doubt
+        return len(doubt) > self._begun_with and (len(text) > len(doubt) or classify(doubt) == Complete("object"))
 
     def _begin_another(self, text: str) -> str:
         """A whole value is here and another begins."""
@@ -404,8 +418,9 @@ class ArgumentText:
 
     def _choose(self, text: str, reason: str | None) -> SettledArguments:
         """Several values in one call: drop what is empty or said twice; more than one left is for the schema to judge."""
+        said = "".join((*self._wholes, text))
         if any(map(has_too_many_values, (*self._wholes, text))):
-            return SettledArguments(text, ArgumentsState.INVALID, TOO_MANY)
+            return SettledArguments(said, ArgumentsState.INVALID, TOO_MANY)
         wholes, rest = _split(text)
         rest_verdict = classify(rest) if rest else None
         values: dict[bytes, str] = {}
@@ -413,7 +428,7 @@ class ArgumentText:
         for whole in (*self._wholes, *wholes):
             if classify(whole) not in (Complete("object"), Complete("null")):
                 return SettledArguments(
-                    text, ArgumentsState.INVALID, reason or "several values stand where one object is due"
+                    said, ArgumentsState.INVALID, reason or "several values stand where one object is due"
                 )
             value = _canonical(whole) or b""
             if value in (b"{}", b"null"):
@@ -426,7 +441,7 @@ class ArgumentText:
                     rest, ArgumentsState.TRUNCATED, rest_verdict.reason, repairs=("empty_then_real",)
                 )
             return SettledArguments(
-                text, ArgumentsState.INVALID, reason or "an object is followed by a part of another"
+                said, ArgumentsState.INVALID, reason or "an object is followed by a part of another"
             )
         if not values:
             return _nothing(None)

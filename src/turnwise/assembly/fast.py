@@ -95,6 +95,8 @@ class FastRuns:
         if block is not self._written.touched:
             self._written.touch(block, call)
         before = text.size
+        if key is None and any(frame.id for frame in run):
+            text.is_resent = True
         if call.free_form:
             text.add_free(whole)
             shown = texts

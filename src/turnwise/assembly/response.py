@@ -266,6 +266,8 @@ class Assembler:
             if block.final is None:
                 if block is not self._written.touched:
                     self._written.touch(block, call)
+                if frame.id:
+                    call.text.is_resent = True
                 return self._argue(call, frame)
         if self._size.is_full:
             return ()
@@ -294,6 +296,8 @@ class Assembler:
                 self._at_hand.leave()
         if not self._size.grow(len(frame.name or "")):
             return self._overflow()
+        if (frame.id or frame.name) and call.text.begun:
+            call.text.is_resent = True
         self._table.name_call(call, id=frame.id, name=frame.name)
         call.free_form = call.free_form or frame.free_form
         if frame.opaque is not None:

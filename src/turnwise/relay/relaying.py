@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from turnwise.assembly.argument_text import TWO_READINGS
 from turnwise.relay.call_filters import CallFilter
 from turnwise.relay.client_stream import BROKE_OFF, LOST_PIECE, ClientStream, summed, untrue_end, without_hidden_cuts
 from turnwise.relay.continuations import continued_call
@@ -44,6 +43,7 @@ from turnwise.rules.truncation import (
     spent_tokens,
 )
 from turnwise.vocab import (
+    TWO_READINGS,
     ArgumentsState,
     Fault,
     FaultKind,

@@ -20,7 +20,15 @@ from turnwise.rules.advice import (
 )
 from turnwise.rules.names import Suggested, judge_name
 from turnwise.rules.schema import decode_strictly, fault_position, schema_errors, shorten
-from turnwise.vocab import BESIDE_OWN_CALLS, WRITTEN_WRONGLY, ArgumentsState, FinishReason, ToolCall, ToolSpec
+from turnwise.vocab import (
+    BESIDE_OWN_CALLS,
+    TWO_READINGS,
+    WRITTEN_WRONGLY,
+    ArgumentsState,
+    FinishReason,
+    ToolCall,
+    ToolSpec,
+)
 from turnwise.vocab.json_values import MAX_VALUES, has_too_many_values
 
 
@@ -154,6 +162,8 @@ def _is_cut_name(call: ToolCall, *, names: Collection[str]) -> bool:
 
 
 def _split_notice(call: ToolCall, *, spec: ToolSpec | None, finish: FinishReason, limit_tokens: int | None) -> str:
+    if call.reason == TWO_READINGS:
+        return f"Not run: {TWO_READINGS}. Nothing was changed. {SEND_WHOLE}"
     because = CUT_BECAUSE.get(finish, "the response ended in the middle of it")
     limit = f" ({limit_tokens:,} tokens)" if finish is FinishReason.LENGTH and limit_tokens is not None else ""
     notice = f"Not run: {_what_was_cut(call, spec=spec)}, because {because}{limit}."

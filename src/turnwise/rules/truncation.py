@@ -25,6 +25,7 @@ from turnwise.rules.budget import BYTES_A_TOKEN
 from turnwise.rules.schema import decode_strictly, is_whole_json, schema_errors
 from turnwise.vocab import (
     NO_FINISH_REASON,
+    TWO_READINGS,
     ArgumentsState,
     FinishReason,
     Reasoning,
@@ -264,6 +265,6 @@ def _prefix(call: ToolCall) -> str | None:
         return None
     if call.free_form:
         return call.arguments
-    if call.state is not ArgumentsState.TRUNCATED:
+    if call.state is not ArgumentsState.TRUNCATED or call.reason == TWO_READINGS:
         return None
     return None if is_whole_json(call.arguments) else call.arguments

@@ -80,6 +80,12 @@ WRITTEN_WRONGLY = "written into the text, and not as a call is written"
 BESIDE_OWN_CALLS = "written into the text of a response that has calls of its own"
 
 
+# Why a call counts as cut whose last piece began with all before it (`ToolCall.reason`). Nothing can be added to it.
+TWO_READINGS = (
+    "the last piece is a whole object that begins with all before it: it may be all of the arguments or a part"
+)
+
+
 class Repair(msgspec.Struct, frozen=True):
     """turnwise mended something in what it received.
 
