@@ -76,7 +76,8 @@ class Site:
         number = len(self._requests) + 1
         refused = self._refuse_key(request, family=found.family)
         if refused is None:
-            return self._provider.answer(found, target=request.path_qs, body=body, number=number)
+            betas = request.headers.get("anthropic-beta", "")
+            return self._provider.answer(found, target=request.path_qs, body=body, number=number, betas=betas)
         kept = Received(
             number=number,
             family=found.family,

@@ -37,7 +37,8 @@ class MemoryTransport:
             return
         target = f"{address.path}?{address.query}" if address.query else address.path
         number = len(self._requests) + 1
-        outgoing, kept = self._provider.answer(found, target=target, body=request.body, number=number)
+        betas = next((value for name, value in request.headers if name == "anthropic-beta"), "")
+        outgoing, kept = self._provider.answer(found, target=target, body=request.body, number=number, betas=betas)
         self._requests.append(kept)
         await asyncio.sleep(0)  # requests that were sent together are all there before the first response begins
         if not outgoing.pieces:

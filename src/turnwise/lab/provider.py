@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from turnwise.lab import strict
+from turnwise.lab import binding, strict
 from turnwise.lab.caches import CacheUse, PromptCaches
 from turnwise.lab.faults import EVENT_STREAM, JSON, Outgoing, bend, refusal, sent_until
 from turnwise.lab.raw import Raw, dump, parse, table, text
@@ -22,7 +22,7 @@ from turnwise.lab.window import check_room
 from turnwise.lab.wire import stream_of, unsaid_end
 from turnwise.lab.writer import room_of, writer_reply
 from turnwise.testing.frames import frames_of
-from turnwise.vocab import Frame, Request, Response, UsageReported, calls_of, text_of
+from turnwise.vocab import Frame, Part, Reasoning, Request, Response, UsageReported, calls_of, text_of
 from turnwise.wire.family import BadRequest, Family
 from turnwise.wire.limits import Limits
 from turnwise.wire.registry import family as find_family
@@ -53,8 +53,11 @@ class Provider:
         if self.caches is not None:
             self.caches.forget()
 
-    def answer(self, route: Route, *, target: str, body: bytes, number: int) -> tuple[Outgoing, Received]:
-        """The reply to one request, and what is kept of both. `target` is the path with its query."""
+    def answer(
+        self, route: Route, *, target: str, body: bytes, number: int, betas: str = ""
+    ) -> tuple[Outgoing, Received]:
+        """The reply to one request, and what is kept of both. `target` is the path with its query, `betas` what the header
+        `anthropic-beta` says."""
         family = find_family(route.family)
         kept = Received(
             number=number,
@@ -65,6 +68,7 @@ class Provider:
             status=200,
             body=body,
             request=decoded(family, body=body, target=target),
+            betas=betas,
         )
         try:
             raw = parsed(body, route=route)
@@ -83,6 +87,7 @@ class Provider:
             return self._replay(self.recording, conversation=read(family.name, body=raw), kept=kept)
         script = self._script(kept, raw=raw)
         strict.check(family.name, body=raw, rules=ModelRules(prefill=script.prefill, signed=script.thinks))
+        judged = binding.judge(family.name, body=raw, binding=script.binds, betas=kept.betas)
         conversation = read(family.name, body=raw)
         use = self._cached(script, raw=raw, kept=kept)
         size = len(kept.body) - use.marked
@@ -122,7 +127,11 @@ class Provider:
             )
         reply = with_cache_use(reply, use=use)
         request = kept.request or Request(model=kept.model, messages=(), stream=kept.streamed)
+        if judged is not None:
+            reply = bound_reply(reply, judged=judged)
         outgoing = encoded(family, reply=reply, request=request, streamed=kept.streamed)
+        if judged is not None and judged.tells:
+            outgoing = with_transformations(outgoing, family=family.name, judged=judged)
         if family.name == "gemini" and kept.streamed and "alt=sse" not in target and not reply.fault:
             outgoing = as_array(outgoing)
         fault = reply.fault
@@ -134,6 +143,7 @@ class Provider:
             is_summary=reply.is_summary,
             fault=None if fault is None else fault.kind,
             fault_at=None if fault is None else fault.at,
+            dropped=() if judged is None else tuple(one.path for one in judged.dropped),
         )
 
     def _cached(self, script: Script, *, raw: Raw, kept: Received) -> CacheUse:
@@ -203,6 +213,37 @@ def decoded(family: Family, *, body: bytes, target: str) -> Request | None:
         return family.decode_request(body, target)
     except BadRequest:
         return None
+
+
+def bound_reply(reply: LabReply, *, judged: binding.Judged) -> LabReply:
+    """With its thoughts bound to what the request shows. The lab thinks first, so nothing of a response stands before them."""
+    parts = [bound_part(part, judged=judged) for part in reply.response.message.parts]
+    message = msgspec.structs.replace(reply.response.message, parts=tuple(parts))
+    return msgspec.structs.replace(reply, response=msgspec.structs.replace(reply.response, message=message))
+
+
+def bound_part(part: Part, *, judged: binding.Judged) -> Part:
+    if not isinstance(part, Reasoning) or part.opaque is None:
+        return part
+    fields = table(parse(part.opaque.json))
+    signed = {key: judged.sign(part.text) for key in ("signature", "encrypted_content") if key in fields}
+    opaque = msgspec.structs.replace(part.opaque, json=dump({**fields, **signed}).decode())
+    return msgspec.structs.replace(part, opaque=opaque)
+
+
+def with_transformations(outgoing: Outgoing, *, family: str, judged: binding.Judged) -> Outgoing:
+    """The report stands in the message that a stream begins with (Anthropic), or in the response that it ends with (OpenAI)."""
+    told = b'"input_transformations":' + dump(binding.transformations(family, judged.dropped)) + b","
+    opened, marks = b"{", (b"",)
+    if outgoing.content_type != JSON:
+        is_messages = family == "anthropic_messages"
+        opened = b'"message":{' if is_messages else b'"response":{'
+        marks = (b'"message_start"',) if is_messages else (b'"response.completed"', b'"response.incomplete"')
+    pieces = [
+        piece.replace(opened, opened + told, 1) if any(mark in piece for mark in marks) else piece
+        for piece in outgoing.pieces
+    ]
+    return msgspec.structs.replace(outgoing, pieces=tuple(pieces))
 
 
 def unknown_model(family: str, *, model: str) -> Rejected:

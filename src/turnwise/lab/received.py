@@ -14,7 +14,8 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     """One request. `request` is the body as turnwise reads it (None if it cannot), for information only: no reply depends
     on it being right. `refused` is why the lab answered 400 or the like; `step` counts the script's steps from 1, `turn` the
     user's turns in the conversation that was sent; `usage` is what the answer said, `is_summary` that it was one; `fault` is
-    what went wrong with the answer on purpose, and `fault_at` where."""
+    what went wrong with the answer on purpose, and `fault_at` where. `betas` is what `anthropic-beta` said, `dropped` are the
+    places of thinking that the model was not shown."""
 
     number: int
     family: str
@@ -31,6 +32,8 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     is_summary: bool = False
     fault: FaultName | None = None
     fault_at: FaultPoint | None = None
+    betas: str = ""
+    dropped: tuple[str, ...] = ()
 
 
 def counted(

@@ -49,6 +49,7 @@ Habit = Literal[
     "curls",
     "wraps",
 ]
+Binding = Literal["", "refuses", "drops", "uncontrolled"]
 PLACEHOLDER = re.compile(r"\{([a-z_]+)(?: ([a-z0-9_]+)-([a-z0-9_]+))?\}")
 BUILTIN_WORDS = frozenset({"n", "result", "results", "example", "lines"})
 
@@ -160,7 +161,9 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     first group under its name, or `forgotten` where there is none: the model knows nothing else. Where the user's last text
     fits `summarises` it writes a summary, an extract of what it is given. `window_tokens` and `output_tokens` are its limits:
     a request past them is refused as its API refuses it. `caches`: prompts are kept as the provider's docs say it, from
-    `cache_least_tokens` on where that is said."""
+    `cache_least_tokens` on where that is said. `binds`: its thinking holds only behind what it was thought on. Stale thinking is
+    refused unless the request asks to drop it (`refuses`), dropped in silence (`drops`), or refused in any case, by a server that
+    does not know how to be asked (`uncontrolled`). Responses always drop it."""
 
     name: str
     title: str
@@ -178,6 +181,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     prefill: bool = True
     caches: bool = True
     cache_least_tokens: int | None = None
+    binds: Binding = ""
     families: tuple[str, ...] = ()
     healthy: bool = True
     requests: int | None = None

@@ -3,7 +3,7 @@
 import re
 
 from turnwise.lab.raw import Raw, rows, table, text
-from turnwise.lab.signing import sign
+from turnwise.lab.signing import bound_in, sign
 from turnwise.lab.strict.cache_marks import check_marks, marks_of_messages
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
 
@@ -364,5 +364,9 @@ def check_signatures(conversation: list[tuple[int, str, list[Raw]]]) -> None:
     for position, _, blocks in conversation:
         for index, block in enumerate(blocks):
             fields = table(block)
-            if fields.get("type") == "thinking" and fields.get("signature") != sign(text(fields.get("thinking"))):
+            if fields.get("type") != "thinking":
+                continue
+            thought, signature = text(fields.get("thinking")), text(fields.get("signature"))
+            bound = bound_in(signature)
+            if signature != sign(thought) and (bound is None or not bound.is_of(thought)):
                 raise Rejected(f"messages.{position}.content.{index}: Invalid `signature` in `thinking` block")
