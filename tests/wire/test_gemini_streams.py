@@ -384,9 +384,25 @@ def test_sources_become_citations_and_go_back() -> None:
 # Ends
 
 
-@pytest.mark.parametrize(("word", "reason"), FAMILY.finish_reasons.items())
+# By hand, from the `FinishReason` and `BlockedReason` of google-genai 3.6 and their numbers.
+WORDS = {
+    FinishReason.STOP: "STOP 1",
+    FinishReason.LENGTH: "MAX_TOKENS CONTINUATION 2",
+    FinishReason.CONTENT_FILTER: """SAFETY RECITATION LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII MODEL_ARMOR ESCALATION
+        JAILBREAK IMAGE_SAFETY IMAGE_PROHIBITED_CONTENT IMAGE_RECITATION BLOCKED_REASON_UNSPECIFIED 3 4 6 7 8""",
+    FinishReason.ERROR: """OTHER MALFORMED_FUNCTION_CALL MALFORMED_RESPONSE UNEXPECTED_TOOL_CALL TOO_MANY_TOOL_CALLS
+        MISSING_THOUGHT_SIGNATURE PUP_LIMITED_DISABLED IMAGE_OTHER NO_IMAGE 5 9 10 11 12""",
+    FinishReason.CUT: "FINISH_REASON_UNSPECIFIED 0",
+}
+
+
+def test_no_finish_word_is_untested() -> None:
+    assert {word: reason for reason, words in WORDS.items() for word in words.split()} == FAMILY.finish_reasons
+
+
+@pytest.mark.parametrize(("word", "reason"), [(word, one) for one, words in WORDS.items() for word in words.split()])
 def test_every_finish_word_is_ours(word: str, reason: FinishReason) -> None:
-    """The table of Gemini's words, as data; the provider's word is kept."""
+    """What Gemini's words mean, as data; the provider's word is kept."""
     given = int(word) if word.isdigit() else word
     response = response_from(chunk({"text": "x"}, finish=given, candidate={"finishMessage": "why"}))
     assert (response.finish, response.provider_finish, response.explanation) == (reason, word, "why")
@@ -408,14 +424,18 @@ def test_an_unknown_finish_word_is_judged_and_kept(word: str | int, part: dict[s
     assert (response.finish, response.provider_finish) == (reason, str(word))
 
 
-def test_a_refused_prompt_has_no_candidates() -> None:
+@pytest.mark.parametrize(
+    "reason",
+    "SAFETY OTHER BLOCKLIST PROHIBITED_CONTENT IMAGE_SAFETY MODEL_ARMOR JAILBREAK BLOCKED_REASON_UNSPECIFIED".split(),
+)
+def test_a_refused_prompt_has_no_candidates(reason: str) -> None:
     """`promptFeedback` says why; encoded again it is one."""
-    feedback = {"blockReason": "PROHIBITED_CONTENT", "blockReasonMessage": "no"}
+    feedback = {"blockReason": reason, "blockReasonMessage": "no"}
     response = response_from({"promptFeedback": feedback, "usageMetadata": USAGE, "modelVersion": "gemini-3"})
     assert response == Response(
         message=Message("assistant", ()),
         finish=FinishReason.CONTENT_FILTER,
-        provider_finish="PROHIBITED_CONTENT",
+        provider_finish=reason,
         explanation="no",
         usage=COUNTED,
         model="gemini-3",

@@ -28,6 +28,7 @@ from turnwise.vocab import (
     Opaque,
     ProviderItem,
     Reasoning,
+    ReasoningDelta,
     Refusal,
     Repair,
     Response,
@@ -247,6 +248,40 @@ def test_events_without_output_index_go_to_their_item() -> None:
     events = [*call_events(0, arguments='{"a":1}'), *call_events(1, arguments='{"b":2}')]
     bare = [piece.replace(b'"output_index":0,', b"").replace(b'"output_index":1,', b"") for piece in events]
     assert read(begin(), *bare, end()).message.parts == (call(0, arguments='{"a":1}'), call(1, arguments='{"b":2}'))
+
+
+@pytest.mark.parametrize(
+    ("piece", "whole", "added", "done"),
+    [
+        (
+            "response.reasoning_summary_text.delta",
+            "response.reasoning_summary_text.done",
+            "response.reasoning_summary_part.added",
+            "response.reasoning_summary_part.done",
+        ),
+        ("response.reasoning_text.delta", "response.reasoning_text.done", "response.content_part.added", None),
+        # Open Responses has words of its own for the same (openresponses-types 2.4).
+        ("response.reasoning.delta", "response.reasoning.done", "response.content_part.added", None),
+    ],
+)
+def test_reasoning_is_shown_as_it_comes(piece: str, whole: str, added: str, done: str | None) -> None:
+    """Proves: its deltas are shown, and its whole stands where the stream breaks off before the item does."""
+    at: dict[str, object] = {"output_index": 0, "content_index": 0, "summary_index": 0, "item_id": "rs_1"}
+    part = {"type": "summary_text" if done else "reasoning_text", "text": "Think twice"}
+    events = [
+        begin(),
+        event("response.output_item.added", output_index=0, item={"id": "rs_1", "type": "reasoning", "summary": []}),
+        event(added, **at, part=part | {"text": ""}),
+        event(piece, **at, delta="Think ", obfuscation="x"),
+        event(piece, **at, delta="tw"),
+        event(whole, **at, text="Think twice"),
+        *([event(done, **at, part=part)] if done else []),
+    ]
+    frames = decode_stream(FAMILY, [b"".join(events)], profile=PROFILE)
+    assert [frame.text for frame in frames if isinstance(frame, ReasoningDelta)] == ["Think ", "tw"]
+    assert read(*events, end()).message.parts == (
+        Reasoning("Think twice", Opaque("openai_responses", '{"id":"rs_1"}')),
+    )
 
 
 @pytest.mark.promise("assembly:object-args")

@@ -62,6 +62,7 @@ WORDS = frozenset(
     response.custom_tool_call_input.done response.reasoning_summary_part.added
     response.reasoning_summary_part.done response.reasoning_summary_text.delta
     response.reasoning_summary_text.done response.reasoning_text.delta response.reasoning_text.done
+    response.reasoning.delta response.reasoning.done
     in_progress completed incomplete failed queued cancelled max_output_tokens
     stop length tool_calls content_filter end_turn max_tokens stop_sequence pause_turn
     STOP MAX_TOKENS SAFETY RECITATION OTHER MALFORMED_FUNCTION_CALL UNEXPECTED_TOOL_CALL TEXT""".split()

@@ -28,6 +28,7 @@ DELTAS: Mapping[str, str] = {
     "response.refusal.delta": "message",
     "response.reasoning_summary_text.delta": "reasoning",
     "response.reasoning_text.delta": "reasoning",
+    "response.reasoning.delta": "reasoning",  # the same in the Open Responses specification
     "response.function_call_arguments.delta": "function_call",
     "response.custom_tool_call_input.delta": "custom_tool_call",
 }

@@ -499,6 +499,7 @@ _WHOLES: Mapping[str, tuple[str, str]] = {
     "response.custom_tool_call_input.done": ("response.custom_tool_call_input.delta", "input"),
     "response.reasoning_summary_text.done": ("response.reasoning_summary_text.delta", "text"),
     "response.reasoning_text.done": ("response.reasoning_text.delta", "text"),
+    "response.reasoning.done": ("response.reasoning.delta", "text"),
     "output_text": ("response.output_text.delta", "text"),
     "text": ("response.output_text.delta", "text"),
     "refusal": ("response.refusal.delta", "refusal"),
