@@ -18,6 +18,7 @@ from turnwise.lab.replies import LabReply, next_reply, tokens, turns_in, with_ca
 from turnwise.lab.routes import Route
 from turnwise.lab.script import Script
 from turnwise.lab.strict import ModelRules, Rejected
+from turnwise.lab.strict.dialects import ServerDialect
 from turnwise.lab.window import check_room
 from turnwise.lab.wire import stream_of, unsaid_end
 from turnwise.lab.writer import room_of, writer_reply
@@ -39,9 +40,15 @@ class Provider:
     its usage."""
 
     def __init__(
-        self, *, scripts: Mapping[str, Script], recording: RecordedConversation | None = None, caches: bool = True
+        self,
+        *,
+        scripts: Mapping[str, Script],
+        recording: RecordedConversation | None = None,
+        caches: bool = True,
+        dialect: ServerDialect | None = None,
     ) -> None:
         self.scripts = scripts
+        self.dialect = dialect  # whose rules its Chat Completions requests are judged by; None: the family's
         self.recording = recording
         self.playing: str | None = None  # the script for every request, whatever model it names
         self.caches = PromptCaches() if caches else None
@@ -83,10 +90,11 @@ class Provider:
 
     def _reply(self, family: Family, *, raw: Raw, kept: Received, target: str) -> tuple[Outgoing, Received]:
         if self.recording is not None:
-            strict.check(family.name, body=raw)
+            strict.check(family.name, body=raw, dialect=self.dialect)
             return self._replay(self.recording, conversation=read(family.name, body=raw), kept=kept)
         script = self._script(kept, raw=raw)
-        strict.check(family.name, body=raw, rules=ModelRules(prefill=script.prefill, signed=script.thinks))
+        rules = ModelRules(prefill=script.prefill, signed=script.thinks)
+        strict.check(family.name, body=raw, rules=rules, dialect=self.dialect)
         judged = binding.judge(family.name, body=raw, binding=script.binds, betas=kept.betas)
         conversation = read(family.name, body=raw)
         use = self._cached(script, raw=raw, kept=kept)
@@ -165,7 +173,7 @@ class Provider:
         """The script that the model's name asks for; the judge looks first where there is none, as the APIs do."""
         script = self.scripts.get(self.playing or kept.model)
         if script is None or not script.speaks(kept.family):
-            strict.check(kept.family, body=raw)
+            strict.check(kept.family, body=raw, dialect=self.dialect)
             raise unknown_model(kept.family, model=kept.model)
         return script
 

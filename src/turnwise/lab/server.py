@@ -11,6 +11,8 @@ from turnwise.lab.provider import Provider
 from turnwise.lab.received import Received, counted
 from turnwise.lab.replay import load_recording
 from turnwise.lab.script import Script, ScriptError, builtin_scripts, by_name, load_scripts
+from turnwise.lab.strict.dialects import builtin_dialects
+from turnwise.wire.profiles import builtin_profiles
 
 if TYPE_CHECKING:
     from turnwise.lab.http import Site
@@ -25,7 +27,9 @@ class Lab:
     turnwise. `parameters` changes a script's, by script. `conversation` is a recorded one to play in place of the scripts.
     `chunk_delay_s` is slept between the pieces of a stream. With a `key`, a request without it gets 401. With
     `strict_paths`, one without the API's version in its path gets the 404 that real servers give. With `caches` the prompts
-    are kept as each provider documents it, by a clock that only `pass_time` moves.
+    are kept as each provider documents it, by a clock that only `pass_time` moves. With a `profile`, a row of
+    docs/providers.md, Chat Completions requests are judged by that server's own rules first (docs/dialects.md), and refused
+    in its words; a row of which no rule is known is judged by its family's API.
     Raises ScriptError or CallerError for what cannot be used.
     """
 
@@ -40,7 +44,10 @@ class Lab:
         key: str | None = None,
         strict_paths: bool = False,
         caches: bool = True,
+        profile: str | None = None,
     ) -> None:
+        if profile is not None and profile not in builtin_profiles():
+            raise CallerError(f"there is no profile `{profile}`: docs/providers.md lists them")
         own = load_scripts(scripts) if isinstance(scripts, Path) else by_name(scripts or ())
         known = {**builtin_scripts(), **own}
         for name, changed in (parameters or {}).items():
@@ -48,7 +55,8 @@ class Lab:
                 raise ScriptError(f"there is no script `{name}`")
             known[name] = known[name].with_parameters(changed)
         recording = None if conversation is None else load_recording(Path(conversation))
-        self.provider = Provider(scripts=known, recording=recording, caches=caches)
+        dialect = builtin_dialects().get(profile or "")
+        self.provider = Provider(scripts=known, recording=recording, caches=caches, dialect=dialect)
         self.chunk_delay_s = chunk_delay_s
         self._key = key
         self._strict_paths = strict_paths

@@ -102,6 +102,7 @@ each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_response
         (["decode", "notes.txt", "--family", "opnai_chat"], "`opnai_chat` is no provider or API family"),
         (["lab", "--scripts", "nowhere"], "Invalid value for '--scripts': Directory 'nowhere' does not exist"),
         (["lab", "--list", "--conversation", "notes.txt"], "notes.txt"),
+        (["lab", "--as", "deepsek"], "there is no profile `deepsek`: docs/providers.md lists them"),
         (["demo", "--fast"], "No such option '--fast'"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",

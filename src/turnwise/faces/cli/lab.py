@@ -21,6 +21,7 @@ Examples:
   turnwise -m openai_chat:read-edit-answer --base-url http://127.0.0.1:8080/v1
   turnwise lab --scripts my-scripts/ --list
   turnwise lab --conversation recorded.json
+  turnwise lab --as deepseek
 
 The model's name chooses the script. GET /_lab/requests lists the requests, DELETE clears the list, GET /_lab/scripts lists
 the scripts."""
@@ -43,6 +44,12 @@ the scripts."""
 @click.option(
     "--strict-paths", is_flag=True, help="Answer 404, as real servers do, if `/v1` is missing in the address."
 )
+@click.option(
+    "--as",
+    "profile",
+    metavar="NAME",
+    help="Judge Chat Completions requests by this provider's own rules too, and refuse in its words: a name of `--model`.",
+)
 @click.option("--list", "lists", is_flag=True, help="List the scripts and exit.")
 def command(
     port: int,
@@ -51,21 +58,28 @@ def command(
     chunk_delay: float,
     key: str | None,
     strict_paths: bool,
+    profile: str | None,
     lists: bool,
 ) -> None:
     """Serve a scripted provider on 127.0.0.1 that speaks all four API families, and checks requests strictly."""
     with as_one_line():
         lab = Lab(
-            scripts, port=port, conversation=conversation, chunk_delay_s=chunk_delay, key=key, strict_paths=strict_paths
+            scripts,
+            port=port,
+            conversation=conversation,
+            chunk_delay_s=chunk_delay,
+            key=key,
+            strict_paths=strict_paths,
+            profile=profile,
         )
         if lists:
             for name, script in sorted(lab.provider.scripts.items()):
                 click.echo(f"{style(name.ljust(28), 'bold')} {script.title}")
             return
-        asyncio.run(serve(lab))
+        asyncio.run(serve(lab, profile=profile))
 
 
-async def serve(lab: Lab) -> None:
+async def serve(lab: Lab, *, profile: str | None) -> None:
     """Until Ctrl-C or SIGTERM."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -76,6 +90,17 @@ async def serve(lab: Lab) -> None:
             f"turnwise lab on {lab.url}   (OpenAI families: {lab.url}/v1, Anthropic: {lab.url}, Gemini: {lab.url}/v1beta)",
             stream=sys.stdout,
         )
+        if profile is not None:
+            say(_judged_as(lab, profile=profile), stream=sys.stdout)
         say("Ctrl-C ends it; the model's name chooses the script (`turnwise lab --list`)", stream=sys.stdout)
         await ended.wait()
     click.echo(f"{many(lab.count(), 'request')} received")
+
+
+def _judged_as(lab: Lab, *, profile: str) -> str:
+    dialect = lab.provider.dialect
+    if dialect is None:
+        return f"no rule of `{profile}` is known: requests are judged by its family's API"
+    return (
+        f"Chat Completions requests are judged by {many(len(dialect.rules), 'rule')} of `{profile}` (docs/dialects.md)"
+    )

@@ -2,13 +2,16 @@
 
 Each judge reads raw JSON. Shapes are those of recorded answers; where a comment above a check names a recording or a public
 thread, the wording is from there, elsewhere it is ours after the API's documentation. A check that only some servers of a
-family make says which.
+family make says which. What single servers refuse beyond their family is data: `dialects.toml`.
 """
 
 from collections.abc import Callable
 
+import msgspec
+
 from turnwise.lab.raw import Raw
 from turnwise.lab.strict import anthropic_messages, gemini, openai_chat, openai_responses
+from turnwise.lab.strict.dialects import ServerDialect
 from turnwise.lab.strict.verdicts import LENIENT_MODEL, ModelRules, Rejected, error_body
 
 CHECKS: dict[str, Callable[[Raw, ModelRules], None]] = {
@@ -19,9 +22,19 @@ CHECKS: dict[str, Callable[[Raw, ModelRules], None]] = {
 }
 
 
-def check(family: str, *, body: Raw, rules: ModelRules = LENIENT_MODEL) -> None:
-    """Raises Rejected, with the answer that the real API would give, for the first thing wrong with `body`."""
-    CHECKS[family](body, rules)
+def check(family: str, *, body: Raw, rules: ModelRules = LENIENT_MODEL, dialect: ServerDialect | None = None) -> None:
+    """Raises Rejected, with the answer that the real API would give, for the first thing wrong with `body`.
+
+    A `dialect` is that of one Chat Completions server: its own rules come first. Other families do not know it.
+    """
+    if dialect is None or family != "openai_chat":
+        CHECKS[family](body, rules)
+        return
+    dialect.check(body)
+    try:
+        CHECKS[family](body, msgspec.structs.replace(rules, parts=dialect.parts))
+    except Rejected as rejected:
+        raise dialect.worded(rejected) from None
 
 
 __all__ = ["LENIENT_MODEL", "ModelRules", "Rejected", "check", "error_body"]

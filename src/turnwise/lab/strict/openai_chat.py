@@ -17,7 +17,6 @@ MAX_STOPS = 4
 
 def check(body: Raw, rules: ModelRules) -> None:
     """Raises Rejected. The order is the API's own: fields, then messages one by one, then the pairing."""
-    del rules  # a trailing assistant message is taken by every Chat Completions model
     if not isinstance(body, dict):
         raise Rejected("We could not parse the JSON body of your request. Expected a JSON object.")
     if not text(body.get("model")):
@@ -30,7 +29,7 @@ def check(body: Raw, rules: ModelRules) -> None:
     check_tools(body)
     check_format(body.get("response_format"))
     for position, message in enumerate(messages):
-        check_message(message, position=position)
+        check_message(message, position=position, more_parts=rules.parts)
     check_pairing(messages)
     check_marks(marks_of_chat(body))
 
@@ -162,7 +161,7 @@ def check_tool(tool: Raw, *, where: str) -> str:
     return text(name)
 
 
-def check_message(message: Raw, *, position: int) -> None:
+def check_message(message: Raw, *, position: int, more_parts: tuple[str, ...] = ()) -> None:
     fields = table(message)
     role = text(fields.get("role"))
     if role not in ROLES:
@@ -188,6 +187,8 @@ def check_message(message: Raw, *, position: int) -> None:
         )
     if isinstance(content, list):
         for index, part in enumerate(array(content, where=f"messages[{position}].content")):
+            if text(table(part).get("type")) in more_parts:
+                continue
             check_part(part, role=role, position=position, where=f"messages[{position}].content[{index}]")
     if calls is not None:
         for index, call in enumerate(array(calls, where=f"messages[{position}].tool_calls")):

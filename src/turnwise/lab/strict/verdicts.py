@@ -2,7 +2,7 @@
 
 import msgspec
 
-from turnwise.lab.raw import dump
+from turnwise.lab.raw import Raw, dump
 
 
 class ModelRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -10,13 +10,15 @@ class ModelRules(msgspec.Struct, frozen=True, kw_only=True):
 
     prefill: bool = True  # False: the conversation must end with the user (Claude Opus 4.6 and later)
     signed: bool = False  # True: it thinks, and its signed thoughts have to come back unchanged beside their calls
+    parts: tuple[str, ...] = ()  # Chat Completions: types of content part that its server takes beside OpenAI's
 
 
 LENIENT_MODEL = ModelRules()
 
 
 class Rejected(Exception):
-    """The request is refused. `type` is the family's own word where it is not the usual one for `status`."""
+    """The request is refused. `type` is the family's own word where it is not the usual one for `status`; `body` is the whole
+    answer where a server does not write it as its family does."""
 
     def __init__(
         self,
@@ -26,6 +28,7 @@ class Rejected(Exception):
         param: str | None = None,
         code: str | None = None,
         type: str | None = None,
+        body: Raw = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -33,6 +36,7 @@ class Rejected(Exception):
         self.param = param
         self.code = code
         self.type = type
+        self.body = body
 
 
 # platform.openai.com/docs/guides/error-codes; recorded: `server_error`, `insufficient_quota`, `requests`
@@ -61,9 +65,11 @@ GOOGLE_STATUSES = {
 }
 
 
-def error_object(family: str, *, rejected: Rejected) -> dict[str, object]:
-    """The JSON object that this family's API answers an error with."""
+def error_object(family: str, *, rejected: Rejected) -> object:
+    """The JSON that this family's API, or the server that refused, answers an error with."""
     status = rejected.status
+    if rejected.body is not None:
+        return rejected.body
     match family:
         case "anthropic_messages":
             error = {

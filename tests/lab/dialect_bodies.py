@@ -1,0 +1,131 @@
+"""Bodies that each server of `dialects.toml` takes, and one for each of its rules that it refuses."""
+
+from typing import Any
+
+from lab.judged_openai import ASKED, CALL, PICTURE, RESULT, called, chat, structured, tool
+
+SYSTEM = {"role": "system", "content": "Be short."}
+ANSWER = {"role": "assistant", "content": "Hello."}
+DEVELOPER = {"role": "developer", "content": "Be short."}
+THOUGHT = {**called(CALL), "reasoning_content": "I read."}
+SHORT = "abcDEF123"
+SHORT_CALL, SHORT_RESULT = {**CALL, "id": SHORT}, {**RESULT, "tool_call_id": SHORT}
+NO_THINKING = {"thinking": {"type": "disabled"}}
+NAMED = {"type": "function", "function": {"name": "read"}}
+OBJECT: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+READ = tool(parameters=OBJECT)
+UNION = [{"type": "object", "properties": {"a": {"type": "string"}}}, {"type": "object", "properties": {}}]
+
+
+def takes(**properties: Any) -> dict[str, Any]:
+    """A tool whose parameters have these properties."""
+    return tool(parameters={"type": "object", "properties": properties})
+
+
+def asked(**more: Any) -> dict[str, Any]:
+    return chat(ASKED, tools=[READ], **more)
+
+
+def given(parameters: dict[str, Any]) -> dict[str, Any]:
+    return chat(ASKED, tools=[tool(parameters=parameters)])
+
+
+LEADS_ON = {"type": "object", "title": "T", "description": "A task.", "properties": {}}
+
+TAKEN: dict[str, list[dict[str, Any]]] = {
+    "vllm": [
+        chat(SYSTEM, ASKED),
+        chat(SYSTEM, ASKED, called(CALL), RESULT, tools=[READ], tool_choice="none"),
+        chat(SYSTEM, ASKED, called(CALL), RESULT, ASKED, ASKED, tools=[READ]),
+        {**chat(SYSTEM, ASKED, ANSWER, ASKED), "model": "google/gemma-3-27b-it"},
+    ],
+    "deepseek": [
+        chat(SYSTEM, SYSTEM, ASKED, ANSWER, ASKED),
+        chat(ASKED, THOUGHT, RESULT, ASKED, tools=[READ], tool_choice="none"),
+        chat(ASKED, {**called(CALL), "reasoning_content": ""}, RESULT, tools=[READ]),
+        chat(ASKED, called(CALL), RESULT, tools=[READ], tool_choice=NAMED, **NO_THINKING),
+        chat({"role": "user", "content": [{"type": "text", "text": "hi"}]}, response_format={"type": "json_object"}),
+    ],
+    "moonshot": [
+        chat(SYSTEM, SYSTEM, ASKED, ANSWER, ASKED),
+        chat(ASKED, THOUGHT, RESULT, ASKED, tools=[READ], tool_choice="none"),
+        chat(ASKED, {**called(CALL), "reasoning_content": " "}, RESULT, tools=[READ]),
+        chat(ASKED, called(CALL), RESULT, tools=[READ], tool_choice="required", **NO_THINKING),
+        {**asked(tool_choice="required"), "model": "kimi-k3"},
+        chat(
+            ASKED,
+            tools=[takes(a={"anyOf": [{"type": "string"}, {"type": "null"}]}, b={"enum": ["x"], "type": "string"})],
+        ),
+        given({"type": "object", "properties": {"a": {"$ref": "#/$defs/T"}}, "$defs": {"T": LEADS_ON}}),
+    ],
+    "mistral": [
+        chat(SYSTEM, SYSTEM, ASKED, ASKED, ANSWER, ASKED),
+        chat(SYSTEM, ASKED, called(SHORT_CALL), SHORT_RESULT, ANSWER, ASKED, tools=[READ], tool_choice="any"),
+        chat(ASKED, {**ANSWER, "prefix": True}),
+        chat({"role": "user", "content": [{"type": "document_url", "document_url": "https://x.y/z.pdf"}]}),
+        chat(ASKED, max_tokens=9, random_seed=1, parallel_tool_calls=True, tools=[READ], stream=True),
+    ],
+}
+REFUSED: dict[str, dict[str, dict[str, Any]]] = {
+    "vllm": {
+        "developer-role": chat(DEVELOPER, ASKED),
+        "system-first": chat(SYSTEM, SYSTEM, ASKED),
+        "no-user": chat(SYSTEM),
+        "alternation": {**chat(SYSTEM, ASKED, ASKED), "model": "google/gemma-3-27b-it"},
+        "empty-tools": chat(ASKED, tools=[]),
+    },
+    "deepseek": {
+        "image-parts": chat({"role": "user", "content": [PICTURE]}),
+        "result-list": chat(ASKED, THOUGHT, {**RESULT, "content": [{"type": "text", "text": "x"}]}),
+        "reasoning-back": chat(ASKED, called(CALL), RESULT),
+        "forced-choice": asked(tool_choice="required"),
+        "response-schema": chat(ASKED, response_format=structured(name="n", schema=OBJECT)),
+        "schema-root-type": given({"anyOf": UNION}),
+        "results-behind-calls": chat(ASKED, THOUGHT, ASKED),
+    },
+    "moonshot": {
+        "empty-assistant": chat(ASKED, {"role": "assistant", "content": ""}, ASKED),
+        "reasoning-back": chat(ASKED, {**called(CALL), "reasoning_content": ""}, RESULT),
+        "required-choice": asked(tool_choice="required"),
+        "named-choice": asked(tool_choice=NAMED),
+        "effort-and-thinking": chat(ASKED, reasoning_effort="low", thinking={"type": "enabled"}),
+        "tool-name": chat(ASKED, tools=[tool("21st_builder", parameters=OBJECT)]),
+        "schema-root-type": given({}),
+        "schema-union-type": given({"type": "object", "anyOf": UNION}),
+        "schema-reference-type": given(
+            {"type": "object", "properties": {"a": {"$ref": "#/$defs/T", "type": "object"}}, "$defs": {"T": OBJECT}}
+        ),
+        "schema-reference-clash": given(
+            {"type": "object", "properties": {"a": {"$ref": "#/$defs/T", "description": "x"}}, "$defs": {"T": LEADS_ON}}
+        ),
+        "schema-foreign-reference": given(
+            {"type": "object", "properties": {"a": {"$ref": "#/definitions/T"}}, "definitions": {"T": OBJECT}}
+        ),
+        "schema-objects": given({"type": "object", "properties": {"a": True}}),
+        "schema-undeclared": given({"type": "object", "properties": {}, "required": ["a"]}),
+        "schema-enum-type": chat(ASKED, tools=[takes(a={"enum": ["x"]})]),
+    },
+    "mistral": {
+        "body-fields": chat(ASKED, stream=True, stream_options={"include_usage": True}),
+        "assistant-fields": chat(ASKED, {**ANSWER, "reasoning_content": "x"}, ASKED),
+        "user-fields": chat({**ASKED, "name": "Ann"}),
+        "order": chat(ASKED, called(SHORT_CALL), SHORT_RESULT, ASKED),
+        "assistant-last": chat(ASKED, ANSWER),
+        "call-id": chat(ASKED, called(CALL), SHORT_RESULT),
+        "result-id": chat(ASKED, called(SHORT_CALL), RESULT),
+        "results-behind-calls": chat(ASKED, called(SHORT_CALL), {**SHORT_RESULT, "tool_call_id": "abcDEF124"}),
+        "empty-assistant": chat(ASKED, {"role": "assistant", "content": ""}, ASKED),
+        "tool-name": chat(ASKED, tools=[tool("calendar.respond", parameters=OBJECT)]),
+    },
+}
+# What the family's judge refuses, too: the rule is there for the server's words.
+ALSO_THE_FAMILYS = {
+    ("vllm", "empty-tools"),
+    ("deepseek", "schema-root-type"),
+    ("deepseek", "results-behind-calls"),
+    ("moonshot", "schema-root-type"),
+    ("mistral", "call-id"),
+    ("mistral", "result-id"),
+    ("mistral", "results-behind-calls"),
+    ("mistral", "tool-name"),
+}
