@@ -28,7 +28,7 @@ def node_server(name: str, folder: Path, *arguments: str, **options: Any) -> Mcp
     """With the node of the dev group."""
     program = str(MODULES / f"server-{name}" / "dist" / "index.js")
     command = [str(places.node()), program, *arguments]
-    where = {"folder": folder, "sandbox": False, "start_s": START_S, **options}
+    where = {"folder": folder, "sandbox": False, "asks": False, "start_s": START_S, **options}
     return McpServer(name, command=command, **where)
 
 
@@ -130,7 +130,7 @@ async def test_the_file_server_reads_and_writes_in_its_folder(tmp_path: Path) ->
 async def test_the_git_server_tells_a_repository(repository: Path) -> None:
     """A server in Python, of another version of the protocol's library than ours."""
     program = INSTALLED / "python" / "bin" / "mcp-server-git"
-    server = McpServer("git", command=[str(program)], folder=repository, sandbox=False, start_s=START_S)
+    server = McpServer("git", command=[str(program)], folder=repository, sandbox=False, asks=False, start_s=START_S)
     calls = [call("git__git_log", repo_path=str(repository)), call("git__git_status", repo_path=str(repository))]
     agent, _ = agent_of([calls, "Done."], [server])
     log, status = texts_of(await agent.run("Go."))

@@ -101,7 +101,7 @@ async def test_a_server_that_is_restarted_in_mid_run_does_each_call_once(library
             "Done.",
             "Seen.",
         ]
-        there = McpServer("r", url=f"http://127.0.0.1:{server.port}/mcp", start_s=HANG_S)
+        there = McpServer("r", url=f"http://127.0.0.1:{server.port}/mcp", asks=False, start_s=HANG_S)
         agent, model = agent_of(script, [there, restart])
 
         async def kill_in_mid_call() -> None:

@@ -339,7 +339,7 @@ class Agent(Generic[Deps, Output]):
             stack.enter_context(working_for(turn_id))
             transport = await self._transport_of(setup, stack=stack)
             if setup.is_unfurnished:
-                setup = await furnished(setup, stack=stack)
+                setup = await furnished(setup, stack=stack, has_approver=setup.safety.approver is not None)
             return await self._run_over(
                 transport, prompt, setup, turn_id=turn_id, options=options, stack=stack, control=control, feed=feed
             )
@@ -460,12 +460,13 @@ class Agent(Generic[Deps, Output]):
         check_endpoint(config, own=setup.config)
         if "tools" in options:
             setup = setup.with_tools(options["tools"])
+        approver = options.get("approver", setup.safety.approver)
         prepare_step = options.get("prepare_step", setup.prepare_step)
         output = output_over(setup.output, options)
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(working_for(found.turn_id))
             if setup.is_unfurnished:
-                setup = await furnished(setup, stack=stack)
+                setup = await furnished(setup, stack=stack, has_approver=approver is not None)
             row = found.session.row
             opened_deps = setup.deps_wanted().opened(options, session=row.id, labels=row.labels)
             run = await stack.enter_async_context(opened_deps)
@@ -477,7 +478,7 @@ class Agent(Generic[Deps, Output]):
                 tools=setup.offered,
                 output=output,
                 prepare_step=prepare_step if config.prepares_steps else None,
-                approver=options.get("approver", setup.safety.approver),
+                approver=approver,
                 observation=Observation(watch=options.get("watch"), ledger=found.ledger),
             )
             _, reservation = reserved(setup, config, stack=stack, whole=True, journal=journal)
@@ -517,7 +518,7 @@ class Agent(Generic[Deps, Output]):
     # What a parent asks of an agent behind one of its tools (`Delegate`).
 
     def policies(self) -> list[Policy | None]:
-        """The permission rules of this agent and of all its sub-agents."""
+        """The permission rules of this agent and of all its sub-agents. Without any, MCP servers have rules that ask."""
         return self._setup.policies()
 
     def known_below(self) -> tuple[Tool, ...]:
@@ -569,7 +570,7 @@ class Agent(Generic[Deps, Output]):
         started, config = None, None if found is None else found.left.config
         async with contextlib.AsyncExitStack() as stack:
             if setup.is_unfurnished:
-                setup = await furnished(setup, stack=stack)
+                setup = await furnished(setup, stack=stack, has_approver=order.approver is not None)
                 setup.check_rules()  # its parent could not
             tools, wanted = setup.offered, setup.deps_wanted()
             run = await stack.enter_async_context(

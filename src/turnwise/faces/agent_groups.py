@@ -101,7 +101,7 @@ class SafetyOptions(TypedDict, total=False):
     - `allow_hint`: how a person allows such a call, in words for the model.
     - `policy`: permission rules. They allow a call, deny it, or ask the `approver`.
     - `approver`: your function that answers asks. If it does not answer an ask in time, the call is denied. An approver
-      needs a policy with `attended=True`, of this agent or of a sub-agent.
+      needs a policy with `attended=True`, of this agent or of a sub-agent, unless one of them has an `McpServer`.
     - `inspect`: your function that finds the paths and commands of a call, so that rules about these can judge it. It gets
       the calls of tools with `ToolOffer(inspected=True)`.
     - `hooks`: functions that see calls, results and requests, and may change or deny them.

@@ -34,7 +34,14 @@ from turnwise.faces.model_facts import at_endpoint, fallback_of, with_model, wit
 from turnwise.faces.model_prices import ModelPrices
 from turnwise.faces.models import ModelName, open_endpoint, read_model
 from turnwise.faces.output_checks import read_output
-from turnwise.faces.policies import check_approver, check_tools_of_hooks, check_tools_of_rules, known_tools, read_policy
+from turnwise.faces.policies import (
+    check_approver,
+    check_tools_of_hooks,
+    check_tools_of_rules,
+    hinting,
+    known_tools,
+    read_policy,
+)
 from turnwise.faces.run_settings import read_settings, settings_over
 from turnwise.faces.schemas import OutputType
 from turnwise.faces.scripts import check_script_limits, with_script
@@ -118,8 +125,9 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **_tools_of(tools))
 
     def policies(self) -> list[Policy | None]:
-        """Its own, and those of the agents that it may hand tasks to."""
-        return [self.config.policy, *[one for agent in self._agents() for one in agent.policies()]]
+        """Its own, and those of the agents that it may hand tasks to. Without one, tools of its toolsets may ask even so."""
+        own = Policy(attended=True) if self.config.policy is None and may_ask(self.toolsets) else self.config.policy
+        return [own, *[one for agent in self._agents() for one in agent.policies()]]
 
     def known_below(self) -> tuple[Tool, ...]:
         """Its tools, and those of the agents that it may hand tasks to."""
@@ -262,7 +270,7 @@ def _config_of(options: AgentOptions, *, model: ModelName, hooks: Hooks, instruc
         base_url="".join((at.get("base_url") or "").partition("?")[:2]),
         api_key_env=at.get("api_key_env") or "",
     )
-    return config if hint is None else msgspec.structs.replace(config, allow_hint=hint)
+    return hinting(config) if hint is None else msgspec.structs.replace(config, allow_hint=hint)
 
 
 def over(options: AgentOptions, said: AgentOptions) -> AgentOptions:

@@ -79,10 +79,10 @@ def run_below(config: TurnConfig, *, order: ChildOrder, path: tuple[str, ...]) -
     return BudgetRun(turn=config.turn_id, root_session=session, root_turn=turn, path=path)
 
 
-async def furnished(setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> AgentSetup:
+async def furnished(setup: AgentSetup, *, stack: contextlib.AsyncExitStack, has_approver: bool) -> AgentSetup:
     from turnwise.faces.furnishing import with_open_toolsets  # most agents have no toolsets
 
-    return await with_open_toolsets(setup, stack=stack)
+    return await with_open_toolsets(setup, stack=stack, has_approver=has_approver)
 
 
 async def priced(setup: AgentSetup, config: TurnConfig) -> TurnConfig:

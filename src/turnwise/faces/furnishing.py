@@ -13,7 +13,7 @@ from turnwise.drivers.tools.tools import CallJudging
 from turnwise.errors import CallerError
 from turnwise.faces.agent_setup import AgentSetup
 from turnwise.faces.open_toolsets import ask_all, holding
-from turnwise.faces.policies import read_policy
+from turnwise.faces.policies import hinting, read_policy
 from turnwise.faces.toolset_notes import listening
 from turnwise.faces.toolsets import name_of, read_one_tool
 from turnwise.rules.permission_facts import CallFacts
@@ -27,9 +27,9 @@ NO_POLICY = (
 )
 
 
-async def with_open_toolsets(setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> AgentSetup:
-    """The same with the tools of its toolsets, which are open as long as `stack` is. Raises CallerError for one that fails, and
-    for a name that is given twice."""
+async def with_open_toolsets(setup: AgentSetup, *, stack: contextlib.AsyncExitStack, has_approver: bool) -> AgentSetup:
+    """The same with the tools of its toolsets, which are open as long as `stack` is. `has_approver`: somebody answers the asks of
+    the run. Raises CallerError for a toolset that fails, and for a name that is given twice."""
     await stack.enter_async_context(opened(setup))
     notes = listening(setup.toolsets, stack=stack)
     offered = await ask_all(setup.toolsets, clock=setup.clock, ask_s=setup.config.deadlines.toolset_s)
@@ -45,7 +45,8 @@ async def with_open_toolsets(setup: AgentSetup, *, stack: contextlib.AsyncExitSt
                 )
             owners[one.name] = owner
             tools.append(one)
-    return judged(msgspec.structs.replace(setup, tools=tuple(tools), toolsets=(), is_unfurnished=False, notes=notes))
+    furnished = msgspec.structs.replace(setup, tools=tuple(tools), toolsets=(), is_unfurnished=False, notes=notes)
+    return judged(furnished, has_approver=has_approver)
 
 
 def opened(setup: AgentSetup) -> contextlib.AbstractAsyncContextManager[None]:
@@ -53,47 +54,53 @@ def opened(setup: AgentSetup) -> contextlib.AbstractAsyncContextManager[None]:
     return holding(setup.toolsets, clock=setup.clock, open_s=setup.config.deadlines.toolset_s)
 
 
-def judged(setup: AgentSetup) -> AgentSetup:
+def judged(setup: AgentSetup, *, has_approver: bool) -> AgentSetup:
     """The same with a policy and an inspector that know what its tools bring. Raises CallerError where calls are to be asked
-    about and there is no policy."""
+    about and nobody can be asked."""
     bringing = [(one, one.judging) for one in setup.tools if one.judging is not None]
     if not bringing:
         return setup
     asked = [one.name for one, judging in bringing if judging.asked]
-    if asked and setup.config.policy is None:
+    if asked and setup.config.policy is None and not has_approver:
         raise CallerError(NO_POLICY.format(name=asked[0]))
     own = setup.safety.inspect
     inspect = _JudgingInspector({one.name: judging.inspect or own for one, judging in bringing}, own)
-    policy = read_policy(_policy(setup, [judging for _, judging in bringing], asked=asked))
+    policy = _policy(setup, [judging for _, judging in bringing], asked=asked, has_approver=has_approver)
+    if policy is None:
+        return setup
     return msgspec.structs.replace(
         setup,
         safety=msgspec.structs.replace(setup.safety, inspect=inspect),
-        config=msgspec.structs.replace(setup.config, policy=policy),
+        config=hinting(msgspec.structs.replace(setup.config, policy=read_policy(policy))),
     )
 
 
-def _policy(setup: AgentSetup, brought: Sequence[CallJudging], *, asked: Sequence[str]) -> Policy | None:
-    """The agent's policy in the folder of its tools. Without one the tools that bring a folder are judged by the defaults there;
-    the others run unasked, as before."""
-    folder = next((one.workspace for one in brought if one.workspace), "")
-    rules = tuple(dict.fromkeys([rule for one in brought for rule in one.rules]))
-    policy = setup.config.policy
+def _policy(
+    setup: AgentSetup, brought: Sequence[CallJudging], *, asked: Sequence[str], has_approver: bool
+) -> Policy | None:
+    """The agent's policy in the folder of its tools, behind their rules. Without one, the defaults hold for tools that are asked
+    about, or judged even so; the others run unasked, unless a file says otherwise. None: they all do."""
+    policy, free = setup.config.policy, list[str]()
     if policy is None:
-        if not folder:
+        free = [one.name for one in setup.tools if one.judging is None or not _is_bound(one.judging)]
+        if len(free) == len(setup.tools):
             return None
-        free = [one.name for one in setup.tools if one.judging is None or not one.judging.workspace]
-        policy = Policy(rules=tuple([PermissionRule(verdict="allow", tool=_literal(name)) for name in free]))
-    asks = [PermissionRule(verdict="ask", tool=_literal(name), where="approved(...)") for name in asked]
+        policy = Policy(attended=has_approver)
+    folder = next((one.workspace for one in brought if one.workspace), "")
+    allows = [PermissionRule(verdict="allow", tool=escape_pattern(name)) for name in free]
+    rules = dict.fromkeys([*allows, *[rule for one in brought for rule in one.rules]])
+    asks = [PermissionRule(verdict="ask", tool=escape_pattern(name), where="approved(...)") for name in asked]
     return msgspec.structs.replace(
         policy,
-        rules=(*rules, *policy.rules, *asks),
+        # what no file says comes first: every other rule goes before it
+        rules=(*sorted(rules, key=lambda rule: rule.source != "default"), *policy.rules, *asks),
         workspace=policy.workspace or folder,
         home=policy.home or (os.path.realpath(Path.home()) if folder else ""),
     )
 
 
-def _literal(name: str) -> str:
-    return escape_pattern(name)
+def _is_bound(judging: CallJudging) -> bool:
+    return judging.without_policy or judging.asked
 
 
 class _JudgingInspector(msgspec.Struct, frozen=True):

@@ -24,10 +24,12 @@ from turnwise.drivers.mcp.keeping import RunningServer
 from turnwise.drivers.mcp.processes import folder_of
 from turnwise.drivers.running.run_context import context_at_hand
 from turnwise.drivers.tools.own_model import model_at_hand
-from turnwise.drivers.tools.tools import Arguments, Tool
+from turnwise.drivers.tools.tools import Arguments, CallJudging, Tool
 from turnwise.errors import CallerError
 from turnwise.faces.tools import OneTool
 from turnwise.rules.mcp_names import mcp_tool_name
+from turnwise.rules.permission_paths import escape_pattern
+from turnwise.rules.permissions import PermissionRule
 from turnwise.turn.config import Effect, ToolOffer
 from turnwise.vocab import ToolSpec
 
@@ -140,7 +142,11 @@ class ServerToolset:
                 again=offered.offer.idempotent,
             )
 
-        return Tool(offer=offered.offer, function=run, takes_context=True)
+        return self._judged(Tool(offer=offered.offer, function=run, takes_context=True))
+
+    def _judged(self, one: Tool) -> Tool:
+        """With what the tool brings for the verdict on its calls: nothing, as whoever judges them knows servers."""
+        return one
 
     def _resource_tools(self) -> list[Tool]:
         """To list the server's resources, and to read one."""
@@ -164,7 +170,8 @@ class ServerToolset:
             {"uri": {"type": "string", "description": "Its address, as it was listed or named in a result"}},
             required=("uri",),
         )
-        return [Tool(offer=list_offer, function=resources), Tool(offer=read_offer, function=read, takes_context=True)]
+        reading = Tool(offer=read_offer, function=read, takes_context=True)
+        return [self._judged(one) for one in (Tool(offer=list_offer, function=resources), reading)]
 
     def _resource_offer(
         self, name: str, description: str, properties: Mapping[str, object], *, required: Sequence[str]
@@ -205,9 +212,12 @@ class McpServer(ServerToolset):
     three times in five minutes. A call that was under way then is sent again only if the server calls its tool idempotent.
     A changed list of tools holds from the next turn on.
 
-    `call_s` are the seconds for one call. `effects` says what tools do, by their names or globs: `{"read_*": "read"}`. A
-    tool that nothing is said of has the effect `execute`. With `trusts_hints` a tool that the server calls read-only has
-    the effect `read`. What a server asks a person becomes an ask of the call (`RunContext.ask`).
+    `effects` says what tools do, by their names or globs: `{"read_*": "read"}`. A tool that nothing is said of has the effect
+    `execute`. With `trusts_hints` a tool that the server calls read-only has the effect `read`. turnwise asks before it runs
+    a tool of another effect, also if the agent has no policy; without an approver the call is denied. `asks=False` lets the
+    tools run at once. The rules of a policy go before both.
+
+    `call_s` are the seconds for one call. What a server asks a person becomes an ask of the call (`RunContext.ask`).
 
     Runs that go on at once share the connection, and whatever the server itself keeps. A server of protocol version
     2025-11-25 or earlier does not say in which call it asks: it gets no answer while calls of several runs are at work. Give
@@ -236,6 +246,7 @@ class McpServer(ServerToolset):
         call_s: float | None = None,
         effects: Mapping[str, Effect] | None = None,
         trusts_hints: bool = False,
+        asks: bool = True,
         sampling: int = 0,
         clock: Clock | None = None,
     ) -> None:
@@ -263,6 +274,12 @@ class McpServer(ServerToolset):
             is_shared=True,
         )
         super().__init__(entry, clock=clock)
+        self._asks = asks
+
+    def _judged(self, one: Tool) -> Tool:
+        """Asked about by its effect, also in an agent without a policy; or allowed by a rule that all others go before."""
+        rules = () if self._asks else (PermissionRule(verdict="allow", tool=escape_pattern(one.name)),)
+        return msgspec.structs.replace(one, judging=CallJudging(rules=rules, without_policy=self._asks))
 
 
 def _check_one(*, command: Sequence[str], url: str, server: object) -> None:

@@ -16,9 +16,10 @@ from turnwise.rules.permission_names import KnownTool, check_rules
 from turnwise.rules.permission_patterns import plain_rule
 from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy
 from turnwise.rules.result_size import READ_RESULT
-from turnwise.turn.config import Effect
+from turnwise.turn.config import ALLOW_EFFECT, Effect, TurnConfig
 
 ASK_USER = "ask_user"
+HINT = "allow `{tool}` by a rule of the agent's `policy`, or let the agent's `approver` answer"
 ELSEWHERE = "its calls run elsewhere"
 QUESTION = "its calls are questions to the user, who answers them or is not there"
 
@@ -55,6 +56,12 @@ def check_approver(approver: Approver | None, *, policies: Iterable[Policy | Non
         f"`approver` is never asked: the policy is not attended, so what it would be asked about is {outcome} at once. Give "
         "the agent a policy with `attended=True`, or leave the approver out"
     )
+
+
+def hinting(config: TurnConfig) -> TurnConfig:
+    """The configuration with a word on how a person allows what its policy denies, where it has no other."""
+    is_told = config.allow_hint != ALLOW_EFFECT or set(config.allowed) != set(get_args(Effect))
+    return config if is_told or config.policy is None else msgspec.structs.replace(config, allow_hint=HINT)
 
 
 def known_tools(tools: Iterable[Tool]) -> dict[str, KnownTool]:

@@ -122,7 +122,8 @@ def approved(source: Toolset | Sequence[OneTool], *names: str) -> Toolset:
     tools.
 
     A rule of the policy that allows such a call does not replace the ask. An answer with `always=True` allows the tool for
-    the rest of the turn. The run raises CallerError if the agent has no policy, or if the toolset does not offer a name.
+    the rest of the turn. The run raises CallerError if the agent has neither a policy nor an approver, or if the
+    toolset does not offer a name.
     """
 
     def change(tools: Sequence[Tool]) -> Sequence[Tool]:

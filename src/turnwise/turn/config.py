@@ -35,6 +35,7 @@ CallsInText = Literal["auto", "on", "off"]
 HookPoint = Literal["before_tool", "after_tool", "before_request"]
 
 # 8 cut research questions short (gitmost); 20 was the remedy there.
+ALLOW_EFFECT = "add `{effect}` to the allowed effects"
 MAX_STEPS = 20
 
 
@@ -154,7 +155,7 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     allowed: tuple[Effect, ...] = ("none", "read", "write", "execute")
     # how a person allows what was denied, in the words of the face at hand; `{tool}`, `{effect}` and `{options}` are filled in,
     # these being the command line's that would allow it. A part in brackets with `{options}` is left out where none would
-    allow_hint: str = "add `{effect}` to the allowed effects"
+    allow_hint: str = ALLOW_EFFECT
     # what is done about a response that the output limit cut. `continue`: the model continues from the cut; `split`: a cut call
     # is not, the model is told to write smaller pieces; `off`: no request of its own is made for it. Journals of before it
     # could be chosen know nothing of it, so it is off where it is not said.

@@ -25,12 +25,12 @@ def tool_named(name: str, **more: Any) -> dict[str, Any]:
 def stranger(
     folder: Path, *habits: str, tools: Sequence[dict[str, Any]] = (), name: str = "s", **options: Any
 ) -> McpServer:
-    """A server in `folder` that offers these tools. Without a sandbox unless told otherwise."""
+    """A server in `folder` that offers these tools. Without a sandbox, and unasked, unless told otherwise."""
     folder.mkdir(exist_ok=True)
     shutil.copy(PROGRAM, folder / "stranger.py")
     (folder / "tools.json").write_text(json.dumps(list(tools)), encoding="utf-8")
     command = [OWN_PYTHON, "-I", "-S", "stranger.py", *habits]
-    return McpServer(name, command=command, folder=folder, **{"sandbox": False, **options})
+    return McpServer(name, command=command, folder=folder, **{"sandbox": False, "asks": False, **options})
 
 
 def seen(folder: Path) -> list[str]:

@@ -161,7 +161,9 @@ def sessions(refusal: Refusal = REFUSALS["404"]) -> Iterator[Sessions]:
 async def test_a_call_that_meets_a_forgotten_session_goes_again_once(refusal: Refusal) -> None:
     """In a new session, though its tool is not idempotent: nothing was done. A note says that what the old one held is gone."""
     with sessions(refusal) as server:
-        agent, _ = agent_of([[call("p__act", n=1)], "a", [call("p__act", n=2)], "b"], [McpServer("p", url=server.url)])
+        agent, _ = agent_of(
+            [[call("p__act", n=1)], "a", [call("p__act", n=2)], "b"], [McpServer("p", asks=False, url=server.url)]
+        )
         async with agent:
             await agent.run("Go.")
             server.forget()
@@ -178,7 +180,7 @@ async def test_a_server_may_forget_any_number_of_sessions() -> None:
     """It lives, so no bound on restarts counts it; each call is done once."""
     with sessions() as server:
         script: list[Any] = [one for n in range(6) for one in ([call("p__act", n=n)], "Done.")]
-        agent, _ = agent_of(script, [McpServer("p", url=server.url)])
+        agent, _ = agent_of(script, [McpServer("p", asks=False, url=server.url)])
         async with agent:
             for n in range(6):
                 server.forget()
@@ -190,7 +192,7 @@ async def test_calls_side_by_side_go_again_once_each() -> None:
     """Both are at the server when it forgets: neither is taken for lost because of the other."""
     with sessions() as server:
         calls = [call("p__act", n=1), call("p__beside", n=2)]
-        agent, _ = agent_of([calls, "Done."], [McpServer("p", url=server.url)])
+        agent, _ = agent_of([calls, "Done."], [McpServer("p", asks=False, url=server.url)])
         server.meet = True
         result = await agent.run("Go.")
         assert texts_of(result) == ["did 1", "did 2"]
@@ -202,7 +204,7 @@ async def test_a_call_whose_answer_broke_off_may_have_happened(how: str) -> None
     """It is not sent again, and the model is told to look; the next call goes on in a new session."""
     with sessions() as server:
         script = [[call("p__act", n=1)], [call("p__act", n=2)], "Done."]
-        agent, _ = agent_of(script, [McpServer("p", url=server.url)])
+        agent, _ = agent_of(script, [McpServer("p", asks=False, url=server.url)])
         server.breaks_off = how
         result = await agent.run("Go.")
         first, second = texts_of(result)
@@ -215,7 +217,7 @@ async def test_a_call_whose_answer_broke_off_may_have_happened(how: str) -> None
 async def test_a_method_that_a_server_does_not_know_is_no_forgotten_session() -> None:
     """Its 404 has the code for that: no new session would help."""
     with sessions(lambda at: (404, JSON, error(at, "Method not found", code=-32601))) as server:
-        agent, _ = agent_of([[call("p__act", n=1)], "Done."], [McpServer("p", url=server.url)])
+        agent, _ = agent_of([[call("p__act", n=1)], "Done."], [McpServer("p", asks=False, url=server.url)])
         async with agent:
             server.forget()
             assert "error -32601" in texts_of(await agent.run("Go."))[0]
@@ -224,7 +226,7 @@ async def test_a_method_that_a_server_does_not_know_is_no_forgotten_session() ->
 
 async def test_a_400_that_names_no_session_is_told_as_it_is() -> None:
     with sessions(lambda at: (400, JSON, error(at, "n must be a number"))) as server:
-        agent, _ = agent_of([[call("p__act", n=1)], "Done."], [McpServer("p", url=server.url)])
+        agent, _ = agent_of([[call("p__act", n=1)], "Done."], [McpServer("p", asks=False, url=server.url)])
         async with agent:
             server.forget()
             assert "n must be a number" in texts_of(await agent.run("Go."))[0]
@@ -234,7 +236,7 @@ async def test_a_400_that_names_no_session_is_told_as_it_is() -> None:
 async def test_tools_that_changed_with_the_session_are_told() -> None:
     """They are listed again in the new session. The turn keeps those that it began with; the next one has the new ones."""
     with sessions() as server:
-        agent, model = agent_of([[call("p__act", n=1)], "a", "b"], [McpServer("p", url=server.url)])
+        agent, model = agent_of([[call("p__act", n=1)], "a", "b"], [McpServer("p", asks=False, url=server.url)])
         async with agent:
             server.forget()
             server.tools = ["act", "other"]
@@ -250,7 +252,7 @@ async def test_a_server_that_was_given_up_is_looked_for_with_each_call_and_each_
     with sessions() as server:
         clock = FakeClock()
         script: list[Any] = [[call("p__act", n=1)], [call("p__act", n=2)], "a", [call("p__act", n=3)], "b"]
-        agent, model = agent_of(script, [McpServer("p", url=server.url, clock=clock)])
+        agent, model = agent_of(script, [McpServer("p", asks=False, url=server.url, clock=clock)])
         async with agent:
             server.breaks_off, server.is_away = "before a byte", True
             running = agent.start("Go.")
@@ -269,7 +271,7 @@ async def test_content_over_http_is_mended_as_that_of_a_program_is() -> None:
     """The same reading stands behind both transports."""
     with sessions() as server:
         server.content = {"type": "video", "data": ""}
-        agent, _ = agent_of([[call("p__act", n=1)], "Done."], [McpServer("p", url=server.url)])
+        agent, _ = agent_of([[call("p__act", n=1)], "Done."], [McpServer("p", asks=False, url=server.url)])
         assert texts_of(await agent.run("Go.")) == [
             "[content of the type `video`: left out, as turnwise does not know the type]"
         ]
@@ -281,6 +283,6 @@ async def test_a_server_of_the_former_kind_is_named(events: bool) -> None:
     with sessions() as server:
         server.is_away = True
         server.events = b"event: endpoint\r\ndata: /messages?session=1\r\n\r\n" if events else b"event: ping\ndata:\n\n"
-        agent, _ = agent_of(["Done."], [McpServer("p", url=server.url)])
+        agent, _ = agent_of(["Done."], [McpServer("p", asks=False, url=server.url)])
         (note,) = (await agent.run("Go.")).notes
         assert ("it speaks the former transport HTTP+SSE" in note) is events

@@ -320,7 +320,7 @@ def colours() -> MCPServer:
 @pytest.mark.parametrize("sampling", [0, 1])
 async def test_a_server_whose_call_ends_with_the_question_is_answered_too(sampling: int) -> None:
     """Version 2026-07-28: the call is sent again with the answer. Where it is off, the call fails and says why."""
-    server = McpServer("p", server=colours(), sampling=sampling, clock=FakeClock())
+    server = McpServer("p", asks=False, server=colours(), sampling=sampling, clock=FakeClock())
     agent, _ = agent_of([[call("p__paint")], *["Blue."] * sampling, "Done."], [server])
     result = await agent.run("Paint.")
     assert ("painted Blue." in texts_of(result)[0]) == bool(sampling)

@@ -496,7 +496,7 @@ async def test_a_server_of_this_process_is_a_toolset_too() -> None:
     watched: list[Any] = []
     agent, _ = agent_of(
         [[call("p__paint", fence="front")], "Done."],
-        [McpServer("p", server=painter(), clock=FakeClock())],
+        [McpServer("p", asks=False, server=painter(), clock=FakeClock())],
         safety={"approver": blue},
     )
     result = await agent.run("Paint.", watch=watched.append)
@@ -526,7 +526,7 @@ def served(server: MCPServer) -> Iterator[str]:
 async def test_a_server_is_reached_by_streamable_http() -> None:
     """Its calls, and what it asks; once it is gone a call says so, and nothing hangs."""
     with served(painter()) as url:
-        server = McpServer("p", url=url, start_s=5)
+        server = McpServer("p", url=url, asks=False, start_s=5)
         agent, _ = agent_of(
             [[call("p__paint", fence="back")], "Done.", [call("p__paint", fence="side")], "Done."],
             [server],

@@ -121,13 +121,15 @@ class CallJudging(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool brings for the verdict on its calls, beside its agent's policy.
 
     `inspect` finds the facts of its calls; `workspace` is the real path of the folder that it works in; `rules` stand before
-    the policy's own. `asked`: each call is asked about, whatever the policy's rules allow.
+    the policy's own. `asked`: each call is asked about, whatever the policy's rules allow. `without_policy`: the calls are judged
+    by the defaults where the agent has no policy, too.
     """
 
     inspect: Inspector | None = None
     workspace: str = ""
     rules: tuple[PermissionRule, ...] = ()
     asked: bool = False
+    without_policy: bool = False
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
