@@ -9,7 +9,7 @@ import pytest
 from strangers import agent_of, offered, results_of, seen, stranger, texts_of, tool_named
 from turnwise.testing import call
 
-OBJECT = {"type": "object", "properties": {"n": {"type": "integer"}}}
+OBJECT: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}}
 ANYTHING = {"type": "object", "properties": {}}
 
 
@@ -18,7 +18,17 @@ def odd(**given: Any) -> dict[str, Any]:
 
 
 LEFT_OUT = {
-    "choice": (odd(inputSchema={"anyOf": [OBJECT]}), "`odd`: its schema has `anyOf` at its root"),
+    "choice of texts": (odd(inputSchema={"anyOf": [{"type": "string"}]}), "`odd`: its schema has `anyOf` at its root"),
+    "choice of references": (
+        odd(inputSchema={"type": "object", "oneOf": [OBJECT, {"$ref": "#/$defs/a"}], "$defs": {"a": OBJECT}}),
+        "`odd`: its schema has `oneOf` at its root, which providers refuse",
+    ),
+    "choice in a choice": (
+        odd(inputSchema={"type": "object", "allOf": [{"anyOf": [{"required": ["n"]}]}]}),
+        "`odd`: its schema has `allOf` at its root",
+    ),
+    "no choice": (odd(inputSchema={"type": "object", "anyOf": []}), "`odd`: its schema has `anyOf` at its root"),
+    "not": (odd(inputSchema={"not": {"type": "string"}}), "`odd`: its schema has `not` at its root"),
     "reference": (odd(inputSchema={"$ref": "#/$defs/a", "$defs": {"a": OBJECT}}), "`odd`: its schema has `$ref`"),
     "text": (odd(inputSchema={"type": "string"}), "`odd`: its schema is not that of an object"),
     "types without object": (odd(inputSchema={"type": ["string", "null"]}), "`odd`: its schema is not that of"),
@@ -51,6 +61,58 @@ ACCEPTED = {
     "hints": odd(inputSchema=OBJECT, annotations={"readOnlyHint": ["yes"]}),
     "beside": odd(inputSchema=OBJECT, icons="none", _meta=5, title=["x"], execution=3),
 }
+
+
+# The schema that a server gives at the root, and the one that is offered. Each left side is refused by Anthropic or OpenAI.
+KIND_A, KIND_B = {"const": "a"}, {"const": "b"}
+FOLDED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "needs": (
+        {**OBJECT, "anyOf": [{"required": ["n"]}, {"required": ["m"]}]},
+        OBJECT,
+    ),
+    "objects": (
+        {"anyOf": [{**OBJECT, "required": ["n"]}, {**OBJECT, "required": ["n", "m"]}]},
+        {**OBJECT, "required": ["n"]},
+    ),
+    "kinds": (
+        {
+            "type": "object",
+            "required": ["kind"],
+            "oneOf": [{"properties": {"kind": KIND_A, **OBJECT["properties"]}}, {"properties": {"kind": KIND_B}}],
+        },
+        {
+            "type": "object",
+            "required": ["kind"],
+            "properties": {"kind": {"anyOf": [KIND_A, KIND_B]}, **OBJECT["properties"]},
+        },
+    ),
+    "all": (
+        {**OBJECT, "allOf": [{"required": ["n"]}, {"properties": {"n": {}, "m": {}}, "required": ["m"]}]},
+        {**OBJECT, "properties": {**OBJECT["properties"], "m": {}}, "required": ["n", "m"]},
+    ),
+    "not": ({**OBJECT, "not": {"required": ["m"]}, "enum": [{}]}, OBJECT),
+}
+
+
+@pytest.mark.parametrize(("given", "schema"), FOLDED.values(), ids=FOLDED)
+async def test_a_schema_that_providers_refuse_at_its_root_is_folded(
+    tmp_path: Path, given: dict[str, Any], schema: dict[str, Any]
+) -> None:
+    """Proves: one such tool does not have every request refused. The model reads in its description what its schema says no more,
+    and a note names the tool."""
+    server = stranger(tmp_path, tools=[odd(inputSchema=given)])
+    agent, model = agent_of([[call("s__odd", n=1, kind="a", m=2)], "Done."], [server])
+    result = await agent.run("Go.")
+    told = next(one for one in model.asked[0].tools if one.name == "s__odd")
+    left = {word: value for word, value in given.items() if word in ("anyOf", "oneOf", "allOf", "not", "enum")}
+    assert msgspec.json.decode(told.parameters) == schema
+    said, _, said_schema = told.description.partition("\n\nThe arguments must also fit this JSON Schema: ")
+    assert (said, msgspec.json.decode(said_schema)) == ("Odd.", left)
+    assert not results_of(result)[0].is_error
+    assert (
+        f"`odd`: {', '.join(f'`{word}`' for word in left)} at the root of its schema, which providers"
+        in result.notes[0]
+    )
 
 
 @pytest.mark.parametrize(("tool", "why"), LEFT_OUT.values(), ids=LEFT_OUT)

@@ -25,6 +25,10 @@ from turnwise.rules.schema import fault_of_schema
 from turnwise.turn.config import Effect, ToolOffer
 from turnwise.vocab import ToolSpec
 
+# Words that no provider takes at the root of a tool's schema: the whole request is refused with 400.
+# Sources: langchain-ai/langchain#39271 (Anthropic: the first three), langchainjs#9804 (OpenAI: all).
+_CHOICES = ("anyOf", "oneOf", "allOf")
+_REFUSED = (*_CHOICES, "not", "enum")
 MAX_SHOWN_NAME = 80
 MAX_SHOWN = 5  # names in one message
 
@@ -146,23 +150,27 @@ def _read(one: Tool, *, entry: ServerEntry) -> OfferedTool | str:
         return "it has no name"
     if len(one.name) > MAX_TOOL_NAME:
         return f"its name has {len(one.name):,} characters, more than {MAX_TOOL_NAME}"
-    schema, odd = _schema(one.input_schema)
-    if schema is None:
-        return odd
+    came = one.input_schema.get(AS_IT_CAME, one.input_schema)
     try:
-        parameters = msgspec.json.encode(schema).decode()
+        size = len(msgspec.json.encode(came).decode())
     except (ValueError, TypeError, RecursionError):
         return "its schema is no JSON"
-    if len(parameters) > MAX_SCHEMA:
-        return f"its schema has {len(parameters):,} characters, more than {MAX_SCHEMA:,}"
+    if size > MAX_SCHEMA:
+        return f"its schema has {size:,} characters, more than {MAX_SCHEMA:,}"
+    schema, odd = _schema(came)
+    if schema is None:
+        return odd
+    parameters = msgspec.json.encode(schema).decode()
     if is_deeper(schema, than=MAX_DEPTH):
         return f"its schema is nested more than {MAX_DEPTH} levels deep"
     if fault := fault_of_schema(parameters):
         return f"its schema cannot be used: {fault}"
+    folded = {word: value for word, value in _table(came).items() if word in _REFUSED and value is not None}
+    also = f"\n\nThe arguments must also fit this JSON Schema: {msgspec.json.encode(folded).decode()}" if folded else ""
     hints = one.annotations
     spec = ToolSpec(
         name=mcp_tool_name(entry.name, one.name),
-        description=cut_middle(_whole_text(one.description or ""), limit=MAX_DESCRIPTION),
+        description=cut_middle(_whole_text(f"{one.description or ''}{also}"), limit=MAX_DESCRIPTION),
         parameters=parameters,
     )
     offer = ToolOffer(
@@ -175,9 +183,8 @@ def _read(one: Tool, *, entry: ServerEntry) -> OfferedTool | str:
     return OfferedTool(own_name=one.name, offer=offer, digest=_digest(spec, offer=offer), mended=odd)
 
 
-def _schema(given: dict[str, object]) -> tuple[dict[str, object] | None, str]:
+def _schema(came: object) -> tuple[dict[str, object] | None, str]:
     """The schema, and how it was mended; None and why it cannot be: what providers and the protocol take is that of an object."""
-    came = given.get(AS_IT_CAME, given)
     if came is None or came is True or came == {}:
         return {"type": "object", "properties": {}}, "it has no schema, so any arguments are sent"
     if not isinstance(came, dict):
@@ -193,15 +200,67 @@ def _schema(given: dict[str, object]) -> tuple[dict[str, object] | None, str]:
     if isinstance(kind, list) and "object" in kind:
         schema["type"] = "object"
         told.append("its schema allows other values than objects, which no call has")
+    elif "type" not in schema and "$ref" in schema:
+        return None, "its schema has `$ref` at its root in place of `type: object`"
+    elif kind not in (None, "object"):
+        return None, "its schema is not that of an object"
+    if refused := [word for word in _REFUSED if word in schema]:
+        if (folded := _folded(schema, refused)) is None:
+            return None, f"its schema has {_some(refused)} at its root, which providers refuse"
+        schema = folded
+        told.append(
+            f"{_some(refused)} at the root of its schema, which providers refuse, is folded into its properties"
+        )
     elif "type" not in schema:
-        chosen = next((word for word in ("anyOf", "oneOf", "allOf", "$ref", "not", "if") if word in schema), "")
-        if chosen:
-            return None, f"its schema has `{chosen}` at its root in place of `type: object`"
         schema["type"] = "object"
         told.append("its schema says no `type`, and is taken for that of an object")
-    elif kind != "object":
-        return None, "its schema is not that of an object"
     return schema, "; ".join(told)
+
+
+def _folded(schema: dict[str, object], refused: Sequence[str]) -> dict[str, object] | None:
+    """The schema without these words, with the properties of all choices. It takes more than before; the server checks
+    what it gets. None where a choice is more than an object with properties."""
+    is_object = schema.get("type") == "object"
+    forms: dict[str, list[object]] = {}
+    needs = _names(schema.get("required"))
+    for word in [word for word in refused if word in _CHOICES]:
+        sides = [_table(one) for one in _rows(schema[word])]
+        if not sides or not all(_is_plain(side, is_object=is_object) for side in sides):
+            return None
+        is_object = True
+        for side in sides:
+            for name, form in _table(side.get("properties")).items():
+                forms.setdefault(name, []).append(form)
+        needed = [dict.fromkeys(_names(side.get("required"))) for side in sides]
+        common = set(needed[0]).intersection(*needed)
+        needs += [name for side in needed for name in side if word == "allOf" or name in common]
+    if not is_object:
+        return None
+    merged = {
+        name: found[0] if found.count(found[0]) == len(found) else {"anyOf": found} for name, found in forms.items()
+    }
+    kept = {name: value for name, value in schema.items() if name not in refused}
+    properties = {**merged, **_table(schema.get("properties"))}
+    required = {"required": list(dict.fromkeys(needs))} if needs else {}
+    return {**kept, "type": "object", "properties": properties, **required}
+
+
+def _is_plain(side: dict[str, object], *, is_object: bool) -> bool:
+    if not side or any(word in side for word in ("$ref", *_REFUSED)):
+        return False
+    return side["type"] == "object" if "type" in side else is_object
+
+
+def _names(given: object) -> list[str]:
+    return [one for one in _rows(given) if isinstance(one, str)]
+
+
+def _table(given: object) -> dict[str, object]:
+    return cast("dict[str, object]", given) if isinstance(given, dict) else {}
+
+
+def _rows(given: object) -> list[object]:
+    return cast("list[object]", given) if isinstance(given, list) else []
 
 
 def _short(name: str) -> str:
