@@ -222,7 +222,8 @@ def answer(message: dict[str, Any]) -> None:
             said = {"type": "text", "text": f"Greet {who}."}
             send(id=message["id"], result={"messages": [{"role": "user", "content": said}]})
         case "resources/list":
-            send(id=message["id"], result={"resources": [{"uri": "note://1", "name": "one"}]})
+            odd = [{"name": "no address"}] if "odd resources" in HABITS else []
+            send(id=message["id"], result={"resources": [*odd, {"uri": "note://1", "name": "one"}]})
         case "resources/read":
             contents = {"uri": message["params"]["uri"], "text": "what the note says"}
             send(id=message["id"], result={"contents": [contents]})

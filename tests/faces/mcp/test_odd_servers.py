@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from mcp_types import JSONRPCResponse
 
 from strangers import agent_of, offered, results_of, seen, stranger, texts_of, tool_named
+from turnwise.drivers.mcp.reading import message_in
 from turnwise.testing import call
 
 OBJECT: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}}
@@ -165,6 +167,61 @@ async def test_odd_prompts_take_no_tools_away(tmp_path: Path) -> None:
             assert [one.own_name for one in server.listing.prompts] == names
             no_prompts = ("the MCP server `s`: its prompts cannot be listed: error -32601",)
             assert server.shortcomings == (no_prompts if habit == "no prompts" else ())
+
+
+NOTE = {"uri": "note://1", "name": "one"}
+SAYS = {"uri": "note://1", "text": "hello"}
+LISTS: dict[str, tuple[str, list[Any], list[Any]]] = {
+    "resources": (
+        "resources",
+        [NOTE, 5, {"name": "no address"}, {**NOTE, "size": "large", "annotations": 5, "description": ["x"]}, None],
+        [NOTE, NOTE],
+    ),
+    "prompts": (
+        "prompts",
+        [{"name": "greet"}, {"name": 5}, "greet", {"name": "b", "title": 7}],
+        [{"name": "greet"}, {"name": "b"}],
+    ),
+    "contents": (
+        "contents",
+        [SAYS, {**SAYS, "mimeType": 5, "_meta": []}, {"uri": "note://2", "text": 5}, "hello"],
+        [
+            SAYS,
+            SAYS,
+            {"uri": "note://2", "text": "[contents that break the protocol: left out]"},
+            {"uri": "", "text": "[contents that break the protocol: left out]"},
+        ],
+    ),
+    "messages": (
+        "messages",
+        [{"role": "robot", "content": {"type": "text", "text": "a"}}, {"role": "assistant", "content": {"type": "film"}}],
+        [
+            {"role": "user", "content": {"type": "text", "text": "a"}},
+            {
+                "role": "assistant",
+                "content": {"type": "text", "text": "[content of the type `film`: left out, as turnwise does not know the type]"},
+            },
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "given", "left"), LISTS.values(), ids=LISTS)
+def test_an_odd_element_takes_no_other_of_its_list_with_it(name: str, given: list[Any], left: list[Any]) -> None:
+    """What only describes it goes; what cannot be read is not there, or has a stand-in. The others stay as they came."""
+    line = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "result": {name: given}})
+    read = message_in(line)
+    assert read is not None and isinstance(read.message, JSONRPCResponse)
+    assert read.message.result[name] == left
+
+
+async def test_an_odd_resource_leaves_the_others_in_their_list(tmp_path: Path) -> None:
+    """A resource without an address is not listed; before, the library refused the list."""
+    server = stranger(tmp_path, "odd resources", tools=[tool_named("echo")])
+    agent, _ = agent_of([[call("s__list_resources")], "Done."], [server])
+    result = await agent.run("Go.")
+    assert "note://1" in texts_of(result)[0] and "no address" not in texts_of(result)[0]
+    assert not results_of(result)[0].is_error
 
 
 TEXT = {"type": "text", "text": "a"}

@@ -158,13 +158,10 @@ def _message(given: dict[str, Any]) -> object:
     return {"role": role if role in ("user", "assistant") else "user", "content": content}
 
 
-def _named(given: dict[str, Any]) -> object:
+def _named(given: dict[str, Any], *, name: str) -> object:
     """A prompt or a resource: without what only describes it, else it is not there."""
     plain = _without(given, "description", "title", "icons", "_meta", "annotations", "mimeType", "size")
-    for name in ("prompts", "resources"):
-        if _fits(plain, name=name):
-            return plain
-    return None
+    return plain if _fits(plain, name=name) else None
 
 
 def _without(given: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -181,8 +178,8 @@ _METHODS = {
 }
 _ELEMENTS: Mapping[str, Callable[[dict[str, Any]], object]] = {
     "tools": _tool,
-    "prompts": _named,
-    "resources": _named,
+    "prompts": functools.partial(_named, name="prompts"),
+    "resources": functools.partial(_named, name="resources"),
     "content": _block,
     "contents": _contents,
     "messages": _message,
