@@ -1,6 +1,8 @@
 """git in worktrees, packages and submodules, and git where it would open an editor: with a real git in each sandbox."""
 
 import asyncio
+import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Generator
@@ -70,6 +72,34 @@ def a_conflict(base: Path) -> Path:
         at=root,
     )
     return root
+
+
+async def test_an_editor_that_a_command_names_never_waits(conflict: Path) -> None:
+    """Proves: without our variables, with an editor of the command's own that is not there, and in Vim, git ends at once, keeps
+    a message that is there, and names the options; Vim that a script drives goes on. Found: Vim waited to the deadline."""
+    shell = shell_in(conflict, kind=CONFINING[0])
+    vim = ("vim",) if shutil.which("vim") else ()
+    for command in (
+        "VISUAL=x EDITOR=y git commit --allow-empty",
+        "env -u GIT_EDITOR git commit --allow-empty",
+        f'unset GIT_EDITOR; VISUAL="{WAITS}" EDITOR="{WAITS}" git commit --allow-empty',
+        "unset GIT_EDITOR GIT_SEQUENCE_EDITOR; git rebase -i HEAD~1",
+        "GIT_EDITOR=no-such-editor git commit --allow-empty",
+        *[f"GIT_EDITOR={one} git commit --allow-empty" for one in vim],
+        *[f"GIT_SEQUENCE_EDITOR='{one} +2' git rebase -i HEAD~1" for one in vim],
+    ):
+        told = await run(shell, command)
+        assert "[exit code " in told and "timed out" not in told, (command, told)
+        assert all(word in told for word in ("-m", "-F", "--no-edit", "nobody is there")), (command, told)
+        assert not (conflict / ".git" / "rebase-merge").exists(), command
+    for command in ("unset GIT_EDITOR; git commit --amend", *[f"GIT_EDITOR={one} git commit --amend" for one in vim]):
+        told = await run(shell, f"{command} && git log -1 --format=last:%s")
+        assert "last:side\n" in told and "nobody is there" not in told, (command, told)
+    for command in [f"{one} -c 'normal ohello' -c wq k" for one in vim] + [
+        "ex k <<< $'a\\nhello\\n.\\nwq'" for _ in vim
+    ]:
+        told = await run(shell, f"{command}; echo; cat k; git checkout -q k")
+        assert told.endswith("\nside\nhello\n"), (command, told)
 
 
 async def test_an_editor_of_git_never_waits(conflict: Path) -> None:
@@ -173,6 +203,65 @@ async def test_git_commits_in_every_part_of_a_project(kind: str, base: Path) -> 
         if (common / "moved").exists():
             assert "a command had put it where a folder of git's was" in told
             git(f"mv {common}/moved {common}/modules", at=root)
+
+
+async def test_git_collects_garbage_without_what_is_read_only(kind: str, base: Path) -> None:
+    """Proves: `git gc`, `git repack` and `git maintenance run` say nothing and write nothing into `info` and `objects/info`, and
+    no commit begins one; what cannot be done names the sandbox and the option. Found: they failed in bubblewrap."""
+    main = project(base)
+    git("git config --global gc.auto 1", at=base)
+    for number, place in enumerate(("m", "one", "m/packages/a", "m/sub", "m/sub/inner")):
+        root, branch = base / place, f"gone{number}"
+        common = Path(git("git rev-parse --path-format=absolute --git-common-dir", at=root))
+        kept = {path for name in ("info", "objects/info") for path in (common / name).rglob("*")}
+        shell = shell_in(root, kind=kind)
+        traced = "GIT_TRACE=1 git commit -qam x 2>&1 | grep -cE 'gc|maintenance'"
+        assert await run(shell, f"echo x >> k; {traced}; git branch -q {branch}") == "0\n", place
+        upkeep = f"git repack -ad && git gc && git maintenance run && git pack-refs --all && git branch -qD {branch}"
+        told = await run(shell, upkeep)
+        branches = git("git branch", at=root)
+        if kind == "landlock" and place == "one":
+            assert (
+                "[the sandbox lets a command write in the workspace, " in told and "Under Landlock git can" in told
+            ), told
+            assert f"objects, refs and logs of `{common}`" in told and "bubblewrap" in told and "--no-sandbox" in told
+            assert "Under Landlock git can" in await run(shell, f"git branch -qD {branch}") and branch in branches
+        elif kind == "landlock":
+            assert told == "" and branch not in branches, (place, told)
+        else:  # a branch's section in `config` stays, and git says so
+            assert "the sandbox keeps what git executes" in told and branch not in branches, (place, told)
+            refused = await run(shell, "git commit-graph write")
+            assert "the sandbox keeps what git executes" in refused and "--no-sandbox" in refused, refused
+        assert {path for name in ("info", "objects/info") for path in (common / name).rglob("*")} == kept
+        assert git("git fsck", at=root) == "" and git("git log -1 --format=%s", at=root) == "x"
+    assert not list((main / ".git").rglob("*.lock")) + list((main / ".git").rglob("gc.*"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+async def test_a_repository_of_another_user_is_not_opened(kind: str, base: Path) -> None:
+    """Proves: where git's folder, the repository around it, a pointer or a submodule's folder belongs to somebody else, nothing
+    of it can be written, and the result says whose it is."""
+    main = project(base)
+    git("git config --global safe.directory '*'", at=base)
+    nested = main / ".git/modules/sub/modules/inner"
+    for place, others in (
+        ("one", main / ".git"),
+        ("one", main / ".git/worktrees/one"),
+        ("one", base / "one/.git"),
+        ("m/packages/a", main / ".git"),
+        ("m/sub", main / ".git/modules/sub"),
+        ("m/sub", nested),
+        ("m/sub/inner", nested),
+    ):
+        head = git("git rev-parse HEAD", at=base / place)
+        os.chown(others, 65534, 65534)
+        told = await run(shell_in(base / place, kind=kind), "echo x >> k; git commit -qam x")
+        assert "the sandbox did not let git write" in told and "it is another user's" in told, (place, others, told)
+        assert f"`{others}`" in told and "--no-sandbox" in told
+        assert git("git rev-parse HEAD", at=base / place) == head and not list((main / ".git").rglob("*.lock"))
+        os.chown(others, 0, 0)
+        told = await run(shell_in(base / place, kind=kind), "git commit -qam x; echo $?")
+        assert told == "0\n", (place, told)
 
 
 async def test_two_working_trees_at_once_leave_each_other_alone(kind: str, base: Path) -> None:

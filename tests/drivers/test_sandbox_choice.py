@@ -27,6 +27,7 @@ from turnwise.drivers.tools.sandbox import (
 )
 from turnwise.drivers.tools.sandbox.bubblewrap import Mount, plan_mounts
 from turnwise.drivers.tools.sandbox.choosing import secret_paths
+from turnwise.drivers.tools.sandbox.environment import with_git_settings
 from turnwise.drivers.tools.sandbox.kinds import SandboxOrder
 from turnwise.drivers.tools.sandbox.landlock_rules import landlock_version
 from turnwise.drivers.tools.sandbox.seccomp import command_filter
@@ -122,6 +123,7 @@ def test_environment_is_an_allow_list(tmp_path: Path) -> None:
     also = frozenset({"MY_SETTING", "MY_TOKEN", "HIDDEN"})
     seen = command_environment({**outer}, temporary=tmp_path, also=also, hidden=frozenset({"HIDDEN"}))
     assert seen.pop("GIT_EDITOR") == seen.pop("GIT_SEQUENCE_EDITOR")
+    assert "turnwise_editor" in seen.pop("TURNWISE_EDITOR") and "turnwise_editor" in seen.pop("VIMINIT")
     assert seen == {
         "PATH": "value",
         "LC_TIME": "value",
@@ -135,6 +137,20 @@ def test_environment_is_an_allow_list(tmp_path: Path) -> None:
         "GIT_OPTIONAL_LOCKS": "0",
         "TERM": "dumb",
     }
+
+
+def test_settings_for_git_stand_behind_those_of_the_user() -> None:
+    """What the user lets through keeps its numbers; without a sandbox, what git may write stays as the user set it."""
+    users = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "n"}
+    seen = with_git_settings(users, confined=False)
+    pairs = [(seen[f"GIT_CONFIG_KEY_{n}"], seen[f"GIT_CONFIG_VALUE_{n}"]) for n in range(int(seen["GIT_CONFIG_COUNT"]))]
+    assert pairs[0] == ("user.name", "n") and [name for name, _ in pairs[1:3]] == ["core.editor", "sequence.editor"]
+    assert pairs[3:] == [("gc.auto", "0"), ("maintenance.auto", "false")] and users["GIT_CONFIG_COUNT"] == "1"
+    alone, confined = (int(with_git_settings({}, confined=one)["GIT_CONFIG_COUNT"]) for one in (False, True))
+    assert (
+        alone == 4 < confined
+        and with_git_settings({"GIT_CONFIG_COUNT": "-1"}, confined=False)["GIT_CONFIG_COUNT"] == "4"
+    )
 
 
 @given(word=st.sampled_from(["KEY", "TOKEN", "SECRET", "PASSWORD"]), before=st.text("ABZ_09", min_size=1, max_size=8))

@@ -13,7 +13,7 @@ import msgspec
 from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.tools.sandbox.bounds import CommandBounds, allowed_bounds, can_bound, unasked_bounds
 from turnwise.drivers.tools.sandbox.bubblewrap import TEMPORARY, is_covered, wrap_in_bubblewrap
-from turnwise.drivers.tools.sandbox.environment import command_environment
+from turnwise.drivers.tools.sandbox.environment import command_environment, with_git_settings
 from turnwise.drivers.tools.sandbox.git_folders import GitFolder
 from turnwise.drivers.tools.sandbox.kinds import SandboxKind, SandboxOrder, Wrapped, in_keeper
 from turnwise.drivers.tools.sandbox.landlock import may_read, wrap_in_landlock
@@ -89,9 +89,10 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         temporary = next(iter(self.private_folders), scratch.temporary)
         shares = self.kind == "none" and not strict  # the user's temporary folder, where nobody can count what is new
         hidden = secret_paths(home=_home(outer), own=(*_own_folders(outer), *own))
+        env = command_environment(outer, temporary=None if shares else temporary, also=also_env, hidden=hidden_env)
         order = SandboxOrder(
             argv=tuple(argv),
-            env=command_environment(outer, temporary=None if shares else temporary, also=also_env, hidden=hidden_env),
+            env=with_git_settings(env, confined=self.files),
             workspace=workspace.resolve(),
             temporary=scratch.temporary,
             empty=scratch.empty,

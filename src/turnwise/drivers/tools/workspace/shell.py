@@ -27,6 +27,7 @@ from turnwise.drivers.tools.sandbox import (
     find_sandbox,
 )
 from turnwise.drivers.tools.sandbox.bounds import CommandBounds, allowed_bounds, unasked_bounds
+from turnwise.drivers.tools.sandbox.environment import NOBODY_EDITS
 from turnwise.drivers.tools.sandbox.git_folders import GitFolders, find_git_folders
 from turnwise.drivers.tools.sandbox.scratch import PrivateFolder
 from turnwise.drivers.tools.tools import Tool
@@ -50,6 +51,11 @@ _TEMPORARY = re.compile("tmp|temp|cache|/shm", re.IGNORECASE)
 _REFUSED = re.compile(rb"^.*: (?:Read-only file system|Permission denied)$", re.MULTILINE)
 _OF_GIT = re.compile(rb"^(?:fatal|error): .*\.git\b", re.MULTILINE)
 _NO_SETTING = re.compile(rb"^error: could not (?:lock|write) config file ", re.MULTILINE)
+_KEPT_OF_GIT = re.compile(rb"\.git/(?:[^\n':]*/)?(?:info|hooks)/")
+_NO_EDITOR = re.compile(rb"^error: (?:There was a problem with the|unable to start) editor ", re.MULTILINE)
+# Its rules allow folders and files, not the name of a file that is not there yet, such as `packed-refs.lock`.
+_UNDER_LANDLOCK = """. Under Landlock git can delete no branch, pack no references and run no `git gc` in a working tree beside \
+the repository: ask the user to do that, to install bubblewrap, or to start turnwise with --no-sandbox"""
 
 DESCRIPTION = """Run a command with bash in the workspace folder. Its output (standard output and error together) is \
 returned, and its exit code where that is not 0. It has no terminal and no standard input. When it ends or runs out of \
@@ -211,18 +217,25 @@ class Shell:
                 f" of the workspace and is not opened, as {git.why}. Ask the user to commit, or to start turnwise in"
                 " that repository or with --no-sandbox"
             ]
-        if self.sandbox.files and _NO_SETTING.search(tape.ending):
+        if (self.sandbox.files and _NO_SETTING.search(tape.ending)) or _KEPT_OF_GIT.search(refusals):
             return [
-                "the sandbox keeps what git executes (its configuration, hooks) as it is: ask the user to change it"
+                "the sandbox keeps what git executes (its configuration, hooks, `info`, `objects/info`) as it is: ask the"
+                " user to change it, or to start turnwise with --no-sandbox"
             ]
         near_git = any(os.fsencode(one.at) in refusals for one in git.opened)
         if near_git or (failed and b": Read-only file system" in refusals):
-            return [f"the sandbox lets a command write in {self._places(git)} only"]
+            under = self.sandbox.kind == "landlock" and any(one.shared for one in git.opened)
+            return [f"the sandbox lets a command write in {self._places(git)} only{_UNDER_LANDLOCK if under else ''}"]
+        if _NO_EDITOR.search(tape.ending) and NOBODY_EDITS.encode() not in tape.ending:
+            return [f"git opened an editor, and {NOBODY_EDITS}"]
         return []
 
     def _places(self, git: GitFolders) -> str:
-        named = [f"`{shown_name(str(path))}`" for path in (*self._writable, *[one.at for one in git.opened])]
-        return ", ".join(["the workspace", *named]) + " and $TMPDIR"
+        whole = (*self._writable, *[one.at for one in git.opened if not one.shared])
+        named = [f"`{shown_name(str(path))}`" for path in whole]
+        parts = "objects, refs and logs" if self.sandbox.kind == "landlock" else "objects, refs, logs and packed-refs"
+        shared = [f"{parts} of `{shown_name(str(one.at))}`" for one in git.opened if one.shared]
+        return ", ".join(["the workspace", *named, *shared]) + " and $TMPDIR"
 
     def _git_guards(self, git: GitFolders) -> list[GitGuard]:
         """One for each folder in which the command may write. Raises ToolFault where one cannot be."""
