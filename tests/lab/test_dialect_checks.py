@@ -63,6 +63,8 @@ def test_any_stands_for_every_role_but_for_no_end(named: list[str], role: str) -
     excused = OrderCheck(refused=((role, "end"),), unless="prefix")
     assert refused(excused, messages=of(named)) == (named[-1] == role)
     assert not refused(excused, messages=of(named, prefix=True))
+    twice = OrderCheck(refused=((role, role),), at_end=True)
+    assert refused(twice, messages=of(named)) == (named[-2:] == [role, role])
 
 
 @drawn
@@ -76,13 +78,14 @@ def test_roles_are_forbidden_or_needed(named: list[str], role: str) -> None:
 @drawn
 @given(roles, roles, st.sampled_from(CONTENTS), st.booleans(), st.sampled_from([None, True, False]))
 def test_content_has_a_form(role: str, judged: str, content: Any, has_calls: bool, calls: bool | None) -> None:
-    """Proves: a list is a list even if it is empty, null is what is left out, and empty is what says nothing."""
+    """Proves: a list is a list even if it is empty, null is what is left out or a list of nothing, and empty is a text that says
+    nothing."""
     messages = of([role], content=content, tool_calls=[{}] if has_calls else [])
     counts = role == judged and calls in (None, has_calls)
-    texts = isinstance(content, list) and all(part == {"type": "text", "text": ""} for part in content)
+    texts = isinstance(content, list) and content != [] and content[0] == {"type": "text", "text": ""}
     for form, there in (
         ("list", isinstance(content, list)),
-        ("null", content is None),
+        ("null", content in (None, [])),
         ("empty", content == "" or texts),
     ):
         check = ContentCheck(roles=(judged,), refused=(form,), calls=calls)  # type: ignore[arg-type]  # a word of the three
@@ -156,7 +159,14 @@ def test_values_are_words(value: Any) -> None:
 
 
 SCHEMAS = st.recursive(
-    st.fixed_dictionaries({}, optional={"type": st.sampled_from(["object", "string"]), "enum": st.just(["x"])}),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.sampled_from(["object", "string"]),
+            "enum": st.just(["x"]),
+            "minLength": st.integers(1, 4),
+        },
+    ),
     lambda inner: st.fixed_dictionaries(
         {},
         optional={
@@ -191,6 +201,8 @@ def test_schema_features_are_found_wherever_they_are(schema: dict[str, Any]) -> 
     naive: dict[SchemaFeature, tuple[tuple[str, ...], Any]] = {
         "not-of-type": (("object",), lambda one: one.get("type") != "object"),
         "keyword": (("enum", "anyOf"), lambda one: "enum" in one or "anyOf" in one),
+        "lacking": (("type", "properties"), lambda one: not {"type", "properties"} <= set(one)),
+        "above": (("2", "minLength", "minItems"), lambda one: one.get("minLength", 0) > 2),
         "without": (("enum", "type"), lambda one: "enum" in one and "type" not in one),
         "beside": (("anyOf", "type"), lambda one: "anyOf" in one and "type" in one),
         "foreign-reference": (("#/$defs/",), lambda one: one.get("$ref") in ("#/definitions/T", "https://x.y/z")),
@@ -211,7 +223,7 @@ def test_schema_features_are_found_wherever_they_are(schema: dict[str, Any]) -> 
     output = {"type": "json_schema", "json_schema": {"name": "n", "schema": root}}
     for feature, (keywords, has) in naive.items():
         anywhere = SchemasCheck(feature=feature, keywords=keywords)
-        bools = feature == "not-of-type" and any(
+        bools = feature in ("not-of-type", "lacking") and any(
             not isinstance(one, dict) for _, one in subschemas(parse(json.dumps(root)))
         )
         expected = bools or any(has(one) for one in dicts(root))

@@ -23,6 +23,7 @@ from turnwise.lab.strict.dialects import Rule, ServerDialect, builtin_dialects
 from turnwise.wire.profiles import builtin_profiles
 
 DIALECTS = builtin_dialects()
+ALIASES = {"ollama-cloud": "ollama", "zai-coding": "zai"}
 PATH = "/v1/chat/completions"
 
 
@@ -50,7 +51,7 @@ def test_a_body_that_breaks_a_rule_is_refused_by_it(name: str, id: str) -> None:
     around = re.split(r"\{\w+\}", rule.message)
     assert re.fullmatch(".*".join(map(re.escape, around)), caught.value.message, re.DOTALL)
     assert not re.search(r"\{\w+\}", caught.value.message) and caught.value.status == rule.status
-    assert (refusal_of("openai_chat", body) is not None) == ((name, id) in ALSO_THE_FAMILYS)
+    assert (refusal_of("openai_chat", body) is not None) == ((ALIASES.get(name, name), id) in ALSO_THE_FAMILYS)
 
 
 @pytest.mark.parametrize(("name", "body"), [(name, body) for name, bodies in TAKEN.items() for body in bodies])
@@ -102,6 +103,69 @@ ERRORS: dict[str, tuple[int, Any]] = {
                 "message": "Invalid request: the message at position 1 with role 'assistant' must not be empty",
                 "type": "invalid_request_error",
             }
+        },
+    ),
+    "groq": (400, {"error": {"message": "property 'reasoning' is unsupported", "type": "invalid_request_error"}}),
+    "llamacpp": (
+        400,
+        {
+            "error": {
+                "code": 400,
+                "message": "All non-assistant messages must contain 'content'",
+                "type": "invalid_request_error",
+            }
+        },
+    ),
+    "ollama": (
+        400,
+        {
+            "error": {
+                "message": "invalid message content type: <nil>",
+                "type": "invalid_request_error",
+                "param": None,
+                "code": None,
+            }
+        },
+    ),
+    "openrouter": (
+        400,
+        {
+            "error": {
+                "message": 'Only one of "reasoning.effort" and "reasoning.max_tokens" can be specified',
+                "code": 400,
+            }
+        },
+    ),
+    "gemini-openai": (
+        400,
+        [
+            {
+                "error": {
+                    "code": 400,
+                    "message": 'Invalid JSON payload received. Unknown name "store": Cannot find field.',
+                    "status": "INVALID_ARGUMENT",
+                }
+            }
+        ],
+    ),
+    "xai": (
+        400,
+        {
+            "code": "Client specified an invalid argument",
+            "error": "Invalid request content: Each message must have at least one content element.",
+        },
+    ),
+    "zai": (400, {"error": {"code": "1214", "message": "Incorrect role information"}}),
+    "minimax": (
+        400,
+        {
+            "type": "error",
+            "error": {
+                "type": "bad_request_error",
+                "message": "invalid params, invalid chat setting (2013)",
+                "http_code": "400",
+            },
+            "request_id": "req_lab",
         },
     ),
     "mistral": (

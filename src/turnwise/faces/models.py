@@ -34,6 +34,7 @@ _KNOWN_BY = {
     "deepseek": "deepseek",
     "kimi": "moonshot",
     "glm": "zai",
+    "minimax": "minimax",
 }
 
 

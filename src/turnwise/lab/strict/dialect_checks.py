@@ -23,10 +23,11 @@ BodyPlace = Literal["body", "message", "call", "part", "tool"]
 class OrderCheck(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="order", forbid_unknown_fields=True):
     """Which message may not follow which. `start` and `end` stand for the ends of the list, `any` for every role.
 
-    `unless`: a field of the first message that, when true, excuses it.
+    `at_end`: only the last two messages. `unless`: a field of the first message that, when true, excuses it.
     """
 
     refused: tuple[tuple[str, str], ...]
+    at_end: bool = False
     unless: str = ""
 
 
@@ -40,7 +41,8 @@ class RolesCheck(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
 class ContentCheck(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="content", forbid_unknown_fields=True
 ):
-    """What a message's `content` may not be: a `list`, `null` (or left out), or `empty` (no text and no other part).
+    """What a message's `content` may not be: a `list`, `null` (also left out, or a list of nothing), or `empty` (texts that say
+    nothing).
 
     `calls` limits it to messages with or without tool calls.
     """
@@ -160,6 +162,7 @@ def _order(check: OrderCheck, body: dict[str, Raw]) -> Iterator[Details]:
     roles = ["start", *(text(message.get("role")) for message in messages), "end"]
     for index, (before, role) in enumerate(pairwise(roles)):
         excused = index > 0 and bool(check.unless) and messages[index - 1].get(check.unless) is True
+        excused = excused or (check.at_end and index != len(messages) - 1)
         wrong = {(before, role), (before, "any") if role != "end" else (), ("any", role) if index else ()}
         if messages and not excused and not wrong.isdisjoint(check.refused):
             yield {"index": str(index), "before": before, "role": role}
@@ -186,7 +189,7 @@ def _content(check: ContentCheck, body: dict[str, Raw]) -> Iterator[Details]:
 
 def _form(content: Raw) -> str:
     match content:
-        case None:
+        case None | []:
             return "null"
         case "":
             return "empty"

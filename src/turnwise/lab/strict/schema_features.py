@@ -8,6 +8,8 @@ from turnwise.lab.raw import Raw, dump, rows, table, text
 SchemaFeature = Literal[
     "not-of-type",
     "keyword",
+    "lacking",
+    "above",
     "without",
     "beside",
     "foreign-reference",
@@ -45,6 +47,20 @@ def keyword(schema: Raw, root: Raw, keywords: tuple[str, ...]) -> str | None:
     """It has one of `keywords`."""
     del root
     return next((key for key in keywords if key in table(schema)), None)
+
+
+def lacking(schema: Raw, root: Raw, keywords: tuple[str, ...]) -> str | None:
+    """It lacks one of `keywords`."""
+    del root
+    return next((key for key in keywords if key not in table(schema)), None)
+
+
+def above(schema: Raw, root: Raw, keywords: tuple[str, ...]) -> str | None:
+    """A number under one of `keywords` is above the first of them."""
+    del root
+    fields = table(schema)
+    numbers = {key: fields.get(key) for key in keywords[1:]}
+    return next((key for key, one in numbers.items() if isinstance(one, int) and one > int(keywords[0])), None)
 
 
 def without(schema: Raw, root: Raw, keywords: tuple[str, ...]) -> str | None:
@@ -105,8 +121,10 @@ def undeclared(schema: Raw, root: Raw, keywords: tuple[str, ...]) -> str | None:
 SCHEMA_FEATURES: dict[SchemaFeature, Callable[[Raw, Raw, tuple[str, ...]], str | None]] = {
     "not-of-type": not_of_type,
     "keyword": keyword,
+    "lacking": lacking,
     "without": without,
     "beside": beside,
+    "above": above,
     "foreign-reference": foreign_reference,
     "clash-with-reference": clash_with_reference,
     "no-object": no_object,
