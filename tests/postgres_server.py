@@ -164,6 +164,21 @@ class PostgresServer:
         """What a dead machine or `pg_ctl stop -m immediate` does: every connection is cut at once."""
         self._end(signal.SIGQUIT)
 
+    def hold(self) -> None:
+        """It takes what comes, and says nothing more."""
+        self._signal(signal.SIGSTOP)
+
+    def free(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        own = self._process.pid
+        below = Path(f"/proc/{own}/task/{own}/children").read_text().split()
+        for process in (own, *map(int, below)):
+            with contextlib.suppress(ProcessLookupError):  # a backend may just have ended
+                os.kill(process, number)
+
     def stop(self) -> None:
         self._end(signal.SIGINT)
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -196,7 +196,7 @@ async def test_what_the_judge_says_reaches_the_command(
     judged = judge_calls([plan], facts={"1": facts}, policy=policy, offers=offers, hint="")
     (kept,) = judged.planned
     assert kept.unasked is reached and not judged.asks
-    run = ToolRun((kept,), tools=tools, clock=FakeClock(), on_start=lambda _: None, on_finish=lambda _: None)
+    run = ToolRun((kept,), tools=tools, clock=FakeClock(), on_start=lambda _: None)
     (result,) = await asyncio.wait_for(run.run(), HANG_S)
     said = "".join([part.text for part in result.content if isinstance(part, Text)])
     assert FILES in said if reached else said == "3000000\n", said

@@ -46,7 +46,6 @@ class Reader:
             tools=self._tools,
             clock=SystemClock(),
             on_start=lambda _: None,
-            on_finish=lambda _: None,
             whole_bytes=whole_bytes,
         )
         return await run.run()

@@ -41,12 +41,16 @@ def tool_run(
     tools = {
         name: Tool(offer=ToolOffer(spec=ToolSpec(name=name)), function=function) for name, function in functions.items()
     }
+
+    async def finished(result: ToolResult) -> None:
+        seen.append(f"finish {result.name}")
+
     run = ToolRun(
         tuple(calls),
         tools=tools,
         clock=clock,
         on_start=lambda call: seen.append(f"start {call.name}"),
-        on_finish=lambda result: seen.append(f"finish {result.name}"),
+        on_finish=finished,
     )
     return run, seen
 
@@ -510,9 +514,7 @@ async def test_a_tool_that_ends_by_its_own_deadline_brings_what_it_has(leap_s: f
 
     for function, expected in ((keeps, "this is what came"), (does_not, "timed out after 10 s and was stopped")):
         tool = Tool(offer=ToolOffer(spec=ToolSpec(name="it")), function=function, grace_s=5.0)
-        run = ToolRun(
-            (planned("it"),), tools={"it": tool}, clock=clock, on_start=lambda _: None, on_finish=lambda _: None
-        )
+        run = ToolRun((planned("it"),), tools={"it": tool}, clock=clock, on_start=lambda _: None)
         task = asyncio.create_task(run.run())
         await clock.leap(leap_s, last_first=last_first)
         await clock.advance(6.0)

@@ -366,7 +366,8 @@ class Agent(Generic[Deps, Output]):
         tools = setup.offered
         setup.check_rules()
         new_id = self._ids.new if not self._opens else lambda: self._opens
-        begun = run_before(options, journal=setup.journal, new_id=new_id)
+        find = partial(run_before, options, journal=setup.journal, new_id=new_id)
+        begun = find() if setup.journal is None else await setup.journal.beside(find)
         before, session_id = begun.so_far, begun.session_id
         earlier = tuple(before.carried.messages)
         run = await stack.enter_async_context(
@@ -410,13 +411,16 @@ class Agent(Generic[Deps, Output]):
         )
         pen = None
         if setup.journal is not None:
-            pen = setup.journal.begin_turn(
-                turn_id=started.config.turn_id,
-                session_id=session_id,
-                folder=setup.folder,
-                title=title_of(started.input),
-                started=started,
-                labels=run.labels,
+            pen = await setup.journal.beside(
+                partial(
+                    setup.journal.begin_turn,
+                    turn_id=started.config.turn_id,
+                    session_id=session_id,
+                    folder=setup.folder,
+                    title=title_of(started.input),
+                    started=started,
+                    labels=run.labels,
+                )
             )
         if reservation is not None:
             reservation.begins(runner)
@@ -454,7 +458,7 @@ class Agent(Generic[Deps, Output]):
         if (journal := setup.journal) is None:
             raise CallerError('`resume` needs a journal: Agent(..., observation={"journal": Journal(PATH)})')
         find = journal.take_over if options.get("take_over") else journal.find_session
-        found = left_run(journal, find(session))
+        found = await journal.beside(lambda: left_run(journal, find(session)))
         found.left.terms = terms_of(options)
         config = found.left.config
         check_endpoint(config, own=setup.config)
@@ -482,7 +486,7 @@ class Agent(Generic[Deps, Output]):
                 observation=Observation(watch=options.get("watch"), ledger=found.ledger),
             )
             _, reservation = reserved(setup, config, stack=stack, whole=True, journal=journal)
-            pen = journal.resume_turn(found.turn_id)
+            pen = await journal.beside(partial(journal.resume_turn, found.turn_id))
             if reservation is not None:
                 reservation.begins(runner)
             turn = runner.resume(found.left, journal=pen, ends=control.ends, said=control.words())
@@ -555,7 +559,9 @@ class Agent(Generic[Deps, Output]):
         said = message_of(prompt, what="the prompt")
         setup = self._setup
         journal = setup.journal or order.journal  # whoever reads the parent's journal finds what was spent there
-        found = left_child(journal, order) if journal is not None and order.resumes else None
+        found = None
+        if journal is not None and order.resumes:
+            found = await journal.beside(partial(left_child, journal, order))
         session_id = self._ids.new() if found is None else found.session_id
         minder = Minder(
             order,
@@ -603,7 +609,7 @@ class Agent(Generic[Deps, Output]):
             )
             if found is not None and journal is not None:
                 found.left.terms = order.terms
-                pen = journal.resume_turn(found.turn_id)
+                pen = await journal.beside(partial(journal.resume_turn, found.turn_id))
                 if reservation is not None:
                     reservation.begins(runner)
                 return await minder.run(runner, runner.resume(found.left, journal=pen))
@@ -611,14 +617,17 @@ class Agent(Generic[Deps, Output]):
             pen = None
             if journal is not None:
                 title = f"{'/'.join(minder.path)}: {title_of(started.input)}"
-                pen = journal.begin_turn(
-                    turn_id=config.turn_id,
-                    session_id=session_id,
-                    folder=setup.folder,
-                    title=title,
-                    parent=(order.parent_turn, order.call.id),
-                    started=started,
-                    labels=run.labels,
+                pen = await journal.beside(
+                    partial(
+                        journal.begin_turn,
+                        turn_id=config.turn_id,
+                        session_id=session_id,
+                        folder=setup.folder,
+                        title=title,
+                        parent=(order.parent_turn, order.call.id),
+                        started=started,
+                        labels=run.labels,
+                    )
                 )
             if reservation is not None:
                 reservation.begins(runner)

@@ -17,7 +17,7 @@ from turnwise.drivers.journal.ledger import (
     lost_entry,
     programmed_entry,
 )
-from turnwise.drivers.journal.pen import TurnJournal
+from turnwise.drivers.journal.loop_pen import LoopPen
 from turnwise.drivers.journal.records import RequestSent
 from turnwise.rules.apart import searches_asked
 from turnwise.rules.pricing import PriceRow
@@ -41,7 +41,7 @@ class Bookkeeper:
         path: tuple[str, ...],
         provider: str,
         find_price: PriceFinder | None,
-        journal: TurnJournal | None,
+        journal: LoopPen | None,
         clock: Clock,
     ) -> None:
         self.ledger = ledger or Ledger(root_session=config.session_id, root_turn=config.turn_id)
@@ -62,7 +62,7 @@ class Bookkeeper:
         self._number_before = self._number = max(own, default=0)
         self._program = program
 
-    def enter(self, order: SendRequest, sent: RequestSent) -> LedgerEntry:
+    async def enter(self, order: SendRequest, sent: RequestSent) -> LedgerEntry:
         """On return the request is safely written down, and may leave."""
         entry = entry_of(
             order,
@@ -77,7 +77,7 @@ class Bookkeeper:
         )
         self._number_before, self._number = self._number, order.number
         if self._journal is not None:
-            self._journal.request_leaves(sent, entry)
+            await self._journal.request_leaves(sent, entry)
         self.ledger.put(entry)
         return entry
 

@@ -64,6 +64,11 @@ def is_damage(error: sqlite3.Error) -> bool:
     return name_of(error).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or _NOT_TEXT in str(error)
 
 
+def is_held(error: sqlite3.Error) -> bool:
+    """Whether somebody else has the file, and it may be free again soon."""
+    return name_of(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
 def is_of_locks(error: sqlite3.Error, path: Path | None) -> bool:
     """Whether the file system takes no locks. Some say so as if somebody else held one, so those are tried."""
     name = name_of(error)
@@ -100,7 +105,7 @@ def raise_explained(error: sqlite3.Error, path: Path | None = None, *, tables: t
             f"{name} cannot be used: its file system takes no locks ({code}), as some network folders do not; "
             "set TURNWISE_STATE_DIR to a folder on a local disk"
         ) from None
-    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+    if is_held(error):
         raise JournalFailed(
             f"{name} is held by another process for more than {BUSY_S:g} s: wait for it, or {ELSEWHERE}"
         ) from None

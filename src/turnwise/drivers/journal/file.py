@@ -1,11 +1,11 @@
 """The journal's SQLite file: opened, brought up to date, used by one thread at a time, its failures explained."""
 
+import contextlib
 import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
@@ -16,6 +16,7 @@ from turnwise.drivers.journal.failures import (
     BUSY_S,
     ELSEWHERE,
     is_damage,
+    is_held,
     is_of_locks,
     name_of,
     raise_explained,
@@ -25,10 +26,12 @@ from turnwise.drivers.journal.ledger import LEAVES, STAYED, update_of, values_be
 from turnwise.drivers.journal.ledger_queries import ExactSum
 from turnwise.drivers.journal.schema import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, SEQ_BITS, UPGRADES
 from turnwise.drivers.journal.stores import PROGRESS, BatchWritten, Dialect, JournalConnection, PenBatch, Statement, T
+from turnwise.drivers.journal.waiting import Patience, StoreThread, WouldWait
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 
 SWITCH_AGAIN_S = 0.005
 FIRST_BUSY_MS = 200
+BUSY_MS = int(BUSY_S * 1000)
 SQLITE = Dialect(
     day="coalesce(strftime('%Y-%m-%d', started, 'unixepoch', 'localtime'), 'unknown')",
     texts="select value from json_each({})",
@@ -51,21 +54,40 @@ SQLITE = Dialect(
 
 
 class Use:
-    """The connection, for as long as one thread has it. Once it has met damage, it writes no more."""
+    """The connection, for as long as one thread has it. Once it has met damage, it writes no more.
 
-    def __init__(self, connection: sqlite3.Connection, *, path: Path | None) -> None:
+    Who may not wait gets WouldWait where another thread or another process has it. All others wait for both, within one limit.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, *, path: Path | None, patience: Patience) -> None:
         self._connection = connection
         self._path = path
         self._lock = threading.Lock()
         self._damage = ""
+        self._patience = patience
+        self._busy_ms = -1  # of the connection; nobody has said yet
 
     def __enter__(self) -> sqlite3.Connection:
-        self._lock.acquire()
+        patience = self._patience
+        ends = patience.until(BUSY_S) if patience.ends is not None else None
+        if not self._lock.acquire(blocking=False):
+            if not patience.may_wait:
+                raise WouldWait
+            ends = patience.until(BUSY_S)
+            self._lock.acquire()
+        left_ms = BUSY_MS if ends is None else max(int((ends - time.monotonic()) * 1000), 0)
+        busy_ms = left_ms if patience.may_wait else 0
+        if busy_ms != self._busy_ms:
+            with contextlib.suppress(sqlite3.Error):  # it is closed: what it is wanted for says so
+                self._connection.execute(f"pragma busy_timeout = {busy_ms}")
+                self._busy_ms = busy_ms
         return self._connection
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
         try:
             if isinstance(error, sqlite3.Error):
+                if not self._patience.may_wait and is_held(error):
+                    raise WouldWait from None
                 self._explain(error)
         finally:
             self._lock.release()
@@ -107,15 +129,25 @@ class JournalFile:
 
     def __init__(self, connection: sqlite3.Connection, *, path: Path | None = None) -> None:
         self._connection = connection
-        self._use = Use(connection, path=path)
+        self.thread = StoreThread(limit_s=BUSY_S)
+        self._use = Use(connection, path=path, patience=self.thread.patience)
         # typeshed knows sums of integers only
         connection.create_aggregate("exact_sum", -1, ExactSum)  # pyright: ignore[reportArgumentType]
+
+    def at_once(self, work: Callable[[], T]) -> T:
+        """Raises WouldWait where another thread or another process has the file."""
+        patience = self.thread.patience
+        patience.may_wait = False
+        try:
+            return work()
+        finally:
+            patience.may_wait = True
 
     def statement(self) -> Use:
         """For a single statement, its rows fetched inside: it is a transaction of its own."""
         return self._use
 
-    @contextmanager
+    @contextlib.contextmanager
     def transaction(self) -> Generator[sqlite3.Connection]:
         with self._use as connection, Transaction(connection):
             yield connection
@@ -162,6 +194,7 @@ class JournalFile:
             connection.execute(f"pragma synchronous = {durability}")
 
     def close(self) -> None:
+        self.thread.finish()
         with self._use:
             self._connection.close()
 
@@ -250,7 +283,7 @@ def first_look(connection: sqlite3.Connection, path: Path | None, *, newer: bool
         if not name_of(error).startswith("SQLITE_BUSY") or is_of_locks(error, path):
             raise
     finally:
-        connection.execute(f"pragma busy_timeout = {BUSY_S * 1000:.0f}")
+        connection.execute(f"pragma busy_timeout = {BUSY_MS}")
     return check_version(connection, path, newer=newer)
 
 

@@ -7,14 +7,15 @@ epoch, so a writer whose turn was taken over cannot append. What follows is of S
 At `durability="normal"` a commit is in the operating system's hands, so `kill -9` at any moment loses nothing; a power failure
 may lose the last commits (never the file). `durability="full"` waits for the disk at every commit, which costs milliseconds of
 wall time on real disks inside the event loop.
-Appends run in the event loop's thread: at 0.03 ms of CPU (0.11 with `full`) they are cheaper than a hop to another one.
+A turn's appends run in its event loop's thread: at 0.03 ms of CPU (0.11 with `full`) they are cheaper than a hop to another one.
+Where the file is not free, they wait for it beside the loop (`waiting.py`).
 Threads (several event loops) may share one `Journal`: they take turns.
 """
 
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -52,7 +53,8 @@ from turnwise.drivers.journal.session_rows import (
     labels_text,
     session_row,
 )
-from turnwise.drivers.journal.stores import JournalConnection, JournalStore, Values
+from turnwise.drivers.journal.stores import JournalConnection, JournalStore, T, Values
+from turnwise.drivers.journal.waiting import beside
 from turnwise.errors import CallerError, JournalFailed, UnreadableTurn
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.vocab import StopReason
@@ -219,6 +221,13 @@ class Journal:
     def close(self) -> None:
         """Close the file or the connection. The journal cannot be used afterwards."""
         self._store.close()
+
+    async def beside(self, work: Callable[[], T]) -> T:
+        """What `work` gives or raises, while the event loop goes on if the database has to be waited for.
+
+        `work` may begin again if it had to wait, and may run in another thread. A cancel of this task comes behind it.
+        """
+        return await beside(work, store=self._store)
 
     def is_whole(self) -> bool:
         """Whether SQLite finds no damaged page. This reads the whole file."""

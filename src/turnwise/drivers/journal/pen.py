@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,8 @@ from turnwise.drivers.clock import Clock
 from turnwise.drivers.journal.claims import Lease
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.records import KINDS, JournalRecord, RequestSent, encode_record
-from turnwise.drivers.journal.stores import EventRow, JournalStore, PenBatch
+from turnwise.drivers.journal.stores import EventRow, JournalStore, PenBatch, Statement
+from turnwise.drivers.journal.waiting import Works, done_here
 from turnwise.errors import JournalFailed
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.config import TurnResult
@@ -46,7 +48,7 @@ class TurnJournal:
         self.journal = journal
         self.lease = lease
         self._may_be_let_go = may_be_let_go
-        self._store = store
+        self.store = store
         self._turn_id = turn_id
         self._number = number
         self._epoch = epoch
@@ -56,12 +58,17 @@ class TurnJournal:
         self._became: dict[int, LedgerEntry] = {}  # requests whose entries wait, too
         self._rows_of_requests = dict(requests)  # of the ledger's table, by the request's number
         self._stayed: list[int] = []  # rows of requests that never left, to be struck out
-        self._has_ended = False
+        self.has_ended = False
         self.has_begun = last_seq > 0  # its first record is there
+
+    # Each that writes stands twice: as steps, which a pen in an event loop does beside it (`loop_pen.py`), and done here.
 
     def append(self, record: JournalRecord) -> None:
         """On return the record is safe from our own death, and all that waited."""
-        self._write((*self._waiting, self._row_of(record)))
+        done_here(self.appending(record))
+
+    def appending(self, record: JournalRecord) -> Works[None]:
+        yield from self._writing(self._row_of(record))
 
     def later(self, record: JournalRecord) -> None:
         """Take the record down, to be written with what comes next."""
@@ -69,8 +76,15 @@ class TurnJournal:
 
     def write(self) -> None:
         """On return nothing waits any more."""
-        if self._waiting or self._became or self._stayed:
-            self._write(self._waiting)
+        done_here(self.writing())
+
+    def writing(self) -> Works[None]:
+        if self.has_to_write:
+            yield from self._writing()
+
+    @property
+    def has_to_write(self) -> bool:
+        return bool(self._waiting or self._became or self._stayed)
 
     @property
     def is_handed_over_above(self) -> bool:
@@ -79,18 +93,23 @@ class TurnJournal:
 
     def request_leaves(self, record: RequestSent, entry: LedgerEntry) -> None:
         """Write down a request before its first byte leaves: the record and its entry of the ledger, both or none."""
-        if self.lease is not None and self.lease.ends and self._may_be_let_go:
-            self.write()
-            self.lease.let_go()
-        self._write((*self._waiting, self._row_of(record)), leaves=entry)
+        done_here(self.leaving(record, entry))
 
-    def ask_elsewhere(self, asks: Sequence[OneAsk], *, deadline_s: float, folder: str) -> Sequence[Approval] | None:
+    def leaving(self, record: RequestSent, entry: LedgerEntry) -> Works[None]:
+        if self.lease is not None and self.lease.ends and self._may_be_let_go:
+            yield from self.writing()
+            yield self.lease.let_go
+        yield from self._writing(self._row_of(record), leaves=entry)
+
+    def asking_elsewhere(
+        self, asks: Sequence[OneAsk], *, deadline_s: float, folder: str
+    ) -> Works[Sequence[Approval] | None]:
         """The answers that a person gave to whoever keeps the turn; None where nobody does. Raises JournalFailed where they are
         asked now: nothing more is written then."""
         if self.lease is None or not self._may_be_let_go:
             return None
-        self.write()
-        return self.lease.ask(asks, deadline_s=deadline_s, folder=folder)
+        yield from self.writing()
+        return (yield partial(self.lease.ask, asks, deadline_s=deadline_s, folder=folder))
 
     @property
     def asks_below(self) -> Lease | None:
@@ -100,17 +119,23 @@ class TurnJournal:
     def request_became(self, entry: LedgerEntry) -> None:
         """Complete a request's entry, with what comes next. It is kept even if another process has taken the turn over: it
         was sent."""
-        self._became[entry.number] = entry
+        self.note_end(entry)
         self._write_if_ended()
+
+    def note_end(self, entry: LedgerEntry) -> None:
+        self._became[entry.number] = entry
 
     def request_stayed(self, entry: LedgerEntry) -> None:
         """Strike out the entry of a request that never left, with what comes next."""
-        self._stayed.append(self._rows_of_requests.pop(entry.number))
+        self.strike_out(entry)
         self._write_if_ended()
+
+    def strike_out(self, entry: LedgerEntry) -> None:
+        self._stayed.append(self._rows_of_requests.pop(entry.number))
 
     def _write_if_ended(self) -> None:
         """What becomes of a request that was left behind: nothing comes next."""
-        if self._has_ended:
+        if self.has_ended:
             with suppress(JournalFailed):  # nobody is left to be told
                 self.write()
 
@@ -118,23 +143,28 @@ class TurnJournal:
         self._last_seq += 1
         return EventRow(self._last_seq, KINDS[type(record)], encode_record(record).decode(), self._clock.now())
 
-    def _write(self, events: Sequence[EventRow], *, leaves: LedgerEntry | None = None) -> None:
-        """All in one transaction. Where the turn is another's, nothing but what became of our requests is kept."""
-        if events and self.lease is not None and self.lease.is_over:
+    def _writing(self, row: EventRow | None = None, *, leaves: LedgerEntry | None = None) -> Works[None]:
+        """All in one transaction. Where the turn is another's, nothing but what became of our requests is kept. Meanwhile more
+        may come to wait; where it fails, all but `row` waits again."""
+        if (row is not None or self._waiting) and self.lease is not None and self.lease.is_over:
             raise JournalFailed("this worker stops: another one goes on with the turn")
+        waiting, became, stayed = self._waiting, self._became, self._stayed
+        self._waiting, self._became, self._stayed = [], {}, []
         batch = PenBatch(
             turn=self._turn_id,
             number=self._number,
             epoch=self._epoch,
-            events=events,
-            became=[(entry, self._rows_of_requests[number]) for number, entry in self._became.items()],
-            stayed=self._stayed,
+            events=waiting if row is None else (*waiting, row),
+            became=[(entry, self._rows_of_requests[number]) for number, entry in became.items()],
+            stayed=stayed,
             leaves=leaves,
         )
-        appended = self._store.append(batch)
-        self._waiting = []
-        self._became = {}
-        self._stayed = []
+        try:
+            appended = yield partial(self.store.append, batch)
+        except BaseException:
+            self._waiting, self._became = [*waiting, *self._waiting], {**became, **self._became}
+            self._stayed = [*stayed, *self._stayed]
+            raise
         if leaves is not None and appended.row is not None:
             self._rows_of_requests[leaves.number] = appended.row
         if not appended.is_ours:
@@ -144,40 +174,45 @@ class TurnJournal:
 
     def close(self, result: TurnResult, *, problem: str = "") -> None:
         """The turn has ended: note how, for the list of sessions, and the `problem` of a claimed one, for its status."""
-        self.write()
-        self._has_ended = True
+        done_here(self.closing(result, problem=problem))
+
+    def closing(self, result: TurnResult, *, problem: str) -> Works[None]:
+        yield from self.writing()
+        self.has_ended = True
         now = self._clock.now()
         status = "waiting" if result.pending else "done"
         noted, values = ("", ()) if not self._may_be_let_go or not problem else (", problem = ?", (problem,))
-        self._store.execute_all(
-            [
-                (
-                    f"update turn set status = ?, finished = ?, stop_reason = ?, complete = ?{noted} where id = ? and epoch = ?",
-                    (status, now, result.stop_reason, int(result.complete), *values, self._turn_id, self._epoch),
-                ),
-                (
-                    # Whoever has locked the session's row is not waited for: the next turn notes the time.
-                    "update session set updated = case when updated > ? then updated else ? end"
-                    " where id = (select id from session where"
-                    f" id = (select session from turn where id = ?){self._store.dialect.unless_locked})",
-                    (now, now, self._turn_id),
-                ),
-            ]
-        )
+        statements: list[Statement] = [
+            (
+                f"update turn set status = ?, finished = ?, stop_reason = ?, complete = ?{noted} where id = ? and epoch = ?",
+                (status, now, result.stop_reason, int(result.complete), *values, self._turn_id, self._epoch),
+            ),
+            (
+                # Whoever has locked the session's row is not waited for: the next turn notes the time.
+                "update session set updated = case when updated > ? then updated else ? end"
+                " where id = (select id from session where"
+                f" id = (select session from turn where id = ?){self.store.dialect.unless_locked})",
+                (now, now, self._turn_id),
+            ),
+        ]
+        yield partial(self.store.execute_all, statements)
 
     def abandon(self) -> None:
         """The run ended by an exception: the turn is lost, and the session free for the next one, even if the file cannot say
         so now (JournalFailed). A claimed turn stays as it is. Does nothing after `close`."""
-        self._has_ended = True
+        done_here(self.abandoning())
+
+    def abandoning(self) -> Works[None]:
+        self.has_ended = True
         if self._may_be_let_go:  # it is not lost: its worker gives it back, or its lease lapses
             with suppress(JournalFailed):
-                self.write()
+                yield from self.writing()
             return
         try:
-            self.write()
+            yield from self.writing()
         finally:
             try:
-                self._store.execute_all([(_LOST, (self._clock.now(), self._turn_id, self._epoch))])
+                yield partial(self.store.execute_all, [(_LOST, (self._clock.now(), self._turn_id, self._epoch))])
             except JournalFailed:
                 self.journal.leave(self._turn_id)
                 raise

@@ -12,6 +12,7 @@ import msgspec
 
 from turnwise.drivers.journal.durability import Durability
 from turnwise.drivers.journal.ledger import LedgerEntry, Value
+from turnwise.drivers.journal.waiting import WaitingStore
 
 Values = Sequence[Value] | Mapping[str, Value]
 Statement = tuple[str, Values]
@@ -84,7 +85,7 @@ class BatchWritten(msgspec.Struct, frozen=True, gc=False):
     row: int | None = None
 
 
-class JournalStore(Protocol):
+class JournalStore(WaitingStore, Protocol):
     """One database, used by one thread at a time. What fails raises JournalFailed and says what to do."""
 
     @property

@@ -20,10 +20,14 @@ from turnwise.turn.events import Asked
 SETTLE_S = 0.5
 BEHIND_S = 5.0  # an approver that says when it shows an ask ends the ask's time itself; so long after that, it is ended
 QUEUE_S = 24 * 3600.0  # that asks wait for their place before a person, all together
-KEEP_S = 10.0  # for an answer from another thread to be recorded
+KEEP_S = 15.0  # for an answer from another thread to be recorded: longer than the journal waits
 THREAD = "turnwise-approver"
 
 _log = logging.getLogger("turnwise")
+
+
+Recorder = Callable[[Approval], "asyncio.Future[None] | None"]
+"""Records an answer. None: it is recorded; else what says when."""
 
 
 def _nobody_keeps(_approval: Approval) -> None:
@@ -89,7 +93,7 @@ async def ask(
     path: tuple[str, ...] = (),
     scrub: Callable[[str], str] = str,
     over: "asyncio.Future[None] | None" = None,
-    record: Callable[[Approval], object] = _nobody_keeps,
+    record: Recorder = _nobody_keeps,
     origin: AskOrigin = AskOrigin(),  # noqa: B008 (frozen)
     most_s: float | None = None,
 ) -> Asked:
@@ -179,7 +183,7 @@ class AskTime:
 class KeptAnswers:
     """The answers that an approver has given while others were waited for."""
 
-    def __init__(self, asks: Sequence[OneAsk], *, record: Callable[[Approval], object]) -> None:
+    def __init__(self, asks: Sequence[OneAsk], *, record: Recorder) -> None:
         self._asks = asks
         self._record = record
         self._loop = asyncio.get_running_loop()
@@ -196,7 +200,8 @@ class KeptAnswers:
         self._is_over = True
 
     def keep(self, approval: Approval) -> None:
-        """On return it is recorded, also where an approver in a thread of its own gives it. The first for an ask counts. Raises
+        """On return it is recorded, also where an approver in a thread of its own gives it. In the event loop's thread it is so
+        unless the journal has to be waited for: then it is as soon as can be. The first for an ask counts. Raises
         ValidationError for what is no approval."""
         answer = msgspec.convert(msgspec.to_builtins(approval), Approval)
         if threading.get_ident() == self._thread:
@@ -205,19 +210,25 @@ class KeptAnswers:
         done = threading.Event()
 
         def keep_here() -> None:
-            self._keep(answer)
-            done.set()
+            written = self._keep(answer)
+            if written is None:
+                done.set()
+            else:
+                written.add_done_callback(lambda _: done.set())
 
         with contextlib.suppress(RuntimeError):  # the loop has ended, and nothing is kept any more
             self._loop.call_soon_threadsafe(keep_here)
             done.wait(KEEP_S)
 
-    def _keep(self, answer: Approval) -> None:
+    def _keep(self, answer: Approval) -> "asyncio.Future[None] | None":
+        """None: it is recorded, or not to be kept. Else what says when it is."""
         if self._is_over or answer.call_id in self._given:
-            return
+            return None
+        written: asyncio.Future[None] | None = None
         for kept in _kept((msgspec.structs.replace(answer, text=journalable(answer.text)),), asks=self._asks):
             self._given[kept.call_id] = kept
-            self._record(kept)
+            written = self._record(kept)
+        return written
 
 
 def _kept(answers: Sequence[Approval], *, asks: Sequence[OneAsk]) -> tuple[Approval, ...]:

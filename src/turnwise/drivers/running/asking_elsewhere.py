@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from turnwise.drivers.journal.claims import Lease
+from turnwise.drivers.journal.loop_pen import LoopPen
 from turnwise.drivers.journal.pen import TurnJournal
 from turnwise.drivers.running.approvals import Approver, Asking
 from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
@@ -26,11 +27,11 @@ def _of_lease(lease: Lease) -> Approver:
 
 
 async def given_in_time(
-    journal: TurnJournal | None, asks: Sequence[OneAsk], *, origin: AskOrigin, is_below: bool
+    journal: LoopPen | None, asks: Sequence[OneAsk], *, origin: AskOrigin, is_below: bool
 ) -> Sequence[Approval]:
     """The answers that were given while no process ran the turn, to asks whose time is over by now. Raises JournalFailed."""
-    if journal is None or journal.lease is None:
+    if journal is None or (lease := journal.pen.lease) is None:
         return ()
     if is_below:
-        return await journal.lease.below.given(asks, origin=origin)
-    return journal.ask_elsewhere(asks, deadline_s=0.0, folder=origin.folder) or ()
+        return await lease.below.given(asks, origin=origin)
+    return await journal.ask_elsewhere(asks, deadline_s=0.0, folder=origin.folder) or ()

@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.journal.pen import TurnJournal
+from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.journal.records import AskAnswered, JournalEntry, RequestSent, ScriptBegan, ToolsStarted
 from turnwise.drivers.running.run_context import RunAtHand, context_of, giving
 from turnwise.drivers.tools.probes import OutcomeUnknown, ask_probe
@@ -210,15 +210,16 @@ def _followed(program: ProgramSoFar | None, *, event: Event, command: object) ->
     return program
 
 
-def begun_below(
-    calls: Sequence[PlannedCall], *, left: LeftTurn, tools: Mapping[str, Tool], journal: TurnJournal | None
+async def begun_below(
+    calls: Sequence[PlannedCall], *, left: LeftTurn, tools: Mapping[str, Tool], journal: Journal | None
 ) -> frozenset[str]:
     """The calls on which a sub-agent has begun to work: it has a progress of its own."""
     subs = {name for name, tool in tools.items() if tool.start is not None}
     called = {planned.call.id for planned in calls if planned.call.name in subs} & left.begun
     if not called or journal is None:
         return frozenset()
-    return frozenset(called.intersection([call_id for call_id, _ in journal.journal.children(left.config.turn_id)]))
+    children = await journal.beside(partial(journal.children, left.config.turn_id))
+    return frozenset(called.intersection([call_id for call_id, _ in children]))
 
 
 async def results_of_left(

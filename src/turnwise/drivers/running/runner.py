@@ -13,6 +13,7 @@ from turnwise.drivers.clock import sleep
 from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.drivers.journal.bookkeeping import Bookkeeper
 from turnwise.drivers.journal.ledger import Ledger
+from turnwise.drivers.journal.loop_pen import LoopPen
 from turnwise.drivers.journal.pen import TurnJournal
 from turnwise.drivers.journal.records import AskAnswered, JournalRecord, ScriptBegan, ToolsStarted
 from turnwise.drivers.running.approvals import ask
@@ -104,7 +105,7 @@ class Runner:
         task is cancelled, the turn is journalled as cancelled, and the CancelledError goes on.
         """
         running = self._begin(started.config, journal=journal, given=started.input, ends=ends)
-        return await self._run(running, running.run(started, earlier=earlier), journal=journal)
+        return await self._run(running, running.run(started, earlier=earlier))
 
     async def resume(
         self, left: LeftTurn, *, journal: TurnJournal, ends: InterruptKind | None = None, said: Sequence[Message] = ()
@@ -116,7 +117,7 @@ class Runner:
         Raises as `run` does.
         """
         running = self._begin(left.config, journal=journal, left=left, ends=ends)
-        return await self._run(running, running.resume(left, said=said), journal=journal)
+        return await self._run(running, running.resume(left, said=said))
 
     def _begin(
         self,
@@ -137,9 +138,7 @@ class Runner:
             running.interrupt(ends)
         return running
 
-    async def _run(
-        self, running: "_Running", turn: Coroutine[None, None, TurnResult], *, journal: TurnJournal | None
-    ) -> TurnResult:
+    async def _run(self, running: "_Running", turn: Coroutine[None, None, TurnResult]) -> TurnResult:
         observer = running.observer
         try:
             with contextlib.nullcontext() if observer is None else observer.around():
@@ -147,9 +146,9 @@ class Runner:
         finally:
             self.result, self.elapsed_s = running.result, running.time.now_s()
             self._running = None
-            if journal is not None:
+            if running.pen is not None:
                 with contextlib.suppress(JournalFailed):  # said already, by the result or by what is being raised
-                    journal.abandon()
+                    await running.pen.abandon()
             if observer is not None:
                 await observer.settled()
 
@@ -187,7 +186,7 @@ class _Running:
         self._left = left  # until its first command is done
         self._clock = means.clock
         self._tools = {tool.name: tool for tool in means.tools}
-        self._journal = journal
+        self.pen = pen = None if journal is None else LoopPen(journal)
         self._interrupted: asyncio.Future[EndKind] = asyncio.get_running_loop().create_future()
         self._unrecorded = ""  # why the journal cannot be written any more
         self._why_stopped = ""  # where it is no person's word
@@ -207,7 +206,7 @@ class _Running:
             path=means.path,
             provider=means.endpoint.profile.name,
             find_price=means.observation.find_price,
-            journal=journal,
+            journal=pen,
             clock=means.clock,
         )
         if left is not None:
@@ -217,7 +216,7 @@ class _Running:
         self._tell = self._watchers.tell
         if means.observation.begins is not None:
             means.observation.begins(self._tell)
-        self._teller = LiveTeller(self._watchers, journal=journal)
+        self._teller = LiveTeller(self._watchers, journal=pen)
         self._sender = Sender(
             means,
             recovery=recovery,
@@ -264,7 +263,8 @@ class _Running:
             return False
         event = self._stamp(MessageArrived(message=message))
         try:
-            self._write(event)
+            if self.pen is not None:
+                self.pen.append_soon(event, failed=self._unwritable)
         except JournalFailed as failed:
             self._unwritable(failed)
             return False
@@ -273,8 +273,8 @@ class _Running:
 
     async def run(self, started: TurnStarted, *, earlier: Sequence[Message] | Carried) -> TurnResult:
         turn, command = Turn.start(started, earlier=earlier)
-        if self._journal is None or not self._journal.has_begun:
-            self._write(started)
+        if self.pen is not None and not self.pen.pen.has_begun:
+            await self.pen.append(started)
         return await self._live(turn, command)
 
     async def resume(self, left: LeftTurn, *, said: Sequence[Message]) -> TurnResult:
@@ -282,7 +282,7 @@ class _Running:
         assert command is not None, "a turn that has begun has ordered something"
         if rules := left.new_rules:
             added = RulesAdded(rules=rules, at_s=left.at_s)
-            self._write(added)
+            await self._write(added)
             command = turn.receive(added)
         if left.is_cancelled:
             self.interrupt()
@@ -329,31 +329,31 @@ class _Running:
             if not was_cut:
                 working.result()
         except asyncio.CancelledError:
-            self._end(turn, kind="cancel")
+            await self._end(turn, kind="cancel")
             raise
         except JournalFailed as failed:
             self._unrecorded = str(failed)
-            return self._end(turn, kind="journal")
-        return self._end(turn, kind=self._interrupted.result() if self._interrupted.done() else "cancel")
+            return await self._end(turn, kind="journal")
+        return await self._end(turn, kind=self._interrupted.result() if self._interrupted.done() else "cancel")
 
     async def _work(self, turn: Turn) -> None:
         """Do what the turn orders; once it is stopping, no more than the command at hand."""
         while not (isinstance(command := self._command, FinishTurn) or self._must_stop()):
-            if self._journal is not None and type(command) is not SendRequest and type(command) is not RunTools:
-                self._journal.write()  # these two write what led to them with their own beginning
+            if type(command) is not SendRequest and type(command) is not RunTools:
+                await self._write()  # these two write what led to them with their own beginning
             event = await (self._do_apart(command) if self._is_strange(command) else self._do(command))
             if self._watchers.are_there:
                 await self._let_others_in()
             if self._is_over:
                 return  # it was left behind
             event = self._stamp(event)
-            if self._journal is not None:
-                self._journal.later(event)
+            if self.pen is not None:
+                self.pen.later(event)
             self.books.saw(event)
             self._command = turn.receive(event)
             self._ordered_s = getattr(event, "at_s", 0.0)
-            self._tell_discarded(event, following=self._command)
-            self._teller.answered(turn)
+            await self._tell_discarded(event, following=self._command)
+            await self._teller.answered(turn)
 
     def _must_stop(self) -> bool:
         """Also where our own task was cancelled and has not had its turn yet."""
@@ -376,35 +376,35 @@ class _Running:
         """In a task of its own: what it sets in context variables ends with it."""
         return await asyncio.create_task(self._do(command))
 
-    def _end(self, turn: Turn, *, kind: EndKind) -> TurnResult:
+    async def _end(self, turn: Turn, *, kind: EndKind) -> TurnResult:
         """A command that is still at hand counts as cut short; if a part of it goes on, its outcome is ignored."""
         self._is_over = True
         if not isinstance(self._command, FinishTurn):
             event = msgspec.structs.replace(self._cut_short(kind, command=self._command), why=self._why_stopped)
             try:
                 if event.kind != "journal":
-                    self._write(event)
+                    await self._write(event)
             except JournalFailed as failed:
                 self._unrecorded = str(failed)
                 event = msgspec.structs.replace(event, kind="journal")
             if event.kind == "journal":
                 event = msgspec.structs.replace(event, why=self._unrecorded)
             self._command = turn.receive(event)
-            self._teller.answered(turn)
+            await self._teller.answered(turn)
         assert isinstance(self._command, FinishTurn), "an interrupt ends the turn"
-        result = self.result = self._recorded(self._command.result)
+        result = self.result = await self._recorded(self._command.result)
         self._tell(TurnFinished(result))
         return result
 
-    def _recorded(self, result: TurnResult) -> TurnResult:
+    async def _recorded(self, result: TurnResult) -> TurnResult:
         """The result, which the journal has; or what there is of it where the journal cannot be written.
 
         Of a turn that its journal failed nothing more is written: the session finds it as one that was left.
         """
-        if self._journal is None or result.stop_reason is StopReason.JOURNAL_FAILED:
+        if self.pen is None or result.stop_reason is StopReason.JOURNAL_FAILED:
             return result
         try:
-            self._journal.close(result, problem=self._why_stopped)
+            await self.pen.close(result, problem=self._why_stopped)
         except JournalFailed as failed:
             return unrecorded(result, why=str(failed))
         return result
@@ -441,14 +441,14 @@ class _Running:
                 return RequestFailed(number=number, fault=LOST_REQUEST, lost=True)
             case RunTools():
                 self._ended = set(left.ended)
-                below = begun_below(command.calls, left=left, tools=self._tools, journal=self._journal)
+                below = await begun_below(command.calls, left=left, tools=self._tools, journal=self._around.journal)
                 self._begun_before = left.begun - below
                 found = await results_of_left(
                     command.calls, left=left, tools=self._tools, clock=self._clock, run=self._means.run
                 )
                 for planned, result in found:
                     left.unknown += [planned.call] if is_unknown(result) else []
-                    self._record_end(result)
+                    await self._record_end(result)
                     self._teller.unanswered.pop(planned.call.id, None)
                     self._tell(CallAnswered(planned.call, result))
                 return await self._run_tools(command)
@@ -464,8 +464,8 @@ class _Running:
             return await self._do_left(command, self._left)
         match command:
             case SendRequest():
-                if self._journal is not None and self._journal.is_handed_over_above:
-                    self._journal.write()
+                if self.pen is not None and self.pen.pen.is_handed_over_above:
+                    await self.pen.write()
                     with self._resting():
                         await asyncio.get_running_loop().create_future()  # until it is cancelled
                 return await self._sender.send(command)
@@ -500,7 +500,7 @@ class _Running:
         return contextlib.nullcontext() if activity is None else activity.resting()
 
     async def _prepare(self, command: PrepareStep) -> StepPrepared:
-        self._teller.enter_step(command.step)
+        await self._teller.enter_step(command.step)
         if self._means.prepare_step is None:
             return StepPrepared()
         prepared = self._means.prepare_step(command)
@@ -512,7 +512,7 @@ class _Running:
         return HooksRan(outcomes=tuple(await self._safety.run_hooks(command)))
 
     async def _ask(self, command: Ask) -> Asked:
-        if (elsewhere := self._asked_elsewhere(command)) is not None:
+        if (elsewhere := await self._asked_elsewhere(command)) is not None:
             return elsewhere
         began_s, most_s = self.time.now_s(), None if self._turn is None else self._turn.known.spending.pacing.calls_s
         self._ask_over = asyncio.get_running_loop().create_future()
@@ -539,19 +539,19 @@ class _Running:
         if not (open_asks := left.open_asks):
             return Asked(approvals=left.answers)
         command = msgspec.structs.replace(command, asks=open_asks)
-        if (asked := self._asked_elsewhere(command)) is None:
+        if (asked := await self._asked_elsewhere(command)) is None:
             if left_s <= 0.0:
                 given = await self._given_in_time(command, asks=open_asks)
                 return Asked(approvals=(*left.answers, *given))
             asked = await self._ask(msgspec.structs.replace(command, deadline_s=left_s))
         return msgspec.structs.replace(asked, approvals=(*left.answers, *asked.approvals))
 
-    def _asked_elsewhere(self, command: Ask) -> Asked | None:
+    async def _asked_elsewhere(self, command: Ask) -> Asked | None:
         """None where nobody is asked elsewhere. Raises JournalFailed where the turn waits for a person without this process."""
-        if self._journal is None or self._turn is None or self._safety.approver is not None:
+        if self.pen is None or self._turn is None or self._safety.approver is not None:
             return None
         folder = self._origin(command).folder
-        approvals = self._journal.ask_elsewhere(command.asks, deadline_s=command.deadline_s, folder=folder)
+        approvals = await self.pen.ask_elsewhere(command.asks, deadline_s=command.deadline_s, folder=folder)
         return None if approvals is None else Asked(approvals=tuple(approvals))
 
     async def _given_in_time(self, command: Ask, *, asks: Sequence[OneAsk]) -> Sequence[Approval]:
@@ -559,7 +559,7 @@ class _Running:
         is_below = bool(self._means.path)
         if not asks or (self._safety.approver is not None and not is_below):
             return ()
-        return await given_in_time(self._journal, asks, origin=self._origin(command), is_below=is_below)
+        return await given_in_time(self.pen, asks, origin=self._origin(command), is_below=is_below)
 
     def _origin(self, command: Ask) -> AskOrigin:
         assert self._turn is not None, "a turn that asks has begun"
@@ -576,18 +576,18 @@ class _Running:
                 began[call.id] = self._clock.monotonic()
                 self._tell(ToolStarted(call))
 
-        def before(starting: Sequence[PlannedCall]) -> None:
-            if self._journal is not None:
+        async def before(starting: Sequence[PlannedCall]) -> None:
+            if self.pen is not None:
                 for planned in starting:
                     if planned.call.id in self._begun_before:  # recorded then, and no progress now
                         continue
-                    self._journal.later(ToolsStarted(step=command.step, call_ids=(planned.call.id,)))
-                self._journal.write()
+                    self.pen.later(ToolsStarted(step=command.step, call_ids=(planned.call.id,)))
+            await self._write()
 
-        def on_finish(result: ToolResult) -> None:
+        async def on_finish(result: ToolResult) -> None:
             run = self._tool_run
-            if self._journal is not None and run is not None and len(run.finished) < len(calls):
-                self._record_end(result, children=run.children[self._children_told :])
+            if self.pen is not None and run is not None and len(run.finished) < len(calls):
+                await self._record_end(result, children=run.children[self._children_told :])
             self._teller.unanswered.pop(result.call_id, None)
             if is_watched:
                 self._tell(ToolFinished(result, self._clock.monotonic() - began[result.call_id]))
@@ -596,8 +596,8 @@ class _Running:
         done = self._ended | changed.keys()
         calls = tuple([planned for planned in command.calls if planned.call.id not in done])
         self._children_told = 0
-        if self._journal is not None and not calls:
-            self._journal.write()
+        if not calls:
+            await self._write()
         settle_s = self._means.settle_s * TOOL_SHARE
         if command.most_s is not None:  # what tidies up behind the deadline takes no more of the answer's time
             settle_s = min(settle_s, self.time.left_after(command.most_s) * ANSWERS_SHARE)
@@ -624,28 +624,31 @@ class _Running:
         self.time.ended(None if command.most_s is None else began_s + command.most_s)
         return ToolsFinished(results=(*results, *changed.values()), children=children)
 
-    def _record_answer(self, approval: Approval) -> None:
-        """The answer to one of several asks is recorded at once: whoever gave it is not asked again."""
-        if self._is_over:
-            return
+    def _record_answer(self, approval: Approval) -> "asyncio.Future[None] | None":
+        """The answer to one of several asks is recorded at once: whoever gave it is not asked again. Gives what says
+        when, if the journal has to be waited for."""
+        if self._is_over or self.pen is None:
+            return None
         try:
-            self._write(AskAnswered(approval=approval))
+            return self.pen.append_soon(AskAnswered(approval=approval), failed=self._unwritable)
         except JournalFailed as failed:
             self._unwritable(failed)
+            return None
 
-    def _record_end(self, result: ToolResult, *, children: tuple[ChildReport, ...] = ()) -> None:
+    async def _record_end(self, result: ToolResult, *, children: tuple[ChildReport, ...] = ()) -> None:
         """The result of a call while others run is recorded at once: nothing loses it any more."""
         if self._is_over or self._turn is None:
             return
         event = self._stamp(ToolEnded(result=result, children=children))
-        try:
-            self._write(event)
-        except JournalFailed as failed:
-            self._unwritable(failed)
-            return
-        self._turn.receive(event)
+        if self.pen is not None:
+            self.pen.later(event)
+        self._turn.receive(event)  # in the order of the records, before another call's end is
         self._ended.add(result.call_id)
         self._children_told += len(children)
+        try:
+            await self._write()
+        except JournalFailed as failed:
+            self._unwritable(failed)
 
     def _not_recorded(self, run: ToolRun) -> tuple[tuple[ToolResult, ...], tuple[ChildReport, ...]]:
         """The results, and what children spent, that no record of their own has."""
@@ -656,8 +659,7 @@ class _Running:
 
     async def _changed(self, command: RunTools) -> dict[str, ToolResult]:
         """What a person allowed is looked at once more, as late as can be; it takes a moment, so what led to it is written."""
-        if self._journal is not None:
-            self._journal.write()
+        await self._write()
         means = self._means
         offers = {name: tool.offer for name, tool in self._tools.items()}
         return await find_changed(
@@ -669,8 +671,8 @@ class _Running:
         now_s = self._clock.now()
         if call.id not in self._script_began_s:
             self._script_began_s[call.id] = self._clock.monotonic()
-            if self._journal is not None and not command.results:
-                self._journal.later(ScriptBegan(call_id=call.id, time=now_s))
+            if self.pen is not None and not command.results:
+                self.pen.later(ScriptBegan(call_id=call.id, time=now_s))
             self._tell(ToolStarted(call))
         self._teller.answered_in_program(command)
         began_s = self.time.now_s()
@@ -683,15 +685,16 @@ class _Running:
             self._teller.program_ended(call, event, seconds=seconds)
         return event
 
-    def _tell_discarded(self, event: Event, *, following: Command) -> None:
+    async def _tell_discarded(self, event: Event, *, following: Command) -> None:
         if isinstance(event, ResponseReceived | RequestFailed) and gives_up(following) and self._sender.was_told:
             self.books.discard(event.number)
-            self._teller.discarded(event, following=following)
+            await self._teller.discarded(event, following=following)
 
     def _unwritable(self, failed: JournalFailed) -> None:
         self._unrecorded = str(failed)
         self.interrupt("journal")
 
-    def _write(self, record: JournalRecord) -> None:
-        if self._journal is not None:
-            self._journal.append(record)
+    async def _write(self, record: JournalRecord | None = None) -> None:
+        """It, and all that waits."""
+        if self.pen is not None:
+            await (self.pen.write() if record is None else self.pen.append(record))

@@ -1,6 +1,7 @@
 """One `SendRequest`: entered in the books, sent, and completed there; or taken back, where it never left."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from functools import partial
 
@@ -38,7 +39,7 @@ class Sender:
         recovery: EndpointRecovery,
         books: Bookkeeper,
         watchers: Watchers,
-        enter_step: Callable[[int], None],
+        enter_step: Callable[[int], Awaitable[None]],
         observer: TurnObserver | None,
         keeps_hash: bool,
         plain_choice: ToolChoice,
@@ -70,7 +71,7 @@ class Sender:
         self.was_told = False
         door = (endpoint.base_url, command.request.model)
         if (closed := self._circuits.ask(door)) is not None:
-            self._enter_step(command.step)
+            await self._enter_step(command.step)
             return RequestFailed(number=number, fault=closed, jitter=self._jitter(), sent=False)
         asked, profile = self._refusals.narrowed(self._asked(command), endpoint.profile, door=door)
         call = endpoint.family.encode_request(asked, profile, history=self._history)
@@ -86,8 +87,8 @@ class Sender:
         if not self._is_ready:
             make_ready(self._means.transport, request)
             self._is_ready = True
-        entry = self._books.enter(command, sent)
-        self._enter_step(command.step)
+        entry = await self._books.enter(command, sent)
+        await self._enter_step(command.step)
         request = self._tell_started(command, request=request)
         began = self._clock.monotonic()
         exchange = self.exchange = Exchange(
@@ -100,6 +101,8 @@ class Sender:
             habits=self._habits,
         )
         try:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                await asyncio.sleep(0)  # cancelled while the journal was waited for: it does not leave
             event = await exchange.run(request)
         except BaseException:
             if self._books.settle(entry, exchange, event=None, asked_hour=asks_hour(call)) is None:

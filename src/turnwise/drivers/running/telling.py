@@ -2,7 +2,7 @@
 
 import contextlib
 
-from turnwise.drivers.journal.pen import TurnJournal
+from turnwise.drivers.journal.loop_pen import LoopPen
 from turnwise.drivers.running.watching import (
     AttemptDiscarded,
     CallAnswered,
@@ -22,7 +22,7 @@ from turnwise.vocab import Text, ToolCall, ToolResult
 class LiveTeller:
     """Tells the watchers. `unanswered` are the calls whose result they have not seen, by id."""
 
-    def __init__(self, watchers: Watchers, *, journal: TurnJournal | None) -> None:
+    def __init__(self, watchers: Watchers, *, journal: LoopPen | None) -> None:
         self.are_there = watchers.are_there
         self.tell = watchers.tell
         self._journal = journal
@@ -34,21 +34,21 @@ class LiveTeller:
         """What the turn has added so far is known."""
         self._told = len(turn.added)
 
-    def enter_step(self, step: int) -> None:
+    async def enter_step(self, step: int) -> None:
         if step != self._step:
             self._step = step
             if self.are_there:
-                self.of_event(StepStarted(step))
+                await self.of_event(StepStarted(step))
 
-    def discarded(self, event: ResponseReceived | RequestFailed, *, following: Command) -> None:
+    async def discarded(self, event: ResponseReceived | RequestFailed, *, following: Command) -> None:
         """A failed request that is to be sent again is given up, with whatever of it was shown."""
         seconds = following.seconds if isinstance(following, Wait) else 0.0
         fault = event.fault if isinstance(event, RequestFailed) else event.response.fault
         if isinstance(event, ResponseReceived) and event.response.lost:
             fault = fault or LOST_PIECE
-        self.of_event(AttemptDiscarded(number=event.number, fault=fault, retry_in_s=seconds))
+        await self.of_event(AttemptDiscarded(number=event.number, fault=fault, retry_in_s=seconds))
 
-    def answered(self, turn: Turn) -> None:
+    async def answered(self, turn: Turn) -> None:
         """Tell of the results in new messages that no tool has given."""
         added = turn.added
         told, self._told = self._told, len(added)
@@ -57,7 +57,7 @@ class LiveTeller:
                 if type(part) is ToolCall:
                     self.unanswered[part.id] = part
                 elif type(part) is ToolResult and (call := self.unanswered.pop(part.call_id, None)):
-                    self.of_event(CallAnswered(call, part))
+                    await self.of_event(CallAnswered(call, part))
 
     def answered_in_program(self, command: RunScript) -> None:
         for result in command.results:
@@ -73,12 +73,12 @@ class LiveTeller:
             ToolFinished(ToolResult(call_id=call.id, name=call.name, content=said, is_error=event.is_error), seconds)
         )
 
-    def of_event(self, seen: WatcherEvent) -> None:
+    async def of_event(self, seen: WatcherEvent) -> None:
         """Of what follows from an event that may not be written yet; a watcher may be slow."""
         if self.are_there:
             if self._journal is not None:
                 with contextlib.suppress(JournalFailed):  # what comes next is tried too, and is not done without it
-                    self._journal.write()
+                    await self._journal.write()
             self.tell(seen)
 
 

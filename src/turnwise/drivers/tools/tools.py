@@ -192,7 +192,7 @@ class CallTime(msgspec.Struct, frozen=True, kw_only=True):
         return f"{ended} after {round(self.seconds, 2):g} s: {TURNS_TIME}. It may have run in part"
 
 
-def _nothing(calls: Sequence[PlannedCall]) -> None:
+async def _nothing(_: object) -> None:
     return None
 
 
@@ -208,8 +208,8 @@ class ToolRun:
         tools: Mapping[str, Tool],
         clock: Clock,
         on_start: Callable[[ToolCall], None],
-        on_finish: Callable[[ToolResult], None],
-        before: Callable[[Sequence[PlannedCall]], None] = _nothing,
+        on_finish: Callable[[ToolResult], Awaitable[None]] = _nothing,
+        before: Callable[[Sequence[PlannedCall]], Awaitable[None]] = _nothing,
         tell: Watch | None = None,
         settle_s: float = SETTLE_S,
         whole_bytes: int | None = None,
@@ -268,19 +268,19 @@ class ToolRun:
         Cancelling it cancels all that run, gives each `settle_s` to tidy up, and then raises CancelledError.
         """
         if len(self._calls) == 1:  # alone, it needs no group and no task more
-            self._before(self._calls)
+            await self._before(self._calls)
             with self._open(1):
                 await self._run_one(0, self._calls[0])
             return self.finished
         for exclusive, batch in groupby(enumerate(self._calls), key=lambda placed: placed[1].exclusive):
             if exclusive:
                 for place, planned in batch:
-                    self._before((planned,))
+                    await self._before((planned,))
                     with self._open(1):
                         await self._run_one(place, planned)
             else:
                 batch = tuple(batch)
-                self._before([planned for _, planned in batch])
+                await self._before([planned for _, planned in batch])
                 with self._open(len(batch)) as calls:
                     async with asyncio.TaskGroup() as group:
                         for place, planned in batch:
@@ -323,7 +323,7 @@ class ToolRun:
             else:
                 result = await run(tool.function, planned, time=time)
         self._results[place] = result
-        self._on_finish(result)
+        await self._on_finish(result)
         if calls is not None:
             calls.ended()
 

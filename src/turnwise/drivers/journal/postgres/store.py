@@ -1,11 +1,12 @@
 """The journal's database on PostgreSQL: one connection, used by one thread at a time, made anew where it was lost.
 
-It is used in the event loop's thread, as SQLite's file is: an append is one round trip, and a hop to another thread would
-cost as much. Every wait is bounded (`connecting.Waits`). If a connection is lost, it is unknown whether its last statement
+A pen in an event loop uses it in a thread of the store's (`waiting.py`): the server may say nothing for seconds. Every wait is
+bounded (`connecting.Waits`). If a connection is lost, it is unknown whether its last statement
 was carried out. So a record that is written again is either the same when written twice, or is looked for first
 (`appending.py`).
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -42,9 +43,11 @@ from turnwise.drivers.journal.stores import (
     T,
     Values,
 )
+from turnwise.drivers.journal.waiting import StoreThread, WouldWait
 from turnwise.errors import JournalFailed, JournalRefused, TurnwiseBug
 
 AGAIN_S = 0.05
+GIVEN_UP = "gave no answer: what came before waited for it in vain"
 # Any other setting waits for more than the disk of this server.
 WAITS_FOR_THE_DISK = (
     "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
@@ -72,8 +75,10 @@ class PostgresStore:
     def __init__(self, address: DatabaseAddress, connection: BoundedConnection, *, waits: Waits) -> None:
         self._address = address
         self._waits = waits
+        self.thread = StoreThread(limit_s=waits.all_s)
         self._connection: BoundedConnection | None = None
         self._lock = threading.Lock()
+        self._ends = math.inf  # of the work of whoever has the lock
         self._is_closed = False
         self._is_full = False
         self._use(connection)
@@ -107,10 +112,22 @@ class PostgresStore:
         """The address without its password."""
         return self._address.name
 
+    def at_once(self, work: Callable[[], T]) -> T:
+        """A server always is waited for."""
+        raise WouldWait
+
+    @contextmanager
+    def _held(self) -> Generator[None]:
+        """For one piece of work. The time until its turn comes counts towards its limit."""
+        ends = self.thread.patience.until(self._waits.all_s)
+        with self._lock:
+            self._ends = ends
+            yield
+
     @contextmanager
     def statement(self) -> Generator[JournalConnection]:
         """For reading: a statement whose connection was lost is executed again."""
-        with self._lock:
+        with self._held():
             try:
                 yield _Reading(self)
             except psycopg.Error as error:
@@ -119,7 +136,7 @@ class PostgresStore:
     @contextmanager
     def transaction(self) -> Generator[JournalConnection]:
         """For several statements. One whose connection is lost in the middle fails, and may stand all the same."""
-        with self._lock:
+        with self._held():
             try:
                 connection = self._begun()
                 try:
@@ -191,6 +208,7 @@ class PostgresStore:
             self._drop()  # the next connection is made so
 
     def close(self) -> None:
+        self.thread.finish()
         with self._lock:
             self._is_closed = True
             self._drop()
@@ -209,7 +227,7 @@ class PostgresStore:
         return self._again(begin)
 
     def _bounded(self, work: Callable[[BoundedConnection], T]) -> T:
-        with self._lock:
+        with self._held():
             try:
                 return self._again(work)
             except psycopg.Error as error:
@@ -219,8 +237,9 @@ class PostgresStore:
         """What `work` gives; with new connections for `reconnect_s` where one is lost, and within `all_s` in all."""
         if self._is_closed:
             raise JournalFailed(f"the journal `{self._address.name}` is closed: {KEEP_OPEN}")
-        ends = time.monotonic() + self._waits.all_s
-        give_up = ends
+        ends = give_up = self._ends
+        if time.monotonic() >= ends:
+            raise JournalFailed(f"the journal `{self._address.name}` {GIVEN_UP}")
         while True:
             left_s = max(ends - time.monotonic(), AGAIN_S)
             answer_s = min(self._waits.answer_s, left_s)
