@@ -1,16 +1,18 @@
 """Turns that wait for a worker, over a real PostgreSQL: who may run what, and when."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 
+from turnwise import Journal
 from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.dispatch.answering import answer, open_asks
 from turnwise.drivers.dispatch.queue import MOST_TRIES, HeldTurn, TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.postgres.connecting import connect
-from turnwise.errors import CallerError
+from turnwise.errors import CallerError, JournalFailed
 
 HANG_S = 60.0
 ONE = WorkerTerms(name="worker@one:1:1", agents=("helper",))
@@ -35,6 +37,41 @@ def claimed(queue: TurnQueue, terms: WorkerTerms = ONE) -> Claim:
     claim = queue.claim(terms)
     assert claim is not None
     return claim
+
+
+@pytest.mark.parametrize("id", ["x" * 100_000, "a\0b", "\ud800", "a\nb"], ids=["long", "nul", "half", "lines"])
+def test_what_can_be_no_session_is_refused_by_name(queue: TurnQueue, postgres_dsn: str, id: str) -> None:
+    """Proves: whatever takes a session's id refuses such a text in one short line as the caller's mistake, before the server
+    does: that one would make a failure of the journal of it, or the whole text would stand in the message."""
+    with Journal(postgres_dsn) as journal:
+        questions: list[Callable[[], object]] = [
+            lambda: queue.submit("Go.", agent="helper", session=id),
+            lambda: queue.cancel(id),
+            lambda: queue.status(id),
+            lambda: open_asks(queue, id),
+            lambda: answer(queue, id, [], clock=SystemClock()),
+            lambda: journal.find_session(id),
+            lambda: journal.find_session_by_part(id),
+            lambda: journal.take_over(id),
+            lambda: journal.resume_turn(id),
+        ]
+        for question in questions:
+            with pytest.raises(CallerError, match=r"there is no|is no session id") as refused:
+                question()
+            assert not isinstance(refused.value, JournalFailed)
+            assert len(str(refused.value)) < 250 and str(refused.value).isprintable()
+
+
+def test_numbers_that_no_row_can_hold_are_refused_by_name(queue: TurnQueue) -> None:
+    for question in (
+        lambda: queue.submit("Go.", agent="helper", priority=2**31),
+        lambda: queue.submit("Go.", agent="helper", priority=-(2**31)),
+        lambda: queue.status(limit=-1),
+        lambda: queue.status(limit=2**63),
+    ):
+        with pytest.raises(CallerError, match="must be from") as refused:
+            question()
+        assert not isinstance(refused.value, JournalFailed)
 
 
 def test_a_turn_is_claimed_once(queue: TurnQueue, other: TurnQueue) -> None:

@@ -10,6 +10,7 @@ from turnwise.drivers.dispatch.doorbell import ring
 from turnwise.drivers.dispatch.open_asks import AskedElsewhere, GivenAnswer, read_answers, read_asked, write_text
 from turnwise.drivers.dispatch.queue import TurnQueue
 from turnwise.drivers.journal.postgres.connecting import BoundedConnection
+from turnwise.drivers.journal.session_rows import check_session_id
 from turnwise.errors import CallerError
 from turnwise.turn.approvals import Approval, OneAsk
 
@@ -40,6 +41,7 @@ class OpenAsks(msgspec.Struct, frozen=True, kw_only=True):
 
 def open_asks(queue: TurnQueue, session: str) -> OpenAsks:
     """Raises CallerError where nothing of the session waits for a person."""
+    check_session_id(session)
     return queue.attempt(lambda connection: _found(connection, session=session)[1])
 
 
@@ -49,6 +51,8 @@ def answer(queue: TurnQueue, session: str, approvals: Sequence[Approval], *, clo
     Raises CallerError, and keeps none of them, where one is for nothing that waits, for something that was answered before, or
     for another call than what is asked now.
     """
+
+    check_session_id(session)
 
     def write(connection: BoundedConnection) -> int:
         connection.execute("select 1 from session where id = %s for update", (session,))

@@ -23,7 +23,15 @@ from turnwise.drivers.journal.postgres.address import DatabaseAddress, read_addr
 from turnwise.drivers.journal.postgres.connecting import BoundedConnection, connect
 from turnwise.drivers.journal.postgres.schema import bring_up_to_date, refuse_newer, version_of
 from turnwise.drivers.journal.postgres.store import raise_explained
-from turnwise.drivers.journal.session_rows import NO_LABELS, Labels, check_same, labels_in, labels_text, read_labels
+from turnwise.drivers.journal.session_rows import (
+    NO_LABELS,
+    Labels,
+    check_same,
+    check_session_id,
+    labels_in,
+    labels_text,
+    read_labels,
+)
 from turnwise.drivers.running.resumption import MOST_TRIES
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.vocab.file_names import is_text
@@ -31,6 +39,8 @@ from turnwise.vocab.file_names import is_text
 STUCK = f"it was claimed {MOST_TRIES} times, and each time the worker died before anything was recorded"
 LONGEST_TITLE = 80
 MOST_SHOWN = 1000
+MOST_ROWS = 1_000_000_000
+MOST_URGENT = 2**31 - 1  # the column's type
 LONGEST = 32 * 1024 * 1024  # bytes of a prompt, as of any other text of a row: no model takes more
 TOO_LONG = f"its prompt, or what it may have at most, has more than {LONGEST:,} bytes"
 MOST_NUMBERS = 100  # tried in a row for one turn
@@ -101,12 +111,15 @@ class TurnQueue:
     ) -> str:
         """Queue a turn of that session, or of a new one with these `labels`, with no more than its `wishes`; its session's id.
         Raises CallerError where there is no such session, or where it has other labels."""
+        check_session_id(session)
         if not agent.strip():
             raise CallerError("the agent's name is empty: give the one by which workers call it")
         if not is_text("".join((prompt, agent, session, str(folder), *needs, wishes.model, wishes.instructions))):
             raise CallerError("what is submitted is no UTF-8 text: it has half of a surrogate pair")
         if len(prompt.encode(errors="surrogatepass")) > LONGEST:
             raise CallerError(f"the prompt has more than {LONGEST:,} bytes: put it into a file that the agent reads")
+        if not -MOST_URGENT <= priority <= MOST_URGENT:
+            raise CallerError(f"`priority` must be from -{MOST_URGENT:,} to {MOST_URGENT:,}, not {priority}")
         submitted_to = session or self._ids.new()
         values = {
             "session": submitted_to,
@@ -252,7 +265,9 @@ class TurnQueue:
         self.attempt(ring)
 
     def cancel(self, session: str) -> int:
-        """How many turns of the session end: those that wait at once, the one that runs when its worker hears of it."""
+        """How many turns of the session end: those that wait at once, the one that runs when its worker hears of it.
+        Raises CallerError for what can be no session's id."""
+        check_session_id(session)
         values = {"session": session, "now": self._clock.now()}
 
         def write(connection: BoundedConnection) -> int:
@@ -265,7 +280,11 @@ class TurnQueue:
         return self.attempt(write)
 
     def status(self, session: str = "", *, limit: int = MOST_SHOWN) -> list[TurnStatus]:
-        """The turns that were submitted, the latest first."""
+        """The turns that were submitted, the latest first, at most `limit` of them. Raises CallerError for what can be no
+        session's id, and for a limit that is none."""
+        check_session_id(session)
+        if not 0 < limit <= MOST_ROWS:
+            raise CallerError(f"`limit` must be from 1 to {MOST_ROWS:,}, not {limit}")
 
         def read(connection: BoundedConnection) -> list[TurnStatus]:
             statement = statements.STATUS_OF_ONE if session else statements.STATUS_OF_ALL

@@ -50,8 +50,10 @@ from turnwise.drivers.journal.session_rows import (
     SessionColumns,
     SessionRow,
     TurnRow,
+    check_session_id,
     labels_text,
     session_row,
+    shown_id,
 )
 from turnwise.drivers.journal.stores import JournalConnection, JournalStore, T, Values
 from turnwise.drivers.journal.waiting import beside
@@ -59,12 +61,10 @@ from turnwise.errors import CallerError, JournalFailed, UnreadableTurn
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.vocab import StopReason
 from turnwise.vocab.file_names import is_text, shown_name
-from turnwise.vocab.hidden_characters import visible_line
 
 SHORTEST_PREFIX = 4
 # The session that was begun last is the last one, also by a clock that has gone back. A double of today's time tells it apart.
 AFTER_S = 1e-6
-LONGEST_SHOWN = 100  # characters of an id that a caller gave
 DATABASES = ("postgresql://", "postgres://")
 # Of another database, or of PostgreSQL as a `Path`, which makes one slash of two.
 _ADDRESS = re.compile(r"[a-z+]+://|postgres(ql)?:/")
@@ -366,7 +366,7 @@ class Journal:
                 (turn_id,),
             ).fetchone()
             if row is None:
-                raise CallerError(f"there is no turn `{turn_id}`")
+                raise CallerError(f"there is no turn `{shown_id(turn_id)}`")
             session, status, owner, epoch, number, has_gone_on = row
             is_ours = status == "running" and owner == our_name() and [epoch] == tried
             if not is_ours:
@@ -486,10 +486,9 @@ class Journal:
 
     def find_session(self, id: str) -> Session:
         """The session with exactly this id. Raises CallerError if there is none."""
-        if not is_text(id) or not (rows := self._sessions_where("session.id = ?", (id,))):
-            raise CallerError(
-                f"there is no session `{visible_line(id)[:LONGEST_SHOWN]}`: give the whole id of a session"
-            )
+        check_session_id(id)
+        if not (rows := self._sessions_where("session.id = ?", (id,))):
+            raise CallerError(f"there is no session `{shown_id(id)}`: give the whole id of a session")
         return self._load(session_row(rows[0]))
 
     def find_session_by_part(self, id_or_part: str) -> Session:
@@ -501,12 +500,12 @@ class Journal:
         rows = self._sessions_where("session.id = ?", (id_or_part,)) if is_text(id_or_part) else []
         if not rows and (len(id_or_part) < SHORTEST_PREFIX or not id_or_part.isalnum()):
             raise CallerError(
-                f"`{visible_line(id_or_part)}` is no session id: give at least {SHORTEST_PREFIX} letters or digits of it"
+                f"`{shown_id(id_or_part)}` is no session id: give at least {SHORTEST_PREFIX} letters or digits of it"
             )
         if not rows:  # among all sessions, by no index
             rows = self._sessions_where(f"({HAS_PART})", {"part": id_or_part, "length": len(id_or_part)}, limit=20)
         if not rows:
-            raise CallerError(f"there is no session `{id_or_part}`; `turnwise sessions list` shows them")
+            raise CallerError(f"there is no session `{shown_id(id_or_part)}`; `turnwise sessions list` shows them")
         if len(rows) > 1:
             raise CallerError(f"`{id_or_part}` fits several sessions: {', '.join([row[0] for row in rows])}")
         return self._load(session_row(rows[0]))

@@ -11,6 +11,7 @@ from turnwise.drivers.journal.owners import is_alive
 from turnwise.errors import CallerError
 from turnwise.vocab import StopReason
 from turnwise.vocab.file_names import is_text
+from turnwise.vocab.hidden_characters import visible_line
 
 MOST_LABELS = 50
 LONGEST_NAME = 100  # characters
@@ -66,6 +67,21 @@ def labels_in(text: str) -> dict[str, str]:
 SessionStatus = Literal["queued", "running", "waiting", "done", "lost"]
 """`queued`: no worker has begun it.
 `waiting`: ended while calls wait for the client or for a person. `lost`: its process went away before the end."""
+
+
+LONGEST_ID = 200  # characters: turnwise's own have 26, and a server's notice takes no text of more than 8,000 bytes
+LONGEST_SHOWN = 100  # characters of an id that a caller gave
+
+
+def shown_id(id: str) -> str:
+    """What a caller gave as an id, in one short line."""
+    return visible_line(id[:LONGEST_SHOWN])[:LONGEST_SHOWN]
+
+
+def check_session_id(id: str) -> None:
+    """Raise CallerError for what no session can have as its id."""
+    if not is_text(id) or len(id) > LONGEST_ID or not id.isprintable():
+        raise CallerError(f"there is no session `{shown_id(id)}`: give the whole id of a session")
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
