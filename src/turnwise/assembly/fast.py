@@ -83,7 +83,7 @@ class FastRuns:
         key, at_hand = run[0].block, self._at_hand
         block = at_hand.block if key is None else self._blocks.get(key)
         call = None if block is None else at_hand.call if key is None else block.call
-        if block is None or call is None or block.final is not None or call.half or not call.announced:
+        if block is None or call is None or block.final is not None or call.half or call.is_long or not call.announced:
             return None
         texts = _pure_arguments(run, id=call.wire_id if key is None else None)
         if texts is None or (key is None and run[0].index != at_hand.index):

@@ -9,7 +9,7 @@ from turnwise.assembly.blocks import OpenBlock
 from turnwise.assembly.ends import ENDED_BY_ITSELF
 from turnwise.assembly.losses import LOST_CALL, Losses
 from turnwise.assembly.tool_calls import CallTable, OpenCall
-from turnwise.vocab import ArgumentsState, FinishReason, ToolCall
+from turnwise.vocab import TOO_LONG, ArgumentsState, FinishReason, ToolCall
 
 
 class CallJudge:
@@ -18,13 +18,16 @@ class CallJudge:
     `suspect` says that the output limit may have cut the call: it began last, or was written to last.
     """
 
-    __slots__ = ("_losses", "_table")
+    __slots__ = ("_call_bytes", "_losses", "_table")
 
-    def __init__(self, table: CallTable, *, losses: Losses) -> None:
+    def __init__(self, table: CallTable, *, losses: Losses, call_bytes: int) -> None:
+        self._call_bytes = call_bytes
         self._table = table
         self._losses = losses
 
     def settle(self, block: OpenBlock, call: OpenCall, *, reason: FinishReason, suspect: bool) -> SettledArguments:
+        if call.is_long:
+            return SettledArguments("{}", ArgumentsState.INVALID, f"{TOO_LONG}: {self._call_bytes:,} bytes")
         if self._losses.reach(block, call):
             return _lost(call)
         settled = self._settle_whole(block, call, reason=reason, suspect=suspect)

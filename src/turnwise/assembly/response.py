@@ -29,6 +29,7 @@ from turnwise.assembly.response_size import ResponseSize
 from turnwise.assembly.showing import Showing
 from turnwise.assembly.tool_calls import CallTable, OpenCall, all_repairs
 from turnwise.vocab import (
+    LONG_ARGUMENTS,
     ArgumentsState,
     BlockData,
     BlockEnded,
@@ -73,8 +74,9 @@ class Assembler:
 
     `tool_names` are the names on offer (they decide where a name could be read in two ways). `taken_ids` are call ids
     that the session has used already; `id_prefix` begins the ids made for calls that came without one or with a taken
-    one. `call_bytes` bounds the arguments of one call, `response_bytes` the whole. `fast` takes nearly all frames of a usual
-    stream; None where this module has to take them all.
+    one. `call_bytes` bounds the arguments of one call, `response_bytes` the whole. `tells_long_calls`: a call past its bound is
+    a part of the response, and the others are whole; without it, the response has a fault. `fast` takes nearly all frames of a
+    usual stream; None where this module has to take them all.
 
     The finish reason is ours: `stop` with calls becomes `tool_calls`, `tool_calls` without any becomes `stop`, a second
     witness of the limit makes it `length`; `provider_finish` keeps the provider's word.
@@ -88,6 +90,7 @@ class Assembler:
         id_prefix: str = "call",
         call_bytes: int = 8 * MiB,
         response_bytes: int = 64 * MiB,
+        tells_long_calls: bool = False,
         fast: type[FastRuns] | None = FastRuns,
     ) -> None:
         self._tool_names = tool_names
@@ -95,6 +98,7 @@ class Assembler:
         self._id_prefix = id_prefix
         self._call_bytes = call_bytes
         self._response_bytes = response_bytes
+        self._tells_long_calls = tells_long_calls
         self._fast_ways = fast
         self._repairs: dict[Repair, None] = {}
         self.repair_kinds: dict[str, None] = {}  # of all repairs so far, those of a response that began anew as well
@@ -121,7 +125,7 @@ class Assembler:
         self._finish: Finished | None = None
         self._limit_reached = False
         self._losses = Losses()
-        self._judge = CallJudge(self._table, losses=self._losses)
+        self._judge = CallJudge(self._table, losses=self._losses, call_bytes=self._call_bytes)
         self._showing = Showing(self._table, judge=self._judge)
         self._fast: FastRuns | None = None  # made when many frames come together for the first time
 
@@ -304,6 +308,10 @@ class Assembler:
             if not self._size.grow(len(frame.opaque.json)):
                 return self._overflow()
             block.opaques.append(frame.opaque)
+        if call.is_long:
+            return ()
+        if frame.arguments == LONG_ARGUMENTS and self._tells_long_calls:
+            return self._tell_long(call)
         if frame.whole:
             before = call.text.size
             self._size.see_width(frame.arguments or "")
@@ -320,7 +328,7 @@ class Assembler:
     def _argue(self, call: OpenCall, frame: ToolCallDelta) -> Sequence[Frame]:
         """Give a piece of arguments to its call."""
         held = self._size
-        if held.is_full:
+        if held.is_full or call.is_long:
             return ()
         arguments = frame.arguments or ""
         if call.half or not arguments.isascii():
@@ -371,6 +379,8 @@ class Assembler:
         if call is None:
             call = self._begin_call(block, index=None)
         self._written.touch(block, call)
+        if call.is_long or (part.arguments == LONG_ARGUMENTS and self._tells_long_calls):
+            return self._long_call_done(call, part)
         had_pieces = call.text.begun
         is_poor = says_nothing(part.arguments) and not part.free_form
         says_all = bool(part.arguments) and not (had_pieces and is_poor)
@@ -392,6 +402,18 @@ class Assembler:
             self._losses.tear(block.key)
         judged = self._judge.settle(block, call, reason=FinishReason.STOP, suspect=False)
         return self._showing.final(call, self._judge.whole(block, call, judged))
+
+    def _long_call_done(self, call: OpenCall, part: ToolCall) -> Sequence[Frame]:
+        """The whole form of a call past its limit, of which only the id and the name are kept."""
+        self._table.name_call(call, id=part.id, name=None if call.name else part.name)
+        return () if call.is_long else self._tell_long(call)
+
+    def _tell_long(self, call: OpenCall) -> Sequence[Frame]:
+        """The call is past its limit. Its pieces are dropped from now on."""
+        before = call.text.size
+        call.drop_text()
+        self._size.grow(call.text.size - before)
+        return ()
 
     def _block_data(self, frame: BlockData) -> Sequence[Frame]:
         block = self._blocks.get(frame.block) or self._open(frame.block, BlockKind.UNKNOWN)
@@ -449,8 +471,22 @@ class Assembler:
         return (*self._release_all(), frame)
 
     def _faulted(self, frame: Faulted) -> Sequence[Frame]:
+        if self._tells_long_calls and frame.fault.kind is FaultKind.TOO_LARGE and self._ends_in_call():
+            return ()
         self._fault = self._fault or frame.fault
         return (frame,)
+
+    def _ends_in_call(self) -> bool:
+        """Whether what was too long to be read belongs to the call at hand. It is told as such, and nothing follows it."""
+        block = self._blocks[self._table.calls[-1].block] if self._table.calls else None
+        call = None if block is None else block.call
+        if block is None or call is None or (not call.is_long and (block.ended or block.final or call.text.is_whole())):
+            return False
+        self._tell_long(call)
+        self._size.fill()
+        self.is_full = True
+        self._finish = self._finish or Finished(FinishReason.TOOL_CALLS)
+        return True
 
     def _mended(self, frame: Mended) -> Sequence[Frame]:
         self._keep_repair(frame.repair)
@@ -564,6 +600,8 @@ class Assembler:
         """Past a limit: say so once, and keep nothing more."""
         if self._size.is_full:
             return ()
+        if call is not None and self._tells_long_calls:
+            return self._tell_long(call)
         self._size.fill()
         self.is_full = True
         if call is not None:

@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 from turnwise.assembly.argument_text import SPACE, ArgumentText
 from turnwise.assembly.heal import repair
-from turnwise.vocab import Repair, ToolCall, ToolCallDelta
+from turnwise.vocab import LONG_ARGUMENTS, Repair, ToolCall, ToolCallDelta
 
 MAX_NAME_CHARS = 4096  # providers stop at 64 to 256; past this a name is no name
 
@@ -53,6 +53,7 @@ class OpenCall:
         "half",
         "id",
         "index",
+        "is_long",
         "name",
         "ordinal",
         "placed",
@@ -78,6 +79,7 @@ class OpenCall:
         self.text = ArgumentText(kinds=kinds)
         self._kinds = kinds
         self.free_form = False
+        self.is_long = False  # past its limit: nothing of its arguments is kept
         self.releases = 0  # times it was looked at for those who watch
         self.half = ""  # the first half of a character whose second has yet to come
         self.ready = False  # to be shown once a newer one is: a name may have come
@@ -95,6 +97,12 @@ class OpenCall:
             self.text.add(part.arguments)
         self.text.release()
         self.text.handed_out = not raw
+
+    def drop_text(self) -> None:
+        """The arguments are past their limit: something short stands for them."""
+        self.is_long, self.half = True, ""
+        self.text = ArgumentText(kinds=self._kinds)
+        self.text.add(LONG_ARGUMENTS)
 
     def more(self, arguments: str) -> ToolCallDelta:
         """How more of its arguments is shown."""

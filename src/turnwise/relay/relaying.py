@@ -354,7 +354,7 @@ class Relay:
         plain = ResponseReader(
             self._upstream.family,
             profile=self._upstream.profile,
-            limits=self._rules.bounds,
+            limits=msgspec.structs.replace(self._rules.bounds, tells_long_calls=False),
             tool_names=self._sent.tool_names,
             taken_ids=self._sent.taken_ids,
             in_text=_call_finder(self._sent),

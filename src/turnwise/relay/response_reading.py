@@ -309,6 +309,7 @@ def _assembler(limits: Limits, *, tool_names: frozenset[str], taken_ids: frozens
         id_prefix=id_prefix,
         call_bytes=limits.call_bytes,
         response_bytes=limits.response_bytes,
+        tells_long_calls=limits.tells_long_calls,
     )
 
 

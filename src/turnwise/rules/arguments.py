@@ -22,6 +22,7 @@ from turnwise.rules.names import Suggested, judge_name
 from turnwise.rules.schema import decode_strictly, fault_position, schema_errors, shorten
 from turnwise.vocab import (
     BESIDE_OWN_CALLS,
+    TOO_LONG,
     TWO_READINGS,
     WRITTEN_WRONGLY,
     ArgumentsState,
@@ -84,6 +85,10 @@ def judge_call(
     spec = tools.get(call.name)
     if call.state is ArgumentsState.LOST:
         return Unsound("lost", LOST_CALL)
+    if call.reason is not None and call.reason.startswith(TOO_LONG):
+        how = "write a long text to a file in parts"
+        told = f"Not run: the arguments of this call of `{shorten(call.name)}` are {call.reason}. Nothing was changed."
+        return Unsound("malformed", f"{told} {in_pieces('whose arguments are much shorter', how=how)}")
     if call.state is ArgumentsState.TRUNCATED and (spec is not None or _is_cut_name(call, names=tools)):
         return Unsound("truncated", _split_notice(call, spec=spec, finish=finish, limit_tokens=limit_tokens))
     if spec is None:

@@ -44,7 +44,9 @@ from turnwise.vocab.parts import (
 from turnwise.vocab.reasons import (
     BESIDE_OWN_CALLS,
     CALL_NOT_MADE,
+    LONG_ARGUMENTS,
     NO_FINISH_REASON,
+    TOO_LONG,
     TWO_READINGS,
     WRITTEN_WRONGLY,
     Fault,
@@ -70,8 +72,10 @@ from turnwise.vocab.usage import NO_USAGE, Untold, Usage, with_untold
 __all__ = [
     "BESIDE_OWN_CALLS",
     "CALL_NOT_MADE",
+    "LONG_ARGUMENTS",
     "NO_FINISH_REASON",
     "NO_USAGE",
+    "TOO_LONG",
     "TWO_READINGS",
     "WRITTEN_WRONGLY",
     "ArgumentsState",

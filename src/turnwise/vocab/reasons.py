@@ -85,6 +85,11 @@ TWO_READINGS = (
     "the last piece is a whole object that begins with all before it: it may be all of the arguments or a part"
 )
 
+# What stands for arguments past their limit while a response is decoded, and how `ToolCall.reason` begins then. No model writes
+# U+FDD0, which is no character.
+LONG_ARGUMENTS = '{"\ufdd0":"longer than a call may be"}'
+TOO_LONG = "longer than a call may be"
+
 
 class Repair(msgspec.Struct, frozen=True):
     """turnwise mended something in what it received.

@@ -4,10 +4,20 @@ To build a text takes up to two and a half times its bytes, or ten where Python 
 than a call may be is taken apart first, as JSON texts that point into what came.
 """
 
+import re
+
 import msgspec
 
-from turnwise.vocab import Fault, FaultKind
-from turnwise.wire.json_fields import UNREADABLE, read_fields, read_items, string_of
+from turnwise.vocab import LONG_ARGUMENTS, Fault, FaultKind, ToolCall
+from turnwise.wire.json_fields import (
+    UNREADABLE,
+    read_fields,
+    read_items,
+    read_string,
+    string_of,
+    write_array,
+    write_object,
+)
 from turnwise.wire.limits import SLICE_BYTES
 
 _HOLDERS = frozenset(
@@ -37,6 +47,50 @@ def call_too_long(text: bytes, *, limit_bytes: int) -> Fault | None:
         return None
     message = f"the arguments of the call `{name[:64]}` are longer than {limit_bytes} bytes"
     return Fault(kind=FaultKind.TOO_LARGE, message=message)
+
+
+def without_long_calls(text: bytes, *, limit_bytes: int) -> bytes:
+    """The same event or body with `LONG_ARGUMENTS` in the place of all arguments past the limit; the very same without such."""
+    while call_too_long(text, limit_bytes=limit_bytes) is not None:
+        text = bytes(_without(msgspec.Raw(text), limit_bytes))
+    return text
+
+
+def _without(raw: msgspec.Raw, limit_bytes: int) -> msgspec.Raw:
+    if len(memoryview(raw)) <= limit_bytes or _find(raw, limit_bytes) is None:
+        return raw
+    if bytes(memoryview(raw)[:16]).lstrip()[:1] == b"[":
+        return msgspec.Raw(write_array([bytes(_without(item, limit_bytes)) for item in read_items(raw)]))
+    fields = read_fields(raw)
+    for key, value in fields.items():
+        if len(memoryview(value)) <= limit_bytes:
+            continue
+        if key in _HOLDERS:
+            fields[key] = _without(value, limit_bytes)
+        elif key in _ARGUMENTS or key == "delta":
+            is_text = bytes(memoryview(value)[:1]) == b'"'
+            fields[key] = msgspec.Raw(msgspec.json.encode(LONG_ARGUMENTS) if is_text else LONG_ARGUMENTS.encode())
+    return msgspec.Raw(write_object(fields))
+
+
+_BEGINNING = re.compile(rb'"(?:arguments|args|input)"\s*+:\s*+["{]')
+_PLACES = re.compile(rb'"(?:tool_calls|function_?call|functionCall|custom_tool_call|tool_use)"')
+_NAMED = re.compile(rb'"(name|call_id|id)"\s*+:\s*+("(?:[^"\\]|\\.)*+")')
+
+
+def call_that_begins(head: bytes) -> ToolCall | None:
+    """The call whose arguments begin in `head`, the first bytes of what is too long to be read; without them."""
+    begins = _BEGINNING.search(head)
+    places = [] if begins is None else [*_PLACES.finditer(head, 0, begins.start())]
+    if begins is None or not places:
+        return None
+    found = dict(_NAMED.findall(head, places[-1].end(), begins.start()))
+    try:
+        named = {key.decode(): read_string(text) for key, text in found.items()}
+    except UNREADABLE:
+        return None
+    name, id = named.get("name"), named.get("call_id") or named.get("id") or ""
+    return ToolCall(id=id, name=name, arguments=LONG_ARGUMENTS) if name else None
 
 
 def _find(raw: msgspec.Raw, limit_bytes: int) -> str | None:

@@ -9,7 +9,8 @@ import re
 
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.json_fields import UNREADABLE, read_string
-from turnwise.wire.long_calls import call_too_long
+from turnwise.wire.limits import Limits
+from turnwise.wire.long_calls import call_too_long, without_long_calls
 
 COUNTED_BYTES = 64 * 1024
 """What is no longer costs little, whatever it holds."""
@@ -63,6 +64,11 @@ def too_much(text: bytes, *, call_bytes: int) -> Fault | None:
     if len(text) <= COUNTED_BYTES or not has_too_many_items(text):
         return None
     return Fault(kind=FaultKind.TOO_LARGE, message=f"more than {MAX_VALUES} values in one event or body")
+
+
+def told_long_calls(body: bytes, *, limits: Limits) -> bytes:
+    """The body in which something short stands for the arguments that are past the limit, where these are told."""
+    return without_long_calls(body, limit_bytes=limits.call_bytes) if limits.tells_long_calls else body
 
 
 def has_too_many_items(text: bytes, *, most: int = MAX_VALUES) -> bool:

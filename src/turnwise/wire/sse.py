@@ -1,11 +1,14 @@
 """Server-sent events: bytes in any pieces <-> events. Source: WHATWG HTML, "Server-sent events", section 9.2.6."""
 
 import re
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from turnwise.vocab import Frame, PartDone
 from turnwise.wire.json_fields import is_json, one_line
 from turnwise.wire.limits import DEFAULT_LIMITS, SLICE_BYTES, Limits
+from turnwise.wire.long_calls import call_that_begins
 from turnwise.wire.many_items import COUNTED_BYTES, too_much
 
 BOM = b"\xef\xbb\xbf"
@@ -67,13 +70,31 @@ class LineTooLong(ValueError):
     `events` are those that the same chunk completed before it, so that nothing depends on where the network cut.
     """
 
-    def __init__(self, message: str, *, events: "list[SseEvent]") -> None:
+    def __init__(self, message: str, *, events: "list[SseEvent]", head: bytes = b"") -> None:
         super().__init__(message)
         self.events = events
+        self._head = head
+
+    def begun(self) -> list[Frame]:
+        """The call whose arguments begin in what is too long, as far as it can be told: its id and its name."""
+        call = call_that_begins(self._head)
+        return [] if call is None else [PartDone("past the limit", call)]
 
 
-def too_long(what: str, *, limit_bytes: int, events: list[SseEvent]) -> LineTooLong:
-    return LineTooLong(f"{what} of the stream is longer than {limit_bytes} bytes", events=events)
+def too_long(what: str, *, limits: Limits, events: list[SseEvent], held: Iterable[bytes] = ()) -> LineTooLong:
+    """`held`: the pieces of it that came."""
+    message = f"{what} of the stream is longer than {limits.line_bytes} bytes"
+    head = b"".join(head_of(held)) if limits.tells_long_calls else b""
+    return LineTooLong(message, events=events, head=head)
+
+
+def head_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The first bytes of these pieces."""
+    left = SLICE_BYTES
+    for piece in pieces:
+        yield piece[:left]
+        if (left := left - len(piece)) <= 0:
+            return
 
 
 class _Strings:
@@ -118,7 +139,6 @@ class SseParser:
         "_after_cr",
         "_alone_bytes",
         "_broke_off",
-        "_call_limit",
         "_data",
         "_data_bytes",
         "_early",
@@ -126,6 +146,7 @@ class SseParser:
         "_form",
         "_has_fields",
         "_limit",
+        "_limits",
         "_looked_at",
         "_name",
         "_nameless",
@@ -151,8 +172,8 @@ class SseParser:
             False  # the last line was `data`, or a piece of it: a rest that begins with a colon is no comment
         )
         self._after_cr = False
+        self._limits = limits
         self._limit = limits.line_bytes
-        self._call_limit = limits.call_bytes
         self._looked_at = min(limits.call_bytes, COUNTED_BYTES)
         self._alone_bytes = min(ALONE_BYTES, self._limit)
         self._broke_off = False  # at the end of the stream
@@ -345,7 +366,7 @@ class SseParser:
         self._tail.append(piece)
         self._tail_bytes += len(piece)
         if self._tail_bytes > self._limit:
-            raise too_long("a line", limit_bytes=self._limit, events=events)
+            raise too_long("a line", limits=self._limits, events=events, held=self._tail)
 
     def _read_lines(self, lines: list[bytes], events: list[SseEvent]) -> None:
         if not self._started:
@@ -363,7 +384,7 @@ class SseParser:
                 self._name = ""
                 continue
             if len(line) > limit:
-                raise too_long("a line", limit_bytes=limit, events=events)
+                raise too_long("a line", limits=self._limits, events=events, held=[line])
             if line.startswith(b"data:"):
                 value = line[6:] if line.startswith(b"data: ") else line[5:]
                 self._after_bare = False
@@ -381,7 +402,7 @@ class SseParser:
             if data:
                 self._data_bytes += len(value) + LINE_OVERHEAD
                 if self._data_bytes > limit:
-                    raise too_long("an event", limit_bytes=limit, events=events)
+                    raise too_long("an event", limits=self._limits, events=events, held=data)
             else:
                 self._data_bytes = len(value)
             data.append(value)
@@ -400,7 +421,7 @@ class SseParser:
         data.clear()
         if self._data_bytes > self._looked_at:
             self.has_long = True
-            check_event(value, call_bytes=self._call_limit, events=events)
+            check_event(value, limits=self._limits, events=events)
         self._data_bytes = 0
         events.append(SseEvent(value, self._name))
 
@@ -492,11 +513,11 @@ def _is_whole(value: memoryview) -> bool:
     return text == b"[DONE]" or is_json(text)
 
 
-def check_event(value: bytes, *, call_bytes: int, events: list[SseEvent]) -> None:
+def check_event(value: bytes, *, limits: Limits, events: list[SseEvent]) -> None:
     """Raises EventTooLarge if the event holds a call past its limit, or too many values."""
-    fault = too_much(value, call_bytes=call_bytes)
+    fault = too_much(value, call_bytes=limits.call_bytes)
     if fault is not None:
-        raise LineTooLong(fault.message, events=events)
+        raise LineTooLong(fault.message, events=events, head=value[:SLICE_BYTES] if limits.tells_long_calls else b"")
 
 
 def _add_run(runs: list[SseRun], name: str, values: list[bytes]) -> None:

@@ -101,7 +101,9 @@ class RelayService:
         self._means = means
         means.accounts.counts.configure(configured_models(config.routes))
         self._forward_key = forward_key
-        self._limits = msgspec.structs.replace(DEFAULT_LIMITS, response_bytes=config.bounds.response_bytes)
+        self._limits = msgspec.structs.replace(
+            DEFAULT_LIMITS, response_bytes=config.bounds.response_bytes, tells_long_calls=False
+        )
         self._upstreams = {
             given: self._open(upstream_of(given))
             for route in config.routes

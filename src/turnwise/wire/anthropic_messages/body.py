@@ -26,7 +26,7 @@ from turnwise.wire.finish_words import unsaid_finish
 from turnwise.wire.healing import is_too_long, is_utf8
 from turnwise.wire.json_fields import UNREADABLE, Fields, first_byte, read_fields, read_items, string_of, write_object
 from turnwise.wire.limits import MAX_PARTS, Limits
-from turnwise.wire.many_items import too_much
+from turnwise.wire.many_items import told_long_calls, too_much
 
 
 def body_frames(body: bytes, *, expected: str, limits: Limits) -> list[Frame]:
@@ -34,6 +34,7 @@ def body_frames(body: bytes, *, expected: str, limits: Limits) -> list[Frame]:
     fault = Faulted(no_response(body, expected=f"{expected} of the Messages API"))
     if not body.strip():
         return [fault]
+    body = told_long_calls(body, limits=limits)
     if (too_large := too_much(body, call_bytes=limits.call_bytes)) is not None:
         return [Faulted(too_large)]
     frames: list[Frame] = []

@@ -138,7 +138,7 @@ class MessagesStreamDecoder:
         try:
             runs = self._parser.feed_runs(chunk)
         except LineTooLong as error:
-            return self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
+            return self._end_at(error)
         for run in runs:
             values, at = run.values, 0
             end = len(values)
@@ -171,7 +171,7 @@ class MessagesStreamDecoder:
         try:
             events = self._parser.finish()
         except LineTooLong as error:
-            return self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
+            return self._end_at(error)
         for sse in events:
             self._read_event(sse.data, sse.name, frames)
         self._dead = True
@@ -182,6 +182,12 @@ class MessagesStreamDecoder:
             if not block.is_item:
                 self._release(block, frames)
         return frames
+
+    def _end_at(self, error: LineTooLong) -> list[Frame]:
+        frames: list[Frame] = []
+        for event in error.events:
+            self._read_event(event.data, event.name, frames)
+        return [*frames, *error.begun(), *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
 
     def _give_up(self, fault: Fault) -> list[Frame]:
         self._dead = True

@@ -6,6 +6,7 @@ an array of one.
 """
 
 import re
+from collections.abc import Iterable
 
 from turnwise.wire.limits import Limits
 from turnwise.wire.many_items import COUNTED_BYTES
@@ -31,7 +32,6 @@ class ArraySplitter:
     """
 
     __slots__ = (
-        "_call_limit",
         "_depth",
         "_escaped",
         "_gap",
@@ -41,6 +41,7 @@ class ArraySplitter:
         "_in_string",
         "_is_open_array",
         "_limit",
+        "_limits",
         "_looked_at",
         "has_long",
     )
@@ -55,8 +56,8 @@ class ArraySplitter:
         self._escaped = False  # the piece ended right after a backslash
         self._is_open_array = False
         self.has_long = False  # see `SseParser`
+        self._limits = limits
         self._limit = limits.line_bytes
-        self._call_limit = limits.call_bytes
         self._looked_at = min(limits.call_bytes, COUNTED_BYTES)
 
     def _note_brackets(self, between: bytes) -> None:
@@ -99,7 +100,7 @@ class ArraySplitter:
         self._held.clear()
         if self._held_bytes > self._looked_at:
             self.has_long = True
-            check_event(element, call_bytes=self._call_limit, events=[SseEvent(text) for text in found])
+            check_event(element, limits=self._limits, events=[SseEvent(text) for text in found])
         self._held_bytes = 0
         found.append(element)
 
@@ -111,7 +112,7 @@ class ArraySplitter:
         self._gap.append(piece)
         self._gap_bytes += len(piece)
         if self._gap_bytes > self._limit:
-            raise _too_long("what stands between two elements", limit_bytes=self._limit, found=found)
+            raise _too_long("what stands between two elements", limits=self._limits, found=found)
 
     def _take_gap(self) -> list[bytes]:
         if not self._gap:
@@ -125,7 +126,7 @@ class ArraySplitter:
         self._held.append(piece)
         self._held_bytes += len(piece)
         if self._held_bytes > self._limit:
-            raise _too_long("an element", limit_bytes=self._limit, found=found)
+            raise _too_long("an element", limits=self._limits, found=found, held=self._held)
 
     def _advance(self, chunk: bytes, at: int) -> int:
         """Read on inside an object until it ends or the piece does; return where."""
@@ -165,8 +166,8 @@ class ArraySplitter:
         return at + 1
 
 
-def _too_long(what: str, *, limit_bytes: int, found: list[bytes]) -> LineTooLong:
-    return too_long(what, limit_bytes=limit_bytes, events=[SseEvent(text) for text in found])
+def _too_long(what: str, *, limits: Limits, found: list[bytes], held: Iterable[bytes] = ()) -> LineTooLong:
+    return too_long(what, limits=limits, events=[SseEvent(text) for text in found], held=held)
 
 
 class Framing:

@@ -19,7 +19,7 @@ from turnwise.wire.gemini.parts import encode_part
 from turnwise.wire.gemini.stream_encoder import finish_fields, is_sendable
 from turnwise.wire.json_fields import quote, write_object
 from turnwise.wire.limits import Limits
-from turnwise.wire.many_items import too_much
+from turnwise.wire.many_items import told_long_calls, too_much
 from turnwise.wire.profiles import Profile
 
 
@@ -27,6 +27,7 @@ def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
     """The frames of a body of `generateContent`."""
     if len(body) > limits.response_bytes:
         return [Faulted(too_large(limits.response_bytes))]
+    body = told_long_calls(body, limits=limits)
     if (fault := too_much(body, call_bytes=limits.call_bytes)) is not None:
         return [Faulted(fault)]
     reader = ChunkReader()

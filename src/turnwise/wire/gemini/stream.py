@@ -30,7 +30,7 @@ class GeminiStreamDecoder:
             frames = self._read(texts)
         except LineTooLong as error:
             frames = self._read([event.data for event in error.events])
-            return frames + self._die(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
+            return [*frames, *error.begun(), *self._die(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
         self._bytes_left -= len(chunk)
         if is_past_limit:
             return frames + self._die(too_large(self._limit_bytes))
@@ -46,7 +46,7 @@ class GeminiStreamDecoder:
             frames = self._read(self._framing.finish())
         except LineTooLong as error:
             frames = self._read([event.data for event in error.events])
-            return frames + self._die(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
+            return [*frames, *error.begun(), *self._die(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
         if self._reader.chunks:
             return frames + self._reader.finish()
         return self._die(no_response(self._framing.head, expected="a stream of Gemini's"))

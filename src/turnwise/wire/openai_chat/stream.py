@@ -10,7 +10,7 @@ from turnwise.wire.healing import LINE_END_LOST, breaks_strings, has_controls, i
 from turnwise.wire.json_fields import UNREADABLE, is_error
 from turnwise.wire.limits import Limits
 from turnwise.wire.long_events import read_any
-from turnwise.wire.many_items import too_much
+from turnwise.wire.many_items import told_long_calls, too_much
 from turnwise.wire.openai_chat.chunk_reader import ChunkReader
 from turnwise.wire.openai_chat.chunks import Chunk, decode_chunk, is_there
 from turnwise.wire.openai_chat.fast import FastChunks
@@ -99,7 +99,7 @@ class ChatStreamDecoder:
         try:
             runs = self._parser.feed_runs(chunk)
         except LineTooLong as error:
-            return [*self._read_events(error.events), self._die(FaultKind.TOO_LARGE, str(error))]
+            return [*self._read_events(error.events), *error.begun(), self._die(FaultKind.TOO_LARGE, str(error))]
         return self._read_runs(runs) if runs else []
 
     def expects_more(self) -> bool:
@@ -122,7 +122,7 @@ class ChatStreamDecoder:
             try:
                 frames += self._read_events(self._parser.finish())
             except LineTooLong as error:
-                frames.append(self._die(FaultKind.TOO_LARGE, str(error)))
+                frames += [*error.begun(), self._die(FaultKind.TOO_LARGE, str(error))]
         if self._dead:
             return frames
         frames += self._reader.finish()
@@ -139,6 +139,7 @@ class ChatStreamDecoder:
 
     def _read_body(self, body: bytes) -> list[Frame]:
         self._events += 1
+        body = told_long_calls(body, limits=self._limits)
         if (fault := too_much(body, call_bytes=self._limits.call_bytes)) is not None:
             self._dead = True
             return [Faulted(fault)]

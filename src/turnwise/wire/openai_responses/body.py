@@ -6,7 +6,7 @@ from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Lost, Mended, Repai
 from turnwise.wire.faults import no_response
 from turnwise.wire.json_fields import UNREADABLE, Fields, is_object, read_fields
 from turnwise.wire.limits import Limits
-from turnwise.wire.many_items import too_much
+from turnwise.wire.many_items import told_long_calls, too_much
 from turnwise.wire.openai_responses.faults import fault_of
 from turnwise.wire.openai_responses.fields import text_at
 from turnwise.wire.openai_responses.healing import check_text, heal
@@ -17,6 +17,7 @@ EXPECTED = "a response of the Responses API"
 
 
 def read_body(body: bytes, *, limits: Limits) -> list[Frame]:
+    body = told_long_calls(body, limits=limits)
     if (fault := too_much(body, call_bytes=limits.call_bytes)) is not None:
         return [Faulted(fault)]
     frames: list[Frame] = []

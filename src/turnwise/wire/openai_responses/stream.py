@@ -87,7 +87,9 @@ class ResponsesStreamDecoder:
                     else:
                         self._read_next(values[at], run.name, frames)
                         at += 1
-        except (LineTooLong, TooManyItems) as error:
+        except LineTooLong as error:
+            return self._end_at(error)
+        except TooManyItems as error:
             return [*frames, *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
         return frames
 
@@ -101,7 +103,9 @@ class ResponsesStreamDecoder:
         try:
             for event in self._parser.finish():
                 self._read_next(event.data, event.name, frames)
-        except (LineTooLong, TooManyItems) as error:
+        except LineTooLong as error:
+            return self._end_at(error)
+        except TooManyItems as error:
             return [*frames, *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
         if not self._has_said:
             return [*frames, *self._read_no_stream()]
@@ -115,6 +119,16 @@ class ResponsesStreamDecoder:
             repair = Repair("body_for_stream", "response", "a plain JSON body where a stream was asked for was read")
             return [Mended(repair), *read_body(head, limits=self._limits)]
         return self._give_up(no_response(head, expected="an event stream of the Responses API"))
+
+    def _end_at(self, error: LineTooLong) -> list[Frame]:
+        frames: list[Frame] = []
+        try:
+            for event in error.events:
+                self._read_next(event.data, event.name, frames)
+            frames += error.begun()
+        except TooManyItems:
+            pass  # told by the first of both
+        return [*frames, *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
 
     def _give_up(self, fault: Fault) -> list[Frame]:
         self._silent = True
