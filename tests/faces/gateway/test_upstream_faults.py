@@ -131,6 +131,21 @@ def test_a_passed_path_answers_with_no_web_page() -> None:
     assert passed("application/json", data) == (200, data)
 
 
+def test_other_tags_of_a_page_and_any_that_does_something_are_a_page() -> None:
+    """Proves: a page without any of the usual tags reached a client; so did a tag with a handler."""
+    tags = (
+        "<font color=red>",
+        "<NOSCRIPT>",
+        "<marquee>",
+        "<frameset rows=1>",
+        "<x onclick = 'go()'>",
+        "<y/onload=go()>",
+    )
+    for tag in tags:
+        fault = Fault(kind=FaultKind.SERVER, message=f"HTTP 502: {tag}502 Bad Gateway", status=502)
+        assert without_address(fault, base_url=BASE).fault.message == "HTTP 502: a web page"
+
+
 def test_tags_that_models_write_stay_in_a_message() -> None:
     """A message about a chat template is no page."""
     fault = Fault(

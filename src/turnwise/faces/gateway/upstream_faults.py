@@ -12,10 +12,15 @@ from turnwise.vocab import Fault, FaultKind
 UPSTREAM = "the upstream"
 _ASKED = re.compile(r"\s*\(asked for `.*\)\Z", re.DOTALL)
 _PROXY = re.compile(r"\s*\(through the proxy `[^`]*`\)\Z")
-# A tag of a page, also as a JSON text or another page has it. Tags that models write (`<tool_call>`) are none of them.
+_OPENS = r"(?:<|\\+u003c|&lt;)"
+# A tag of a page, also as a JSON text or another page has it, or any tag that does something. Tags that models write
+# (`<tool_call>`) and placeholders of messages (`<name>`, `<data>`) are none of them.
 _PAGE = re.compile(
-    r"(?:<|\\+u003c|&lt;)(?:!doctype|!--|\?xml|/?(?:html|head|body|title|script|style|meta|link|base|center|h[1-6]|hr|br|p|div|span"
-    r"|pre|code|a|b|i|em|strong|ul|ol|li|table|tr|td|form|input|button|img|svg|iframe|object|embed|video|audio)(?=[\s/>\\&]|$))",
+    rf"{_OPENS}(?:!doctype|!--|\?xml|/?(?:html|head|body|title|script|noscript|style|meta|link|base|center|h[1-6]|hr|br|p|div|span"
+    r"|pre|code|a|b|i|u|s|em|strong|big|small|font|sub|sup|blockquote|ul|ol|li|dl|dt|dd|table|t[rdh]|thead|tbody|tfoot|caption"
+    r"|form|fieldset|input|button|select|textarea|img|picture|figure|svg|math|canvas|i?frame|frameset|noframes|object|applet|embed"
+    r"|video|audio|header|footer|nav|main|section|article|aside|details|dialog|marquee|template)(?=[\s/>\\&]|$)"
+    r"|[a-z][^<>]{0,400}[\s/\"']on[a-z]{3,30}\s*=)",
     re.IGNORECASE,
 )
 PAGE = "a web page"
