@@ -64,6 +64,9 @@ def test_other_binaries_are_named(workspace: WorkspacePaths) -> None:
         (b"PK\x03\x04\0", "a ZIP archive"),
         (b"SQLite format 3\0", "an SQLite database"),
         ("a".encode("utf-32"), "text in UTF-32"),
+        ("one\r\ntwo é\n".encode("utf-16-le"), "text in UTF-16 without a byte order mark"),
+        ("one\ttwo\n".encode("utf-16-be"), "text in UTF-16 without a byte order mark"),
+        (b"\x01\0\x02\0", "a binary file"),
         (b"ab\0c", "a binary file"),
     ):
         put(workspace, "f", content)
@@ -93,6 +96,10 @@ def test_a_replaced_file_keeps_its_mark_and_line_ends(workspace: WorkspacePaths)
     assert path.read_bytes() == b"\xef\xbb\xbfc\r\nd\r\n"
     put(workspace, "f", b"a\r\nb\n")
     assert "[some lines end as Windows ends them, some do not]" in str(read(workspace, ReadArguments(path="f")))
+    put(workspace, "f", b"one\rtwo\r")
+    assert str(read(workspace, ReadArguments(path="f"))).endswith(
+        "\n[its lines end with CR alone, so all of it counts as one line]"
+    )
     say(workspace, "f", "x\ny\r\n")
     assert path.read_bytes() == b"x\ny\r\n"
 

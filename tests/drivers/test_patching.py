@@ -71,6 +71,11 @@ def test_line_ends_and_the_missing_last_one_are_kept(workspace: WorkspacePaths) 
     """Proves: new lines end as the file's; a file without a last line end stays so; kept lines stay byte for byte."""
     patched(workspace, "*** Update File: w.txt\n one\n-two\n+2\n+2b\n three\n+four")
     assert (workspace.root / "w.txt").read_bytes() == b"one\r\n2\r\n2b\r\nthree\r\nfour"
+    (workspace.root / "w.txt").write_bytes(
+        b"a\r\nb\nc\r\nd\ne\n"
+    )  # each new line as the line that it replaces, or precedes
+    patched(workspace, "*** Update File: w.txt\n a\n-b\n-c\n+B\n+C\n+C2\n d\n+d2\n e")
+    assert (workspace.root / "w.txt").read_bytes() == b"a\r\nB\nC\r\nC2\r\nd\nd2\ne\n"
     (workspace.root / "w.txt").write_bytes("“quoted” – text  \nnext\n".encode())
     said = patched(workspace, '*** Update File: w.txt\n "quoted" - text\n-next\n+after')
     assert said == "applied the patch:\nM w.txt (hunk 1: fits apart from blanks at line ends or typographic characters)"

@@ -111,9 +111,21 @@ def kind_of(content: bytes) -> str:
         return f"an image ({image})"
     if content.startswith(_UTF32):
         return "text in UTF-32"
+    if _is_unmarked_utf16(content):
+        return "text in UTF-16 without a byte order mark"
     if content[4:8] == b"ftyp":
         return "a video or audio file (MP4)"
     return next((kind for magic, kind in _KINDS if content.startswith(magic)), "a binary file")
+
+
+def _is_unmarked_utf16(content: bytes) -> bool:
+    """Whether it begins with letters, digits and the like of ASCII, each in two bytes of which one is zero."""
+    begins = content[: min(SNIFFED_BYTES, len(content) // 2 * 2)]
+    low, high = begins[::2], begins[1::2]
+    texts = [letters for zeros, letters in ((high, low), (low, high)) if letters and not any(zeros)]
+    return any(
+        letters.decode("latin-1").expandtabs().replace("\r", "").replace("\n", "").isprintable() for letters in texts
+    )
 
 
 def with_line_ends(text: str, *, ends: LineEnds) -> str:

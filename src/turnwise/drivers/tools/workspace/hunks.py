@@ -43,15 +43,17 @@ def apply_hunks(text: str, hunks: tuple[Hunk, ...], *, name: str) -> Patched:
             inexact.append(number)
         result += lines[cursor:start]
         cursor = start
-        # as the line there ends; behind the last, as that does
-        end = "\r" if lines and lines[min(start, len(lines) - 1)].endswith("\r") else ""
+        replaced: list[str] = []
         for sign, line in hunk.lines:
             if sign == "+":
-                result.append(line + end)
+                result.append(line + _end_for_new(lines, at=cursor, replaced=replaced))
+                continue
+            if sign == " ":
+                result.append(lines[cursor])  # as it stands there, not as the patch has it
+                replaced = []
             else:
-                if sign == " ":
-                    result.append(lines[cursor])  # as it stands there, not as the patch has it
-                cursor += 1
+                replaced.append(lines[cursor])
+            cursor += 1
         if hunk.ends_with_newline is not None:
             ends_with_newline = hunk.ends_with_newline
     result += lines[cursor:]
@@ -60,6 +62,14 @@ def apply_hunks(text: str, hunks: tuple[Hunk, ...], *, name: str) -> Patched:
     elif result:
         result[-1] = result[-1].removesuffix("\r")
     return Patched("\n".join(result), tuple(inexact))
+
+
+def _end_for_new(lines: Sequence[str], *, at: int, replaced: list[str]) -> str:
+    """A new line ends as the line whose place it takes, or as that before which it stands; behind the last, as that does."""
+    beside = next(iter(replaced or lines[at : at + 1] or lines[-1:]), "")
+    if len(replaced) > 1:
+        replaced.pop(0)
+    return "\r" if beside.endswith("\r") else ""
 
 
 class _Lines:

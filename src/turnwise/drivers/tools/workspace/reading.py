@@ -123,4 +123,6 @@ def _oddities(text: FileText) -> list[str]:
         told.append(f"[bytes that are no UTF-8: {broken:,}, shown as \ufffd; `edit` leaves them as they are]")
     if text.line_ends == "mixed":
         told.append("[some lines end as Windows ends them, some do not]")
+    if "\r" in text.text and not text.line_ends:
+        told.append("[its lines end with CR alone, so all of it counts as one line]")
     return told
