@@ -118,6 +118,10 @@ PROMISES: dict[str, Promise] = {
         "Step n+1's request begins with the very bytes of step n's request up to its last message, cache marks left out, so provider prompt caches hit; exceptions are listed and counted.",
         "gitmost, field",
     ),
+    "step:bound-thinking": Promise(
+        "A session whose model binds its thinking to the prefix lives on through everything that turnwise or its user changes; what was dropped is told.",
+        "field",
+    ),
     # cut
     "cut:never-run": Promise(
         "A call whose arguments are not strictly complete JSON is never executed, whatever the finish reason claims; no lenient parser ever feeds execution; a last call handed out as an object by a response that ended by its limit counts as cut.",

@@ -63,6 +63,18 @@ def test_later_headers_win_whatever_their_case() -> None:
     assert headers == {"content-type": "application/json", "user-agent": "row", "x-call": "1", "x-title": "mine"}
 
 
+def test_betas_are_joined() -> None:
+    """Every other header replaces the one before it; of betas the row's, the call's and the user's hold together."""
+    endpoint = Endpoint(
+        profile=profile(headers={"anthropic-beta": "row-1"}),
+        base_url="https://x/v1",
+        headers=(("Anthropic-Beta", "own-1"),),
+    )
+    call = HttpCall(path="/", body=b"{}", headers=(("anthropic-beta", "call-1"),))
+    headers = dict(build_http_request(endpoint, call, connect_s=3).headers)
+    assert headers["anthropic-beta"] == "row-1,call-1,own-1"
+
+
 @pytest.mark.parametrize(
     ("base", "path", "url"),
     [

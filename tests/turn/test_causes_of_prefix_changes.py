@@ -72,6 +72,7 @@ THINKS = replace(PLAIN, settings=Settings(reasoning_tokens=1_000))
         (replace(PLAIN, settings=Settings(temperature=0.5)), "", ""),
         (replace(THINKS, tool_choice="none"), "", "tool choice, thinking"),
         (SHORTER, "paused content", "paused content"),
+        (replace(SHORTER, drops_stale_thinking=True), "stale thinking", "stale thinking"),
         (replace(PLAIN, messages=(ASK, SAID)), "paused content", "paused content"),
     ],
 )
@@ -90,10 +91,12 @@ def test_every_cause_is_explained() -> None:
         system=(Text("Be long."),),
         output=SCHEMA,
         tool_choice="none",
+        drops_stale_thinking=True,
     )
     found = {
         *causes(everything, marks=True).split(", "),
         causes(SHORTER, compacted=True),
+        causes(SHORTER),
         causes(replace(PLAIN, messages=(ASK, SAID)), own=1),
     }
     assert found == set(PREFIX_EXCEPTIONS)

@@ -114,6 +114,14 @@ BREACHES: Mapping[str, Breach] = {
     ),
     "after_final": Breach("provider", "events", "No piece of an item follows the event that ends it."),
     "citations_left_out": Breach("gateway", "turnwise", "A response has at most 4,096 citations here."),
+    "thinking_dropped": Breach(
+        "gateway",
+        "turnwise",
+        "Thinking goes back behind the same content that it was thought on, so the model reads it.",
+    ),
+    "thinking_stale": Breach(
+        "gateway", "turnwise", "Thinking goes back behind the same content that it was thought on."
+    ),
     "more_repairs": Breach("gateway", "turnwise", "Of one response the first 100 repairs are told."),
     "started_again": Breach("provider", "events", "A stream is one response: it begins once."),
     "body_for_stream": Breach("provider", "bodies", "A request with `stream` is answered with a stream of events."),

@@ -2,8 +2,10 @@
 
 from msgspec.structs import replace
 
+from turnwise.rules.bound_thinking import learned, said_of
 from turnwise.turn.affording import affords
-from turnwise.turn.changes import Change, Learned, Paced, Prepared, Recounted, Roomed, mended
+from turnwise.turn.changes import Change, Excused, Learned, Paced, Prepared, Recounted, Roomed, mended
+from turnwise.turn.commands import SendRequest
 from turnwise.turn.known import Known
 from turnwise.turn.lessons import learn
 from turnwise.turn.outcomes import Trying, Wish
@@ -35,6 +37,22 @@ def lesson_of(known: Known, *, fault: Fault, answers: bool) -> tuple[Change, ...
     if found is None:
         return ()
     return Learned(found.config), Roomed(found.room), Recounted(found.prompt), Paced(pacing)
+
+
+def without_stale(known: Known, order: SendRequest | None, fault: Fault, *, refused: int | None) -> tuple[Change, ...]:
+    """What the same request is sent again with, if it was refused for stale thinking (promise step:bound-thinking). `refused`: so
+    much of its thinking stands before what an earlier refusal named. Nothing: it was refused for something else."""
+    config = known.config
+    if not fault.binding or order is None:
+        return ()
+    stale = learned(config.stale_thinking, fault=fault, request=order.request, family=config.family, refused=refused)
+    if stale is None:
+        return ()
+    return (
+        Learned(config.without_stale(stale)),
+        Excused(),
+        mended("stale_thinking", f"request {order.number}", said_of(stale)),
+    )
 
 
 def falling_back(known: Known, *, why: str) -> tuple[Change, ...]:

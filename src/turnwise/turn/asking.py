@@ -45,6 +45,8 @@ PREFIX_EXCEPTIONS = {
     # where its cache is asked for.
     "tool choice": "tool choice was another one: the last step forbids calls, or `prepare_step` chose it",
     "thinking": "another amount of reasoning was asked for: `prepare_step` chose it, or a summary needs less",
+    # Claude docs, "Fix a thinking block bound to a different conversation": what is dropped is no part of the prompt.
+    "stale thinking": "the model refused thinking behind something that has changed, so such thinking is left out from then on",
     "compaction": "there was too little room: old results were shortened, or older messages summarised",
     "paused content": "a pause that nothing continues keeps its text only",
     "last message": "what stood at the end of the request before was for that request only: a user-role text, or a cut "
@@ -68,6 +70,7 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     request: Request
     own: int
     tools: tuple[ToolSpec, ...]  # as they go out
+    left_out: int = 0  # blocks of stale thinking, of the whole session
 
 
 class RequestTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,7 +188,8 @@ def limit_of(settings: Settings, *, config: TurnConfig) -> int | None:
 
 def sent_as(request: Request, *, own: int, config: TurnConfig) -> Sent:
     left_out = request.tool_choice == "none" and config.tool_choice_none == "drop_tools"
-    return Sent(request=request, own=own, tools=() if left_out else request.tools)
+    stale = len(config.stale_thinking.left_out)
+    return Sent(request=request, own=own, tools=() if left_out else request.tools, left_out=stale)
 
 
 def caching_of(config: TurnConfig, *, own: int) -> Caching | None:
@@ -226,8 +230,9 @@ def prefix_changes(
     choice, thinking = (
         (_choice(before) != _choice(now), _thinks(old) != _thinks(new)) if marks_cache else (False, False)
     )
+    is_stale = old.drops_stale_thinking != new.drops_stale_thinking or before.left_out != now.left_out
     is_same = old.model == new.model and before.tools == now.tools and old.system == new.system
-    if is_same and not (lost or choice or thinking):
+    if is_same and not (lost or choice or thinking or is_stale):
         return () if old.output == new.output else ("output",)
     is_compacted = lost > before.own and compacted
     behind = {"tool choice": choice, "thinking": thinking}
@@ -237,8 +242,9 @@ def prefix_changes(
         "tools": before.tools != now.tools,
         "system": old.system != new.system,
         "output": old.output != new.output,
+        "stale thinking": is_stale,
         **({"compaction": is_compacted, **behind} if is_back else {**behind, "compaction": is_compacted}),
-        "paused content": lost > before.own and not compacted,
+        "paused content": lost > before.own and not compacted and not is_stale,
         "last message": 0 < lost <= before.own,
     }
     return tuple([what for what, holds in found.items() if holds])

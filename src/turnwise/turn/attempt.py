@@ -10,10 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.errors import TurnwiseBug
-from turnwise.rules.arguments import Unsound, judge_call
 from turnwise.rules.retries import GiveUp, TryFallback, WaitThenRetry, judge_retry
-from turnwise.rules.truncation import Cut, fills_half, find_cut, hands_out_objects, has_end_mark
+from turnwise.rules.truncation import find_cut, has_end_mark
 from turnwise.turn.affording import affords, left_s, paced
+from turnwise.turn.anew import without_stale
 from turnwise.turn.asking import RequestTerms
 from turnwise.turn.changes import Change, Counted, Fit, Paced, TakenBack, Tallied
 from turnwise.turn.commands import Purpose, RunHooks, SendRequest, Wait
@@ -22,6 +22,7 @@ from turnwise.turn.events import Event, HooksRan, RequestFailed, ResponseReceive
 from turnwise.turn.known import Known
 from turnwise.turn.moves import Leaving, Left, Move, Over
 from turnwise.turn.outcomes import Accepted, Composed, Denied, Failed, Trying, WantsAnew, WantsFallback
+from turnwise.turn.output_room import says_limit
 from turnwise.turn.sending import Allowed, order_of, sending
 from turnwise.vocab import Fault, FaultKind, FinishReason, Request, Response, calls_of
 
@@ -49,6 +50,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     stage: Literal["send", "hooks", "sent", "reply", "fitted", "again", "refitted"] = "send"
     order: SendRequest | None = None
     reply: ResponseReceived | RequestFailed | None = None
+    refused: int | None = None  # so much of its thinking stands before what was refused as stale
     wait: Wait | None = None  # once there is room for the request after it
 
     @classmethod
@@ -137,6 +139,9 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         match self.reply:
             case ResponseReceived(response=response):
                 return self._broken_off(response, known)
+            case RequestFailed(fault=fault) if changes := without_stale(known, self.order, fault, refused=self.refused):
+                purpose, valid = self.asking.purpose, fault.valid_thinking
+                return Move(replace(self, stage="send", purpose="retry", retry_of=purpose, refused=valid), changes)
             case RequestFailed(fault=fault, lost=True):
                 return self._send_anew(fault, known)
             case RequestFailed(fault=fault):
@@ -154,7 +159,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             return self._accept(response)
         limit_tokens = self.asking.limit_tokens
         cut = find_cut(response, limit_tokens=limit_tokens, hands_out_objects=False)
-        if not known.config.stream or self._says_limit(response, known, cut=cut):
+        if not known.config.stream or says_limit(response, known, cut=cut, limit_tokens=limit_tokens):
             return self._accept(response)  # a body that is whole did not break off
         tally = known.tally.after("ended silently")
         if tally.silent_ends >= SILENT_ENDS:
@@ -175,21 +180,6 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         if keeps_last and not affords(known, answers=False):
             return self._accept(response)
         return self._try_again(LOST_PIECE, known, may_fall_back=False)
-
-    def _says_limit(self, response: Response, known: Known, *, cut: Cut | None) -> bool:
-        """Whether the output limit is the likelier reason why a stream ended without a word. An object comes in one piece:
-        one without what its schema demands was left so by the model, not by the connection."""
-        limit_tokens = self.asking.limit_tokens
-        if cut is not None and (cut.limited or fills_half(cut, limit_tokens=limit_tokens)):
-            return True
-        calls = calls_of(response.message)
-        offer = known.offers.get(calls[-1].name) if calls else None
-        if offer is None or not hands_out_objects(known.config.family, streamed=True):
-            return False
-        verdict = judge_call(
-            calls[-1], tools={offer.spec.name: offer.spec}, finish=response.finish, limit_tokens=limit_tokens
-        )
-        return isinstance(verdict, Unsound) and verdict.kind == "schema_mismatch"
 
     def _try_again(self, fault: Fault, known: Known, *, may_fall_back: bool = True) -> Move:
         """The wait before another attempt, or the wish for the next model; else this failure stands."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from turnwise.rules.bound_thinking import NOTHING_STALE, StaleThinking
 from turnwise.rules.budget import ModelLimits, PromptSize, grown, request_bytes
 from turnwise.rules.compaction import weighed
 from turnwise.rules.history import Healed, heal
@@ -58,9 +59,13 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     words: tuple[Message, ...] = ()
     sent: Sent | None = None
     changed: bool = False
+    stale_thinking: StaleThinking = NOTHING_STALE
 
     def fit(self, config: TurnConfig) -> TurnConfig:
-        """The configuration with the limits that the provider told an earlier turn, where it is the same model's."""
+        """The configuration with what earlier turns learned of stale thinking, and with the limits that the provider told one of
+        them, where it is the same model's."""
+        if config.stale_thinking == NOTHING_STALE:
+            config = config.without_stale(self.stale_thinking)
         left = self.left
         if left is None or config.room == "off" or not left.is_counted_for(config):
             return config

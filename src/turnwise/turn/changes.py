@@ -133,6 +133,10 @@ class TakenBack(msgspec.Struct, frozen=True):
     """The request at hand has not left, so it does not count."""
 
 
+class Excused(msgspec.Struct, frozen=True):
+    """The request at hand was refused and is mended, so no limit of requests counts it."""
+
+
 class Counted(msgspec.Struct, frozen=True):
     """What the provider counted of the request at hand."""
 
@@ -200,6 +204,7 @@ Change = (
     | Posed
     | Sending
     | TakenBack
+    | Excused
     | Counted
     | CallsCounted
     | ChildrenLeft

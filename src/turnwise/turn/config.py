@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from turnwise.rules.bound_thinking import NOTHING_STALE, StaleThinking
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.limits import Limit, Spent
 from turnwise.rules.permissions import Policy
@@ -168,6 +169,7 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     calls_in_text: CallsInText = "auto"
     leaves_calls_in_text: bool = False  # whether the endpoint may
     model_limits: ModelLimits = UNKNOWN_LIMITS
+    stale_thinking: StaleThinking = NOTHING_STALE  # what the session has learned of thinking that its model refuses
     # what is done so that the prompt and its answer fit the model. `budget`: each request asks for as much output as there is
     # room for; `compact`: and what is old gives way before there is too little. Off where it is not said, as `recover`.
     room: RoomPolicy = "off"
@@ -195,6 +197,9 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The same where nothing is new."""
         same = limits is self.model_limits or limits == self.model_limits
         return self if same else replace(self, model_limits=limits)
+
+    def without_stale(self, stale: StaleThinking) -> "TurnConfig":
+        return replace(self, stale_thinking=stale)
 
     def priced(self, model: str, *, row: PriceRow) -> "TurnConfig":
         return replace(self, prices={**self.prices, model: row})

@@ -216,6 +216,7 @@ class Known(msgspec.Struct, kw_only=True):
         c.Sending: lambda self, it: self._send(it),
         c.Counted: lambda self, it: self._count(it.usage),
         c.TakenBack: lambda self, it: self.spending.take_back(),
+        c.Excused: lambda self, it: self.spending.excuse(),
         c.StepBegun: lambda self, it: self.spending.begin_step(it.pacing),
         c.StepTakenBack: lambda self, it: self.spending.take_back_step(),
         c.Paced: lambda self, it: self.spending.pace(it.pacing),

@@ -1,15 +1,18 @@
-"""How much the answer to the next request may hold."""
+"""How much the answer to the next request may hold, and whether that limit ended the last one."""
 
 from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
 
+from turnwise.rules.arguments import Unsound, judge_call
 from turnwise.rules.budget import OutputBudget, answer_floor, grown, message_bytes, split_output, window_of, with_budget
+from turnwise.rules.truncation import Cut, fills_half, hands_out_objects
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.history import History
+from turnwise.turn.known import Known
 from turnwise.turn.room import NO_ROOM, Room, knows_window
-from turnwise.vocab import Message, Settings, Text
+from turnwise.vocab import Message, Response, Settings, Text, calls_of
 
 # What a prompt that nobody has counted may be longer than it is taken for (the JSON around messages, a denser script), where no
 # request is left after a refusal.
@@ -69,3 +72,18 @@ def budget(
         if size.bytes // LONGEST_BYTES_A_TOKEN + least <= window_of(limits):
             return BudgetedRequest(settings=replace(settings, max_output_tokens=least, reasoning_tokens=None))
     return BudgetedRequest(settings=None, ends=room.ends or NO_ROOM)
+
+
+def says_limit(response: Response, known: Known, *, cut: Cut | None, limit_tokens: int | None) -> bool:
+    """Whether the output limit is the likelier reason why a stream ended without a word. An object comes in one piece:
+    one without what its schema demands was left so by the model, not by the connection."""
+    if cut is not None and (cut.limited or fills_half(cut, limit_tokens=limit_tokens)):
+        return True
+    calls = calls_of(response.message)
+    offer = known.offers.get(calls[-1].name) if calls else None
+    if offer is None or not hands_out_objects(known.config.family, streamed=True):
+        return False
+    verdict = judge_call(
+        calls[-1], tools={offer.spec.name: offer.spec}, finish=response.finish, limit_tokens=limit_tokens
+    )
+    return isinstance(verdict, Unsound) and verdict.kind == "schema_mismatch"

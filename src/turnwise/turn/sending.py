@@ -3,6 +3,7 @@
 import msgspec
 from msgspec.structs import replace
 
+from turnwise.rules.bound_thinking import NOTHING_STALE, fitted
 from turnwise.turn.affording import left_s
 from turnwise.turn.asking import caching_of
 from turnwise.turn.changes import Sending
@@ -26,6 +27,8 @@ def order_of(known: Known, request: Request, *, purpose: Purpose, own: int, allo
     """The order for the next request, whose last `own` messages are no part of the history."""
     if (caching := caching_of(known.config, own=own)) is not None:
         request = replace(request, cache=caching)
+    if (stale := known.config.stale_thinking) is not NOTHING_STALE:
+        request = fitted(request, known=stale, family=known.config.family)
     number = known.spending.requests + 1
     return SendRequest(
         number=number,

@@ -121,6 +121,7 @@ def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[
         call_ids=frozenset(history.call_ids),
         gave_way=gave_way,
         sent=spending.last_sent,
+        stale_thinking=turn.known.config.stale_thinking,
         changed=history.changed or (spending.changed_before and not spending.has_left),
     )
 

@@ -26,6 +26,7 @@ class Spending(msgspec.Struct, kw_only=True):
 
     step: int = 0
     requests: int = 0
+    excused: int = 0  # of these, refusals that were mended: no limit counts them
     purposes: dict[str, int] = {}  # of these, how many of each
     usage: Usage = NO_USAGE
     recovery_usage: Usage = NO_USAGE  # the part of it that went into requests of RECOVERY
@@ -61,7 +62,7 @@ class Spending(msgspec.Struct, kw_only=True):
 
     def spent_in(self, steps: int) -> Spent:
         """What so many steps have spent, those of their children included."""
-        usage, requests, usd = self.usage, self.requests, self.purse.usd
+        usage, requests, usd = self.usage, self.requests - self.excused, self.purse.usd
         for child in self.children:
             usage, requests = usage + child.usage, requests + child.requests
             usd = usd if child.charged_usd is None else add(usd, child.charged_usd)
@@ -135,6 +136,10 @@ class Spending(msgspec.Struct, kw_only=True):
             del self.purposes[self.ordered]
         self.has_left = False
         del self.prefix_changes[self.changes_before :]
+
+    def excuse(self) -> None:
+        """The request at hand was refused for something that the next one does without."""
+        self.excused += 1
 
     def count(self, usage: Usage, *, config: TurnConfig) -> None:
         """Tokens of the request at hand."""

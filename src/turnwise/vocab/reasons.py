@@ -1,6 +1,7 @@
 """Why a response ended, why a turn ended, and what went wrong: closed sets of words."""
 
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -52,6 +53,11 @@ class FaultKind(StrEnum):
     TOO_LARGE = "too_large"  # larger than turnwise's byte limits
 
 
+BindingFault = Literal["", "stale", "not_taken"]
+"""What a refusal says about thinking that is bound to what stood before it. `stale`: something before it has changed.
+`not_taken`: the server does not know the request field that has stale thinking left out."""
+
+
 class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A failed request, as data.
 
@@ -69,6 +75,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     )
     should_retry: bool | None = None  # what the provider says about a retry; it counts more than the kind
     request_id: str | None = None
+    binding: BindingFault = ""  # a refusal of thinking that is bound to what stood before it
+    valid_thinking: int | None = (
+        None  # `stale`: so many thinking blocks of the request stand before the first stale one
+    )
 
 
 # The kinds of repair that the chair looks at; all others are for people.

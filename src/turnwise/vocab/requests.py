@@ -84,7 +84,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request to a model.
 
     `system` are the leading instructions, one text each. `extra` are body fields of one API family (a JSON object as text);
-    they are merged over the encoded body. Without `cache` the request does not ask for caching.
+    they are merged over the encoded body. Without `cache` the request does not ask for caching. `drops_stale_thinking`: the
+    provider should leave out thinking that no longer fits what stands before it, and not refuse it (Claude 5.x).
     """
 
     model: str
@@ -98,6 +99,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stream: bool = True
     extra: Opaque | None = None
     cache: Caching | None = None
+    drops_stale_thinking: bool = False
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

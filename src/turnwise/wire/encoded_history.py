@@ -101,6 +101,7 @@ class EncodedHistory:
             request.stream,
             request.extra,
             request.cache,
+            request.drops_stale_thinking,
             profile,
             also,
         )

@@ -11,6 +11,9 @@ from turnwise.wire.encoded_history import EncodedHistory, Written
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 
+BETA_HEADER = "anthropic-beta"
+"""Holds a list: its values are joined, where every other header replaces the one before it."""
+
 
 class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
     """One encoded request. `path` is appended to the profile's base URL (query included). The key is not in here: the
@@ -105,6 +108,15 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     losses: tuple[Loss, ...]
     # Whether what an event says may depend on those before it that said the same: then each of them has to be decoded.
     compares_events: bool = False
+    # What a refusal of a request says of bound thinking; None: no model of the family refuses it.
+    with_binding: "BindingReader | None" = None
+
+
+class BindingReader(Protocol):
+    def __call__(self, fault: Fault, /, *, model: str, body: bytes, asked: bool) -> Fault:
+        """The fault with what it says of thinking that is bound to what stood before it. `asked`: turnwise asked for stale
+        thinking to be left out."""
+        ...
 
 
 class BadRequest(ValueError):

@@ -12,7 +12,7 @@ from turnwise.drivers.endpoints.key_forms import HIDDEN, forms_of, hide_forms, i
 from turnwise.drivers.endpoints.transport import HttpRequest
 from turnwise.errors import CallerError, MissingKey
 from turnwise.wire.addresses import path_below
-from turnwise.wire.family import Family, HttpCall
+from turnwise.wire.family import BETA_HEADER, Family, HttpCall
 from turnwise.wire.profiles import Profile, profile_at
 from turnwise.wire.registry import family as find_family
 
@@ -127,11 +127,12 @@ def find_key(
 
 def build_http_request(endpoint: Endpoint, call: HttpCall, *, connect_s: float) -> HttpRequest:
     """Address and headers for one encoded call. Of equal header names the last wins: ours, the profile's, the call's, the
-    user's, the key."""
+    user's, the key. Betas are joined."""
     headers = {"content-type": "application/json", "user-agent": f"turnwise/{__version__}"}
     for name, value in (*endpoint.profile.headers.items(), *call.headers, *endpoint.headers):
         _check_header(name, value)
-        headers[name.lower()] = value
+        before = headers.get(BETA_HEADER) if name.lower() == BETA_HEADER else None
+        headers[name.lower()] = value if before is None else f"{before},{value}"
     if endpoint.key is not None and endpoint.profile.auth != "none":
         name, prefix = _AUTH_HEADERS[endpoint.profile.auth]
         headers[name] = prefix + endpoint.key.reveal()

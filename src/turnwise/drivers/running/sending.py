@@ -137,7 +137,12 @@ class Sender:
     def _learn(
         self, event: RequestFailed, *, request: Request, profile: Profile, call: HttpCall, door: Door
     ) -> RequestFailed:
-        """The failure, which is worth another attempt where it refuses what is asked of the cache: that one asks for less."""
+        """The failure, with what it says of bound thinking. It is worth another attempt where it refuses what is asked of the
+        cache: that one asks for less."""
+        if (with_binding := self._endpoint.family.with_binding) is not None:
+            asked = request.drops_stale_thinking
+            told = with_binding(event.fault, model=request.model, body=call.body, asked=asked)
+            event = msgspec.structs.replace(event, fault=told)
         repair = self._refusals.saw(event.fault, request=request, profile=profile, call=call, door=door)
         if repair is None:
             return event

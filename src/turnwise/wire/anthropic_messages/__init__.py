@@ -8,6 +8,7 @@ from turnwise.wire.anthropic_messages.request_reading import decode_request
 from turnwise.wire.anthropic_messages.response import decode_body, encode_body
 from turnwise.wire.anthropic_messages.stream import MessagesStreamDecoder
 from turnwise.wire.anthropic_messages.stream_encoder import MessagesStreamEncoder
+from turnwise.wire.anthropic_messages.thinking import with_binding
 from turnwise.wire.anthropic_messages.words import FINISH_REASONS
 from turnwise.wire.family import Family
 
@@ -23,6 +24,7 @@ FAMILY = Family(
     encode_fault=encode_fault,
     finish_reasons=FINISH_REASONS,
     losses=LOSSES,
+    with_binding=with_binding,
 )
 
 __all__ = ["FAMILY"]

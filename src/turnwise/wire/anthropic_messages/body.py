@@ -8,6 +8,7 @@ from turnwise.vocab import (
     Faulted,
     Frame,
     Lost,
+    Mended,
     PartDone,
     Repair,
     Started,
@@ -18,6 +19,7 @@ from turnwise.wire.anthropic_messages.faults import stream_fault
 from turnwise.wire.anthropic_messages.fields import opaque_from
 from turnwise.wire.anthropic_messages.loose import plain_text
 from turnwise.wire.anthropic_messages.parts import TOOL_USE_KEYS, arguments_of, read_block
+from turnwise.wire.anthropic_messages.thinking import input_repairs
 from turnwise.wire.anthropic_messages.usage import UsageTally
 from turnwise.wire.anthropic_messages.words import read_finish
 from turnwise.wire.family import BadRequest
@@ -50,6 +52,7 @@ def body_frames(body: bytes, *, expected: str, limits: Limits) -> list[Frame]:
     if "content" not in fields:
         return [*frames, fault]
     frames.append(Started(id=string_of(fields, "id"), model=string_of(fields, "model")))
+    frames += [Mended(repair) for repair in input_repairs(fields)]
     frames += content_frames(fields["content"])
     if is_replaced:
         frames.append(_lost("invalid_utf8", "body", "invalid UTF-8 became replacement characters", reaches_ended=True))

@@ -49,6 +49,7 @@ from turnwise.wire.anthropic_messages.parts import (
     read_citations,
     read_reasoning,
 )
+from turnwise.wire.anthropic_messages.thinking import input_repairs
 from turnwise.wire.anthropic_messages.usage import UsageTally
 from turnwise.wire.anthropic_messages.words import read_finish
 from turnwise.wire.beginnings import StreamBeginning
@@ -245,6 +246,7 @@ class MessagesStreamDecoder:
             frames.append(Started())
             return
         frames.append(Started(id=string_of(fields, "id"), model=string_of(fields, "model")))
+        frames += [Mended(repair) for repair in input_repairs(fields)]
         # The output that is counted here is an estimate, unless the message has ended already.
         self._report_usage(fields.get("usage"), frames, begins=is_null(fields.get("stop_reason")))
         # Blocks that are whole before the stream begins (programmatic tool calls).

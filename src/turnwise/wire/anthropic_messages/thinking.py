@@ -1,11 +1,28 @@
-"""How a model of the Messages API is asked to think: by effort, by a budget, or not at all."""
+"""How a model of the Messages API is asked to think: by effort, by a budget, or not at all; and what becomes of its thinking
+when it goes back: newer models bind it to all that stood before it."""
 
 import re
 from collections.abc import Sequence
 from typing import Literal
 
-from turnwise.vocab import Message, Reasoning, ToolCall
+import msgspec
+from msgspec.structs import replace
+
+from turnwise.vocab import Fault, FaultKind, Message, Reasoning, Repair, ToolCall
 from turnwise.wire.anthropic_messages.fields import own_fields
+from turnwise.wire.healing import printable
+from turnwise.wire.json_fields import (
+    UNREADABLE,
+    Fields,
+    is_null,
+    is_object,
+    read_fields,
+    read_items,
+    string_of,
+    write_array,
+    write_object,
+)
+from turnwise.wire.limits import MAX_PARTS
 from turnwise.wire.profiles import Profile
 
 Way = Literal["adaptive", "budget", "none"]
@@ -27,6 +44,23 @@ OLDER_MODELS: tuple[tuple[str, Way], ...] = (
     ("claude-sonnet-4-5", "budget"),
     ("claude-haiku-4-5", "budget"),
 )
+# Beginnings of the names of models that refuse thinking behind a prefix that has changed. Sources: API docs, "Preserved thinking"
+# and "Fix a thinking block bound to a different conversation" (September 2026). AWS docs, "Preserved thinking": Claude Mythos 5.1
+# binds and does not check.
+BINDING_MODELS = (
+    "claude-fable-5-1",
+    "claude-fable-5-2",
+    "claude-mythos-5-2",
+    "claude-opus-5-5",
+    "claude-sonnet-5-5",
+    "claude-haiku-5-5",
+)
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
+_DROPS = b'{"prefix_mismatch_behavior":"drop_block"}'
+_STALE = re.compile(r"^messages\.(\d+)\.content\.(\d+)\b.*bound to a different conversation", re.DOTALL)
+_NOT_TAKEN = re.compile(
+    r"block_binding.*(extra inputs|not permitted|unknown|unexpected|unsupported)", re.DOTALL | re.IGNORECASE
+)
 _BARE = re.compile(r"claude-(?:opus|sonnet|haiku)-4")  # what comes later has a number behind it
 
 
@@ -34,14 +68,125 @@ def way_of(model: str, profile: Profile) -> Way:
     """Names may have a vendor before them, and dots or `@` for dashes (Bedrock, Vertex AI, OpenRouter)."""
     if profile.reasoning_request == "budget":
         return "budget"
-    at = model.find("claude-")
-    name = re.sub(r"[.@:]", "-", model[max(0, at) :])
+    name = _plain(model)
     if _BARE.fullmatch(name):
         return "budget"
     for beginning, way in OLDER_MODELS:
         if name.startswith(beginning):
             return way
     return "adaptive"
+
+
+def _plain(model: str) -> str:
+    return re.sub(r"[.@:]", "-", model[max(0, model.find("claude-")) :])
+
+
+def binds_thinking(model: str) -> bool:
+    return _plain(model).startswith(BINDING_MODELS)
+
+
+def ask_to_drop(fields: dict[str, bytes]) -> bool:
+    """Asks, in an encoded body, that stale thinking is left out and not refused. False where nothing was changed: the body has
+    the caller's own setting, or thinking is off, which takes none."""
+    raw = msgspec.Raw(fields.get("thinking", b"null"))
+    try:
+        thinking: dict[str, bytes] = {} if is_null(raw) else {key: bytes(one) for key, one in read_fields(raw).items()}
+    except UNREADABLE:
+        return False
+    if "block_binding" in thinking or thinking.get("type") == b'"disabled"':
+        return False
+    fields["thinking"] = write_object({"type": b'"adaptive"', **thinking, "block_binding": _DROPS})
+    return True
+
+
+def with_binding(fault: Fault, /, *, model: str, body: bytes, asked: bool) -> Fault:
+    """The fault with what it says of bound thinking, if it refuses a request to a model that binds. `asked`: turnwise asked for
+    stale thinking to be left out. A caller's own setting says what should happen, so nothing is read from a refusal then."""
+    if fault.status != 400 or fault.kind is not FaultKind.BAD_REQUEST or not binds_thinking(model):
+        return fault
+    if asked and _NOT_TAKEN.search(fault.message):
+        return replace(fault, binding="not_taken")
+    found = _STALE.search(fault.message)
+    if found is None or _is_set_by_caller(body, asked=asked):
+        return fault
+    return replace(fault, binding="stale", valid_thinking=_thinking_before(body, int(found[1]), int(found[2])))
+
+
+def _is_set_by_caller(body: bytes, *, asked: bool) -> bool:
+    try:
+        thinking = read_fields(body).get("thinking")
+        setting = None if thinking is None or not is_object(thinking) else read_fields(thinking).get("block_binding")
+    except UNREADABLE:
+        return False
+    return setting is not None and not (asked and bytes(setting) == _DROPS)
+
+
+def _thinking_before(body: bytes, message: int, block: int) -> int:
+    """How many thinking blocks stand before that one; 0 where the body does not have it."""
+    count = 0
+    try:
+        messages = read_items(read_fields(body)["messages"])[: message + 1]
+        for at, raw in enumerate(messages):
+            content = read_fields(raw)["content"]
+            blocks = read_items(content) if bytes(memoryview(content)[:1]) == b"[" else []
+            count += sum(is_thinking(read_fields(one)) for one in (blocks[:block] if at == message else blocks))
+    except (KeyError, *UNREADABLE):
+        return 0
+    return count
+
+
+def is_thinking(block: Fields) -> bool:
+    return string_of(block, "type") in ("thinking", "redacted_thinking")
+
+
+def without_stale_blocks(fields: Fields, *, valid: int) -> int:
+    """Takes all thinking behind the first `valid` blocks of it out of a body's messages. How many blocks that were."""
+    seen, left_out, messages = 0, 0, list[bytes]()
+    for raw in read_items(fields["messages"]):
+        message = read_fields(raw)
+        content = message.get("content")
+        if content is None or bytes(memoryview(content)[:1]) != b"[":
+            messages.append(bytes(raw))
+            continue
+        kept: list[bytes] = []
+        for one in read_items(content):
+            thinks = is_object(one) and is_thinking(read_fields(one))
+            seen += thinks
+            if thinks and seen > valid:
+                left_out += 1
+            else:
+                kept.append(bytes(one))
+        if kept:
+            messages.append(write_object({**message, "content": write_array(kept)}))
+    fields["messages"] = msgspec.Raw(write_array(messages))
+    return left_out
+
+
+def input_repairs(fields: Fields) -> list[Repair]:
+    """What a response's `input_transformations` tell: thinking that its model was not shown, or was shown though stale."""
+    raw = fields.get("input_transformations")
+    if raw is None or is_null(raw):
+        return []
+    try:
+        told = [read_fields(one) for one in read_items(raw)[:MAX_PARTS]]
+    except UNREADABLE:
+        return []
+    return [
+        Repair(kind, printable(string_of(found[0], "path") or "messages"), f"{said}: {_counted(found)}")
+        for type, kind, said in _TRANSFORMATIONS
+        if (found := [one for one in told if string_of(one, "type") == type])
+    ]
+
+
+_TRANSFORMATIONS = (
+    ("thinking_dropped", "thinking_dropped", "the provider left thinking out of the prompt"),
+    ("thinking_mismatch_allowed", "thinking_stale", "the provider let stale thinking stay in the prompt"),
+)
+
+
+def _counted(entries: Sequence[Fields]) -> str:
+    reasons = [printable(string_of(one, "reason") or "no reason") for one in entries]
+    return ", ".join([f"{reasons.count(reason)} x {reason}" for reason in dict.fromkeys(reasons)])
 
 
 def may_think_by_budget(messages: Sequence[Message]) -> bool:

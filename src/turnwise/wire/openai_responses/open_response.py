@@ -42,7 +42,13 @@ from turnwise.wire.openai_responses.fields import count_at, list_at, object_at, 
 from turnwise.wire.openai_responses.items import Item, Items
 from turnwise.wire.openai_responses.parts import citation_of, kind_of, parts_of
 from turnwise.wire.openai_responses.usage import UsageReader
-from turnwise.wire.openai_responses.words import FINISH_REASONS, TERMINAL_EVENTS, finish_reason, status_word
+from turnwise.wire.openai_responses.words import (
+    FINISH_REASONS,
+    TERMINAL_EVENTS,
+    finish_reason,
+    input_repairs,
+    status_word,
+)
 
 REPLACED = "\ufffd"  # stands for bytes that are no UTF-8
 
@@ -424,6 +430,7 @@ class OpenResponse:
         usage = response.get("usage")
         if usage is not None and (counted := self._usage.read(usage)) is not None:
             frames.append(UsageReported(counted))
+        frames += [Mended(repair) for repair in input_repairs(response)]
         word = status_word(response, otherwise=status)
         error = object_at(response, "error")
         if (error or word == "failed") and self._fault is None:

@@ -86,6 +86,10 @@ _DECODERS: dict[str, Meaning] = {
     "unreadable_content": Meaning("healed", "the content of the answer cannot be read"),
     "unreadable_event": Meaning("healed", "an event is no JSON"),
     "unreadable_json": Meaning("healed", "an event is no JSON"),
+    "thinking_dropped": Meaning("usual", "the provider left earlier thinking out of the prompt"),
+    "thinking_stale": Meaning(
+        "usual", "the provider showed the model thinking that something before it no longer fits"
+    ),
     "more_repairs": Meaning("healed", "more was mended than is told"),
     "output_fence": Meaning("healed", "the JSON answer stands in a code fence"),
 }

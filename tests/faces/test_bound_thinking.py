@@ -1,0 +1,201 @@
+"""Sessions whose model binds its thinking to what stood before it (promise step:bound-thinking)."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from flat_agents import flat_agent
+from turnwise import Agent, Journal, MaxCost, MaxRequests, Prices, StepChanges, read_prices
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
+from turnwise.lab import Lab
+from turnwise.lab.received import Received
+from turnwise.lab.script import Binding, Script, ScriptedCall, ScriptedStep
+from turnwise.turn.commands import PrepareStep
+from turnwise.vocab import StopReason
+
+BETA = "thinking-binding-controls-2026-08-01"
+SETTING = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+ROW = {"input": 3, "output": 15}
+PRICES = Prices(user=read_prices({"anthropic:*": ROW}, named="the table", source="this test"))
+BOUND, FREE = "claude-sonnet-5-5", "claude-sonnet-4-6"
+
+
+def read(path: str) -> str:
+    """Read a part."""
+    return f"{path}: the quick brown fox."
+
+
+def look(path: str) -> str:
+    """Look at a part."""
+    return path
+
+
+def thinking(name: str = BOUND, *, reads: int = 2, binds: Binding = "refuses") -> Script:
+    calls = [ScriptedCall(name="read", arguments={"path": f"part-{number}"}) for number in range(reads)]
+    steps = [ScriptedStep(reasoning=f"Thought {at}.", calls=(call,)) for at, call in enumerate(calls)]
+    end = ScriptedStep(reasoning="Now it is plain.", text="Done.")
+    return Script(name=name, title="thinks", steps=(*steps, end), binds=binds)
+
+
+def agent_at(lab: Lab, *, model: str = f"anthropic:{BOUND}", **more: Any) -> Agent:
+    given: dict[str, Any] = {"instructions": "Be brief.", "tools": [read], "transport": lab.transport(), **more}
+    return flat_agent(model, api_key="k", **{"base_url": "http://lab", **given})
+
+
+class Beta:
+    """A lab behind a proxy that sends the header of the beta."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._inner = lab.transport()
+
+    @asynccontextmanager
+    async def send(self, request: HttpRequest, /) -> AsyncGenerator[HttpReply]:
+        async with self._inner.send(replace(request, headers=(*request.headers, ("anthropic-beta", BETA)))) as reply:
+            yield reply
+
+
+def settings(lab: Lab) -> list[bool]:
+    """Of each request: whether it asked for stale thinking to be dropped, in the field and in the header together."""
+    found: list[bool] = []
+    for one in lab.requests:
+        asks = "block_binding" in json.loads(one.body).get("thinking", {})
+        assert asks == (BETA in one.betas)
+        found.append(asks)
+    return found
+
+
+def thoughts(one: Received) -> int:
+    blocks = [block for message in json.loads(one.body)["messages"] for block in message["content"]]
+    return sum(block["type"] == "thinking" for block in blocks)
+
+
+@pytest.mark.promise("step:bound-thinking")
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_session_with_changed_instructions_lives_on(stream: bool) -> None:
+    """The refused request is sent again once, with the setting and its beta, and all that is stale is dropped: no more. Every
+    later request has the setting, in the turns after it too. Nothing is asked before the refusal."""
+    lab = Lab([thinking()])
+    with Journal(None, clock=SystemClock()) as journal:
+        given = {"journal": journal, "stream": stream}
+        first = await agent_at(lab, **given).run("Read.")
+        assert (first.text, settings(lab)) == ("Done.", [False] * 3)
+        second = await agent_at(lab, instructions="Be thorough.", **given).run("Again.", session=first.session)
+        assert (second.text, second.stop_reason) == ("Done.", StopReason.ANSWERED)
+        assert settings(lab) == [*[False] * 4, *[True] * 3]
+        third = await agent_at(lab, instructions="Be thorough.", **given).run("Once more.", session=first.session)
+        assert (third.text, settings(lab)[7:]) == ("Done.", [True] * 3)
+    assert [one.status for one in lab.requests] == [200] * 3 + [400] + [200] * 6
+    stale = ("messages.1.content.0", "messages.3.content.0", "messages.5.content.0")
+    assert [one.dropped for one in lab.requests[4:]] == [stale] * 6
+    assert second.requests_by_purpose == {"step": 3, "retry": 1}
+    assert [one.outcome for one in second.ledger] == ["bad_request", "ok", "ok", "ok"]
+    told = [repair for repair in second.repairs if repair.kind in ("stale_thinking", "thinking_dropped")]
+    assert [(one.kind, one.where) for one in told] == [
+        ("stale_thinking", "request 1"),
+        *[("thinking_dropped", stale[0])] * 3,
+    ]
+    assert told[1].what.endswith("3 x prefix_binding_mismatch")
+    assert second.prefix_changes[1:] == ("request 2: stale thinking",)
+
+
+@pytest.mark.promise("step:bound-thinking")
+async def test_tools_that_change_within_a_turn_are_survived() -> None:
+    """`prepare_step` offers one tool more: what was thought before is stale, what is thought afterwards stays."""
+
+    def prepare(view: PrepareStep) -> StepChanges:
+        return StepChanges(tools=("read",) if view.step < 3 else ("read", "look"))
+
+    lab = Lab([thinking(reads=4)])
+    result = await agent_at(lab, tools=[read, look], prepare_step=prepare).run("Read.")
+    assert (result.text, [one.status for one in lab.requests]) == ("Done.", [200, 200, 400, 200, 200, 200])
+    stale = ("messages.1.content.0", "messages.3.content.0")
+    assert [one.dropped for one in lab.requests[3:]] == [stale] * 3
+
+
+@pytest.mark.promise("step:bound-thinking", "end:budget")
+@pytest.mark.parametrize(
+    "limits", [{"limits": MaxRequests(1)}, {"max_steps": 1}, {"limits": MaxCost(Decimal("0.02")), "prices": PRICES}]
+)
+async def test_a_mended_refusal_does_not_use_up_the_last_request(limits: dict[str, Any]) -> None:
+    """With one request in the limits, at the cap of steps, and as the last that is affordable: the model answers, and both
+    requests are told."""
+    lab = Lab([thinking(reads=0)])
+    with Journal(None, clock=SystemClock()) as journal:
+        first = await agent_at(lab, journal=journal, tools=()).run("Think.")
+        changed = agent_at(lab, journal=journal, tools=(), instructions="Be thorough.", **limits)
+        lab.reset()
+        result = await changed.run("Again.", session=first.session)
+    assert (result.text, [one.status for one in lab.requests]) == ("Done.", [400, 200])
+    assert (result.requests, [one.outcome for one in result.ledger]) == (2, ["bad_request", "ok"])
+
+
+@pytest.mark.promise("step:bound-thinking")
+async def test_where_the_setting_is_not_taken_stale_thinking_is_left_out() -> None:
+    """From the first stale block on, which the provider named, and in every later request; later thinking goes back whole."""
+    lab = Lab([thinking(binds="uncontrolled")])
+
+    def prepare(view: PrepareStep) -> StepChanges:
+        return StepChanges(tools=("read",) if view.step < 3 else ("read", "look"))
+
+    with Journal(None, clock=SystemClock()) as journal:
+        agent = agent_at(lab, tools=[read, look], prepare_step=prepare, journal=journal)
+        first = await agent.run("Read.")
+        assert (first.text, [one.status for one in lab.requests]) == ("Done.", [200, 200, 400, 400, 200])
+        assert [thoughts(one) for one in lab.requests] == [0, 1, 2, 2, 0]
+        assert settings(lab) == [False, False, False, True, False]
+        plain = agent_at(lab, tools=[read, look], journal=journal)
+        second = await plain.run("Again.", session=first.session)
+    assert (second.text, [one.status for one in lab.requests[5:]]) == ("Done.", [200] * 3)
+    assert [thoughts(one) for one in lab.requests[5:]] == [1, 2, 3]
+    assert [one.kind for one in first.repairs] == ["stale_thinking"] * 2
+
+
+@pytest.mark.promise("step:bound-thinking")
+async def test_a_setting_of_the_caller_stands() -> None:
+    """Who asks for the error gets it; nothing is sent again."""
+    lab = Lab([thinking()])
+    own = {"thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"}}}
+    with Journal(None, clock=SystemClock()) as journal:
+        given = {"journal": journal, "transport": Beta(lab), "extra": own}
+        first = await agent_at(lab, **given).run("Read.")
+        second = await agent_at(lab, instructions="Be thorough.", **given).run("Again.", session=first.session)
+    assert (second.stop_reason, second.fault is not None and second.fault.binding) == (StopReason.PROVIDER_FAILED, "")
+    assert [one.status for one in lab.requests] == [200] * 3 + [400]
+
+
+@pytest.mark.promise("step:bound-thinking")
+async def test_another_model_and_back() -> None:
+    """A model that does not bind gets no setting; back at the first one it is sent again."""
+    lab = Lab([thinking(), thinking(FREE, binds="")])
+    with Journal(None, clock=SystemClock()) as journal:
+        first = await agent_at(lab, journal=journal).run("Read.")
+        agent = agent_at(lab, journal=journal, instructions="Be thorough.")
+        for number, model in enumerate((None, f"anthropic:{FREE}", None)):
+            other = agent if model is None else agent_at(lab, journal=journal, model=model)
+            result = await other.run(f"Turn {number}.", session=first.session)
+            assert result.text == "Done."
+    assert [one.status for one in lab.requests] == [200] * 3 + [400] + [200] * 9
+    assert settings(lab) == [*[False] * 4, *[True] * 3, *[False] * 3, *[True] * 3]
+
+
+@pytest.mark.promise("step:bound-thinking")
+@pytest.mark.parametrize("stream", [True, False])
+async def test_reasoning_that_openai_drops_in_silence_is_told(stream: bool) -> None:
+    """A tool more makes the reasoning before it stale; the repair counts the items and names the reason."""
+
+    def prepare(view: PrepareStep) -> StepChanges:
+        return StepChanges(tools=("read",) if view.step < 3 else ("read", "look"))
+
+    lab = Lab([thinking("gpt-6.2-sol")])
+    given = {"tools": [read, look], "prepare_step": prepare, "base_url": "http://lab/v1", "stream": stream}
+    result = await agent_at(lab, model="openai:gpt-6.2-sol", **given).run("Read.")
+    assert (result.text, [one.status for one in lab.requests]) == ("Done.", [200] * 3)
+    assert [(one.kind, one.what) for one in result.repairs] == [
+        ("thinking_dropped", "the provider left reasoning out of the prompt: 2 x prefix_mismatch")
+    ]
