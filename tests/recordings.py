@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from turnwise.vocab import ArgumentsState, Response, Usage, calls_of, reasoning_of, refusal_of, text_of
 from turnwise.wire import registry
 from turnwise.wire.profiles import Profile, builtin_profiles
@@ -150,6 +152,8 @@ def expected_usage(row: Row) -> Usage | None:
                 cache_write_tokens=_count(usage, "input_tokens_details", "cache_write_tokens"),
             )
         case "anthropic_messages":
+            if (parts := _iterations(row)) is not None:
+                return replace(parts, reasoning_tokens=_count(usage, "output_tokens_details", "thinking_tokens"))
             read, write = _count(usage, "cache_read_input_tokens"), _count(usage, "cache_creation_input_tokens")
             return Usage(
                 input_tokens=_count(usage, "input_tokens") + read + write,
@@ -166,6 +170,24 @@ def expected_usage(row: Row) -> Usage | None:
                 reasoning_tokens=thoughts,
                 cache_read_tokens=_count(usage, "cachedContentTokenCount"),
             )
+
+
+def _iterations(row: Row) -> Usage | None:
+    """The sum of the samplings that the last event with usage lists, which the manifest leaves out; None for no such list."""
+    listed: list[dict[str, Any]] = []
+    for line in row.path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("data:") and '"iterations":[' in line.replace(" ", ""):
+            listed = json.loads(line.removeprefix("data:"))["usage"]["iterations"]
+    if not listed:
+        return None
+    read = sum(one["cache_read_input_tokens"] for one in listed)
+    write = sum(one["cache_creation_input_tokens"] for one in listed)
+    return Usage(
+        input_tokens=sum(one["input_tokens"] for one in listed) + read + write,
+        output_tokens=sum(one["output_tokens"] for one in listed),
+        cache_read_tokens=read,
+        cache_write_tokens=write,
+    )
 
 
 def _chat_usage(usage: dict[str, Any], *, excludes_reasoning: bool) -> Usage:

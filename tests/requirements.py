@@ -242,6 +242,10 @@ PROMISES: dict[str, Promise] = {
         "Where a provider caches prompts, a step pays for what is new: caches that have to be asked for are asked for, what they saved is shown, and a miss has a reason.",
         "field",
     ),
+    "bill:served": Promise(
+        "A request costs what served it: each sampling by its own model and size of prompt, by the tier, speed and place that the answer names; what nobody can price makes the amount 'at least', and old ledgers keep their meaning.",
+        "field",
+    ),
     # safe
     "safe:judged": Promise(
         "A command runs without asking only if every part of it was understood; what the judge does not know, now or after its grammar changes, asks.",

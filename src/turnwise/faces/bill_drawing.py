@@ -70,7 +70,7 @@ def token_kinds(usage: Usage) -> tuple[int, ...]:
 def recovery_shares(entries: Sequence[LedgerEntry]) -> tuple[str, dict[str, float]]:
     """The unit, and how much each group of requests took: US dollars where every price is known, else tokens."""
     cost = cost_of(entries)
-    in_usd = not cost.unknown and cost.usd > 0
+    in_usd = not cost.is_partial and cost.usd > 0
     shares: dict[str, float] = {}
     for entry in entries:
         usage = entry.usage or NO_USAGE

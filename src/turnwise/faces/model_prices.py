@@ -12,6 +12,7 @@ from turnwise.drivers.running.means import StepPreparer
 from turnwise.errors import CallerError
 from turnwise.faces.model_facts import asks_hour, checked
 from turnwise.faces.models import ModelName
+from turnwise.rules.apart import models_named, terms_asked
 from turnwise.rules.limits import counts_cost, no_price
 from turnwise.rules.pricing import PriceRow
 from turnwise.rules.projection import can_project
@@ -44,10 +45,9 @@ class ModelPrices:
     async def of_turn(self, config: TurnConfig) -> dict[str, PriceRow]:
         """Those of the turn's models. Raises CallerError where one is not known: a limit that cannot hold is none."""
         models = (config.model, *[fallback.model for fallback in config.fallbacks])
-        prices = await asyncio.to_thread(self._rows_of, models)  # the table takes most of a second to be read
-        if asks_hour(config):
-            return {model: msgspec.structs.replace(row, asks_hour=True) for model, row in prices.items()}
-        return prices
+        # the table takes most of a second to be read
+        prices = await asyncio.to_thread(self._rows_of, models, named=models_named(config.extra))
+        return {model: _as_asked(row, config=config) for model, row in prices.items()}
 
     def prepares(self, prepare_step: StepPreparer, *, config: TurnConfig) -> StepPreparer:
         """The user's `prepare_step`, its answer checked, with the price of a model that it names where a limit of cost needs
@@ -61,19 +61,27 @@ class ModelPrices:
             if answer is None or answer.model is None:
                 return answer
             rows = await asyncio.to_thread(self._rows_of, (answer.model,))
-            row = msgspec.structs.replace(rows[answer.model], asks_hour=asks_hour(config))
+            row = _as_asked(rows[answer.model], config=config)
             return msgspec.structs.replace(answer, price=row)
 
         return prepare
 
-    def _rows_of(self, models: Sequence[str]) -> dict[str, PriceRow]:
-        rows: dict[str, PriceRow] = {}
+    def _rows_of(self, models: Sequence[str], *, named: Sequence[str] = ()) -> dict[str, PriceRow]:
+        """Those of `models`; and of those that are `named`, which may do a part of a request, as far as they are known."""
+        found = {model: self.find(model, self._clock.now()) for model in named}
+        rows = {model: row for model, row in found.items() if row is not None and can_project(row)}
         for model in models:
             row = self.find(model, self._clock.now())
             if row is None or not can_project(row):
                 raise CallerError(no_price(model, profile=self._model.profile.name, row=row))
             rows[model] = row
         return rows
+
+
+def _as_asked(row: PriceRow, *, config: TurnConfig) -> PriceRow:
+    """The row, with what the turn's requests ask for that costs more or less."""
+    hour, terms = asks_hour(config), terms_asked(config.extra)
+    return msgspec.structs.replace(row, asks_hour=hour, asked_terms=terms) if hour or terms else row
 
 
 def with_prices(

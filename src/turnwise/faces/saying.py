@@ -33,12 +33,14 @@ def purposes_said(purposes: Mapping[str, int]) -> str:
 
 
 def cost_said(cost: Cost) -> str:
-    """`$0.0123`, `unknown`, or `at least $0.0123, 2 requests unknown`."""
-    if not cost.unknown:
+    """`$0.0123`, `unknown`, or `at least $0.0123, 2 requests unknown, 1 request in part`."""
+    if not cost.is_partial:
         return usd_said(cost.usd)
     if cost.is_unknown:
         return UNKNOWN
-    return f"at least {usd_said(cost.usd)}, {many(cost.unknown, 'request')} unknown"
+    unknown = f", {many(cost.unknown, 'request')} unknown" if cost.unknown else ""
+    partly = f", {many(cost.at_least, 'request')} in part" if cost.at_least else ""
+    return f"at least {usd_said(cost.usd)}{unknown}{partly}"
 
 
 def tokens_said(usage: Usage, *, entries: Sequence[LedgerEntry]) -> str:

@@ -95,6 +95,59 @@ def searches_asked(extra: str, *, family: str) -> bool:
         return any(f'"{name}"' in extra for name in _Extra.__struct_fields__)  # of a shape that nobody here knows
 
 
+# Fields of a request that ask to be served in a way that has a price of its own. Sources: openai 3.57 (`service_tier`), anthropic
+# 2.14 (`service_tier`, `speed`, `inference_geo`), google-genai 3.6 (`service_tier`, `serviceTier` on the wire).
+_QUOTED = (b'"service_tier"', b'"serviceTier"', b'"speed"', b'"inference_geo"')
+_ENUM = "service_tier_"  # before a word of Gemini's, as its enum has it
+
+
+class _Terms(msgspec.Struct):
+    service_tier: object = None
+    serviceTier: object = None  # noqa: N815 (the provider's word)
+    speed: object = None
+    inference_geo: object = None
+
+
+def terms_asked(body: str | bytes) -> tuple[str, ...]:
+    """Of a request's fields, or of those that a caller adds to it, what asks to be served in a way of its own: `speed=fast`."""
+    if isinstance(body, str):
+        body = body.encode("utf-8", "replace")
+    if not any(name in body for name in _QUOTED):
+        return ()
+    try:
+        fields = msgspec.json.decode(body, type=_Terms)
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+        return ()
+    said = {name: getattr(fields, name) for name in _Terms.__struct_fields__}
+    return tuple([f"{name}={_word(value)}" for name, value in said.items() if isinstance(value, str) and value])
+
+
+class _Named(msgspec.Struct):
+    model: object = None
+
+
+class _Models(msgspec.Struct):
+    tools: tuple[_Named, ...] = ()
+    fallbacks: tuple[_Named | str, ...] = ()
+
+
+def models_named(extra: str) -> tuple[str, ...]:
+    """Of the fields that the caller adds to a request, the models beside the one that is asked: an advisor, fallbacks. Source:
+    anthropic 2.14, `BetaAdvisorTool` and `BetaFallbackParam`."""
+    if '"model"' not in extra and '"fallbacks"' not in extra:
+        return ()
+    try:
+        found = msgspec.json.decode(extra, type=_Models)
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+        return ()
+    models = [one if isinstance(one, str) else one.model for one in (*found.tools, *found.fallbacks)]
+    return tuple(dict.fromkeys([model for model in models if isinstance(model, str) and model]))
+
+
+def _word(value: str) -> str:
+    return value[len(_ENUM) :] if value.casefold().startswith(_ENUM) else value
+
+
 def billed_apart(response: Response, *, model: str, searches: bool = False) -> str:
     """What of it costs more than its tokens, in words; empty where nothing is known to. `model` was asked: a gateway may name
     another one, or none. `searches` were asked for (`searches_asked`)."""

@@ -278,6 +278,7 @@ def within_ceiling(limits: ModelLimits, *, ceiling_tokens: int | None) -> ModelL
 
 def witnessed(limits: ModelLimits, *, usage: Usage) -> ModelLimits:
     """The limits, raised to what a request that went through has proven."""
+    usage = usage.last_sampling
     used = usage.input_tokens + usage.output_tokens
     changes: dict[str, object] = {}
     if used > window_of(limits):
@@ -340,9 +341,8 @@ def grown(size: PromptSize, *, added_bytes: int) -> PromptSize:
 
 def measured(size: PromptSize, *, usage: Usage | None) -> PromptSize:
     """The size of the prompt that was just answered, as its provider counted it; as estimated where it did not count."""
-    if usage is None or usage.input_tokens <= 0:
-        return size
-    return counted(size, tokens=usage.input_tokens)
+    tokens = 0 if usage is None else usage.last_sampling.input_tokens
+    return counted(size, tokens=tokens) if tokens > 0 else size
 
 
 def counted(size: PromptSize, *, tokens: int) -> PromptSize:

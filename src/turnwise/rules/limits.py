@@ -44,7 +44,8 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a turn has spent, or what a request is likely to spend. `elapsed_s` is real time, with tools and waits.
 
     `cost_usd` counts where a limit of cost asks, `tool_calls` where one of calls does. Of `projected` requests nobody said the
-    price, and they are in it as they were projected, never as 0.
+    price, and they are in it as they were projected, never as 0. Of `at_dearest` requests a part of the price is known, and
+    they are in it at the dearest price that is.
     """
 
     steps: int = 0
@@ -54,6 +55,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     elapsed_s: float = 0.0
     cost_usd: Decimal = ZERO
     projected: int = 0
+    at_dearest: int = 0
     tool_calls: int = 0
 
     def __add__(self, other: "Spent") -> "Spent":
@@ -65,6 +67,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             elapsed_s=self.elapsed_s + other.elapsed_s,
             cost_usd=add(self.cost_usd, other.cost_usd),
             projected=self.projected + other.projected,
+            at_dearest=self.at_dearest + other.at_dearest,
             tool_calls=self.tool_calls + other.tool_calls,
         )
 
@@ -365,6 +368,8 @@ class MaxCost(msgspec.Struct, frozen=True, tag="max_cost"):
     def said(self, spent: Spent) -> str:
         """A sentence for people: the limit, and how much of it is spent."""
         guessed = f", {_count(spent.projected, 'request')} of unknown price as projected" if spent.projected else ""
+        if spent.at_dearest:
+            guessed += f", {_count(spent.at_dearest, 'request')} at the dearest known price, as a part is unknown"
         used = f"{usd_said(spent.cost_usd)} spent{guessed}"
         return f"The limit of {usd_said(self.usd)} leaves no room for another step ({used})."
 

@@ -4,14 +4,14 @@ Money is `Decimal`, in US dollars, and sums are exact. An unknown price is `Unkn
 bill:plans). Rows come in as data; where they come from is the drivers' business.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import ROUND_DOWN, Context, Decimal, InvalidOperation
 from typing import Literal, TypeGuard
 
 import msgspec
 
 from turnwise.rules.apart import SEARCHED
-from turnwise.vocab import Fault, Untold, Usage
+from turnwise.vocab import BilledPart, Fault, Untold, Usage
 
 Plan = Literal["tokens", "request", "step", "free"]
 """What a provider bills by. `step`: once for all requests of a step."""
@@ -46,6 +46,15 @@ class TokenPrices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     above_tokens: int = 0
 
 
+class PriceTerm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a word of the provider's makes of a price: `speed=fast` costs `times` as much. Where only a range is published,
+    `times` is the least, and `at_most` the most."""
+
+    term: str
+    times: Decimal
+    at_most: Decimal | None = None
+
+
 class OwnCost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The place in the provider's usage object that says what the request cost. `unit_usd` is the value of 1 unit of it in
     US dollars. `also` is added if the flag at `also_if` is true (OpenRouter with the user's own key at the provider)."""
@@ -66,6 +75,8 @@ class PriceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - `own_cost`: where to find the cost in the provider's usage object, if the provider reports it.
     - `is_from_project`: the price comes from a project's file. It is shown, but not used for limits.
     - `asks_hour`: whether the requests ask the provider to keep the cache for an hour.
+    - `terms`: what tokens cost where the provider says that it served the request in a way of its own.
+    - `asked_terms`: those that the requests ask for. A limit of cost reckons with them before the answer comes.
     """
 
     plan: Plan
@@ -77,17 +88,26 @@ class PriceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     own_cost: OwnCost | None = None
     is_from_project: bool = False
     asks_hour: bool = False
+    terms: tuple[PriceTerm, ...] = ()
+    asked_terms: tuple[str, ...] = ()
+
+
+RowFinder = Callable[[str], PriceRow | None]
+"""The row of another model that did a part of a request; None if no price is known."""
 
 
 class Priced(msgspec.Struct, frozen=True, kw_only=True):
     """`by` the provider's own word, or a table's. `cache_saved_usd` is what the prompt would have cost more without its cache
     (less than 0 where writing the cache cost more than reading it saved), `cache_write_usd` what the tokens that were written
-    there cost more than others; None where that cannot be said."""
+    there cost more than others; None where that cannot be said. `at_least` says why `usd` is only the part that is known;
+    empty where it is all. Then `most_usd` is what a limit of cost reckons with: the dearest that is known."""
 
     usd: Decimal
     by: Literal["provider", "table"]
     cache_saved_usd: Decimal | None = None
     cache_write_usd: Decimal | None = None
+    at_least: str = ""
+    most_usd: Decimal | None = None
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -107,17 +127,31 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     """The cost of several requests.
 
     `usd` is the sum of the known prices, in US dollars. `requests` is the number of requests; `unknown` is the number
-    of those whose price is not known.
+    of those whose price is not known, and `at_least` of those of which only a part is.
     """
 
     usd: Decimal = ZERO
     requests: int = 0
     unknown: int = 0
+    at_least: int = 0
 
     @property
     def exact_usd(self) -> Decimal | None:
         """The whole sum in US dollars. None: a part of it is not known."""
-        return None if self.unknown else self.usd
+        return None if self.is_partial else self.usd
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a part of the sum is not known."""
+        return bool(self.unknown or self.at_least)
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(
+            usd=add(self.usd, other.usd),
+            requests=self.requests + other.requests,
+            unknown=self.unknown + other.unknown,
+            at_least=self.at_least + other.at_least,
+        )
 
     @property
     def is_unknown(self) -> bool:
@@ -126,12 +160,13 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         """An unknown sum does not read as 0."""
-        usd = "unknown" if self.is_unknown else f"at least {self.usd}" if self.unknown else repr(self.usd)
-        return f"Cost(usd={usd}, requests={self.requests}, unknown={self.unknown})"
+        usd = "unknown" if self.is_unknown else f"at least {self.usd}" if self.is_partial else repr(self.usd)
+        partly = f", at_least={self.at_least}" if self.at_least else ""
+        return f"Cost(usd={usd}, requests={self.requests}, unknown={self.unknown}{partly})"
 
 
-def sum_of(prices: Iterable[Decimal | None]) -> Cost:
-    """Exact, whatever the number of parts."""
+def sum_of(prices: Iterable[Decimal | None], *, at_least: int = 0) -> Cost:
+    """Exact, whatever the number of parts; so many of them are only a part of their price."""
     usd, requests, unknown = ZERO, 0, 0
     for price in prices:
         requests += 1
@@ -139,7 +174,14 @@ def sum_of(prices: Iterable[Decimal | None]) -> Cost:
             unknown += 1
         else:
             usd = add(usd, price)
-    return Cost(usd=usd, requests=requests, unknown=unknown)
+    return Cost(usd=usd, requests=requests, unknown=unknown, at_least=at_least)
+
+
+def cost_of_prices(prices: Iterable[Priced | Unknown]) -> Cost:
+    """What requests of these prices cost together."""
+    listed = list(prices)
+    known = [price.usd if isinstance(price, Priced) else None for price in listed]
+    return sum_of(known, at_least=sum([isinstance(price, Priced) and bool(price.at_least) for price in listed]))
 
 
 def add(one: Decimal, other: Decimal) -> Decimal:
@@ -182,10 +224,13 @@ def price_of(
     billed_in_step: int = 0,
     apart: str = "",
     asked_hour: bool = False,
+    asked: tuple[str, ...] = (),
+    row_of: RowFinder | None = None,
 ) -> Priced | Unknown:
     """What a request cost. `billed_in_step` are the requests of its step that were billed before it; `apart` says what of
     its response costs more than tokens (`apart.billed_apart`). `asked_hour`: it asked for a cache that is kept for an hour, which
-    holds for all that was written where usage does not tell (usage of Chat Completions never does).
+    holds for all that was written where usage does not tell (usage of Chat Completions never does). `asked` are the terms that
+    it asked for (`apart.terms_asked`), and `row_of` knows the rows of other models that did a part of it.
 
     A refused request has generated nothing, so plans by token or step do not bill it. Source: usage is what the providers
     bill by, and an error has none. A plan by step bills the first request that is answered; whether it bills a request that
@@ -205,7 +250,10 @@ def price_of(
                 return _UNSURE[fate]
             return Priced(usd=row.step_usd if fate == "whole" and not billed_in_step else ZERO, by="table")
         case "tokens":
-            return _token_price(usage, row=row, fate=fate, apart=apart, asked_hour=asked_hour)
+            asked = asked or row.asked_terms
+            return _token_price(
+                usage, row=row, fate=fate, apart=apart, asked_hour=asked_hour, asked=asked, row_of=row_of
+            )
 
 
 def _request_price(row: PriceRow, *, fate: Fate) -> Priced | Unknown:
@@ -220,7 +268,16 @@ def _request_price(row: PriceRow, *, fate: Fate) -> Priced | Unknown:
     return Priced(usd=row.request_usd, by="table")
 
 
-def _token_price(usage: Usage | None, *, row: PriceRow, fate: Fate, apart: str, asked_hour: bool) -> Priced | Unknown:
+def _token_price(
+    usage: Usage | None,
+    *,
+    row: PriceRow,
+    fate: Fate,
+    apart: str,
+    asked_hour: bool,
+    asked: tuple[str, ...],
+    row_of: RowFinder | None,
+) -> Priced | Unknown:
     details = {} if usage is None else _details(usage.provider)
     if (asked_hour or row.asks_hour) and usage is not None and "cache_creation" not in details:
         details = {**details, "cache_creation": {"ephemeral_1h_input_tokens": usage.cache_write_tokens}}
@@ -240,15 +297,128 @@ def _token_price(usage: Usage | None, *, row: PriceRow, fate: Fate, apart: str, 
     for what in (apart, _billed_apart(details), "searches" if "searches" in usage.untold else ""):
         if what and (what != SEARCHED or row.request_usd is None):  # else that is their price
             return Unknown(f"it has {what}, which are billed apart")
-    prices = _tier(row, input_tokens=usage.input_tokens)
-    if untold := _untold(usage, row=row, prices=prices):
+    if untold := _untold(usage, row=row, prices=_tier(row, input_tokens=usage.input_tokens)):
         return Unknown(f"the provider did not count the {untold}")
-    tokens = _tokens_usd(usage, prices=prices, details=details)
-    if tokens is None:
-        return Unknown("the provider's counts of tokens do not add up")
-    usd = tokens if row.request_usd is None else add(tokens, row.request_usd)
-    saved, writing = _saved(usage, prices=prices, details=details)
-    return Priced(usd=usd, by="table", cache_saved_usd=saved, cache_write_usd=writing)
+    return _price_of_bills(usage, row=row, details=details, asked=asked, row_of=row_of)
+
+
+class _Bill(msgspec.Struct, frozen=True):
+    """Tokens of one sampling, and their prices."""
+
+    usage: Usage
+    prices: TokenPrices
+    details: dict[str, object]
+
+
+def _price_of_bills(
+    usage: Usage, *, row: PriceRow, details: dict[str, object], asked: tuple[str, ...], row_of: RowFinder | None
+) -> Priced | Unknown:
+    """Each sampling at the price of its own model and size of prompt, and all of them as the provider served them. What nobody
+    can price makes the sum 'at least' (promise bill:served)."""
+    bills = _bills_of(usage, row=row, details=details, row_of=row_of)
+    tokens, saved, writing = ZERO, None, None
+    for bill in bills:
+        usd = _tokens_usd(bill.usage, prices=bill.prices, details=bill.details)
+        if usd is None:
+            return Unknown("the provider's counts of tokens do not add up")
+        tokens = add(tokens, usd)
+        more, written = _saved(bill.usage, prices=bill.prices, details=bill.details)
+        saved = more if saved is None or more is None else add(saved, more)
+        writing = written if writing is None or written is None else add(writing, written)
+    times, unsure = served_times(usage, row=row, asked=asked)
+    whys = [*unsure, *[f"`{name}` in its usage is not known" for name in usage.unread]]
+    if len(bills) < len(usage.parts):
+        whys.append("no price is known for a model that did a part of it")
+    request_usd = row.request_usd or ZERO
+    most = max(times, dearest_times(row))
+    return Priced(
+        usd=add(_times(tokens, times), request_usd),
+        by="table",
+        cache_saved_usd=None if saved is None else _times(saved, times),
+        cache_write_usd=None if writing is None else _times(writing, times),
+        at_least="; ".join(whys),
+        most_usd=add(_times(tokens, most), request_usd) if whys else None,
+    )
+
+
+def _bills_of(usage: Usage, *, row: PriceRow, details: dict[str, object], row_of: RowFinder | None) -> list[_Bill]:
+    """A bill for each part whose price is known; of a request with one sampling, the only one."""
+    if not usage.parts:
+        return [_Bill(usage, _tier(row, input_tokens=usage.input_tokens), details)]
+    bills: list[_Bill] = []
+    for part in usage.parts:
+        own = row if not part.model else None if row_of is None else row_of(part.model)
+        if own is not None and own.tokens:
+            bills.append(_Bill(part.counts, _tier(own, input_tokens=part.input_tokens), _writes_of(part)))
+    return bills
+
+
+def _writes_of(part: BilledPart) -> dict[str, object]:
+    return {"cache_creation": {"ephemeral_1h_input_tokens": part.hour_write_tokens}}
+
+
+# Words for the ordinary service, which the list prices are for. Sources: openai 3.57 `ServiceTier`, anthropic 2.14 `Usage`,
+# google-genai 3.6 `ServiceTier` and `TrafficType`; Groq's "Service tiers" (`on_demand`).
+ORDINARY = frozenset(
+    """default standard auto standard_only on_demand unspecified traffic_type_unspecified service_tier_unspecified
+    service_tier_standard global not_available not_applied""".split()
+)
+
+
+def is_ordinary(term: str) -> bool:
+    """Whether a term (`service_tier=default`) says that the request was served like any other."""
+    return term.partition("=")[2].casefold() in ORDINARY
+
+
+def served_times(usage: Usage, *, row: PriceRow, asked: tuple[str, ...]) -> tuple[Decimal, list[str]]:
+    """How many times the list price the tokens cost, as the provider says that it served them, at least; and why it may be more.
+    A term that was asked for and of which the answer says nothing may have been served, or not."""
+    known = {term.term.casefold(): term for term in row.terms}
+    answered = {term.partition("=")[0].casefold().replace("_", "") for term in usage.terms}
+    times, whys = Decimal(1), list[str]()
+    for term in usage.terms:
+        found = known.get(term.casefold())
+        if found is not None:
+            times = EXACT.multiply(times, found.times)
+        if (found is None and not is_ordinary(term)) or (found is not None and found.at_most is not None):
+            whys.append(f"the price of `{term}` is not known")
+    for term in asked:
+        if term.partition("=")[0].casefold().replace("_", "") in answered or is_ordinary(term):
+            continue
+        found = known.get(term.casefold())
+        if found is not None and found.times < 1:
+            times = EXACT.multiply(times, found.times)
+        whys.append(f"`{term}` was asked for, and the answer does not say how it was served")
+    return times, whys
+
+
+def dearest_times(row: PriceRow) -> Decimal:
+    """How many times its list price a request can cost at most, by what is known: the dearest word of each kind together."""
+    dearest: dict[str, Decimal] = {}
+    for term in row.terms:
+        kind, most = term.term.partition("=")[0], term.times if term.at_most is None else term.at_most
+        dearest[kind] = max(dearest.get(kind, Decimal(1)), most)
+    times = Decimal(1)
+    for most in dearest.values():
+        times = EXACT.multiply(times, most)
+    return times
+
+
+def asked_times(row: PriceRow) -> Decimal:
+    """The same of what the requests ask for: what they will cost where that is served. A cheaper way may not be."""
+    known = {term.term.casefold(): term for term in row.terms}
+    times = Decimal(1)
+    for term in row.asked_terms:
+        found = known.get(term.casefold())
+        if found is not None:
+            times = EXACT.multiply(times, max(Decimal(1), found.times if found.at_most is None else found.at_most))
+        elif not is_ordinary(term):
+            return dearest_times(row)
+    return times
+
+
+def _times(amount: Decimal, times: Decimal) -> Decimal:
+    return amount if times == 1 else EXACT.multiply(amount, times)
 
 
 def _tier(row: PriceRow, *, input_tokens: int) -> TokenPrices:

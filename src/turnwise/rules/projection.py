@@ -2,11 +2,12 @@
 
 The prompt is weighed at the dearest price that it can have (a cache may be written and need not be hit), the output at the
 dearer of text and reasoning. Where a cache is asked for that is kept for an hour (`PriceRow.asks_hour`), writing it counts, too.
+A faster or nearer service that is asked for (`PriceRow.asked_terms`) counts at its own price.
 """
 
 from decimal import Decimal
 
-from turnwise.rules.pricing import ZERO, PriceRow, TokenPrices, add, tokens_usd
+from turnwise.rules.pricing import EXACT, ZERO, PriceRow, TokenPrices, add, asked_times, tokens_usd
 
 # Of a response; where as many can be paid for, money does not limit it.
 UNBOUNDED_TOKENS = 10**9
@@ -53,7 +54,8 @@ def projected_usd(row: PriceRow, *, input_tokens: int, output_tokens: int, is_bi
                 _tokens_usd(tier, input_tokens=input_tokens, output_tokens=output_tokens, asks_hour=hour)
                 for tier in tiers
             ]
-            return add(max(costs, default=ZERO), row.request_usd or ZERO)
+            dearest = EXACT.multiply(max(costs, default=ZERO), asked_times(row)) if row.asked_terms else max(costs)
+            return add(dearest, row.request_usd or ZERO)
 
 
 def output_tokens_for(

@@ -320,7 +320,7 @@ def roomier(state: Settled, *, cut: Cut, request: Request, limit_tokens: int | N
 
 def room_for_answer(settings: Settings, *, response: Response, means: Means) -> Settings | None:
     """The settings of the one retry after reasoning ate `response`; None where nothing can be changed."""
-    usage = response.usage or NO_USAGE
+    usage = (response.usage or NO_USAGE).last_sampling
     return more_room_for_answer(
         settings,
         limits=within_ceiling(means.limits, ceiling_tokens=means.ceiling_tokens),

@@ -3,7 +3,7 @@
 import msgspec
 
 from turnwise.rules.last_step import local_answer
-from turnwise.rules.limits import Spent, stop_reason
+from turnwise.rules.limits import stop_reason
 from turnwise.rules.loops import why_it_ends
 from turnwise.turn.config import TurnResult
 from turnwise.turn.endings import NO_OUTPUT, SAY_NOTHING, why_failed, why_incomplete
@@ -108,7 +108,7 @@ def result_of(end: Ended, *, known: Known) -> TurnResult:
         requests=spending.requests,
         usage=spending.usage,
         charged_usd=spending.purse.usd if known.config.prices else None,
-        also_spent=spending.also_spent + Spent(projected=spending.purse.projected),
+        also_spent=spending.also_spent + spending.purse.guessed,
         recovery_usage=spending.recovery_usage,
         messages=tuple(history.added),
         output=end.output,

@@ -99,7 +99,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             self,
             at_s=at_s,
             longest_request_s=longest_s,
-            last=usage,
+            last=usage.last_sampling,
             weighed=messages,
             longest_output_tokens=max(self.longest_output_tokens, usage.output_tokens),
         )

@@ -216,7 +216,7 @@ def taken_in(response: Response, *, known: Known, asking: RequestTerms) -> tuple
 def under_cap(room: Room, response: Response, *, asking: RequestTerms, window: int | None) -> tuple[RequestTerms, Room]:
     """What `response` is judged by: a server that ends at its own cap, whatever it calls that, ends there again. Exactly
     there; more tokens show that it was none."""
-    usage = response.usage
+    usage = None if response.usage is None else response.usage.last_sampling
     cap, used = room.cap_tokens, 0 if usage is None else usage.output_tokens
     # llama.cpp ends where prompt and answer fill the window, and its Responses endpoint calls that `completed`
     # (docs/live.md). Exactly there: more tokens show that the window is larger than what is known of it.

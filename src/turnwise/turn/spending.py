@@ -67,14 +67,14 @@ class Spending(msgspec.Struct, kw_only=True):
             usage, requests = usage + child.usage, requests + child.requests
             usd = usd if child.charged_usd is None else add(usd, child.charged_usd)
         spent = self.pacing.spent(usage, steps=steps, requests=requests)
-        return msgspec.structs.replace(spent, cost_usd=usd, projected=self.purse.projected) + self.also_spent
+        return msgspec.structs.replace(spent, cost_usd=usd) + self.purse.guessed + self.also_spent
 
     def see(self, event: Event, *, config: TurnConfig, messages: int) -> None:
         """What an event tells of time, tokens and the price of the request at hand; a response is one to so many `messages`."""
         self.pacing = self.pacing.saw(event, messages=messages)
         if self.purse.at_stake is not None:
             asks = searches_asked(config.extra, family=config.family)
-            self.purse = self.purse.saw(event, searches=asks)
+            self.purse = self.purse.saw(event, searches=asks, rows=config.prices)
 
     # steps
 
@@ -152,6 +152,7 @@ class Spending(msgspec.Struct, kw_only=True):
 
     def _count_cached(self, usage: Usage, *, config: TurnConfig) -> None:
         """Say what a break of the prefix cost, where the provider has kept something of it."""
+        usage = usage.last_sampling
         lost = min(self.kept_tokens, usage.input_tokens) - usage.cache_read_tokens
         if lost > 0 and len(self.prefix_changes) > self.changes_before:
             self.prefix_changes[self.changes_before] += f": {lost:,} tokens read anew"

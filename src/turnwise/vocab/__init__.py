@@ -67,7 +67,7 @@ from turnwise.vocab.requests import (
     ToolChoice,
     ToolSpec,
 )
-from turnwise.vocab.usage import NO_USAGE, Untold, Usage, with_untold
+from turnwise.vocab.usage import NO_USAGE, BilledPart, Untold, Usage, with_untold
 
 __all__ = [
     "BESIDE_OWN_CALLS",
@@ -79,6 +79,7 @@ __all__ = [
     "TWO_READINGS",
     "WRITTEN_WRONGLY",
     "ArgumentsState",
+    "BilledPart",
     "BlockData",
     "BlockEnded",
     "Cache",

@@ -9,9 +9,13 @@ from msgspec.structs import replace
 from turnwise.vocab import Untold, Usage, with_untold
 from turnwise.wire.healing import is_utf8
 from turnwise.wire.json_fields import NULL, UNREADABLE, Fields, is_object, read_fields, without, write_object
+from turnwise.wire.profiles import FamilyName
+from turnwise.wire.usage_fields import read_terms, shown
 
 MAX_COUNT = 2**40  # far beyond any window and any bill: what is larger was not counted
-MAX_BYTES = 16 * 1024  # of one usage object, and of the merged one; real ones have less than 2 KiB
+# Of one usage object, and of the merged one. Real ones have less than 2 KiB, but for Anthropic's with an entry of 250 bytes for
+# each sampling of a loop of its own tools.
+MAX_BYTES = 64 * 1024
 NO_KEYS: frozenset[str] = frozenset()
 MAX_KEYS = 64  # of the merged object; real ones have about 20
 
@@ -64,7 +68,16 @@ def marked(
 
 def says_same(one: Usage | None, other: Usage) -> bool:
     """Whether both have the same counts, whoever told them."""
-    return one is not None and replace(one, untold=()) == replace(other, untold=())
+    return one is not None and replace(one, untold=(), terms=()) == replace(other, untold=(), terms=())
+
+
+def with_terms(usage: Usage, text: bytes | msgspec.Raw, *, family: FamilyName, tier: str = "") -> Usage:
+    """The usage with how the request was served, and with the fields of `text` that nobody reads. `tier` is what the response
+    says of it beside its usage."""
+    terms, unread = read_terms(text, family=family)
+    if tier and not any(term.startswith("service_tier=") for term in terms):
+        terms = (*terms, shown(f"service_tier={tier}"))
+    return replace(usage, terms=terms, unread=unread) if terms or unread else usage
 
 
 class MergedUsage:

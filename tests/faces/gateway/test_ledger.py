@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from drivers.test_prices import NOW
+from drivers.test_served_bills import BILLS, response_of
 from faces.cli.running import running_lab
 from faces.gateway.relayed import Gathered
 from faces.gateway.served_gateway import BODY, ServedGateway, served_gateway
@@ -16,11 +18,11 @@ from faces.gateway.test_service import chat, lab_at
 from lab.failing import settled
 from turnwise.drivers.journal.direct_ledger import LedgerLine
 from turnwise.drivers.journal.journal import Journal
-from turnwise.drivers.journal.ledger import LedgerEntry
+from turnwise.drivers.journal.ledger import LedgerEntry, ReceivedResponse
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.ledger_thread import LedgerThread
 from turnwise.errors import JournalFailed
-from turnwise.faces.gateway.accounts import AccountMeans
+from turnwise.faces.gateway.accounts import Account, AccountMeans, SentRequest
 from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.faces.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
@@ -201,3 +203,27 @@ def test_entries_of_many_tasks_are_written_while_another_process_holds_the_file(
             return sorted(one.number for one in journal.ledger.entries(LedgerSpan()))
 
     assert asyncio.run(run()) == list(range(2, 51))
+
+
+@pytest.mark.promise("bill:served")
+def test_a_relayed_request_costs_what_served_it(tmp_path: Path) -> None:
+    """The gateway's ledger has the bill of a run: the advisor at its own price, and 'at least' for a tier that was not told."""
+    bills = BILLS["anthropic"]
+
+    async def run() -> list[LedgerEntry]:
+        ledger = LedgerThread(tmp_path / "journal.db", clock=FakeClock())
+        account = Account(chat("m"), means=AccountMeans(ledger=ledger, clock=FakeClock(now=NOW)))
+        for bill, asked in (
+            (bills["advisor"], ()),
+            (bills["plain"], ("speed=fast",)),
+            (bills["thinking"], ("speed=fast",)),
+        ):
+            sent = await account.sends("step", provider="anthropic", model=bill.model, sent_bytes=1, asked=asked)
+            assert isinstance(sent, SentRequest)
+            sent.ended(ReceivedResponse(response=response_of(bill, profile="anthropic")))
+        await asyncio.to_thread(ledger.close)
+        with Journal(tmp_path / "journal.db", clock=FakeClock()) as journal:
+            return journal.ledger.entries(LedgerSpan())
+
+    found = [(one.usd, one.priced_by) for one in asyncio.run(run())]
+    assert found == [(Decimal("0.154004"), "table"), (Decimal("0.014"), "table"), (Decimal("0.014"), "least")]

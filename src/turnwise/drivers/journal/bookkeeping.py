@@ -19,7 +19,7 @@ from turnwise.drivers.journal.ledger import (
 )
 from turnwise.drivers.journal.loop_pen import LoopPen
 from turnwise.drivers.journal.records import RequestSent
-from turnwise.rules.apart import searches_asked
+from turnwise.rules.apart import searches_asked, terms_asked
 from turnwise.rules.pricing import PriceRow
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import TurnConfig
@@ -129,6 +129,8 @@ class Bookkeeper:
             billed_in_step=self.ledger.billed_in_step(entry),
             searches=searches_asked(self._config.extra, family=self._config.family),
             asked_hour=asked_hour,
+            asked=terms_asked(self._config.extra),
+            row_of=None if find is None else lambda model: find(model, entry.started),
         )
         self._note(ended)
         return ended

@@ -70,6 +70,7 @@ class CacheWatch:
             return None
         if "cache_read_tokens" in usage.untold:
             return None
+        usage = usage.last_sampling
         same_model = before is not None and before.model == request.model
         expected = 0
         if before is not None and same_model:

@@ -15,7 +15,18 @@ import msgspec
 from turnwise.drivers.journal.cache_watch import CacheMissed, CacheSums
 from turnwise.rules.apart import billed_apart
 from turnwise.rules.cache_losses import CacheCounts, unread_tokens, unread_usd
-from turnwise.rules.pricing import Cost, Fate, Plan, Priced, PriceRow, Unknown, fate_of_failure, price_of, sum_of
+from turnwise.rules.pricing import (
+    Cost,
+    Fate,
+    Plan,
+    Priced,
+    PriceRow,
+    RowFinder,
+    Unknown,
+    fate_of_failure,
+    price_of,
+    sum_of,
+)
 from turnwise.turn.commands import Purpose, SendRequest
 from turnwise.vocab import Fault, FinishReason, Response, ToolCall, Untold, Usage
 
@@ -47,6 +58,7 @@ LEDGER_CACHES = (
 
 _CUT = FinishReason.CUT  # until Python 3.12, a member that is looked up in its class costs a call
 OK = "ok"
+LEAST = "least"  # `priced_by` of an amount of which a part is not known
 CANCELLED = "cancelled"
 LOST = "lost"  # our process died before the response was recorded: the provider may have billed it
 DISCARDED = (
@@ -63,7 +75,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     kind of the fault; None if it is unknown. `discarded`: it was given up and sent again. `calls` are the tool calls that it
     brought; `programs` are those of them that ran as programs, and `program_calls` the calls that these have made. `usage`
     is None where the provider did not say (its `untold` counts are 0, and null in the table), `usd` where the price is not
-    known: `price_note` says why, or whose price it is. `cache_missed_tokens` are those that the provider had kept and did
+    known: `price_note` says why, or whose price it is. Where `priced_by` is `least`, the request cost at least `usd`, and
+    `price_note` says what is not known. `cache_missed_tokens` are those that the provider had kept and did
     not give; `cache_write_usd` is what the tokens that were written to its cache cost more than others, and is in `usd`.
     """
 
@@ -91,11 +104,16 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     usage: Usage | None = None
     plan: Plan | None = None
     usd: Decimal | None = None
-    priced_by: Literal["provider", "table"] | None = None
+    priced_by: Literal["provider", "table", "least"] | None = None
     price_note: str = ""
     cache_saved_usd: Decimal | None = None
     cache_write_usd: Decimal | None = None
     cache_missed_tokens: int = 0
+
+    @property
+    def is_at_least(self) -> bool:
+        """Whether the request may have cost more than `usd`."""
+        return self.priced_by == LEAST
 
     @property
     def saved_requests(self) -> int:
@@ -206,7 +224,7 @@ def tells_usage(usage: Usage | None) -> bool:
 
 
 def cost_of(entries: Sequence[LedgerEntry]) -> Cost:
-    return sum_of(one.usd for one in entries)
+    return sum_of([one.usd for one in entries], at_least=sum([one.is_at_least for one in entries]))
 
 
 def entry_of(
@@ -250,9 +268,12 @@ def ended_entry(
     billed_in_step: int,
     searches: bool = False,
     asked_hour: bool = False,
+    asked: tuple[str, ...] = (),
+    row_of: RowFinder | None = None,
 ) -> LedgerEntry:
     """The entry with what came of the request, and its price. `searches`: the request asked for them; `asked_hour`: it asked for
-    a cache that is kept for an hour."""
+    a cache that is kept for an hour; `asked`: the terms that it asked for (`apart.terms_asked`). `row_of` knows the rows of
+    other models, which may have done a part of it."""
     response = received.response or received.partial
     fault = received.fault
     usage = None if response is None else response.usage
@@ -267,6 +288,8 @@ def ended_entry(
         billed_in_step=billed_in_step,
         apart=apart,
         asked_hour=asked_hour,
+        asked=asked,
+        row_of=row_of,
     )
     known = price if isinstance(price, Priced) else None
     return msgspec.structs.replace(
@@ -279,11 +302,19 @@ def ended_entry(
         usage=None if usage is None else _only_told(usage),
         plan=None if row is None else row.plan,
         usd=None if known is None else known.usd,
-        priced_by=None if known is None else known.by,
-        price_note=price.why if isinstance(price, Unknown) else "" if row is None else row.source,
+        priced_by=None if known is None else LEAST if known.at_least else known.by,
+        price_note=_note_of(price, row=row),
         cache_saved_usd=None if known is None else known.cache_saved_usd,
         cache_write_usd=None if known is None else known.cache_write_usd,
     )
+
+
+def _note_of(price: Priced | Unknown, *, row: PriceRow | None) -> str:
+    """Whose price it is; before that, what is not known of it."""
+    if isinstance(price, Unknown):
+        return price.why
+    source = "" if row is None else row.source
+    return f"at least: {price.at_least}; {source}" if price.at_least else source
 
 
 def _fate_of(received: ReceivedResponse, *, usage: Usage | None) -> Fate:
@@ -299,7 +330,9 @@ def _fate_of(received: ReceivedResponse, *, usage: Usage | None) -> Fate:
 
 
 def _only_told(usage: Usage) -> Usage:
-    """With 0 for each count that nobody told: the columns hold nothing for it."""
+    """With 0 for each count that nobody told: the columns hold nothing for it. How it was served stands in the price."""
+    if usage.parts or usage.terms or usage.unread:
+        usage = msgspec.structs.replace(usage, parts=(), terms=(), unread=())
     untold = [name for name in COUNTS if name in usage.untold]
     if not usage.untold:
         return usage

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, cast
 
 import msgspec
 
-from turnwise.drivers.journal.ledger import COLUMNS, PICO, LedgerEntry, Value, entry_from
+from turnwise.drivers.journal.ledger import COLUMNS, LEAST, PICO, LedgerEntry, Value, entry_from
 from turnwise.drivers.journal.stores import Dialect, JournalConnection, JournalStore, Values
 from turnwise.errors import CallerError
 from turnwise.rules.cache_losses import CacheCounts, unread_tokens, unread_usd
@@ -36,6 +36,7 @@ _UNTOLD = (
     "(input_tokens is null or output_tokens is null) and (ended is null or outcome = 'ok' or first_event is not null)"
 )
 _NOT_BY_TOKEN = "plan in ('request', 'step', 'free')"  # a cache changes nothing of their price
+_LEAST = f"coalesce(priced_by = '{LEAST}', false)"
 _SMALL = 10**12  # pico-dollars, a dollar: the sum has room for nine million requests at that price
 # How many requests were saved, of how many of them the price is known, and what these would have cost.
 _SAVED = f"""
@@ -141,7 +142,8 @@ select {{key}}, count(*), count(usd), {_sums("usd")},
     coalesce(sum(ended - started), 0.0), {_sums("cache_saved")}, {_SAVED},
     count(*) filter (where cache_missed_tokens > 0), sum(cache_missed_tokens),
     count(*) filter (where cache_saved_usd is not null or {_NOT_BY_TOKEN}),
-    count(*) filter (where {_UNTOLD})
+    count(*) filter (where {_UNTOLD}),
+    count(*) filter (where {_LEAST}), count(*) filter (where {_LEAST} and {AGAIN})
 from request where {{where}} group by 1 order by {{order}}
 """
 _CACHED = """
@@ -342,11 +344,7 @@ def _sum_of_known(amounts: Sequence[tuple[Decimal | None, bool]]) -> Decimal | N
 
 
 def _sum_of_costs(costs: Sequence[Cost]) -> Cost:
-    return Cost(
-        usd=functools.reduce(add, [cost.usd for cost in costs]),
-        requests=sum(cost.requests for cost in costs),
-        unknown=sum(cost.unknown for cost in costs),
-    )
+    return functools.reduce(lambda one, other: one + other, costs)
 
 
 class _Columns(NamedTuple):
@@ -380,6 +378,8 @@ class _Columns(NamedTuple):
     cache_missed_tokens: int
     saving_known: int
     tokens_unknown: int
+    at_least: int
+    again_at_least: int
 
 
 class _CachedColumns(NamedTuple):
@@ -442,8 +442,18 @@ def _total(row: _Columns, *, lost: _Unread) -> Total:
     same = ("key", "unfinished", "sent_bytes", "received_bytes", "seconds", "cache_misses", "tokens_unknown")
     return Total(
         **{name: value for name, value in row._asdict().items() if name in same or name.endswith("_tokens")},
-        cost=Cost(usd=_usd(row.usd_pico, row.usd), requests=row.requests, unknown=row.requests - row.priced),
-        again=Cost(usd=_usd(row.again_pico, row.again_usd), requests=row.again, unknown=row.again - row.again_priced),
+        cost=Cost(
+            usd=_usd(row.usd_pico, row.usd),
+            requests=row.requests,
+            unknown=row.requests - row.priced,
+            at_least=row.at_least,
+        ),
+        again=Cost(
+            usd=_usd(row.again_pico, row.again_usd),
+            requests=row.again,
+            unknown=row.again - row.again_priced,
+            at_least=row.again_at_least,
+        ),
         cache_saved_usd=None
         if has_cached and not row.saving_known
         else _usd(row.cache_saved_pico, row.cache_saved_usd),

@@ -21,7 +21,7 @@ from turnwise.drivers.settings.settings import Layer, user_folder
 from turnwise.drivers.settings.unknown_fields import with_near_field
 from turnwise.drivers.unasked_files import LeftOut, read_of_user
 from turnwise.errors import CallerError
-from turnwise.rules.pricing import OwnCost, PriceRow, TokenPrices
+from turnwise.rules.pricing import OwnCost, PriceRow, PriceTerm, TokenPrices
 
 KEY = "prices"  # the table in turnwise.toml
 PRICES_FILE = "prices.toml"
@@ -66,6 +66,20 @@ class _OwnCost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     also_if: tuple[str, ...] = ()
 
 
+class _Term(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    tables: tuple[str, ...]
+    term: str
+    models: tuple[str, ...]
+    times: str
+    at_most: str | None = None
+    source: str
+    date: str
+
+
+class _Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    terms: tuple[_Term, ...]
+
+
 class _Plans(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     date: str
     sources: tuple[str, ...]
@@ -91,11 +105,16 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         None: not known.
         """
-        return (
+        row = (
             self._said_row(model, profile=profile)
             or self._table_row(model, profile=profile, at_s=at_s)
             or self._project_row(model, profile=profile)
         )
+        table = _plans().tables.get(profile)
+        if row is None or row.plan != "tokens" or table is None:
+            return row
+        terms = _terms_of(model, table=table)
+        return msgspec.structs.replace(row, terms=terms) if terms else row
 
     def names(self, *, profile: str) -> list[str]:
         """The names of the endpoint's models that have a price. Names of files without a provider are left out."""
@@ -308,16 +327,46 @@ def _row_of(rows: Mapping[str, PriceRow], *, model: str, profile: str) -> PriceR
         found: tuple[int, PriceRow] | None = None
         for key, row in named.items():
             stem = key.removesuffix("*")
-            fits = any(
-                name.startswith(start) if key.endswith("*") else name == start
-                for name, start in ((model, stem), (plain_name(model), plain_name(stem)))
-            )
+            fits = _fits(model, key)
             length = len(stem) * 2 + (not key.endswith("*"))
             if fits and (found is None or length > found[0]):
                 found = length, row
         if found is not None:
             return found[1]
     return None
+
+
+@functools.lru_cache(maxsize=256)
+def _terms_of(model: str, *, table: str) -> tuple[PriceTerm, ...]:
+    """What `price_terms.toml` says of the model at that provider."""
+    return tuple(
+        [
+            PriceTerm(
+                term=one.term,
+                times=Decimal(one.times),
+                at_most=None if one.at_most is None else Decimal(one.at_most),
+            )
+            for one in _terms()
+            if table in one.tables and any(_fits(model, pattern) for pattern in one.models)
+        ]
+    )
+
+
+def _fits(model: str, pattern: str) -> bool:
+    """Whether a name of a table, or its beginning with `*`, is that of the model."""
+    stem, is_open = pattern.removesuffix("*"), pattern.endswith("*")
+    return any(
+        name.startswith(start) if is_open else name == start
+        for name, start in ((model, stem), (plain_name(model), plain_name(stem)))
+    )
+
+
+@functools.cache
+def _terms() -> tuple[_Term, ...]:
+    import tomllib
+
+    text = Path(__file__).with_name("price_terms.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text), _Terms).terms
 
 
 @functools.cache

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
-from functools import partial
 
 import msgspec
 
@@ -15,6 +14,7 @@ from turnwise.drivers.endpoints.exchange import Exchange
 from turnwise.drivers.endpoints.transport import HttpRequest, make_ready
 from turnwise.drivers.journal.bookkeeping import Bookkeeper
 from turnwise.drivers.journal.cache_watch import CacheMissed
+from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.records import RequestSent
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
 from turnwise.drivers.running.observing import TurnObserver
@@ -117,9 +117,8 @@ class Sender:
             missed = self._cache.saw(as_sent, call, usage=response.usage, left_s=began)
         ended = self._books.settle(entry, exchange, event=event, missed=missed, asked_hour=asks_hour(call))
         self.exchange = None
-        usd = None if ended is None else ended.usd
         if self._watchers.are_there:
-            self._tell_finished(event, seconds=self._clock.monotonic() - began, usd=usd, missed=missed)
+            self._tell_finished(event, seconds=self._clock.monotonic() - began, ended=ended, missed=missed)
         self._circuits.saw(door, fault=fault)
         if isinstance(event, RequestFailed):
             event = self._learn(event, request=asked, profile=profile, call=call, door=door)
@@ -172,14 +171,21 @@ class Sender:
         event: ResponseReceived | RequestFailed,
         *,
         seconds: float,
-        usd: Decimal | None,
+        ended: LedgerEntry | None,
         missed: CacheMissed | None,
     ) -> None:
+        usd, at_least = (None, False) if ended is None else (ended.usd, ended.is_at_least)
         match event:
             case ResponseReceived(number=number, response=response):
                 fault = response.fault
                 seen = RequestFinished(
-                    number=number, response=response, fault=fault, seconds=seconds, usd=usd, cache_missed=missed
+                    number=number,
+                    response=response,
+                    fault=fault,
+                    seconds=seconds,
+                    usd=usd,
+                    cache_missed=missed,
+                    usd_at_least=at_least,
                 )
             case RequestFailed(number=number, fault=fault, sent=sent):
                 seen = RequestFinished(number=number, response=None, fault=fault, seconds=seconds, sent=sent, usd=usd)

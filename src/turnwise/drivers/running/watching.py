@@ -48,7 +48,7 @@ class RequestFinished(msgspec.Struct, frozen=True, tag="request_finished"):
     - `response` is the whole response. None: there is none, and `fault` says why.
     - `fault` can stand beside a response: the provider reported an error inside it.
     - `sent` is False if no connection was made. Such a request does not count, and the next request has its number.
-    - `usd` is the cost in US dollars. None: the price is not known.
+    - `usd` is the cost in US dollars. None: the price is not known. `usd_at_least`: it is only the part that is known.
     - `cache_missed` is set if the provider's cache should have covered more of the prompt.
 
     Response and fault are both None if the turn was cancelled before the request left.
@@ -61,6 +61,7 @@ class RequestFinished(msgspec.Struct, frozen=True, tag="request_finished"):
     sent: bool = True
     usd: Decimal | None = None
     cache_missed: CacheMissed | None = None
+    usd_at_least: bool = False
 
 
 class AttemptDiscarded(msgspec.Struct, frozen=True, tag="attempt_discarded"):

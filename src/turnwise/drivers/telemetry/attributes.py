@@ -78,6 +78,8 @@ def of_result(result: TurnResult, *, ledger: Ledger, turn_id: str) -> Attributes
         known[names.COST_USD] = float(cost.usd)
     if cost.unknown:
         known[names.COST_UNKNOWN] = cost.unknown
+    if cost.at_least:
+        known[names.COST_AT_LEAST] = cost.at_least
     return known
 
 

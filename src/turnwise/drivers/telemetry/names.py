@@ -75,6 +75,7 @@ CACHE_MISSED_TOKENS: Final = "turnwise.usage.cache_missed_tokens"
 # On both.
 COST_USD: Final = "turnwise.cost.usd"
 COST_UNKNOWN: Final = "turnwise.cost.unpriced_requests"
+COST_AT_LEAST: Final = "turnwise.cost.partly_priced_requests"
 REPAIRS: Final = "turnwise.repairs"
 REPAIR_KINDS: Final = "turnwise.repair.kinds"
 # On a link, and on the event that tells of a call without a span of its own.

@@ -188,5 +188,6 @@ class EditorTeller:
 def usage_update(last: Usage, *, window: int, cost_usd: float | None) -> UsageUpdate:
     """How full the model's window is after the last request, and what the session has cost."""
     cost = None if cost_usd is None else AcpCost(amount=cost_usd, currency="USD")
-    used = last.input_tokens + last.output_tokens
+    seen = last.last_sampling
+    used = seen.input_tokens + seen.output_tokens
     return UsageUpdate(session_update="usage_update", used=used, size=window, cost=cost)

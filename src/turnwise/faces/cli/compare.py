@@ -44,7 +44,7 @@ from turnwise.faces.cli.workplace import Workplace, furnish
 from turnwise.faces.results import RunResult
 from turnwise.faces.saying import UNKNOWN, many, usd_said
 from turnwise.rules.apart import billed_apart
-from turnwise.rules.pricing import Cost, Fate, Priced, PriceRow, price_of, sum_of
+from turnwise.rules.pricing import Cost, Fate, Priced, PriceRow, Unknown, cost_of_prices, price_of
 from turnwise.rules.stop import exit_code
 from turnwise.vocab import (
     CallForming,
@@ -326,7 +326,7 @@ def _fate_of(entry: LedgerEntry) -> Fate:
 def cost_under(row: PriceRow, *, entries: Sequence[LedgerEntry], apart: Mapping[int, str]) -> Cost:
     """What these requests would have cost at other prices. `apart` says what the responses show that costs more than tokens, by
     the number of the request."""
-    prices: list[Decimal | None] = []
+    prices: list[Priced | Unknown] = []
     billed: dict[tuple[str, int], int] = {}
     for entry in entries:
         fate = _fate_of(entry)
@@ -334,9 +334,9 @@ def cost_under(row: PriceRow, *, entries: Sequence[LedgerEntry], apart: Mapping[
         price = price_of(
             entry.usage, row=row, fate=fate, billed_in_step=billed.get(step, 0), apart=apart.get(entry.number, "")
         )
-        prices.append(price.usd if isinstance(price, Priced) else None)
+        prices.append(price)
         billed[step] = billed.get(step, 0) + bool(isinstance(price, Priced) and price.usd)
-    return sum_of(prices)
+    return cost_of_prices(prices)
 
 
 class _Watch:

@@ -7,7 +7,7 @@ import msgspec
 
 from turnwise.faces.results import RunResult
 from turnwise.faces.saying import PRICE_WANTED, cost_said, many, purposes_said
-from turnwise.rules.pricing import Cost, add
+from turnwise.rules.pricing import Cost
 from turnwise.turn.config import ChildReport
 from turnwise.vocab import NO_USAGE, Usage
 
@@ -23,11 +23,7 @@ class SessionSpent(msgspec.Struct, kw_only=True):
     def add(self, result: RunResult) -> None:
         self.turns += 1
         self.usage += result.usage
-        self.cost = Cost(
-            usd=add(self.cost.usd, result.cost.usd),
-            requests=self.cost.requests + result.cost.requests,
-            unknown=self.cost.unknown + result.cost.unknown,
-        )
+        self.cost += result.cost
         self.purposes.update(result.requests_by_purpose)
         self._add_children(result.children)
 

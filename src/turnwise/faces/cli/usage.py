@@ -185,6 +185,7 @@ def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
             *("saved_requests", "saved_usd"),
             *("cache_misses", "cache_missed_tokens", "cache_unread_tokens", "cache_unread_usd"),
             "requests_of_unknown_tokens",
+            "requests_priced_in_part",
         ]
     )
     for row in rows:
@@ -196,6 +197,7 @@ def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
                 *(row.saved.requests, known(row.saved)),
                 *(row.cache_misses, row.cache_missed_tokens, row.cache_unread_tokens, known_usd(row.cache_unread_usd)),
                 row.tokens_unknown,
+                row.cost.at_least,
             ]
         )
 
@@ -309,7 +311,7 @@ def short_cost(cost: Cost) -> str:
     """With a `+` where a part is not known."""
     if cost.is_unknown:
         return UNKNOWN
-    return usd_said(cost.usd) + ("+" if cost.unknown else "")
+    return usd_said(cost.usd) + ("+" if cost.is_partial else "")
 
 
 def name_of(key: str, *, by: By, titles: dict[str, str]) -> str:

@@ -188,6 +188,7 @@ class _Spent:
         self._requests = 0
         self._tokens = 0
         self._prices: list[Decimal | None] = []
+        self._at_least = 0  # of them only a part
 
     def begin(self) -> None:
         self._requests += 1
@@ -200,13 +201,14 @@ class _Spent:
             usage = seen.response.usage
             self._tokens += usage.input_tokens + usage.output_tokens
         self._prices.append(seen.usd)
+        self._at_least += seen.usd_at_least
 
     def said(self) -> tuple[str, ...]:
         """All of it, and what matters most for a narrow terminal. Nothing before the first request has ended."""
         if not self._prices:
             return ()
-        cost = sum_of(self._prices)
-        at_least = "at least " if cost.unknown else ""
+        cost = sum_of(self._prices, at_least=self._at_least)
+        at_least = "at least " if cost.is_partial else ""
         money = "cost unknown" if cost.unknown == cost.requests else f"{at_least}{usd_said(cost.usd)}"
         return f" · {many(self._requests, 'request')}, {self._tokens:,} tokens, {money}", f" · {money}"
 

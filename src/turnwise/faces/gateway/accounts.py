@@ -74,17 +74,19 @@ class SentRequest:
         entry: LedgerEntry,
         line: LedgerLine | None,
         asked_hour: bool,
+        asked: tuple[str, ...],
         family: str,
     ) -> None:
         self._account = account
         self._entry = entry
         self._line = line
         self._asked_hour = asked_hour
+        self._asked = asked
         self._family = family
 
     def ended(self, received: ReceivedResponse | None, *, witness: Witness | None = None) -> None:
         """None: no byte of it has left. `witness` kept what came."""
-        self._account.note(self._entry, received, line=self._line, asked_hour=self._asked_hour)
+        self._account.note(self._entry, received, line=self._line, asked_hour=self._asked_hour, asked=self._asked)
         if received is not None and not received.cancelled:  # what a client left early says nothing of its end
             self._account.keep(self._entry, received, family=self._family, witness=witness)
 
@@ -327,6 +329,7 @@ class Account:
         model: str,
         sent_bytes: int,
         asked_hour: bool = False,
+        asked: tuple[str, ...] = (),
         family: str = "",
     ) -> SentRequest | Fault:
         """On return the request stands in the ledger, and may leave; or it must not. `family` is the upstream's."""
@@ -355,10 +358,16 @@ class Account:
                 return NO_LEDGER
         self._number = number
         self._last = (provider, model)
-        return SentRequest(self, entry=entry, line=line, asked_hour=asked_hour, family=family)
+        return SentRequest(self, entry=entry, line=line, asked_hour=asked_hour, asked=asked, family=family)
 
     def note(
-        self, entry: LedgerEntry, received: ReceivedResponse | None, *, line: LedgerLine | None, asked_hour: bool
+        self,
+        entry: LedgerEntry,
+        received: ReceivedResponse | None,
+        *,
+        line: LedgerLine | None,
+        asked_hour: bool,
+        asked: tuple[str, ...],
     ) -> None:
         """What came of a request; None if it never left."""
         self._count(entry, received)
@@ -370,19 +379,29 @@ class Account:
             ledger.stayed(line)
         else:
             now = self._means.clock.now()
-            ledger.became(line, partial(self._completed, entry, received, ended=now, asked_hour=asked_hour))
+            completed = partial(self._completed, entry, received, ended=now, asked_hour=asked_hour, asked=asked)
+            ledger.became(line, completed)
 
     def _completed(
-        self, entry: LedgerEntry, received: ReceivedResponse, *, ended: float, asked_hour: bool
+        self,
+        entry: LedgerEntry,
+        received: ReceivedResponse,
+        *,
+        ended: float,
+        asked_hour: bool,
+        asked: tuple[str, ...],
     ) -> LedgerEntry:
         """In the ledger's thread, for one request after the other."""
+        find = partial(self._means.prices.find, profile=entry.provider, at_s=entry.started)
         found = ended_entry(
             entry,
             received,
             ended=ended,
-            row=self._means.prices.find(entry.model, profile=entry.provider, at_s=entry.started),
+            row=find(entry.model),
             billed_in_step=self._books.billed_in_step(entry),
             asked_hour=asked_hour,
+            asked=asked,
+            row_of=find,
         )
         self._books.put(found)
         return found

@@ -25,6 +25,7 @@ from turnwise.faces.gateway.upstream_faults import without_address
 from turnwise.relay.array_answers import ArrayAnswer
 from turnwise.relay.relaying import EventReader, Relay, RelayEnd, Send
 from turnwise.relay.response_reading import StreamReader
+from turnwise.rules.apart import terms_asked
 from turnwise.turn.commands import Purpose, SendRequest, SoughtCalls
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import ResponseReceived
@@ -201,6 +202,7 @@ class Delivery:
                 provider=means.endpoint.profile.name,
                 sent_bytes=len(request.body),
                 asked_hour=asks_hour(send.call),
+                asked=terms_asked(send.call.body),
                 family=means.endpoint.profile.family,
             )
             if isinstance(sent, Fault):

@@ -1,13 +1,50 @@
 """Usage of the Messages API <-> `Usage`. Its input leaves the cached tokens out; ours includes them."""
 
 import msgspec
+from msgspec.structs import replace
 
-from turnwise.vocab import Untold, Usage, with_untold
-from turnwise.wire.counts import MergedUsage, TokenCount, marked, read_counts, read_told, total_of
+from turnwise.vocab import BilledPart, Untold, Usage, with_untold
+from turnwise.wire.counts import (
+    MAX_COUNT,
+    MergedUsage,
+    TokenCount,
+    marked,
+    read_counts,
+    read_told,
+    total_of,
+    with_terms,
+)
 
 
 class _Details(msgspec.Struct):
     thinking_tokens: TokenCount = None
+
+
+class _Writes(msgspec.Struct):
+    ephemeral_1h_input_tokens: TokenCount = None
+
+
+class _Iteration(msgspec.Struct):
+    type: str = ""
+    model: str | None = None
+    input_tokens: TokenCount = None
+    output_tokens: TokenCount = None
+    cache_creation_input_tokens: TokenCount = None
+    cache_read_input_tokens: TokenCount = None
+    cache_creation: _Writes | None = None
+
+    def part(self) -> BilledPart:
+        read, write = self.cache_read_input_tokens or 0, self.cache_creation_input_tokens or 0
+        hour = 0 if self.cache_creation is None else self.cache_creation.ephemeral_1h_input_tokens or 0
+        return BilledPart(
+            kind=self.type,
+            model=self.model or "",
+            input_tokens=total_of(self.input_tokens, read, write),
+            output_tokens=self.output_tokens or 0,
+            cache_read_tokens=read,
+            cache_write_tokens=write,
+            hour_write_tokens=min(hour, write),
+        )
 
 
 class _Counts(msgspec.Struct):
@@ -16,12 +53,14 @@ class _Counts(msgspec.Struct):
     cache_creation_input_tokens: TokenCount = None
     cache_read_input_tokens: TokenCount = None
     output_tokens_details: _Details | None = None
+    iterations: list[_Iteration] | None = None
 
 
 MISFITS: dict[str, tuple[Untold, ...]] = {
     "cache_creation_input_tokens": ("input_tokens", "cache_write_tokens"),
     "cache_read_input_tokens": ("input_tokens", "cache_read_tokens"),
     "output_tokens_details": ("reasoning_tokens",),
+    "iterations": ("input_tokens", "output_tokens"),  # their sum is the bill, and it cannot be read
 }
 
 
@@ -63,18 +102,12 @@ class UsageTally:
         self._is_estimate = begins or (self._is_estimate and not settles)
         self._has_estimate = self._before is None
         self._before = counts
-        read, write = counts.cache_read_input_tokens or 0, counts.cache_creation_input_tokens or 0
-        details = counts.output_tokens_details
-        usage = Usage(
-            input_tokens=total_of(counts.input_tokens, read, write),
-            output_tokens=counts.output_tokens or 0,
-            reasoning_tokens=(details.thinking_tokens or 0) if details is not None else 0,
-            cache_read_tokens=read,
-            cache_write_tokens=write,
-            provider=str(self._merged.text, "utf-8"),
-        )
+        usage = with_terms(_usage_of(counts, self._merged.text), self._merged.text, family="anthropic_messages")
         is_told = counts.output_tokens is not None and not self._is_estimate
         usage = marked(usage, is_output_told=is_told, misfits=misfits, counts=MISFITS)
+        for iteration in counts.iterations or () if usage.parts else ():
+            if iteration.input_tokens is None or iteration.output_tokens is None:
+                usage = with_untold(usage, ("input_tokens", "output_tokens"))
         return with_untold(usage, ("input_tokens",)) if counts.input_tokens is None else usage
 
     def _make_room(self, raw: msgspec.Raw) -> None:
@@ -92,6 +125,38 @@ class UsageTally:
                 self._merged.drop(["cache_creation_input_tokens", "cache_creation"])
 
 
+def _usage_of(counts: _Counts, text: bytes) -> Usage:
+    """The top level counts some of the iterations only (no summary, no advisor, of a fallback the last one): where there are
+    iterations, their sum is what was used. Sources: anthropic 2.14, `BetaUsage.iterations`; recorded streams."""
+    read, write = counts.cache_read_input_tokens or 0, counts.cache_creation_input_tokens or 0
+    details = counts.output_tokens_details
+    usage = Usage(
+        input_tokens=total_of(counts.input_tokens, read, write),
+        output_tokens=counts.output_tokens or 0,
+        reasoning_tokens=(details.thinking_tokens or 0) if details is not None else 0,
+        cache_read_tokens=read,
+        cache_write_tokens=write,
+        provider=str(text, "utf-8"),
+    )
+    parts = tuple([one.part() for one in counts.iterations or ()])
+    whole = sum([part.counts for part in parts], Usage())
+    is_all = len(parts) == 1 and not parts[0].model and parts[0].counts == _counts_alone(usage)
+    if not whole.input_tokens or is_all:
+        return usage
+    return replace(
+        usage,
+        input_tokens=min(whole.input_tokens, MAX_COUNT),
+        output_tokens=min(whole.output_tokens, MAX_COUNT),
+        cache_read_tokens=min(whole.cache_read_tokens, MAX_COUNT),
+        cache_write_tokens=min(whole.cache_write_tokens, MAX_COUNT),
+        parts=parts,
+    )
+
+
+def _counts_alone(usage: Usage) -> Usage:
+    return replace(usage, reasoning_tokens=0, provider="")
+
+
 def _says_output(raw: msgspec.Raw) -> bool:
     """Whether a `message_delta` counts the output: a 0 of a gateway that counts nothing does not."""
     now = read_counts(raw, _counts)
@@ -99,7 +164,10 @@ def _says_output(raw: msgspec.Raw) -> bool:
 
 
 def write_usage(usage: Usage) -> bytes:
-    """The API's own object from our counts: its input leaves the cached tokens out."""
+    """The API's own object from our counts: its input leaves the cached tokens out. One with iterations goes on as it came: its
+    top level says what fills the window, and the iterations what was billed."""
+    if usage.parts and read_counts(usage.provider.encode(), _counts) is not None:
+        return usage.provider.encode()
     plain = max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens)
     counts: dict[str, object] = {
         "input_tokens": plain,

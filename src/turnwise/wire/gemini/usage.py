@@ -16,6 +16,7 @@ from turnwise.wire.counts import (
     read_told,
     says_same,
     total_of,
+    with_terms,
 )
 from turnwise.wire.json_fields import UNREADABLE, compact_text
 
@@ -115,6 +116,7 @@ def _usage_of(counts: UsageMetadata, raw: bytes | msgspec.Raw) -> Usage | None:
         cache_read_tokens=counts.cached_content_token_count or 0,
         provider=provider,
     )
+    usage = with_terms(usage, raw, family="gemini")
     misfits = read_told(raw, _decoder)[1]
     return marked(usage, is_output_told=True, misfits=misfits, counts=MISFITS)
 

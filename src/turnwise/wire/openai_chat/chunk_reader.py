@@ -26,7 +26,7 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.finish_words import finish_frames, says_nothing, unsaid_finish
-from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error
+from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error, string_of
 from turnwise.wire.limits import MAX_CITATIONS, MAX_PARTS
 from turnwise.wire.openai_chat.chunks import CallPiece, Choice, Chunk, Delta, is_there
 from turnwise.wire.openai_chat.citations import citation_of
@@ -144,6 +144,8 @@ class ChunkReader:
         usage = chunk.usage
         if not is_there(usage) and chunk.x_groq is not None:
             usage = chunk.x_groq.usage
+        if chunk.service_tier is not NOTHING:
+            self._usage.tier = string_of({"tier": chunk.service_tier}, "tier") or ""
         if is_there(usage) and (counted := self._usage.read(usage)) is not None:
             self._told_usage = counted
             frames.append(UsageReported(counted))

@@ -70,6 +70,7 @@ class Chunk(msgspec.Struct, gc=False):
     object: str | None = None
     choices: list[Choice] | None = None
     usage: msgspec.Raw = NOTHING
+    service_tier: msgspec.Raw = NOTHING  # how the request was served
     error: msgspec.Raw = NOTHING
     x_groq: GroqExtension | None = None
     citations: list[msgspec.Raw] | None = None  # Perplexity: URLs, repeated in every chunk

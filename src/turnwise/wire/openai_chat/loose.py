@@ -53,6 +53,7 @@ class _Reader:
             if choices is not None
             else None,
             usage=_raw(value.get("usage")),
+            service_tier=_raw(value.get("service_tier")),
             error=_raw(value.get("error")),
             x_groq=GroqExtension(usage=_raw(groq.get("usage"))) if groq else None,
             citations=_raws(value.get("citations")),

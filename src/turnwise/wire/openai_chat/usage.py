@@ -3,7 +3,16 @@
 import msgspec
 
 from turnwise.vocab import Untold, Usage
-from turnwise.wire.counts import MergedUsage, TokenCount, marked, read_counts, read_told, says_same, total_of
+from turnwise.wire.counts import (
+    MergedUsage,
+    TokenCount,
+    marked,
+    read_counts,
+    read_told,
+    says_same,
+    total_of,
+    with_terms,
+)
 from turnwise.wire.json_fields import compact
 from turnwise.wire.profiles import Profile
 
@@ -53,25 +62,27 @@ _NO_PROMPT_DETAILS, _NO_OUTPUT_DETAILS = PromptDetails(), OutputDetails()
 class UsageReader:
     """Merges the usage objects of one response."""
 
-    __slots__ = ("_excludes_reasoning", "_merged")
+    __slots__ = ("_excludes_reasoning", "_merged", "tier")
 
     def __init__(self, profile: Profile) -> None:
         self._excludes_reasoning = profile.output_excludes_reasoning
         self._merged = MergedUsage()
+        self.tier = ""  # how the request was served; OpenAI says it beside the usage
 
     def read(self, raw: msgspec.Raw) -> Usage | None:
         """The usage so far, or None if this object says nothing new."""
-        return (
-            counted(self._merged.text, excludes_reasoning=self._excludes_reasoning) if self._merged.add(raw) else None
-        )
+        if not self._merged.add(raw):
+            return None
+        return counted(self._merged.text, excludes_reasoning=self._excludes_reasoning, tier=self.tier)
 
 
-def counted(text: bytes, *, excludes_reasoning: bool = False) -> Usage | None:
-    """Our five counts of a usage object, whatever way they are written in."""
+def counted(text: bytes, *, excludes_reasoning: bool = False, tier: str = "") -> Usage | None:
+    """Our five counts of a usage object, whatever way they are written in; `tier` is what the response says beside it."""
     counts, misfits = read_told(text, _counts)
     if counts is None:
         return None
     usage = _usage_of(counts, text, excludes_reasoning=excludes_reasoning)
+    usage = with_terms(usage, text, family="openai_chat", tier=tier)
     return marked(usage, is_output_told=counts.completion_tokens is not None, misfits=misfits, counts=MISFITS)
 
 

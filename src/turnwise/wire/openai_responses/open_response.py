@@ -428,7 +428,8 @@ class OpenResponse:
         """Usage, the error if any, and why it ended."""
         self.is_over = True
         usage = response.get("usage")
-        if usage is not None and (counted := self._usage.read(usage)) is not None:
+        tier = text_at(response, "service_tier") or ""
+        if usage is not None and (counted := self._usage.read(usage, tier=tier)) is not None:
             frames.append(UsageReported(counted))
         frames += [Mended(repair) for repair in input_repairs(response)]
         word = status_word(response, otherwise=status)

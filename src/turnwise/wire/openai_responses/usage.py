@@ -3,7 +3,7 @@
 import msgspec
 
 from turnwise.vocab import Untold, Usage
-from turnwise.wire.counts import MergedUsage, TokenCount, marked, read_counts, read_told, says_same
+from turnwise.wire.counts import MergedUsage, TokenCount, marked, read_counts, read_told, says_same, with_terms
 
 
 class InputDetails(msgspec.Struct):
@@ -39,13 +39,14 @@ class UsageReader:
     def __init__(self) -> None:
         self._merged = MergedUsage()
 
-    def read(self, raw: msgspec.Raw) -> Usage | None:
+    def read(self, raw: msgspec.Raw, *, tier: str = "") -> Usage | None:
         """The usage so far, or None if this object says nothing new."""
-        return usage_of(self._merged.text) if self._merged.add(raw) else None
+        return usage_of(self._merged.text, tier=tier) if self._merged.add(raw) else None
 
 
-def usage_of(text: bytes) -> Usage | None:
-    """The API counts as we do: input includes cache reads and writes, output includes reasoning."""
+def usage_of(text: bytes, *, tier: str = "") -> Usage | None:
+    """The API counts as we do: input includes cache reads and writes, output includes reasoning. `tier` is how the request was
+    served, which the response says beside its usage."""
     counts, misfits = read_told(text, _counts)
     if counts is None:
         return None
@@ -59,6 +60,7 @@ def usage_of(text: bytes) -> Usage | None:
         cache_write_tokens=of_input.cache_write_tokens or 0,
         provider=str(text, "utf-8"),
     )
+    usage = with_terms(usage, text, family="openai_responses", tier=tier)
     return marked(usage, is_output_told=counts.output_tokens is not None, misfits=misfits, counts=MISFITS)
 
 

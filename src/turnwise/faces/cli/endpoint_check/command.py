@@ -34,7 +34,7 @@ from turnwise.faces.cli.pager import says_yes
 from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.text import clean
 from turnwise.faces.models import ON_THE_COMMAND_LINE, ModelName, open_endpoint, read_model
-from turnwise.rules.pricing import Priced, PriceRow, price_of, sum_of
+from turnwise.rules.pricing import PriceRow, cost_of_prices, price_of
 from turnwise.vocab import Usage
 from turnwise.wire.profiles import parse_profiles
 
@@ -195,7 +195,7 @@ def shown_of(
         judgement=judgement,
         requests=course.requests,
         usage=sum([usage for usage in usages if usage is not None], start=Usage()),
-        cost=sum_of([price.usd if isinstance(price, Priced) else None for price in prices]),
+        cost=cost_of_prices(prices),
         row_name=row_name,
         row=profile_row,
         settings=settings_of(course, named=named) if profile_row else "",

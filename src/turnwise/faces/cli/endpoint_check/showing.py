@@ -94,7 +94,7 @@ def _spent(shown: CheckReport) -> str:
     if cost.is_unknown or not cost.requests:
         money = "cost unknown"
     else:
-        money = f"{'at least ' if cost.unknown else ''}{usd_said(cost.usd)}"
+        money = f"{'at least ' if cost.is_partial else ''}{usd_said(cost.usd)}"
     return f"{many(shown.requests, 'request')}, {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out, {money}"
 
 
