@@ -24,6 +24,11 @@ def is_text(text: str) -> bool:
     return True
 
 
+def json_text(text: str) -> str:
+    """A text for JSON, which cannot carry the bytes of a name: they are shown. Any other half of a pair becomes `?`."""
+    return re.sub("[\udc80-\udcff]", lambda found: _bytes_of(found[0]), text).encode(errors="replace").decode()
+
+
 def shown_name(path: str) -> str:
     """A name or path in one line of text; the very same where all of it is plain."""
     return _HIDDEN.sub(lambda found: _bytes_of(found[0]), path)

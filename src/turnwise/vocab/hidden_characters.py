@@ -76,7 +76,8 @@ def shown_answer(text: str, *, before: str = "") -> str:
 
 
 def spelled(char: str) -> str:
-    return f"<U+{ord(char):04X}>"
+    code = ord(char)
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"<U+{code:04X}>"  # a byte of a file's name
 
 
 def _spelled(found: re.Match[str]) -> str:

@@ -579,3 +579,23 @@ def test_without_the_extra_commands_say_what_is_missing_and_a_run_goes_on(mcp_la
     assert f"the MCP server `s`: its tools are missing: {INSTALL}" in said
     code, said = turnwise("doctor", "--offline", "-m", "openai_chat:mcp-none", "--base-url", "http://127.0.0.1:9/v1")
     assert f"runs go without them: {INSTALL}" in said
+
+
+def test_a_projects_servers_are_told_in_a_folder_whose_name_is_no_text(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proves: the folder's name is shown alike in a list, in JSON and in the errors of both, and of the gateway's file."""
+    work = folder / os.fsdecode(b"caf\xe9")
+    work.mkdir()
+    monkeypatch.chdir(work)
+    (work / ".mcp.json").write_text('{"mcpServers": {"b": {"command": "./server"}}}', encoding="utf-8")
+    (work / "gateway.toml").write_text("routes = [", encoding="utf-8")
+    shown = rf"{folder}/caf\xe9"
+    listed, told = cli("mcp", "list"), cli("mcp", "list", "--json")
+    assert (listed.code, told.code) == (0, 0), (listed, told)
+    assert shown in listed.out
+    assert json.loads(told.out)["where"] == f"`{shown}/.mcp.json`: `mcpServers.b`"
+    tried = cli("mcp", "test", "b", "--json")
+    assert tried.code == 2 and shown in json.loads(tried.out)["error"], tried
+    refused = cli("gateway", "--config", str(work / "gateway.toml"))
+    assert refused.code == 2 and f"`{shown}/gateway.toml`" in refused.err, refused

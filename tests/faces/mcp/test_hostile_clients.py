@@ -14,6 +14,8 @@ from faces.cli.running import at, running_lab
 from faces.cli.test_processes import wait_until
 from faces.mcp.serving import call, is_at_work, serving, started, text_of
 from faces.mcp.test_serve_runs import user_settings
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.faces.mcp.decoding import Decodes, StreamWish, decoded
 from turnwise.lab import Lab
 from waits import HANG_S
@@ -136,9 +138,16 @@ async def test_a_cost_that_is_none_is_refused_in_a_whole_sentence(lab: Lab, fold
 
 
 async def test_a_root_whose_name_is_no_utf8_is_listed(lab: Lab, folder: Path) -> None:
-    """The name is spelled out."""
+    """The name is shown as everywhere. A folder below it is found by the name that is shown; its session is kept under that."""
     root = folder / os.fsdecode(b"r\xff")
-    root.mkdir()
+    (root / os.fsdecode(b"caf\xe9")).mkdir(parents=True)
     async with serving(lab, "plain-answer", root=root) as client:
         listed = await client.list_tools()
-    assert "r<U+DCFF>" in listed.model_dump_json()
+        ran = await call(client, "run", {**GO, "folder": r"caf\xe9"})
+        unknown = await call(client, "run", {**GO, "folder": "nowhere"})
+        outside = await call(client, "run", {**GO, "folder": ".."})
+    assert r"r\xff" in str(listed.tools[0].description)
+    assert not ran.is_error
+    assert "there is no such folder" in text_of(unknown) and r"r\xff" in text_of(outside)
+    with Journal(journal_path(os.environ), clock=SystemClock()) as journal:
+        assert [row.folder for row in journal.sessions(limit=5)] == [f"{folder}/r\\xff/caf\\xe9"]

@@ -38,6 +38,7 @@ from turnwise.drivers.tools.programs import ProgramSearch
 from turnwise.drivers.unasked_files import LeftOut, read_of_user, read_unasked
 from turnwise.errors import CallerError
 from turnwise.turn.config import Effect
+from turnwise.vocab.file_names import shown_name
 
 SERVERS = "mcpServers"  # the key that other programs use
 MAX_BYTES = 256 * 1024
@@ -219,7 +220,9 @@ def _server(name: str, given: object, *, source: ServerSource, where: str, aroun
         trusts_hints=reader.flag("trusts_hints", otherwise=False),
         sampling=reader.sampling(),
     )
-    digest = hashlib.sha256(msgspec.json.encode([str(around.folder), name, given], order="sorted")).hexdigest()[:32]
+    digest = hashlib.sha256(
+        msgspec.json.encode([shown_name(str(around.folder)), name, given], order="sorted")
+    ).hexdigest()[:32]
     return NamedServer(
         entry=entry,
         source=source,

@@ -1,8 +1,6 @@
 """How an editor shows a call: its title, its kind, the files that it is about, and what it changes as a diff."""
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 from acp.helpers import text_block, tool_content, tool_diff_content
@@ -23,6 +21,7 @@ from turnwise.faces.cli.asked_calls import NotWhole, arguments_in
 from turnwise.faces.cli.text import clean, visible
 from turnwise.rules.advice import for_people
 from turnwise.vocab import Text, ToolCall, ToolResult
+from turnwise.vocab.file_names import shown_name
 
 Content = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
 
@@ -56,7 +55,7 @@ def locations_of(call: ToolCall, *, workspace: WorkspacePaths) -> list[ToolCallL
     found: list[ToolCallLocation] = []
     for name in paths_of_call(call.name, arguments_of(call))[:MAX_LOCATIONS]:
         try:
-            found.append(ToolCallLocation(path=_path_said(workspace.real_path(name))))
+            found.append(ToolCallLocation(path=shown_name(str(workspace.real_path(name)))))
         except ToolFault:
             continue
     return found
@@ -91,12 +90,7 @@ def _diff_of(change: FileChange, *, whole: bool) -> Content:
         new = after.decode()
     except UnicodeDecodeError:
         return told(f"{change.shown}: no UTF-8; {len(before):,} bytes become {len(after):,}")
-    return tool_diff_content(_path_said(change.path), new, old)
-
-
-def _path_said(path: Path) -> str:
-    """A name may be no UTF-8, and JSON is."""
-    return os.fsencode(path).decode("utf-8", "replace")
+    return tool_diff_content(shown_name(str(change.path)), new, old)
 
 
 def told(text: str, *, whole: bool = False) -> Content:

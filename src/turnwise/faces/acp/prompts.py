@@ -22,6 +22,7 @@ from turnwise.drivers.tools.workspace.reading import MAX_IMAGE_BYTES
 from turnwise.errors import CallerError
 from turnwise.faces.cli.text import visible_line
 from turnwise.vocab import File, Text
+from turnwise.vocab.file_names import shown_name
 
 if TYPE_CHECKING:
     from acp.schema import AudioContentBlock
@@ -85,12 +86,12 @@ def _link_of(uri: str, *, workspace: WorkspacePaths) -> str:
         parts = None
     if parts is None or parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return f" {visible_line(uri)[:MAX_URI]} "
-    path = unquote(parts.path)
+    path = unquote(parts.path, errors="surrogateescape")
     if any(char in path for char in '"\n\0') or not path.startswith("/"):
-        return f" {visible_line(path)} "
+        return f" {visible_line(shown_name(path))} "
     root = str(workspace.root)
     name = Path(path).relative_to(root).as_posix() if Path(path).is_relative_to(root) else path
-    return f' @"{name}" '
+    return f' @"{shown_name(name)}" '
 
 
 def _image(data: str, *, kind: str) -> File:

@@ -54,6 +54,7 @@ from turnwise.faces.cli.model_names import Offers
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.text import clean, shortened, visible_line
 from turnwise.faces.taking_up import read_session
+from turnwise.vocab.file_names import shown_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -229,7 +230,7 @@ class EditorService:
             if not cursor.isascii() or not cursor.isdecimal() or len(cursor) > 6:
                 raise CallerError("`cursor` is none that an earlier answer gave: leave it out")
             start = int(cursor)
-        folder = None if cwd is None else str(self._folder_of(cwd))
+        folder = None if cwd is None else shown_name(str(self._folder_of(cwd)))
         rows = [row for row in self._journal.sessions(limit=MAX_LISTED) if folder is None or row.folder == folder]
         page = rows[start : start + PAGE]
         return ListSessionsResponse(

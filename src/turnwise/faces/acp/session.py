@@ -40,6 +40,7 @@ from turnwise.faces.run_options import RunOptions
 from turnwise.faces.runs import Run
 from turnwise.rules.permissions import Policy
 from turnwise.vocab import StopReason, ToolCall
+from turnwise.vocab.file_names import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -326,7 +327,8 @@ class EditorSession:
             "go_on": False,
             "session": self.id if self._begun else None,
         }
-        self._runs_commands = runs_in_editor(read_layers(self.folder, env=means.env), can=means.can)
+        in_editor = runs_in_editor(read_layers(self.folder, env=means.env), can=means.can)
+        self._runs_commands = in_editor and is_text(str(self.folder))  # the protocol has no word for other names
         terms = FaceTerms(
             rules=MODES[self.mode].rules,
             allow_hint=MODES[self.mode].allow_hint,

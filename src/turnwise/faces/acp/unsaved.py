@@ -16,6 +16,7 @@ from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.previews import CHANGING, paths_of_call
 from turnwise.drivers.tools.workspace.reading import ReadArguments, tell_text
 from turnwise.errors import ToolFault
+from turnwise.vocab.file_names import is_text
 
 if TYPE_CHECKING:
     from acp.agent.connection import AgentSideConnection
@@ -43,7 +44,7 @@ def with_unsaved(
     async def ask(name: str) -> str | None:
         path = await asyncio.to_thread(workspace.resolve, name, to_read=True)
         disk = await asyncio.to_thread(_on_disk, workspace, name)
-        if disk is None:
+        if disk is None or not is_text(str(path)):  # the protocol has no word for other names
             return None
         asking = asyncio.ensure_future(client.read_text_file(session_id=session, path=str(path)))
         return await _unsaved(asking, disk=disk, clock=clock)

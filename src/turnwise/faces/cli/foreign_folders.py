@@ -9,6 +9,7 @@ from turnwise.drivers.settings.settings import user_folder
 from turnwise.errors import CallerError
 from turnwise.faces.cli.text import visible_line
 from turnwise.rules.permission_paths import is_inside
+from turnwise.vocab.file_names import given_name, shown_name
 
 MAX_PATH = 4096  # Linux takes no longer one
 
@@ -22,11 +23,11 @@ def foreign_folder(given: str, *, name: str, env: Mapping[str, str], below: Path
     if "\0" in given or len(given) > MAX_PATH or not (is_absolute or below):
         raise CallerError(f"{said}: give the {'path' if below else 'absolute path'} of a folder")
     try:
-        folder = (below / given if below else Path(given)).resolve(strict=True)
+        folder = (below / given_name(given) if below else Path(given_name(given))).resolve(strict=True)
     except (OSError, RuntimeError, ValueError):
         raise CallerError(f"{said}: there is no such folder, or it cannot be reached") from None
     if below is not None and not is_inside(str(folder), folder=str(below)):
-        raise CallerError(f"{said}, which is not below `{below}`: name a folder there")
+        raise CallerError(f"{said}, which is not below `{shown_name(str(below))}`: name a folder there")
     if not folder.is_dir():
         raise CallerError(f"{said}: it is no folder")
     if folder == Path(folder.anchor):

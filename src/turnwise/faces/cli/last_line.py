@@ -14,7 +14,7 @@ import click
 from turnwise.errors import JournalFailed
 from turnwise.faces.cli.failures import BUG, FAILED, NO_TEXT, USAGE, Failure, bug_line, refuse_no_text
 from turnwise.faces.cli.main import CANCELLED
-from turnwise.vocab.file_names import is_text
+from turnwise.vocab.file_names import is_text, json_text
 
 JSON, ALL = "--json", "--all"
 SERVERS = ("gateway", "worker")  # their `--json` is of a log, or of one line once they serve
@@ -38,7 +38,7 @@ def write_error(unable: Unable, _given: Container[str] = (), **told: object) -> 
     """The last line of commands whose output is not that of a run: what is `told` besides, why, and the exit code."""
     from turnwise.faces.cli.events import write_line
 
-    error = unable.why.encode(errors="replace").decode()  # JSON cannot carry the bytes of a name that are no UTF-8
+    error = json_text(unable.why)
     write_line({**told, "error": error, "exit_code": unable.exit_code})
 
 

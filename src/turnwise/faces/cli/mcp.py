@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from turnwise.faces.cli.mcp_serve import serve
 from turnwise.faces.cli.mcp_servers import at_terminal, named_servers, refusal_of, start_of, toolset_of
 from turnwise.faces.cli.text import clean, shortened, style
 from turnwise.faces.saying import many
+from turnwise.vocab.file_names import json_text
 
 if TYPE_CHECKING:
     from turnwise.faces.mcp_servers import ServerToolset
@@ -155,7 +156,7 @@ def test(name: str, files: tuple[Path, ...], cwd: Path | None, network: bool, as
             say(style(f"starting `{name}`, {toolset.entry.start_s:g} s at most", "dim", stream=sys.stderr))
         outcome = run_to_end(_tested(toolset))
         if as_json:
-            _write_json(outcome)
+            _write_json({**msgspec.structs.asdict(outcome), "notes": [json_text(note) for note in outcome.notes]})
         else:
             _show(outcome)
     if not outcome.started:
@@ -246,6 +247,7 @@ def _pairs(given: Sequence[str], *, option: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _write_json(value: object) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+def _write_json(value: Mapping[str, object]) -> None:
+    told = {name: json_text(one) if isinstance(one, str) else one for name, one in value.items()}
+    sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
     sys.stdout.flush()

@@ -15,6 +15,7 @@ from turnwise.faces.cli.text import clean
 from turnwise.rules.permissions import Policy, judge_permission
 from turnwise.turn.commands import PlannedCall
 from turnwise.vocab import File, Text, ToolCall
+from turnwise.vocab.file_names import given_name
 
 MAX_FILES = 20  # of one prompt
 MAX_MISSING = 5  # that are named: a pasted text may hold many
@@ -111,16 +112,17 @@ def _looks_like_path(name: str, *, workspace: WorkspacePaths) -> bool:
 
 
 def _readings(match: re.Match[str]) -> Sequence[str]:
-    """The name itself, and, unless it is quoted, without what may end the sentence."""
+    """The name itself, and, unless it is quoted, without what may end the sentence. A name of bytes stands as it is shown."""
     if quoted := match[1] or match[2]:
         return [quoted]
     name = re.sub(r"\\(.)", r"\1", match[3])
-    return [reading for reading in dict.fromkeys([name, name.rstrip(_LAST)]) if reading]
+    as_shown = [match[3]] if given_name(match[3]) != match[3] else []
+    return [reading for reading in dict.fromkeys([*as_shown, name, name.rstrip(_LAST)]) if reading]
 
 
 def _is_there(name: str, *, workspace: WorkspacePaths) -> bool:
     try:
-        return (workspace.root / Path(name).expanduser()).exists()
+        return (workspace.root / Path(given_name(name)).expanduser()).exists()
     except (OSError, ValueError, RuntimeError):  # too long, a NUL, no home
         return False
 

@@ -32,6 +32,7 @@ from turnwise.faces.mcp.asking import Question
 from turnwise.faces.mcp.decoding import SCHEMA, Decodes, read_decode
 from turnwise.faces.mcp.results import DECODE_OUTPUT, RUN_OUTPUT, decode_result, failed, run_result
 from turnwise.faces.mcp.runs import Served, ServedRun, ServeMeans
+from turnwise.vocab.file_names import shown_name
 
 RUN, DECODE = "run", "decode"
 MAX_RUNS = 8  # at work at once
@@ -77,7 +78,7 @@ class ClientService:
             name=RUN,
             title="Run an agent in a folder",
             description="Have an agent do a task in a folder: it reads, changes and searches files, runs commands, and answers. "
-            f"The folder lies below {visible_line(str(self._means.root))}.",
+            f"The folder lies below {visible_line(shown_name(str(self._means.root)))}.",
             input_schema=run_schema(self._means.models),
             output_schema=RUN_OUTPUT,
             annotations=ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True),
@@ -167,8 +168,8 @@ class ClientService:
         for run in self._runs.values():
             if not run.task.done() and (may_swap(wish, run.wish) or may_swap(run.wish, wish)):
                 raise CallerError(
-                    f"a run is at work in `{run.wish.folder}`: of two folders at once, none may lie inside the other, unless the "
-                    "run in the outer one is `read-only`. Wait for it, or work in the same folder"
+                    f"a run is at work in `{shown_name(str(run.wish.folder))}`: of two folders at once, none may lie inside the "
+                    "other, unless the run in the outer one is `read-only`. Wait for it, or work in the same folder"
                 )
 
     def _waiting(self, token: str) -> ServedRun:
