@@ -159,6 +159,11 @@ REFUSED: dict[str, dict[str, dict[str, Any]]] = {
         "result-id": chat(ASKED, called(SHORT_CALL), RESULT),
         "results-behind-calls": chat(ASKED, called(SHORT_CALL), {**SHORT_RESULT, "tool_call_id": "abcDEF124"}),
         "empty-assistant": chat(ASKED, {"role": "assistant", "content": ""}, ASKED),
+        "call-name": chat(
+            ASKED,
+            called({**SHORT_CALL, "function": {"name": "calendar.respond", "arguments": "{}"}}),
+            SHORT_RESULT,
+        ),
         "tool-name": chat(ASKED, tools=[tool("calendar.respond", parameters=OBJECT)]),
     },
     "groq": {
@@ -243,6 +248,7 @@ ALSO_THE_FAMILYS = {
     ("mistral", "call-id"),
     ("mistral", "result-id"),
     ("mistral", "results-behind-calls"),
+    ("mistral", "call-name"),
     ("mistral", "tool-name"),
     ("llamacpp", "content-there"),
     ("ollama", "content-there"),
