@@ -364,8 +364,8 @@ asyncio.run(main())
 """
 
 
-# Without our interpreter, which a user cannot reach wherever it lies. Were `sleep` the last command of its shell, bash would become it
-# and so keep nothing.
+# Without our interpreter, which a user cannot reach wherever it lies. Were `sleep` the last command of its shell, bash would
+# become it and so keep nothing.
 MANY_SHELLS = "for i in $(seq 14); do (printf -v kept %12000000s; sleep 300; :) & done; wait"
 
 

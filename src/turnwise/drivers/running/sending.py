@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from decimal import Decimal
+from functools import partial
 
 import msgspec
 
