@@ -12,6 +12,8 @@ from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitReques
 from strangers import agent_of, offered, seen, stranger, texts_of, tool_named, until_seen
 from turnwise import Approval, Asking, McpServer
 from turnwise.drivers.mcp.elicitation import elicit
+from turnwise.drivers.mcp.entries import ServerAddress
+from turnwise.drivers.mcp.http import speaks_former_sse
 from turnwise.drivers.mcp.reading import MAX_LEVELS
 from turnwise.testing import call
 from waits import HANG_S
@@ -175,6 +177,8 @@ def head(status: str, *more: str) -> bytes:
     ("answer", "why"),
     [
         (head("401 Unauthorized", "content-length: 0"), "it answered with HTTP 401; are its headers right?"),
+        (head("404 Not Found", "content-length: 0"), "it answered with HTTP 404; is its address right?"),
+        (head("400 Bad Request", "content-length: 0"), "it answered with HTTP 400"),
         (head("500 No", "content-length: 0"), "it answered with HTTP 500"),
         (head("200 OK", "content-encoding: gzip", "content-length: 0"), "it compressed its answer"),
         (head("200 OK", "content-type: text/html", "content-length: 0"), "Unexpected content type: text/html"),
@@ -187,7 +191,7 @@ async def test_what_a_server_elsewhere_answered_is_told(answer: bytes, why: str)
         agent, _ = agent_of(["Done."], [server])
         (note,) = dict.fromkeys((await agent.run("Go.")).notes)
     assert why in note
-    assert "very-secret" not in note
+    assert "very-secret" not in note and "redirect" not in note
 
 
 async def test_no_redirect_is_followed() -> None:
@@ -198,6 +202,10 @@ async def test_no_redirect_is_followed() -> None:
         async with moved.serve() as url:
             agent, _ = agent_of(["Done."], [McpServer("s", url=url, headers={"Authorization": "Bearer x"})])
             result = await agent.run("Go.")
+            headers = {"Authorization": "Bearer x"}
+            assert not await speaks_former_sse(
+                ServerAddress(url=url, headers=headers)
+            )  # asked where the first was refused
     assert "HTTP 307; it redirects, and no redirect is followed" in result.notes[0]
     assert (len(moved.requests) > 0, other.requests) == (True, [])
 

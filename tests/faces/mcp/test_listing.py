@@ -28,6 +28,13 @@ def test_a_server_has_so_many_tools_and_the_others_are_told() -> None:
 
 
 @pytest.mark.promise("safe:bounded")
+def test_a_tool_has_a_name_of_some_length() -> None:
+    """The longest one is offered, one letter more is not."""
+    offered, left_out = read_tools([tool("x" * MAX_TOOL_NAME), tool("x" * (MAX_TOOL_NAME + 1))], entry=ENTRY)
+    assert ([len(one.own_name) for one in offered], len(left_out)) == ([MAX_TOOL_NAME], 1)
+
+
+@pytest.mark.promise("safe:bounded")
 def test_all_tools_of_a_server_have_a_size() -> None:
     """Each request carries them."""
     tools = [tool(f"t{nth}", description="x" * MAX_DESCRIPTION) for nth in range(MAX_LISTING // MAX_DESCRIPTION + 1)]

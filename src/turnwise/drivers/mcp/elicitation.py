@@ -133,6 +133,7 @@ def _options(field: Mapping[str, object]) -> dict[str, str]:
     for at, value in enumerate(_list(table.get("enum"))[:MAX_OPTIONS]):
         title = _text(titles[at]) if at < len(titles) else ""
         found[title or _text(value)] = _text(value)
+    found.pop("", None)  # a value that is no text, and has no title
     return found
 
 
