@@ -227,3 +227,43 @@ def test_a_relayed_request_costs_what_served_it(tmp_path: Path) -> None:
 
     found = [(one.usd, one.priced_by) for one in asyncio.run(run())]
     assert found == [(Decimal("0.154004"), "table"), (Decimal("0.014"), "table"), (Decimal("0.014"), "least")]
+
+
+def test_requests_behind_each_other_wait_within_one_limit_for_a_held_ledger(tmp_path: Path) -> None:
+    """Proves: a request that came while another one waited in vain waits only for the rest of its own limit, its failure ends
+    nothing that runs, and once the file is free all ends are written."""
+
+    async def run() -> tuple[list[int], list[int]]:
+        path, waits, trying = tmp_path / "journal.db", list[int](), threading.Event()
+        thread = LedgerThread(path, clock=FakeClock(), limit_s=1.0)
+        first = await thread.leaves(entry())
+        holding = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        holding.execute("begin immediate")
+
+        def see(statement: str) -> None:
+            name, _, number = statement.partition(" = ")
+            if name == "pragma busy_timeout":
+                waits.append(int(number))
+            elif waits and statement == "begin immediate":
+                trying.set()
+
+        with thread._journal._store.statement() as connection:
+            assert isinstance(connection, sqlite3.Connection)
+            connection.set_trace_callback(see)
+        one = asyncio.create_task(thread.leaves(entry(2)))
+        await asyncio.to_thread(trying.wait, HANG_S)
+        other = asyncio.create_task(thread.leaves(entry(3)))
+        await asyncio.sleep(0)
+        thread.became(first, entry)
+        done = await asyncio.wait_for(asyncio.gather(one, other, return_exceptions=True), HANG_S)
+        assert [type(error) for error in done] == [JournalFailed, JournalFailed]
+        holding.execute("commit")
+        holding.close()
+        await thread.leaves(entry(4))
+        await asyncio.to_thread(thread.close)
+        with Journal(path, clock=FakeClock()) as journal:
+            return waits, sorted(one.number for one in journal.ledger.entries(LedgerSpan()))
+
+    (full, rest, *_), numbers = asyncio.run(run())
+    assert rest < full <= 1000
+    assert numbers == [1, 4]

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import msgspec
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.journal.direct_ledger import EntryBecame, EntryLeaves, EntryStayed, LedgerChange, LedgerLine
 from turnwise.drivers.journal.durability import Durability
+from turnwise.drivers.journal.failures import BUSY_S
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.repairs_seen import RepairSeen
@@ -32,11 +34,12 @@ WriteDone = asyncio.Future[None]
 
 
 class _Leaving(msgspec.Struct, frozen=True):
-    """`done` is told in `loop` once the entry is written, or cannot be."""
+    """`done` is told in `loop` once the entry is written, or cannot be within the limit from `since_s` on (monotonic)."""
 
     change: EntryLeaves
     loop: asyncio.AbstractEventLoop
     done: WriteDone
+    since_s: float
 
 
 class _Ending(msgspec.Struct, frozen=True):
@@ -58,9 +61,13 @@ _Order = _Leaving | _Ending | EntryStayed | _Mended
 class LedgerThread:
     """The journal's file and the thread that writes into it. `close` it at the end."""
 
-    def __init__(self, path: Path | None, *, clock: Clock, durability: Durability = "normal") -> None:
-        """Raises CallerError for a file that is no journal, or cannot be written."""
+    def __init__(
+        self, path: Path | None, *, clock: Clock, durability: Durability = "normal", limit_s: float = BUSY_S
+    ) -> None:
+        """`limit_s`: how long a request waits for a file that another process holds, however many wait before it. Raises
+        CallerError for a file that is no journal, or cannot be written."""
         self._journal = Journal(path, clock=clock, durability=durability)
+        self._limit_s = limit_s
         self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         self._kept: list[LedgerChange] = []  # what could not be written yet
         self._failed = False
@@ -79,7 +86,7 @@ class LedgerThread:
         """On return the entry is safely written down, and its request may leave. Raises JournalFailed: then it must not."""
         line, loop = LedgerLine(), asyncio.get_running_loop()
         done: WriteDone = loop.create_future()
-        self._orders.put(_Leaving(EntryLeaves(line=line, entry=entry), loop, done))
+        self._orders.put(_Leaving(EntryLeaves(line=line, entry=entry), loop, done, time.monotonic()))
         try:
             await done
         except asyncio.CancelledError:
@@ -121,6 +128,9 @@ class LedgerThread:
         waiting = [order for order in orders if isinstance(order, _Leaving)]
         changes = [change for order in orders if (change := _change_of(order)) is not None]
         why: Exception | None = None
+        self._journal.patience.ends = (
+            min([order.since_s for order in waiting], default=time.monotonic()) + self._limit_s
+        )
         try:
             if self._kept or changes:
                 self._journal.direct.write([*self._kept, *changes])
@@ -139,7 +149,7 @@ class LedgerThread:
             self._write_repairs(seen)
 
     def _write_repairs(self, seen: Sequence[RepairSeen]) -> None:
-        """In a transaction of their own: no request depends on it."""
+        """In a transaction of their own: no request depends on it, nor waits longer for it than for the ledger."""
         try:
             self._journal.repairs.write(seen)
             self._failed_repairs = False
