@@ -39,8 +39,8 @@ async def test_an_editor_is_told_names_of_bytes_as_they_are_shown(folder: Path) 
         (work / os.fsdecode(name)).write_text(text)
     shown = str(folder / r"caf\xe9")
     with running_lab((USES,)) as lab:
-        reads = {"fs": FileSystemCapabilities(read_text_file=True)}
-        async with editing(given_at(lab, "uses"), **reads) as (client, editor):
+        reads = FileSystemCapabilities(read_text_file=True)
+        async with editing(given_at(lab, "uses"), fs=reads) as (client, editor):
             session = (await client.new_session(cwd=shown, mcp_servers=[])).session_id
             links = [
                 resource_link_block(name=name, uri=f"file://{folder}/caf%E9/{name}")

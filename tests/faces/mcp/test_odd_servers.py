@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from mcp_types import JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCResponse
 
 from strangers import agent_of, offered, results_of, seen, stranger, texts_of, tool_named
 from turnwise.drivers.mcp.reading import message_in
@@ -213,6 +213,13 @@ def test_an_odd_element_takes_no_other_of_its_list_with_it(name: str, given: lis
     read = message_in(line)
     assert read is not None and isinstance(read.message, JSONRPCResponse)
     assert read.message.result[name] == left
+
+
+def test_a_broken_request_of_a_server_answers_no_call_of_ours() -> None:
+    """Proves: both sides count their ids from 1. An answer that is none ends its call, a request that is none is no answer."""
+    read = message_in(b'{"jsonrpc":"2.0","id":1}')
+    assert read is not None and isinstance(read.message, JSONRPCError) and read.message.id == 1
+    assert message_in(b'{"jsonrpc":"2.0","id":1,"method":5}') is None
 
 
 async def test_an_odd_resource_leaves_the_others_in_their_list(tmp_path: Path) -> None:
