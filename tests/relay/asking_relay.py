@@ -95,5 +95,6 @@ def refusal(source: str, body: dict[str, Any] | bytes, *, to: str | None = None,
     try:
         send(source, body, to=to or source, one_client=one_client)
     except RequestRefused as refused:
+        assert str(refused) not in ("", "None")
         return refused.field or str(refused)
     return ""

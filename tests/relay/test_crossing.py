@@ -40,6 +40,8 @@ REFUSED: list[tuple[str, dict[str, Any], str, list[str]]] = [
         OTHERS["openai_responses"],
     ),
     ("anthropic_messages", {"mcp_servers": [{"type": "url"}]}, "mcp_servers", OTHERS["anthropic_messages"]),
+    ("anthropic_messages", {"compaction": {"type": "auto"}}, "compaction", OTHERS["anthropic_messages"]),
+    ("openai_responses", {"text": {"format": {"type": "grammar"}}}, "text.format", OTHERS["openai_responses"]),
     ("anthropic_messages", {"container": {"skills": []}}, "container", OTHERS["anthropic_messages"]),
     (
         "anthropic_messages",
@@ -122,6 +124,17 @@ def history(source: str, *parts: dict[str, Any], role: str = "user") -> dict[str
     if source == "gemini":
         return plain(source, contents=[{"role": "model" if role == "assistant" else role, "parts": list(parts)}])
     return plain(source, messages=[{"role": role, "content": list(parts)}])
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_a_limit_is_told_as_lowered_only_where_it_is(source: str, target: str) -> None:
+    """Proves: what the route allows and the client asks for is no change."""
+    terms = RouteTerms(model=MODELS[target], max_output_tokens=100)
+    names = {"openai_responses": "max_output_tokens", "gemini": "maxOutputTokens"}
+    for asked, kinds in ((100, []), (101, ["output_capped"])):
+        limit: dict[str, Any] = {names.get(source, "max_tokens"): asked}
+        body = plain(source, **({"generationConfig": limit} if source == "gemini" else limit))
+        assert [repair.kind for repair in send(source, body, to=target, terms=terms).told] == kinds
 
 
 STORED_FILES = [
