@@ -203,7 +203,8 @@ def _judge_type(
     exercised: frozenset[str],
 ) -> Iterator[str]:
     """Judge one type; returns the types below it that have to be judged too."""
-    begin, fields = f"{side}.{_plain(found['name'])}", found["fields"]
+    name = found["name"].rstrip("0123456789") if side.startswith("open-") else found["name"]  # its generator counts them
+    begin, fields = f"{side}.{_plain(name)}", found["fields"]
 
     def is_known(name: str, word: str) -> bool:
         """Whether it is read and exercised."""
