@@ -203,7 +203,8 @@ def _judge_type(
     exercised: frozenset[str],
 ) -> Iterator[str]:
     """Judge one type; returns the types below it that have to be judged too."""
-    name = found["name"].rstrip("0123456789") if side.startswith("open-") else found["name"]  # its generator counts them
+    # The generator of Open Responses' types counts those that have one name.
+    name = found["name"].rstrip("0123456789") if side.startswith("open-") else found["name"]
     begin, fields = f"{side}.{_plain(name)}", found["fields"]
 
     def is_known(name: str, word: str) -> bool:
