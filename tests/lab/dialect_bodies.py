@@ -45,6 +45,7 @@ TAKEN: dict[str, list[dict[str, Any]]] = {
         chat(ASKED, THOUGHT, RESULT, ASKED, tools=[READ], tool_choice="none"),
         chat(ASKED, {**called(CALL), "reasoning_content": ""}, RESULT, tools=[READ]),
         chat(ASKED, called(CALL), RESULT, tools=[READ], tool_choice=NAMED, **NO_THINKING),
+        {**chat(ASKED, called(CALL), RESULT, tools=[READ]), "model": "deepseek-chat"},
         chat({"role": "user", "content": [{"type": "text", "text": "hi"}]}, response_format={"type": "json_object"}),
     ],
     "moonshot": [
@@ -63,6 +64,7 @@ TAKEN: dict[str, list[dict[str, Any]]] = {
         chat(SYSTEM, SYSTEM, ASKED, ASKED, ANSWER, ASKED),
         chat(SYSTEM, ASKED, called(SHORT_CALL), SHORT_RESULT, ANSWER, ASKED, tools=[READ], tool_choice="any"),
         chat(ASKED, {**ANSWER, "prefix": True}),
+        {**chat(ASKED, called(SHORT_CALL), SHORT_RESULT, ASKED), "model": "mistral-small-latest"},
         chat({"role": "user", "content": [{"type": "document_url", "document_url": "https://x.y/z.pdf"}]}),
         chat(ASKED, max_tokens=9, random_seed=1, parallel_tool_calls=True, tools=[READ], stream=True),
     ],
@@ -89,12 +91,13 @@ TAKEN: dict[str, list[dict[str, Any]]] = {
         {**asked(tool_choice="auto"), "model": "z-ai/glm-5.3"},
     ],
     "gemini-openai": [
-        chat(SYSTEM, ASKED, SIGNED, {**RESULT, "name": "read"}, tools=[READ]),
-        chat(ASKED, called(CALL), {**RESULT, "name": "read"}, ANSWER, ASKED, tools=[READ], tool_choice="none"),
-        {**chat(ASKED, called(CALL), {**RESULT, "name": "read"}), "model": "gemini-2.5-flash"},
+        chat(SYSTEM, ASKED, SIGNED, RESULT, tools=[READ]),
+        chat(ASKED, called(CALL), RESULT, ANSWER, ASKED, tools=[READ], tool_choice="none"),
+        {**chat(ASKED, called(CALL), RESULT), "model": "gemini-2.5-flash"},
     ],
     "xai": [
         chat(SYSTEM, SYSTEM, ASKED, {**called(CALL), "content": ""}, RESULT, ASKED, tools=[READ], tool_choice="none"),
+        chat(ASKED, {"role": "assistant", "tool_calls": [CALL]}, RESULT, tools=[READ]),
         {**chat(ASKED, reasoning_effort="low"), "model": "grok-4.3"},
         {**chat(ASKED, reasoning_effort="low"), "model": "grok-3-mini"},
         chat(ASKED, stop=["x"]),
@@ -153,7 +156,8 @@ REFUSED: dict[str, dict[str, dict[str, Any]]] = {
         "body-fields": chat(ASKED, stream=True, stream_options={"include_usage": True}),
         "assistant-fields": chat(ASKED, {**ANSWER, "reasoning_content": "x"}, ASKED),
         "user-fields": chat({**ASKED, "name": "Ann"}),
-        "order": chat(ASKED, called(SHORT_CALL), SHORT_RESULT, ASKED),
+        "order": chat(ASKED, ANSWER, SYSTEM, ASKED),
+        "user-behind-result": chat(ASKED, called(SHORT_CALL), SHORT_RESULT, ASKED),
         "assistant-last": chat(ASKED, ANSWER),
         "call-id": chat(ASKED, called(CALL), SHORT_RESULT),
         "result-id": chat(ASKED, called(SHORT_CALL), RESULT),
@@ -205,12 +209,12 @@ REFUSED: dict[str, dict[str, dict[str, Any]]] = {
     },
     "gemini-openai": {
         "body-fields": chat(ASKED, store=False),
-        "signature-back": chat(ASKED, called(CALL), {**RESULT, "name": "read"}),
-        "result-name": chat(ASKED, SIGNED, RESULT),
+        "signature-back": chat(ASKED, called(CALL), RESULT),
         "tool-name": chat(ASKED, tools=[tool("21st_builder", parameters=OBJECT)]),
     },
     "xai": {
-        "content-there": chat(ASKED, called(CALL), RESULT),
+        "content-there": chat(ASKED, {"role": "assistant"}, ASKED),
+        "content-of-calls": chat(ASKED, called(CALL), RESULT),
         "arguments": chat(
             ASKED, {**called({**CALL, "function": {"name": "read", "arguments": ""}}), "content": ""}, RESULT
         ),
@@ -253,6 +257,7 @@ ALSO_THE_FAMILYS = {
     ("llamacpp", "content-there"),
     ("ollama", "content-there"),
     ("ollama", "arguments"),
+    ("xai", "content-there"),
     ("xai", "arguments"),
     ("zai", "empty-assistant"),
     ("minimax", "result-of-a-call"),

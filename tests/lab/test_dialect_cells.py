@@ -3,13 +3,13 @@
 from lab.dialect_cells import cells, printed
 from turnwise.lab.strict.dialects import builtin_dialects
 
-TAKING_ALL = {"groq", "ollama", "ollama-cloud", "openrouter", "alibaba", "lmstudio"}
+TAKING_ALL = {"groq", "ollama", "ollama-cloud", "openrouter", "gemini-openai", "alibaba", "lmstudio"}
 NEVER_REFUSED = {"plain turn", "structured output"}
-REFUSED_CELLS = 37  # of 160; to go down as requests are made to fit
+REFUSED_CELLS = 30  # of 160; to go down as requests are made to fit
 
 
 async def test_what_servers_take_today_they_go_on_taking() -> None:
-    """Proves: no plain turn and no structured output is refused anywhere, six servers take all ten kinds of request, no run is
+    """Proves: no plain turn and no structured output is refused anywhere, seven servers take all ten kinds of request, no run is
     refused by the family's own judge, and no more cells are refused than are known. `python -m lab.dialect_cells` prints them."""
     found = await cells()
     bad = [one for one in found if one.refused]

@@ -78,18 +78,21 @@ def test_roles_are_forbidden_or_needed(named: list[str], role: str) -> None:
 @drawn
 @given(roles, roles, st.sampled_from(CONTENTS), st.booleans(), st.sampled_from([None, True, False]))
 def test_content_has_a_form(role: str, judged: str, content: Any, has_calls: bool, calls: bool | None) -> None:
-    """Proves: a list is a list even if it is empty, null is what is left out or a list of nothing, and empty is a text that says
-    nothing."""
+    """Proves: a list is a list even if it is empty, a list of nothing counts as null, and empty is a text that says nothing."""
     messages = of([role], content=content, tool_calls=[{}] if has_calls else [])
     counts = role == judged and calls in (None, has_calls)
     texts = isinstance(content, list) and content != [] and content[0] == {"type": "text", "text": ""}
     for form, there in (
         ("list", isinstance(content, list)),
         ("null", content in (None, [])),
+        ("missing", False),
         ("empty", content == "" or texts),
     ):
         check = ContentCheck(roles=(judged,), refused=(form,), calls=calls)  # type: ignore[arg-type]  # a word of the three
         assert refused(check, messages=messages) == (counts and there), form
+    left_out = ContentCheck(roles=(judged,), refused=("missing",), calls=calls)
+    bare = [{key: value for key, value in messages[0].items() if key != "content"}]
+    assert refused(left_out, messages=bare) == counts
 
 
 FIELD = st.sampled_from(["a", "b", "c"])

@@ -14,7 +14,7 @@ from turnwise.lab.raw import Raw, dump, parse, table, text
 from turnwise.lab.reading import Conversation, read
 from turnwise.lab.received import Received
 from turnwise.lab.replay import RecordedConversation, Unexpected, find
-from turnwise.lab.replies import LabReply, next_reply, tokens, turns_in, with_cache_use
+from turnwise.lab.replies import LabReply, next_reply, tokens, turns_in, with_cache_use, with_signature
 from turnwise.lab.routes import Route
 from turnwise.lab.script import Script
 from turnwise.lab.strict import ModelRules, Rejected
@@ -134,6 +134,8 @@ class Provider:
                 receipt=receipt,
             )
         reply = with_cache_use(reply, use=use)
+        if self.dialect is not None and self.dialect.signs_calls and family.name == "openai_chat":
+            reply = with_signature(reply)
         request = kept.request or Request(model=kept.model, messages=(), stream=kept.streamed)
         if judged is not None:
             reply = bound_reply(reply, judged=judged)

@@ -224,6 +224,19 @@ def thought(said: str, *, made: int, family: str, sealed: bool) -> Reasoning:
             return Reasoning(said)
 
 
+def with_signature(reply: LabReply) -> LabReply:
+    """The first call carries a thought's signature as Gemini's Chat Completions hand it out: in `extra_content`."""
+    message = reply.response.message
+    first = next((part for part in message.parts if isinstance(part, ToolCall)), None)
+    if first is None:
+        return reply
+    extra = {"extra_content": {"google": {"thought_signature": sign(first.id)}}}
+    made = msgspec.structs.replace(first, opaque=Opaque("openai_chat", dump(extra).decode()))
+    parts = tuple([made if part is first else part for part in message.parts])
+    response = msgspec.structs.replace(reply.response, message=msgspec.structs.replace(message, parts=parts))
+    return msgspec.structs.replace(reply, response=response)
+
+
 def signed(call: ToolCall, *, parts: list[Part]) -> ToolCall:
     """Gemini's first call after a thought carries the thought's signature."""
     thoughts = [part.text for part in parts if isinstance(part, Reasoning)]

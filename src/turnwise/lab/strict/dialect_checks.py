@@ -41,14 +41,14 @@ class RolesCheck(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
 class ContentCheck(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="content", forbid_unknown_fields=True
 ):
-    """What a message's `content` may not be: a `list`, `null` (also left out, or a list of nothing), or `empty` (texts that say
-    nothing).
+    """What a message's `content` may not be: a `list`, `null` (or a list of nothing), `missing`, or `empty` (texts
+    that say nothing).
 
     `calls` limits it to messages with or without tool calls.
     """
 
     roles: tuple[str, ...]
-    refused: tuple[Literal["list", "null", "empty"], ...]
+    refused: tuple[Literal["list", "null", "missing", "empty"], ...]
     calls: bool | None = None
 
 
@@ -181,14 +181,15 @@ def _content(check: ContentCheck, body: dict[str, Raw]) -> Iterator[Details]:
     for index, message in enumerate(_messages(body)):
         if message.get("role") not in check.roles or check.calls not in (None, bool(_calls(message))):
             continue
-        if _form(message.get("content")) in check.refused or (
-            "list" in check.refused and isinstance(message.get("content"), list)
-        ):
+        if _form(message) in check.refused or ("list" in check.refused and isinstance(message.get("content"), list)):
             yield {"index": str(index), "role": text(message.get("role"))}
 
 
-def _form(content: Raw) -> str:
+def _form(message: dict[str, Raw]) -> str:
+    content = message.get("content")
     match content:
+        case _ if "content" not in message:
+            return "missing"
         case None | []:
             return "null"
         case "":

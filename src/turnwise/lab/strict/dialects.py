@@ -46,13 +46,17 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class ServerDialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One server: how it writes an error, which types of content part it takes beside OpenAI's, and its rules in order."""
+    """One server: how it writes an error, which types of content part it takes beside OpenAI's, and its rules in order.
+
+    `signs_calls` is about the lab's answers: without it no client could obey the rule that asks for signatures.
+    """
 
     name: str
     error: str  # JSON with "{message}", "{type}", "{code}", "{status}" and "{status_text}" as whole values
     type: str = "invalid_request_error"  # where a rule names none
     code: str | None = None
     parts: tuple[str, ...] = ()
+    signs_calls: bool = False  # the lab's first call of a response carries a thought signature, as Gemini 3's does
     rules: tuple[Rule, ...]
 
     def check(self, body: Raw) -> None:
