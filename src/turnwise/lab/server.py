@@ -55,7 +55,7 @@ class Lab:
                 raise ScriptError(f"there is no script `{name}`")
             known[name] = known[name].with_parameters(changed)
         recording = None if conversation is None else load_recording(Path(conversation))
-        dialect = builtin_dialects().get(profile or "")
+        dialect = None if profile is None else builtin_dialects().get(profile)
         self.provider = Provider(scripts=known, recording=recording, caches=caches, dialect=dialect)
         self.chunk_delay_s = chunk_delay_s
         self._key = key
