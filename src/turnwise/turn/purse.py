@@ -16,6 +16,8 @@ from turnwise.rules.pricing import ZERO, Fate, Priced, PriceRow, add, fate_of_fa
 from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived
 from turnwise.vocab import FinishReason, Response, Usage
 
+NO_ROWS: Mapping[str, PriceRow] = {}
+
 
 class AtStake(msgspec.Struct, frozen=True, kw_only=True):
     """The request at hand: its model and the row of that, and what it was projected to cost."""
@@ -51,7 +53,7 @@ class Purse(msgspec.Struct, frozen=True, kw_only=True):
         same = self.step == at_stake.step
         return msgspec.structs.replace(self, at_stake=at_stake, step=at_stake.step, billed=self.billed if same else 0)
 
-    def saw(self, event: Event, *, searches: bool, rows: Mapping[str, PriceRow]) -> "Purse":
+    def saw(self, event: Event, *, searches: bool, rows: Mapping[str, PriceRow] = NO_ROWS) -> "Purse":
         """What an event tells of the price of the request at hand, which asked for `searches` or not. `rows` are those of other
         models, which may have done a part of it."""
         if self.at_stake is None:
