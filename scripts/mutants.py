@@ -1,7 +1,8 @@
 """Change the code in small ways and see which changes no test notices: mutation tests of a room.
 
-Usage: python scripts/mutants.py --room turn|rules|assembly|drivers/mcp|drivers/dispatch|faces/acp [--sample N] [--seed N]
-           [--jobs N] [--budget SECONDS] [--resume] [--only PATTERN] [--json FILE] [--draft FILE] [--check]
+Usage: python scripts/mutants.py --room turn|rules|assembly|drivers/mcp|drivers/journal|drivers/dispatch|faces/acp
+           [--sample N] [--seed N] [--jobs N] [--budget SECONDS] [--resume] [--only PATTERN] [--json FILE] [--draft FILE]
+           [--check]
 
 A sample of the room's mutants (scripts/mutants_made.py says what they are), drawn by a seed, is tried one by one. The tests of a
 mutant are those that run its line: first the file of the same name, then the room's own folder, the fastest first. A mutant of a
@@ -54,6 +55,16 @@ ROOMS = {
     "drivers/mcp": ("tests/faces/mcp",),
     "drivers/dispatch": ("tests/drivers/dispatch",),
     "faces/acp": ("tests/faces/acp",),
+    "drivers/journal": (
+        *(
+            "tests/drivers/test_journal.py",
+            "tests/drivers/test_waiting_journal.py",
+            "tests/drivers/test_full_journal.py",
+        ),
+        *("tests/drivers/test_damaged_journal.py", "tests/drivers/test_ledger.py", "tests/drivers/test_owners.py"),
+        *("tests/drivers/test_retention.py", "tests/drivers/test_kept_prices.py", "tests/drivers/test_repairs_seen.py"),
+        *("tests/drivers/test_prices.py", "tests/drivers/test_journal_stores.py", "tests/drivers/postgres"),
+    ),
 }
 OUTCOMES = ("killed", "timed out", "survived", "no test")
 AN_HOUR = 3600.0

@@ -490,9 +490,8 @@ class Agent(Generic[Deps, Output]):
             if reservation is not None:
                 reservation.begins(runner)
             turn = runner.resume(found.left, journal=pen, ends=control.ends, said=control.words())
-            ended = partial(
-                run_result, output=output, before=found.before, session=found.session.row.id, notes=setup.notes
-            )
+            kept, before = found.session.row.id, found.before
+            ended = partial(run_result, output=output, before=before, session=kept, notes=setup.notes, told=found.notes)
             return await self._to_end(setup, runner, turn, config=config, run=run, ended=ended, control=control)
 
     async def _to_end(

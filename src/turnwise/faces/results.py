@@ -55,7 +55,8 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     - `asks` are calls that wait for an approval: run again with `approvals=`. `pending` are all waiting calls. Those
       without an ask wait for results: run again with `results={call.id: value}`. You may answer some of them; the next
       result lists the rest.
-    - `notes` are what toolsets told: an MCP server whose tools the run went without, or that died.
+    - `notes` are what toolsets told: an MCP server whose tools the run went without, or that died. Of a resumed run also that
+      the journal may have lost its last records.
     - `unread` are messages of the user that came too late, or while calls were waiting. The history does not contain
       them.
 
@@ -200,6 +201,7 @@ def run_result(
     session: str,
     ledger: Ledger | None = None,
     notes: RunNotes | None = None,
+    told: tuple[str, ...] = (),
 ) -> RunResult[Any]:
     """The turn's result with the answer as a value. One that fits the schema, and that the type's own validators refused
     each time, leaves no output and the result incomplete; a repair says why."""
@@ -243,5 +245,5 @@ def run_result(
         ledger=Bill() if ledger is None else Bill(ledger.entries),
         cost=Cost() if ledger is None else ledger.cost(),
         cache_missed=() if ledger is None else tuple(ledger.cache_missed),
-        notes=() if notes is None else notes.texts,
+        notes=told if notes is None else (*told, *notes.texts),
     )

@@ -27,6 +27,18 @@ class LeftRun(msgspec.Struct, frozen=True, kw_only=True):
     turn_id: str
     left: LeftTurn
     ledger: Ledger
+    may_lack_last: bool = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever goes on with it should know of its records."""
+        return (MAY_LACK_LAST,) if self.may_lack_last else ()
+
+
+MAY_LACK_LAST = (
+    "the machine has started again since the turn was interrupted: if it lost power, the turn's last records may be missing, "
+    'unless its journal was kept with `durability = "full"`; calls of which nothing is recorded may have run'
+)
 
 
 def is_left(session: Session) -> bool:
@@ -61,7 +73,14 @@ def left_run(journal: Journal, session: Session) -> LeftRun:
     for entry in journal.ledger.entries(LedgerSpan(session=session.row.id)):
         if entry.root_turn == last.id:
             ledger.put(entry)
-    return LeftRun(session=session, before=before, turn_id=last.id, left=left, ledger=ledger)
+    return LeftRun(
+        session=session,
+        before=before,
+        turn_id=last.id,
+        left=left,
+        ledger=ledger,
+        may_lack_last=journal.may_lack_last(last.id),
+    )
 
 
 class RunBefore(msgspec.Struct, frozen=True, kw_only=True):

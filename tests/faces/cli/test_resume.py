@@ -23,6 +23,7 @@ from turnwise.drivers.tools.sandbox.keeper import descendants
 from turnwise.faces.cli import resuming
 from turnwise.faces.cli.exit_codes import NOTHING_CHANGED
 from turnwise.faces.cli.left_turns import LeftRun
+from turnwise.faces.taking_up import MAY_LACK_LAST
 from turnwise.lab import Lab
 
 TWO_CALLS = script(
@@ -168,6 +169,7 @@ def test_a_turn_of_before_the_last_boot_goes_on_with_take_over_alone(lab: Lab, f
     assert cli("resume", "--all", "--take-over").code == 2
     ran = cli("resume", "--take-over")
     assert ran.code == 0 and ran.out == "It said: status: draft\n"
+    assert MAY_LACK_LAST in " ".join(ran.err.split()), "it may have lost power then"
 
 
 @pytest.mark.promise("keep:crash")

@@ -29,7 +29,15 @@ from turnwise.drivers.journal.durability import Durability, check_durability
 from turnwise.drivers.journal.failures import BUSY_S, raise_explained
 from turnwise.drivers.journal.file import JournalFile, make_private, prepare
 from turnwise.drivers.journal.ledger_queries import LedgerReader
-from turnwise.drivers.journal.owners import WORKER, is_alive, is_here, our_name, presume_gone, said_to_run
+from turnwise.drivers.journal.owners import (
+    WORKER,
+    is_alive,
+    is_here,
+    is_of_earlier_boot,
+    our_name,
+    presume_gone,
+    said_to_run,
+)
 from turnwise.drivers.journal.pen import TurnJournal
 from turnwise.drivers.journal.records import (
     KINDS,
@@ -420,6 +428,17 @@ class Journal:
     def is_cancelled(self, turn_id: str) -> bool:
         """Whether the turn was cancelled before a worker claimed it."""
         return self._claim is not None and self._claim.cancel and self._claim.turn_id == turn_id
+
+    def may_lack_last(self, turn_id: str) -> bool:
+        """Whether the machine has started again since a process wrote that turn: what was not on the disk by then is gone.
+
+        Of a turn in a file, that is. What the server of a database lost is not known, and its own settings decide.
+        """
+        if not isinstance(self._store, JournalFile):
+            return False
+        with self._store.statement() as connection:
+            row = connection.execute("select owner from turn where id = ?", (turn_id,)).fetchone()
+        return row is not None and is_of_earlier_boot(row[0])
 
     def leave(self, turn_id: str) -> None:
         """Mark the turn as left by this process, even if the file still says that it runs."""

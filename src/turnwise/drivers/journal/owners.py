@@ -52,6 +52,17 @@ def is_here(name: str) -> bool:
     return found is not None and is_known and (found["boot"], found["spaces"]) == (_boot(), _namespaces())
 
 
+def is_of_earlier_boot(name: str) -> bool:
+    """Whether it names a process of a machine with our host name under another boot than ours."""
+    found = _NAME.fullmatch(name)
+    return (
+        found is not None
+        and found["host"] == _host()
+        and "" not in (found["boot"], _boot())
+        and found["boot"] != _boot()
+    )
+
+
 def presume_gone(name: str, *, session: str) -> None:
     """Take a process that cannot be seen from here for gone, by the word of whoever takes this session over. It holds in this
     process only, and for no other session: that one's caller has not said so."""
