@@ -211,7 +211,8 @@ def test_runs_of_two_loops_wait_each_in_its_own(tmp_path: Path) -> None:
 async def test_runs_that_wait_for_one_server_share_its_limit(own_postgres: PostgresServer) -> None:
     """Five runs of a server that says nothing: those that stand behind the first end with it, and not one limit after the
     other."""
-    journal = Journal.over(PostgresStore.open(own_postgres.dsn, waits=Waits(all_s=0.5)), clock=SystemClock())
+    store = PostgresStore.open(own_postgres.dsn, waits=Waits(all_s=HANG_S))
+    journal = Journal.over(store, clock=SystemClock())
     ready, gate = asyncio.Event(), asyncio.Event()
     at_gate = 0
 
@@ -233,6 +234,7 @@ async def test_runs_that_wait_for_one_server_share_its_limit(own_postgres: Postg
         runs = [started() for _ in range(5)]
         await ready.wait()
         own_postgres.hold()
+        store.thread.limit_s = 0.5
         gate.set()
         try:
             results = await asyncio.gather(*runs)
@@ -240,7 +242,8 @@ async def test_runs_that_wait_for_one_server_share_its_limit(own_postgres: Postg
             own_postgres.free()
     journal.close()
     assert {result.stop_reason for result in results} == {StopReason.JOURNAL_FAILED}
-    assert sum([GIVEN_UP in str(result.text) for result in results]) == 4, [result.text for result in results]
+    # The second may have had a moment left, and tries to connect in it, for 2 s.
+    assert sum([GIVEN_UP in result.text for result in results]) >= 3, [result.text for result in results]
 
 
 def test_work_that_may_not_wait_leaves_nothing(tmp_path: Path) -> None:

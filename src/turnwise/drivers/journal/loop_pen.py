@@ -33,7 +33,7 @@ class LoopPen:
         self._line: deque[asyncio.Future[None]] = deque()
         self._failures = 0
         self._failed = JournalFailed("")  # the last of them
-        self._left_s = pen.store.thread.limit_s
+        self._left_s: float | None = None  # of the limit, where tries have failed
 
     def later(self, record: JournalRecord) -> None:
         """Take the record down, to be written with what comes next."""
@@ -118,10 +118,11 @@ class LoopPen:
             done = await done_beside(works, store=self.pen.store, within_s=self._left_s)
         except JournalFailed as error:
             self._failures, self._failed = self._failures + 1, error
-            self._left_s = max(self._left_s - (time.monotonic() - began), 0.0)
+            left_s = self.pen.store.thread.limit_s if self._left_s is None else self._left_s
+            self._left_s = max(left_s - (time.monotonic() - began), 0.0)
             raise
         else:
-            self._left_s = self.pen.store.thread.limit_s
+            self._left_s = None
             return done
         finally:
             if self._line:
