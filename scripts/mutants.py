@@ -1,8 +1,8 @@
 """Change the code in small ways and see which changes no test notices: mutation tests of a room.
 
-Usage: python scripts/mutants.py --room turn|rules|assembly|drivers/mcp|drivers/journal|drivers/dispatch|faces/acp
-           [--sample N] [--seed N] [--jobs N] [--budget SECONDS] [--resume] [--only PATTERN] [--json FILE] [--draft FILE]
-           [--check]
+Usage: python scripts/mutants.py --room turn|rules|assembly|drivers/mcp|drivers/journal|drivers/dispatch|faces/acp|
+           relay|faces/gateway [--sample N] [--seed N] [--jobs N] [--budget SECONDS] [--resume] [--only PATTERN] [--json FILE]
+           [--draft FILE] [--check]
 
 A sample of the room's mutants (scripts/mutants_made.py says what they are), drawn by a seed, is tried one by one. The tests of a
 mutant are those that run its line: first the file of the same name, then the room's own folder, the fastest first. A mutant of a
@@ -55,6 +55,8 @@ ROOMS = {
     "drivers/mcp": ("tests/faces/mcp",),
     "drivers/dispatch": ("tests/drivers/dispatch",),
     "faces/acp": ("tests/faces/acp",),
+    "faces/gateway": ("tests/faces/gateway",),
+    "relay": ("tests/relay", "tests/faces/gateway"),
     "drivers/journal": (
         *(
             "tests/drivers/test_journal.py",

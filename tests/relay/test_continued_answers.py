@@ -1,9 +1,12 @@
 """What a relay asks next behind an answer that was cut or broke off, what it may still spend, and what its client is told."""
 
+import json
+
 import pytest
 from msgspec.structs import replace
 
 from relay.test_early_words import FAMILY_PROFILES, MESSAGE, anthropic, block, chat, told
+from turnwise.relay.continuations import continued_call
 from turnwise.relay.relaying import ClientSide, Relay, RelayEnd, RelayRules, RelayStep, Send, UpstreamSide
 from turnwise.relay.response_reading import ResponseReader
 from turnwise.vocab import (
@@ -164,3 +167,31 @@ def test_a_reader_tells_its_end_and_where_nothing_more_can_be_read() -> None:
     endless.feed(chat({"content": "Hi."}))
     endless.feed(b"data: " + b"x" * 2000)
     assert (endless.faulted, endless.failed, endless.finished) == (True, True, False)
+
+
+def continued(name: str, sent: dict[str, object], *, before: Request, after: Request) -> dict[str, object]:
+    """The body of the request for the rest, where `sent` went up with it."""
+    profile = builtin_profiles()[FAMILY_PROFILES[name]]
+    call = family(name).encode_request(before, profile)
+    body = {**json.loads(call.body), **sent}
+    return json.loads(
+        continued_call(replace(call, body=json.dumps(body).encode()), before=before, after=after, profile=profile).body
+    )
+
+
+def test_the_request_for_the_rest_keeps_what_a_client_added_and_drops_what_calls_tools() -> None:
+    """Proves: fields that we do not know stay, also beside one of ours that changes; an upstream that knows no `none` is offered
+    no tools. From mutants: no test of the relay reached either."""
+    asked = Message("user", (Text("Write it."),))
+    said = (asked, Message("assistant", (Text("The quick"),)), Message("user", (Text("Go on."),)))
+    tool = ToolSpec(name="write", parameters='{"type":"object"}')
+    before = Request(model="m", messages=(asked,), tools=(tool,), tool_choice="auto", stream=True)
+    after = replace(before, messages=said, tools=(), tool_choice="auto")
+    body = continued("openai_chat", {"tool_choice": "auto", "x_own": 1}, before=before, after=after)
+    assert (body["x_own"], "tools" in body, "tool_choice" in body) == (1, False, False)
+    settings = Settings(max_output_tokens=9000, reasoning_tokens=4000)
+    before = replace(before, settings=settings, tools=())
+    after = replace(before, messages=said, settings=replace(settings, reasoning_tokens=1024))
+    thinking = {"type": "enabled", "budget_tokens": 4000, "display": "own"}
+    body = continued("anthropic_messages", {"thinking": thinking}, before=before, after=after)
+    assert body["thinking"] == {**thinking, "budget_tokens": 1024}

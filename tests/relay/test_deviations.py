@@ -109,6 +109,13 @@ def test_a_forced_call_that_ends_as_an_answer_is_no_fault_of_the_provider() -> N
     assert [repair.kind for repair in told_of(pieces, profile=CHAT, forces_call=True)] == ["finish_of_forced_call"]
 
 
+def test_calls_without_index_and_id_are_told_apart_by_their_names() -> None:
+    """Proves: each of them is told. From a mutant: no test of the relay had two."""
+    pieces = [chunk(function={"name": name, "arguments": "{}"}) for name in ("f", "g")]
+    told = told_of([*pieces, chunk("tool_calls"), b"data: [DONE]\n\n"], profile=CHAT)
+    assert [repair.where for repair in told if repair.kind == "index_missing"] == ["call 0", "call 1"]
+
+
 def test_a_stream_of_deviations_is_told_within_a_bound() -> None:
     """Proves: a provider that gets each of a thousand calls wrong fills no log."""
     calls = [
