@@ -230,11 +230,15 @@ async def test_git_collects_garbage_without_what_is_read_only(kind: str, base: P
             assert told == "" and branch not in branches, (place, told)
         else:  # a branch's section in `config` stays, and git says so
             assert "the sandbox keeps what git executes" in told and branch not in branches, (place, told)
+            assert "what else git says it did is done" in told, told
             refused = await run(shell, "git commit-graph write")
             assert "the sandbox keeps what git executes" in refused and "--no-sandbox" in refused, refused
         assert {path for name in ("info", "objects/info") for path in (common / name).rglob("*")} == kept
         assert git("git fsck", at=root) == "" and git("git log -1 --format=%s", at=root) == "x"
     assert not list((main / ".git").rglob("*.lock")) + list((main / ".git").rglob("gc.*"))
+    git("git init -q --bare up.git", at=base)
+    told = await run(shell_in(main, kind=kind), "git push -q ../up.git HEAD:refs/heads/x")
+    assert "[the sandbox lets a command write in the workspace and $TMPDIR only]" in told, told
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")

@@ -51,11 +51,13 @@ _TEMPORARY = re.compile("tmp|temp|cache|/shm", re.IGNORECASE)
 _REFUSED = re.compile(rb"^.*: (?:Read-only file system|Permission denied)$", re.MULTILINE)
 _OF_GIT = re.compile(rb"^(?:fatal|error): .*\.git\b", re.MULTILINE)
 _NO_SETTING = re.compile(rb"^error: could not (?:lock|write) config file ", re.MULTILINE)
+_NO_PUSH = b"error: remote unpack failed: unable to create temporary object directory"
 _KEPT_OF_GIT = re.compile(rb"\.git/(?:[^\n':]*/)?(?:info|hooks)/")
 _NO_EDITOR = re.compile(rb"^error: (?:There was a problem with the|unable to start) editor ", re.MULTILINE)
 # Its rules allow folders and files, not the name of a file that is not there yet, such as `packed-refs.lock`.
-_UNDER_LANDLOCK = """. Under Landlock git can delete no branch, pack no references and run no `git gc` in a working tree beside \
-the repository: ask the user to do that, to install bubblewrap, or to start turnwise with --no-sandbox"""
+_UNDER_LANDLOCK = """. Under Landlock git can delete no branch, pack no references, run no `git gc`, and end no cherry-pick, \
+revert or bisect in a working tree beside the repository: ask the user to do that, to install bubblewrap, or to start \
+turnwise with --no-sandbox"""
 
 DESCRIPTION = """Run a command with bash in the workspace folder. Its output (standard output and error together) is \
 returned, and its exit code where that is not 0. It has no terminal and no standard input. When it ends or runs out of \
@@ -219,11 +221,12 @@ class Shell:
             ]
         if (self.sandbox.files and _NO_SETTING.search(tape.ending)) or _KEPT_OF_GIT.search(refusals):
             return [
-                "the sandbox keeps what git executes (its configuration, hooks, `info`, `objects/info`) as it is: ask the"
-                " user to change it, or to start turnwise with --no-sandbox"
+                "the sandbox keeps what git executes (its configuration, hooks, `info`, `objects/info`) as it is; what else"
+                " git says it did is done. If the change is needed, ask the user for it, or to start turnwise with --no-sandbox"
             ]
         near_git = any(os.fsencode(one.at) in refusals for one in git.opened)
-        if near_git or (failed and b": Read-only file system" in refusals):
+        unpacked = failed and _NO_PUSH in tape.ending
+        if near_git or unpacked or (failed and b": Read-only file system" in refusals):
             under = self.sandbox.kind == "landlock" and any(one.shared for one in git.opened)
             return [f"the sandbox lets a command write in {self._places(git)} only{_UNDER_LANDLOCK if under else ''}"]
         if _NO_EDITOR.search(tape.ending) and NOBODY_EDITS.encode() not in tape.ending:
