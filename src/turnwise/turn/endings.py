@@ -145,7 +145,8 @@ def in_call_order(
 
 def why_failed(fault: Fault) -> str:
     status = f" ({fault.status})" if fault.status is not None else ""
-    return f"The provider failed{status}, {fault.kind}: {fault.message or 'it did not say why'}"
+    said = " ".join(fault.message.split())  # it makes no line of its own
+    return f"The provider failed{status}, {fault.kind}: {said or 'it did not say why'}"
 
 
 def why_incomplete(stop_reason: StopReason, *, lacks: str, fault: Fault | None) -> str:

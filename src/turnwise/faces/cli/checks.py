@@ -36,7 +36,7 @@ from turnwise.faces.cli.interrupted_sessions import how_they_go_on, interrupted_
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.mcp_servers import named_servers
 from turnwise.faces.cli.permissions import policy_of_run
-from turnwise.faces.cli.text import clean, style
+from turnwise.faces.cli.text import clean_line, style
 from turnwise.faces.models import ON_THE_COMMAND_LINE, open_endpoint, read_model
 from turnwise.faces.saying import many
 from turnwise.vocab import FaultKind
@@ -323,15 +323,11 @@ def show_checks(checks: Sequence[Check], *, as_json: bool) -> int:
     width = max([len(check.name) for check in checks])
     for check in checks:
         mark, colour = MARKS[check.status]
-        say(f"{style(mark, colour)} {check.name.ljust(width)}  {_line(check.found)}", stream=sys.stdout)
+        say(f"{style(mark, colour)} {check.name.ljust(width)}  {clean_line(check.found)}", stream=sys.stdout)
         if check.advice:
-            say(f"{' ' * (width + 4)}→ {_line(check.advice)}", stream=sys.stdout)
+            say(f"{' ' * (width + 4)}→ {clean_line(check.advice)}", stream=sys.stdout)
     notes = len([check for check in checks if check.status == "note"])
     beside = f"; {many(notes, 'thing')} to look at above, marked `{MARKS['note'][0]}`" if notes else ""
     end = f"{many(len(stops), 'thing')} to mend before a run can begin" if stops else f"a run can begin{beside}"
     click.echo(style(end, "red" if stops else "green", "bold"))
     return FAILED if stops else 0
-
-
-def _line(text: str) -> str:
-    return " ".join(clean(text).split())

@@ -38,7 +38,7 @@ from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.options import Given, options_of_compare
 from turnwise.faces.cli.prompts import read_prompt
 from turnwise.faces.cli.running import RunAtTerminal, Stop
-from turnwise.faces.cli.text import clean, has_colour, shortened
+from turnwise.faces.cli.text import clean_line, has_colour, shortened
 from turnwise.faces.cli.usage import short_cost
 from turnwise.faces.cli.workplace import Workplace, furnish
 from turnwise.faces.results import RunResult
@@ -203,7 +203,7 @@ def command(
         else:
             show(compared.runs, plans=rows, stream=sys.stdout)
         if compared.not_run:
-            note(f"not run: {', '.join([clean(model) for model in compared.not_run])}")
+            note(f"not run: {', '.join([clean_line(model) for model in compared.not_run])}")
     sys.exit(CANCELLED if compared.not_run else max(run.exit_code for run in compared.runs))
 
 
@@ -235,7 +235,7 @@ async def compare(
     importlib.import_module("aiohttp")  # takes 0.3 s with the first request otherwise, which would be the first model's
     runs: list[ModelRun] = []
     for number, place in enumerate(places, start=1):
-        head = f"{number}/{len(places)} {clean(place.choice.model)}"
+        head = f"{number}/{len(places)} {clean_line(place.choice.model)}"
         run = await run_one(place, prompt, plans=plans, tools=tools, clock=clock, head=head)
         runs.append(run)
         note(f"{head}: {outcome_of(run)}, {many(run.requests, 'request')}, {run.seconds:.1f} s")
@@ -399,7 +399,7 @@ def show(runs: Sequence[ModelRun], *, plans: dict[str, PriceRow], stream: TextIO
     for run in runs:
         outcome = "failed" if run.stop_reason in (None, StopReason.PROVIDER_FAILED) else outcome_of(run)
         table.add_row(
-            clean(run.model),
+            clean_line(run.model),
             f"{run.requests:,}",
             f"{run.input_tokens:,}",
             f"{run.cached_tokens:,}",
@@ -430,7 +430,14 @@ def write_csv(runs: Sequence[ModelRun], *, plans: dict[str, PriceRow], stream: T
         under = ["" if (usd := run.plans.get(name)) is None else f"{usd:f}" for name in plans]
         writer.writerow(
             [
-                *(run.model, run.requests, run.steps, run.input_tokens, run.cached_tokens, run.output_tokens),
+                *(
+                    clean_line(run.model),
+                    run.requests,
+                    run.steps,
+                    run.input_tokens,
+                    run.cached_tokens,
+                    run.output_tokens,
+                ),
                 *(known, run.cost.unknown, *under),
                 "" if run.first_token_s is None else round(run.first_token_s, 3),
                 *(round(run.seconds, 3), run.stop_reason or "error", str(run.complete).lower(), run.session),

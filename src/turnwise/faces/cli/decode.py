@@ -13,7 +13,7 @@ from turnwise.assembly.calls_in_text.frames import CallFinder
 from turnwise.errors import NotARecording
 from turnwise.faces.cli.failures import FAILED, as_one_line, complain
 from turnwise.faces.cli.last_line import EndsWithLine
-from turnwise.faces.cli.text import clean, clean_answer, style, visible_line
+from turnwise.faces.cli.text import clean_answer, clean_line, style, visible_line
 from turnwise.faces.models import find_profile
 from turnwise.relay.response_reading import ResponseReader, read_body
 from turnwise.vocab import (
@@ -204,7 +204,7 @@ def show(file: str, response: Response, *, several: bool) -> None:
             "" if call.state is ArgumentsState.COMPLETE else style(f"  [{call.state}: {call.reason or ''}]", "yellow")
         )
         click.echo(
-            f"{style('call', 'cyan')}: {visible_line(call.name)} {clean(call.arguments)} ({visible_line(call.id)}){state}"
+            f"{style('call', 'cyan')}: {visible_line(call.name)} {clean_line(call.arguments)} ({visible_line(call.id)}){state}"
         )
     word = f" ({visible_line(response.provider_finish)})" if response.provider_finish else ""
     click.echo(f"{style('finish', 'cyan')}: {response.finish}{word}")
@@ -215,6 +215,6 @@ def show(file: str, response: Response, *, several: bool) -> None:
             f"{usage.cache_write_tokens} written), {usage.output_tokens} out ({usage.reasoning_tokens} reasoning)"
         )
     if response.fault is not None:
-        click.echo(f"{style('error', 'red')}: {response.fault.kind}: {clean(response.fault.message)}")
+        click.echo(f"{style('error', 'red')}: {response.fault.kind}: {clean_line(response.fault.message)}")
     for repair in response.repairs:
-        click.echo(f"{style('repair', 'yellow')}: {repair.kind} at {repair.where}: {clean(repair.what)}")
+        click.echo(f"{style('repair', 'yellow')}: {repair.kind} at {repair.where}: {clean_line(repair.what)}")

@@ -10,7 +10,7 @@ import click
 
 from turnwise.errors import CallerError, TurnwiseBug, TurnwiseError
 from turnwise.faces.cli.lines import say
-from turnwise.faces.cli.text import clean, style
+from turnwise.faces.cli.text import clean_line, style
 from turnwise.vocab.file_names import is_text, shown_name
 
 FAILED = 1
@@ -37,9 +37,8 @@ class Failure(click.ClickException):
 
 def complain(message: str) -> None:
     """One line on standard error, whoever wrote the text."""
-    line = " ".join(clean(message).split())
     with contextlib.suppress(OSError):  # nobody can be told; the exit code still says it
-        say(f"{style('turnwise:', 'red', 'bold', stream=sys.stderr)} {line}")
+        say(f"{style('turnwise:', 'red', 'bold', stream=sys.stderr)} {clean_line(message)}")
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.mcp_serve import serve
 from turnwise.faces.cli.mcp_servers import at_terminal, named_servers, refusal_of, start_of, toolset_of
-from turnwise.faces.cli.text import clean, shortened, style
+from turnwise.faces.cli.text import clean_line, shortened, style
 from turnwise.faces.saying import many
 from turnwise.vocab.file_names import json_text
 
@@ -77,8 +77,8 @@ def list_servers(files: tuple[Path, ...], cwd: Path | None, as_json: bool) -> No
                 told = {"name": server.name, "source": server.source, "where": server.where, "start": start.said}
                 _write_json({**told, "reached": shown(server), "is_asked": start.is_asked})
             else:
-                say(f"{style(server.name, 'bold')}  {clean(shown(server))}", stream=sys.stdout)
-                say(style(clean(f"  {start.said}; {server.where}"), "dim"), stream=sys.stdout)
+                say(f"{style(server.name, 'bold')}  {clean_line(shown(server))}", stream=sys.stdout)
+                say(style(f"  {clean_line(f'{start.said}; {server.where}')}", "dim"), stream=sys.stdout)
         if not servers and not as_json:
             say("no MCP servers: `turnwise mcp add NAME -- COMMAND` names one")
 
@@ -119,7 +119,7 @@ def add(
         if as_json:
             _write_json({"name": name, "path": str(path)})
         else:
-            say(f"`{name}` is in {clean(str(path))}; `turnwise mcp test {name}` starts it", stream=sys.stdout)
+            say(f"`{name}` is in {clean_line(str(path))}; `turnwise mcp test {name}` starts it", stream=sys.stdout)
         if not has_mcp():
             say(style(f"it does not start yet: {INSTALL}", "yellow", stream=sys.stderr))
 
@@ -134,7 +134,7 @@ def remove(name: str, as_json: bool) -> None:
         if as_json:
             _write_json({"name": name, "path": str(path)})
         else:
-            say(f"`{name}` is out of {clean(str(path))}", stream=sys.stdout)
+            say(f"`{name}` is out of {clean_line(str(path))}", stream=sys.stdout)
 
 
 @command.command("test", cls=EndsWithLine)
@@ -217,22 +217,22 @@ async def _tested(toolset: "ServerToolset") -> Tested:
 
 def _show(outcome: Tested) -> None:
     for note in outcome.notes:
-        say(style(clean(note), "yellow", stream=sys.stderr))
+        say(style(clean_line(note), "yellow", stream=sys.stderr))
     if not outcome.started:
         return
     resources = ", resources" if outcome.has_resources else ""
     count = f"{many(len(outcome.tools), 'tool')}, {many(len(outcome.prompts), 'prompt')}{resources}"
     say(f"{style(outcome.name, 'bold')}: {count}, after {outcome.seconds:.1f} s", stream=sys.stdout)
     for name, description in outcome.tools.items():
-        rule = f"mcp({clean(outcome.name)}.{clean(name)})"
+        rule = f"mcp({clean_line(outcome.name)}.{clean_line(name)})"
         say(f"  {rule}  [{outcome.effects[name]}]  {shortened(description, limit=80)}", stream=sys.stdout)
     for name, description in outcome.prompts.items():
         typed = " ".join([f"/{outcome.name}:{name}", *[f"{one}=..." for one in outcome.arguments[name]]])
-        say(f"  {clean(typed)}  {shortened(description, limit=80)}", stream=sys.stdout)
+        say(f"  {clean_line(typed)}  {shortened(description, limit=80)}", stream=sys.stdout)
 
 
 def _tell_left_out(why: str) -> None:
-    say(style(clean(why), "yellow", stream=sys.stderr))
+    say(style(clean_line(why), "yellow", stream=sys.stderr))
 
 
 def _folder(cwd: Path | None) -> Path:

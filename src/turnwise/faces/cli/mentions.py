@@ -11,7 +11,7 @@ from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.reading import ReadArguments, left_out, read
 from turnwise.errors import ToolFault
-from turnwise.faces.cli.text import clean
+from turnwise.faces.cli.text import clean_line
 from turnwise.rules.permissions import Policy, judge_permission
 from turnwise.turn.commands import PlannedCall
 from turnwise.vocab import File, Text, ToolCall
@@ -45,14 +45,14 @@ async def with_files(
     parts: list[PromptPart] = [typed]
     names = named_files(typed, workspace=workspace)
     for name in names[:MAX_FILES]:
-        shown = clean(name)
+        shown = clean_line(name)
         if why := await _forbidden(name, inspect=inspect, policy=policy):
             tell(f"not put in: {shown} ({why}); the model may ask to read it")
             continue
         try:
             content = await asyncio.to_thread(read, workspace, ReadArguments(path=name), whole=True)
         except ToolFault as fault:
-            tell(f"not put in: {clean(str(fault))}")
+            tell(f"not put in: {clean_line(str(fault))}")
             continue
         missing = left_out(content) if isinstance(content, str) else ""
         tell(f"put in: {shown} (only {missing}; the model may read more)" if missing else f"put in: {shown}")
@@ -64,7 +64,7 @@ async def with_files(
         tell(f"not put in: {len(names) - MAX_FILES} more; a prompt takes {MAX_FILES} files")
     lost = missing_files(typed, workspace=workspace)
     for name in lost[:MAX_MISSING]:
-        tell(f"not put in: {clean(name)}: there is no such file")
+        tell(f"not put in: {clean_line(name)}: there is no such file")
     if len(lost) > MAX_MISSING:
         tell(f"not put in: {len(lost) - MAX_MISSING} more that are not there")
     return parts
@@ -133,4 +133,4 @@ async def _forbidden(name: str, *, inspect: Inspector, policy: Policy) -> str:
     call = ToolCall(id="mention", name="read", arguments=arguments)
     (facts,) = await inspect((PlannedCall(call=call, arguments=arguments, timeout_s=0.0),))
     verdict = judge_permission(facts, policy=policy)
-    return "" if verdict.kind == "allow" else clean(verdict.why or "the rules do not allow it")
+    return "" if verdict.kind == "allow" else clean_line(verdict.why or "the rules do not allow it")

@@ -22,7 +22,7 @@ from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.found import offered_by
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.tables import Column, fitting, lines_of_table, width_of
-from turnwise.faces.cli.text import clean, visible_line
+from turnwise.faces.cli.text import clean_line, visible_line
 from turnwise.faces.models import ON_THE_COMMAND_LINE, ModelName, find_profile, open_endpoint
 from turnwise.faces.saying import many
 from turnwise.rules.budget import ModelLimits
@@ -147,10 +147,10 @@ def _limits(
 
 
 def show(profile: Profile, *, server: Server, known: Sequence[KnownModel], begun: str) -> None:
-    say(f"{profile.title or profile.name}{f', {clean(server.url)}' if server.url else ''}", stream=sys.stdout)
+    say(f"{profile.title or profile.name}{f', {clean_line(server.url)}' if server.url else ''}", stream=sys.stdout)
     if server.models is None:
         if not server.failed:
-            say(f"not asked what it offers: {clean(server.why)}")
+            say(f"not asked what it offers: {clean_line(server.why)}")
     else:
         click.echo(f"{many(len(server.models), 'model')} offered now")
     if not known:

@@ -11,7 +11,7 @@ from typing import Literal, TextIO
 import msgspec
 
 from turnwise.errors import CallerError
-from turnwise.faces.cli.text import clean
+from turnwise.faces.cli.text import clean_line
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import BYTES_A_TOKEN
 from turnwise.vocab import Text
@@ -94,8 +94,8 @@ def beyond_window(prompt: CliPrompt, *, model: str, limits: ModelLimits) -> str 
     if not takes or count <= min(takes):
         return None
     return (
-        f"the prompt has about {count:,} tokens at most, and {clean(model)} takes {min(takes):,}: it may not fit; give less, "
-        "or put it into a file and let the model search it"
+        f"the prompt has about {count:,} tokens at most, and {clean_line(model)} takes {min(takes):,}: it may not fit; give "
+        "less, or put it into a file and let the model search it"
     )
 
 
@@ -104,7 +104,7 @@ def _prompt_of(words: Sequence[str]) -> str | None:
     said = [word for word in words if word != STDIN]
     if len(said) > 1:
         whole = shlex.quote(" ".join(said)) if len(" ".join(said)) <= 200 else '"..."'
-        raise CallerError(f"the PROMPT has come as {len(said)} words: put it in quotes: {clean(whole)}")
+        raise CallerError(f"the PROMPT has come as {len(said)} words: put it in quotes: {clean_line(whole)}")
     return said[0] if said else None
 
 

@@ -21,7 +21,7 @@ from turnwise.faces.cli.remedies import FailedModel
 from turnwise.faces.cli.replay import DIFFERS
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import note, show_end
-from turnwise.faces.cli.text import clean, short_id, shortened, style
+from turnwise.faces.cli.text import clean, clean_line, short_id, shortened, style
 from turnwise.faces.cli.waiting import WaitBounds
 from turnwise.faces.results import run_result
 from turnwise.faces.saying import many
@@ -214,7 +214,7 @@ class _Replay:
     def _said(self, one: Difference) -> str:
         of = f"session {short_id(one.session)}, " if one.session != self._session.row.id else ""
         where = f"record {one.record}" if one.record else "its end"
-        return f"✗ {of}turn {one.turn}, {where}: recorded: {clean(one.recorded)}; today: {clean(one.now)}"
+        return f"✗ {of}turn {one.turn}, {where}: recorded: {clean_line(one.recorded)}; today: {clean_line(one.now)}"
 
     def _sum_up(self) -> bool:
         played = [turn for player in self._players for turn in player.played]

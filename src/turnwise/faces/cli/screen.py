@@ -32,7 +32,16 @@ from turnwise.faces.cli.lines import columns_of, fitted
 from turnwise.faces.cli.remedies import FailedModel, remedy
 from turnwise.faces.cli.rows import Rows
 from turnwise.faces.cli.status_line import StatusLine, terminal_size
-from turnwise.faces.cli.text import clean, clean_answer, has_colour, short_id, shortened, style, visible_line
+from turnwise.faces.cli.text import (
+    clean,
+    clean_answer,
+    clean_line,
+    has_colour,
+    short_id,
+    shortened,
+    style,
+    visible_line,
+)
 from turnwise.faces.cli.unseen import ShownTurn, unseen
 from turnwise.faces.cli.waiting import WaitBounds, Waiting
 from turnwise.faces.results import RunResult
@@ -260,7 +269,7 @@ class Screen:
                 self._note_within(child.path, line=describe_event(child.seen, stream=self._notes))
 
     def _note_within(self, path: tuple[str, ...], *, line: str) -> None:
-        self._note("  " * len(path) + style(f"{clean(' › '.join(path))}: ", "dim", stream=self._notes) + line)
+        self._note("  " * len(path) + style(f"{clean_line(' › '.join(path))}: ", "dim", stream=self._notes) + line)
 
     def _call_line(self, call: ToolCall) -> str:
         return f"{style('→', 'cyan', stream=self._notes)} {describe_call(call, stream=self._notes)}"
@@ -381,7 +390,7 @@ def describe_event(seen: WatcherEvent, *, stream: TextIO | None = None) -> str:
                 f"· {visible_line(call.name)} was answered: {shortened(said, limit=LINE)}", "dim", stream=stream
             )
         case ToolsetNoted(text=text):
-            return style(f"· {clean(text)}", "yellow", stream=stream)
+            return style(f"· {clean_line(text)}", "yellow", stream=stream)
         case _:
             pass
     values = [getattr(seen, name) for name in seen.__struct_fields__]

@@ -20,7 +20,7 @@ from turnwise.faces.cli.journals import read_journal
 from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.screen import describe_call, describe_result
-from turnwise.faces.cli.text import clean, clean_answer, short_id, shortened, style, visible_line
+from turnwise.faces.cli.text import clean_answer, clean_line, short_id, shortened, style, visible_line
 from turnwise.faces.saying import many, purposes_said
 from turnwise.faces.taking_up import goes_on, read_session
 from turnwise.vocab import File, Message, Reasoning, Refusal, Text, ToolCall, ToolResult
@@ -108,8 +108,8 @@ def rescue_sessions(as_json: bool) -> None:
         if as_json:
             _write_json({"journal": str(path), "kept": str(kept), **msgspec.structs.asdict(rescued)})
             return
-        say(f"{clean(str(path))} is new; {rescued.said()}", stream=sys.stdout)
-        say(f"the damaged file is {clean(str(kept))}", stream=sys.stdout)
+        say(f"{clean_line(str(path))} is new; {rescued.said()}", stream=sys.stdout)
+        say(f"the damaged file is {clean_line(str(kept))}", stream=sys.stdout)
 
 
 @command.command("fork", cls=EndsWithLine)

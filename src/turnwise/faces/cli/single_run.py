@@ -27,7 +27,7 @@ from turnwise.faces.cli.running import Face, Ran, resume_turn, run_turn, what_wa
 from turnwise.faces.cli.screen import Screen, outcome_line
 from turnwise.faces.cli.spending import model_limits_of
 from turnwise.faces.cli.terminal import Terminal
-from turnwise.faces.cli.text import clean, short_id, shortened, style
+from turnwise.faces.cli.text import clean_line, short_id, shortened, style
 from turnwise.faces.cli.workplace import Workplace, furnish, session_key, with_whole_id
 from turnwise.faces.results import RunResult
 from turnwise.faces.run_options import RunOptions
@@ -266,7 +266,7 @@ def terminal_for(face: Face) -> Terminal:
 def show_end(result: RunResult, *, seconds: float, misfit: bool, asked: FailedModel) -> None:
     for repair in result.repairs:
         word = style("repaired", "yellow", stream=sys.stderr)
-        note(f"{word} {clean(repair.kind)} at {clean(repair.where)}: {shortened(repair.what, limit=160)}")
+        note(f"{word} {clean_line(repair.kind)} at {clean_line(repair.where)}: {shortened(repair.what, limit=160)}")
     if misfit and result.stop_reason is StopReason.ANSWERED:
         note(style("the answer does not fit --output-schema", "yellow", stream=sys.stderr))
     note(outcome_line(result, seconds=seconds, asked=asked))
@@ -276,7 +276,7 @@ def show_end(result: RunResult, *, seconds: float, misfit: bool, asked: FailedMo
 
 def waiting_line(asks: Sequence[OneAsk], *, session: str = "") -> str:
     """What waits for an approval, and how it is given."""
-    calls = ", ".join([f"{clean(ask.call.name)} ({clean(ask.call.id)})" for ask in asks])
+    calls = ", ".join([f"{clean_line(ask.call.name)} ({clean_line(ask.call.id)})" for ask in asks])
     which = f"--session {short_id(session)}" if session else "--continue"
     return (
         f"{many(len(asks), 'call')} left for later: {calls}; `turnwise run {which} --approve all`, or an id, shows them whole "
@@ -286,7 +286,7 @@ def waiting_line(asks: Sequence[OneAsk], *, session: str = "") -> str:
 
 def results_line(calls: Sequence[ToolCall]) -> str:
     """What waits for results that only a program can hand in."""
-    names = ", ".join([f"{clean(call.name)} ({clean(call.id)})" for call in calls])
+    names = ", ".join([f"{clean_line(call.name)} ({clean_line(call.id)})" for call in calls])
     return (
         f"the session waits for results of client-side tools: {names}; hand them in with the library "
         "(`agent.run(results=..., session=...)`), or give a PROMPT to go on without them"
@@ -311,7 +311,9 @@ def note_denied(denied: Sequence[DeniedCall], *, why_nobody: str | None) -> None
 
 def _counted(calls: Sequence[DeniedCall]) -> str:
     names = Counter([" › ".join([*one.path, one.name]) for one in calls])
-    return ", ".join([clean(name) if count == 1 else f"{clean(name)} ({count} times)" for name, count in names.items()])
+    return ", ".join(
+        [clean_line(name) if count == 1 else f"{clean_line(name)} ({count} times)" for name, count in names.items()]
+    )
 
 
 def read_schema(file: str | None) -> object:

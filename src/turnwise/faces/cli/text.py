@@ -6,7 +6,17 @@ from typing import TextIO
 
 from turnwise.vocab.hidden_characters import shown, shown_answer, visible, visible_line
 
-__all__ = ["clean", "clean_answer", "has_colour", "short_id", "shortened", "style", "visible", "visible_line"]
+__all__ = [
+    "clean",
+    "clean_answer",
+    "clean_line",
+    "has_colour",
+    "short_id",
+    "shortened",
+    "style",
+    "visible",
+    "visible_line",
+]
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
@@ -34,7 +44,12 @@ def short_id(session: str) -> str:
     return visible_line(session[-8:])
 
 
+def clean_line(text: str) -> str:
+    """One line, whoever wrote the text: line ends and runs of spaces are a space."""
+    return " ".join(clean(text).split())
+
+
 def shortened(text: str, *, limit: int) -> str:
     """One line of at most `limit` characters."""
-    line = " ".join(clean(text).split())
+    line = clean_line(text)
     return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -24,7 +24,7 @@ from turnwise.faces.cli.journals import read_journal
 from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.tables import Column, fitting, lines_of_table, width_of
-from turnwise.faces.cli.text import shortened
+from turnwise.faces.cli.text import clean_line, shortened
 from turnwise.faces.saying import PRICE_WANTED, UNKNOWN, cost_said, many, saved_said, usd_said
 from turnwise.rules.pricing import ZERO, Cost
 
@@ -191,7 +191,14 @@ def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
     for row in rows:
         writer.writerow(
             [
-                *(row.key, row.cost.requests, known(row.cost), row.cost.unknown, row.again.requests, known(row.again)),
+                *(
+                    clean_line(row.key),
+                    row.cost.requests,
+                    known(row.cost),
+                    row.cost.unknown,
+                    row.again.requests,
+                    known(row.again),
+                ),
                 *(row.unfinished, *known_tokens(row), known_usd(row.cache_saved_usd)),
                 *(row.sent_bytes, row.received_bytes, round(row.seconds, 3)),
                 *(row.saved.requests, known(row.saved)),

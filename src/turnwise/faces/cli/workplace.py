@@ -38,6 +38,7 @@ from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.permissions import allowed_rules, policy_of_run, remembered_rules
 from turnwise.faces.cli.run_servers import NO_SERVERS, RunServers
 from turnwise.faces.cli.spending import is_same_model, limits_of, model_limits_of, request_settings, retry_of
+from turnwise.faces.cli.text import clean_line
 from turnwise.faces.cli.waiting import WaitBounds
 from turnwise.faces.models import read_model
 from turnwise.faces.policies import ASK_USER, check_tools_of_rules
@@ -450,9 +451,9 @@ def _led_elsewhere(given: Given, *, layers: Sequence[Layer], last: TurnConfig | 
 def _named_with_address(choice: Choice) -> str:
     """Without what an address may hold of a key."""
     if choice.base_url is None:
-        return choice.model
+        return clean_line(choice.model)
     parts = urlsplit(choice.base_url)
-    return f"{choice.model} at {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return clean_line(f"{choice.model} at {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
 
 
 def _notes_of(

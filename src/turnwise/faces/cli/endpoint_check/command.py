@@ -32,7 +32,7 @@ from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.pager import says_yes
 from turnwise.faces.cli.terminal import Terminal
-from turnwise.faces.cli.text import clean
+from turnwise.faces.cli.text import clean_line
 from turnwise.faces.models import ON_THE_COMMAND_LINE, ModelName, open_endpoint, read_model
 from turnwise.rules.pricing import PriceRow, cost_of_prices, price_of
 from turnwise.vocab import Usage
@@ -81,9 +81,9 @@ def check(wanted: CheckRequest, *, folder: Path) -> int:
     probes = probes_of(wanted.only, endpoint=endpoint)
     said = estimate_said(estimate(probes, so_far=so_far, endpoint=endpoint, row=row))
     url = shown_url(endpoint)
-    click.echo(clean(f"{choice.model} at {url}: {said}"), err=True)
+    click.echo(clean_line(f"{choice.model} at {url}: {said}"), err=True)
     if ending := choice.ending(now_s=clock.now()):
-        click.echo(clean(ending), err=True)
+        click.echo(clean_line(ending), err=True)
     if not wanted.yes and not _is_allowed():
         click.echo("nothing was sent", err=True)
         return CANCELLED
