@@ -93,8 +93,7 @@ class Provider:
             strict.check(family.name, body=raw, dialect=self.dialect)
             return self._replay(self.recording, conversation=read(family.name, body=raw), kept=kept)
         script = self._script(kept, raw=raw)
-        rules = ModelRules(prefill=script.prefill, signed=script.thinks)
-        strict.check(family.name, body=raw, rules=rules, dialect=self.dialect)
+        strict.check(family.name, body=raw, rules=rules_of(script), dialect=self.dialect)
         judged = binding.judge(family.name, body=raw, binding=script.binds, betas=kept.betas)
         conversation = read(family.name, body=raw)
         use = self._cached(script, raw=raw, kept=kept)
@@ -193,6 +192,10 @@ class Provider:
         content_type = exchange.response.headers.get("content-type") or (EVENT_STREAM if recording.streamed else JSON)
         outgoing = Outgoing(status=exchange.response.status, content_type=content_type, pieces=pieces)
         return outgoing, msgspec.structs.replace(kept, step=number + 1)
+
+
+def rules_of(script: Script) -> ModelRules:
+    return ModelRules(prefill=script.prefill, signed=script.thinks, adaptive=bool(script.binds))
 
 
 def parsed(body: bytes, *, route: Route) -> Raw:

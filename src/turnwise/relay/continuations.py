@@ -1,4 +1,5 @@
-"""The request for the rest of a cut answer: the body as it was sent, with what going on needs changed in it."""
+"""The request for the rest of a cut answer: the body as it was sent, with what going on needs changed in it; and what a
+cut answer is, if nothing continues it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +7,10 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.relay.edits import CAPPED_FIELDS, spelled
-from turnwise.vocab import Request
+from turnwise.rules.continuation import hold_back
+from turnwise.rules.schema import is_whole_json
+from turnwise.rules.truncation import Cut
+from turnwise.vocab import ArgumentsState, Fault, FaultKind, FinishReason, Request, Response, calls_of
 from turnwise.wire.family import HttpCall
 from turnwise.wire.json_fields import (
     Fields,
@@ -133,3 +137,43 @@ def _change(fields: Fields, old: Fields, new: Fields, *, place: str) -> None:
         fields.pop(key, None)
     elif was is None or own is not None:
         fields[key] = now
+
+
+def within_cap(request: Request, *, left_tokens: int | None) -> Request:
+    """The request with an output limit of what is left, and without reasoning that would need all of that."""
+    if left_tokens is None:
+        return request
+    settings = request.settings
+    limit = min(left_tokens, settings.max_output_tokens or left_tokens)
+    reasoning = settings.reasoning_tokens if (settings.reasoning_tokens or 0) < limit else None
+    settings = replace(settings, max_output_tokens=limit, reasoning_tokens=reasoning)
+    return replace(request, settings=settings)
+
+
+def honest(response: Response) -> Response:
+    """A call that stops in its middle met a limit, whatever the provider's word for the end was."""
+    if response.finish in (FinishReason.LENGTH, FinishReason.CUT) or not has_cut_call(response):
+        return response
+    return replace(response, finish=FinishReason.LENGTH)
+
+
+def too_short(cut: Cut) -> Fault | None:
+    """The error in place of a cut call of which too little arrived to go on from. One that looks whole is left out instead."""
+    for call in [one.call for one in cut.calls]:
+        said = call.arguments
+        if not said.strip() or is_whole_json(said) or hold_back(said, kind="text" if call.free_form else "json"):
+            continue
+        message = (
+            f"the output limit cut the call of `{call.name}` after {len(said)} characters, too few to continue from"
+        )
+        return Fault(kind=FaultKind.SERVER, message=f"{message}: allow more output", status=502)
+    return None
+
+
+def has_cut_call(response: Response) -> bool:
+    return any(call.state is ArgumentsState.TRUNCATED for call in calls_of(response.message))
+
+
+def is_unfinished(response: Response) -> bool:
+    """Whether a response that broke off has still no end after it was continued."""
+    return response.finish in (FinishReason.LENGTH, FinishReason.CUT) or has_cut_call(response)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from turnwise.relay.bound_thinking import BoundThinking, StaleMeans
 from turnwise.relay.call_filters import CallFilter
 from turnwise.relay.client_stream import BROKE_OFF, LOST_PIECE, ClientStream, summed, untrue_end, without_hidden_cuts
-from turnwise.relay.continuations import continued_call
+from turnwise.relay.continuations import continued_call, honest, is_unfinished, too_short, within_cap
 from turnwise.relay.deviations import Deviations
 from turnwise.relay.early_words import EarlyWords, say_the_same
 from turnwise.relay.event_splitting import EventSplitter, completed
 from turnwise.relay.evidence import LAST_EVENTS, Witness
 from turnwise.relay.response_reading import ResponseReader, StreamReader
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
-from turnwise.rules.continuation import hold_back
 from turnwise.rules.recovery import (
     Continuing,
     Means,
@@ -30,7 +30,6 @@ from turnwise.rules.recovery import (
     take_reply,
 )
 from turnwise.rules.retries import RetryPolicy, WaitThenRetry, is_worth_a_retry, judge_retry
-from turnwise.rules.schema import is_whole_json
 from turnwise.rules.truncation import (
     NEARLY_PERCENT,
     Cut,
@@ -44,9 +43,7 @@ from turnwise.rules.truncation import (
 )
 from turnwise.vocab import (
     TWO_READINGS,
-    ArgumentsState,
     Fault,
-    FaultKind,
     FinishReason,
     Frame,
     Repair,
@@ -315,12 +312,18 @@ class Relay:
         rules: RelayRules,
         told: Sequence[Repair] = (),
         spread: float = 0.0,
+        known_stale: StaleMeans = "",
+        conversation: str = "",
     ) -> None:
         self._spread = spread
         self._upstream = upstream
         self._client = client
         self._rules = rules
         self._attempt = 1
+        model = upstream.request.model
+        self.bound = BoundThinking(
+            upstream.call, model=model, family=upstream.family, known=known_stale, key=conversation
+        )
         self._found: Continuing | None = None  # what is being continued
         self._sent = self.first()  # last
         self._continuations = 0
@@ -346,7 +349,7 @@ class Relay:
     def first(self) -> Send:
         upstream = self._upstream
         in_text = upstream.in_text if upstream.request.tools else None
-        return Send(request=upstream.request, call=upstream.call, purpose="main", in_text=in_text)
+        return Send(request=upstream.request, call=self.bound.call, purpose="main", in_text=in_text)
 
     def reader(self) -> StreamReader:
         """What reads the reply to the request at hand, if that is a stream. The reply to a continuation is no client's, and a
@@ -438,6 +441,8 @@ class Relay:
     # -- what came of the main request -------------------------------------------------------------------------------
 
     def _again(self, fault: Fault, *, waited_s: float, jitter: float) -> RelayStep:
+        if self.bound.mends(fault):
+            return self._anew(self.bound.repair, wait_s=0.0)
         verdict = judge_retry(
             fault,
             policy=self._rules.retries,
@@ -449,9 +454,12 @@ class Relay:
         if not isinstance(verdict, WaitThenRetry):
             return self._fail(fault)
         self._attempt += 1
-        self._repairs.append(Repair("asked_again", "request", f"{verdict.why}: {fault.kind}"))
+        return self._anew(Repair("asked_again", "request", f"{verdict.why}: {fault.kind}"), wait_s=verdict.seconds)
+
+    def _anew(self, told: Repair, *, wait_s: float) -> RelayStep:
+        self._repairs.append(told)
         self._stream, self._body = self._new_stream(), None
-        self._sent = msgspec.structs.replace(self.first(), purpose="retry", wait_s=verdict.seconds)
+        self._sent = msgspec.structs.replace(self.first(), purpose="retry", wait_s=wait_s)
         return RelayStep(out=b"", next=self._sent)
 
     def _judge(self, reply: Response, *, fault: Fault | None) -> RelayStep:
@@ -470,13 +478,13 @@ class Relay:
                 self._broke = fault
                 return self._continue(found)
             settled = found
-            if fault is None and (short := _too_short(cut)) is not None:
+            if fault is None and (short := too_short(cut)) is not None:
                 self._repairs += settled.repairs
                 return self._fail(short) if self._is_own_limit(cut, reply) else self._ask_anew(short, reply=reply)
         self._repairs += settled.repairs
         if fault is not None:
             return self._ask_anew(fault, reply=reply)
-        return self._settle(_honest(settled.response), is_altered=False)
+        return self._settle(honest(settled.response), is_altered=False)
 
     def _cut_of(self, reply: Response) -> Cut | None:
         request = self._upstream.request
@@ -562,17 +570,17 @@ class Relay:
             if self._continuations < self._rules.most_continuations:
                 self._continuations += 1
                 self._found = found
-                request = _within(continue_request(found, means=self._means()), left_tokens=left)
+                request = within_cap(continue_request(found, means=self._means()), left_tokens=left)
                 upstream = self._upstream
-                call = continued_call(upstream.call, before=upstream.request, after=request, profile=upstream.profile)
+                call = continued_call(self.bound.call, before=upstream.request, after=request, profile=upstream.profile)
                 self._sent = Send(request=request, call=call, purpose="continue")
                 return RelayStep(out=b"", next=self._sent)
             found = give_up(found, why=f"{self._continuations} continuations are the most")
         self._found = None
         self._repairs += found.repairs
-        if self._broke is not None and _is_unfinished(found.response):
+        if self._broke is not None and is_unfinished(found.response):
             return self._ask_anew(self._broke, reply=found.response)
-        return self._settle(_honest(found.response), is_altered=True)
+        return self._settle(honest(found.response), is_altered=True)
 
     def _took_rest(self, found: Continuing, reply: Response | None, fault: Fault | None) -> RelayStep:
         if reply is None or fault is not None:
@@ -651,46 +659,6 @@ def as_for_another(response: Response) -> Response:
     return msgspec.structs.replace(response, finish=finish, provider_finish=None)
 
 
-def _within(request: Request, *, left_tokens: int | None) -> Request:
-    """The request with an output limit of what is left, and without reasoning that would need all of that."""
-    if left_tokens is None:
-        return request
-    settings = request.settings
-    limit = min(left_tokens, settings.max_output_tokens or left_tokens)
-    reasoning = settings.reasoning_tokens if (settings.reasoning_tokens or 0) < limit else None
-    settings = msgspec.structs.replace(settings, max_output_tokens=limit, reasoning_tokens=reasoning)
-    return msgspec.structs.replace(request, settings=settings)
-
-
 def _is_nothing(reply: Response) -> bool:
     """Whether it broke off before it said a word."""
     return reply.finish is FinishReason.CUT and not reply.message.parts and not reply.is_closed
-
-
-def _honest(response: Response) -> Response:
-    """A call that stops in its middle met a limit, whatever the provider's word for the end was."""
-    if response.finish in (FinishReason.LENGTH, FinishReason.CUT) or not _has_cut_call(response):
-        return response
-    return msgspec.structs.replace(response, finish=FinishReason.LENGTH)
-
-
-def _too_short(cut: Cut) -> Fault | None:
-    """The error in place of a cut call of which too little arrived to go on from. One that looks whole is left out instead."""
-    for call in [one.call for one in cut.calls]:
-        said = call.arguments
-        if not said.strip() or is_whole_json(said) or hold_back(said, kind="text" if call.free_form else "json"):
-            continue
-        message = (
-            f"the output limit cut the call of `{call.name}` after {len(said)} characters, too few to continue from"
-        )
-        return Fault(kind=FaultKind.SERVER, message=f"{message}: allow more output", status=502)
-    return None
-
-
-def _has_cut_call(response: Response) -> bool:
-    return any(call.state is ArgumentsState.TRUNCATED for call in calls_of(response.message))
-
-
-def _is_unfinished(response: Response) -> bool:
-    """Whether a response that broke off has still no end after it was continued."""
-    return response.finish in (FinishReason.LENGTH, FinishReason.CUT) or _has_cut_call(response)

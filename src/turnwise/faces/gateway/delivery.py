@@ -23,6 +23,7 @@ from turnwise.faces.gateway.bounds import OpenAnswer
 from turnwise.faces.gateway.calls import Outlet, PieceWriter
 from turnwise.faces.gateway.upstream_faults import without_address
 from turnwise.relay.array_answers import ArrayAnswer
+from turnwise.relay.bound_thinking import BoundThinking
 from turnwise.relay.relaying import EventReader, Relay, RelayEnd, Send
 from turnwise.relay.response_reading import StreamReader
 from turnwise.rules.apart import terms_asked
@@ -109,6 +110,11 @@ class Delivery:
     def has_content(self) -> bool:
         """Whether the client has been told a word or a call, and not only comments."""
         return self._relay.has_content
+
+    @property
+    def bound(self) -> BoundThinking:
+        """What became of the request's thinking."""
+        return self._relay.bound
 
     async def attempt(self) -> RelayEnd:
         """All but the end of an answer that failed after its status. Raises ClientGone."""

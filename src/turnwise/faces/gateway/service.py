@@ -37,8 +37,10 @@ from turnwise.faces.gateway.deadlines import GatewayDeadlines
 from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, not_carried_header, write_body, write_fault
 from turnwise.faces.gateway.refusals import DoorReason
 from turnwise.faces.gateway.routing import SHARED
+from turnwise.faces.gateway.stale_thinking import StaleConversations
 from turnwise.faces.gateway.upstream_faults import PAGE, is_page, without_address
 from turnwise.relay.array_answers import ArrayAnswer
+from turnwise.relay.bound_thinking import BoundThinking
 from turnwise.relay.counting import (
     UpstreamCount,
     counts_not,
@@ -119,6 +121,7 @@ class RelayService:
             if opened.upstream.model:
                 self._warn_of_end(opened.upstream.model, opened.upstream)
         self._habits = EndHabits()
+        self._stale = StaleConversations(means.clock)
         self._counts_not_until: dict[str | UpstreamAddress, float] = {}  # by the clock's `monotonic`
 
     def _warn_of_end(self, model: str, upstream: Upstream) -> None:
@@ -218,6 +221,7 @@ class RelayService:
                     raise
                 continue  # a fallback that cannot carry the request hides nothing of why the one before failed
             end = await delivery.attempt()
+            self._stale.learned(delivery.bound)
             account.relayed(end)
             fault, last = end.fault, (delivery, end)
             if fault is None or delivery.has_content or (delivery.started and not route.heal):
@@ -270,6 +274,7 @@ class RelayService:
             limits=find_limits(model, profile=endpoint.profile.name) or UNKNOWN_LIMITS,
             bounds=self._limits,
         )
+        conversation = self._stale.key_of(call, sent.request, endpoint=endpoint)
         relay = Relay(
             upstream=UpstreamSide(
                 request=sent.request,
@@ -282,6 +287,8 @@ class RelayService:
             rules=rules,
             told=sent.told,
             spread=random.random(),
+            known_stale=self._stale.means_of(conversation),
+            conversation=conversation,
         )
         return Delivery(
             relay,
@@ -312,17 +319,20 @@ class RelayService:
         opened = self._for_client(self._upstreams[chosen.route.upstream], call)
         name = chosen.name_at(opened.upstream)
 
-        def prepare() -> UpstreamCount:
+        def prepare() -> tuple[UpstreamCount, str]:
             asked = read_count_request(_asked(call, chosen.model), call.body, one_client=bool(chosen.route.one_client))
-            return translate_count(asked, terms=RouteTerms(model=name), profile=opened.endpoint.profile)
+            request = msgspec.structs.replace(asked.request, model=name)
+            conversation = self._stale.key_of(call, request, endpoint=opened.endpoint)
+            return translate_count(asked, terms=RouteTerms(model=name), profile=opened.endpoint.profile), conversation
 
-        count = await beside_loop(prepare, size=len(call.body))
+        count, conversation = await beside_loop(prepare, size=len(call.body))
         account.not_carried = names_not_carried(count.told)
         tokens, is_counted = count.estimated_tokens, False
         given, now_s = chosen.route.upstream, self._means.clock.monotonic()
         if count.call is not None and now_s >= self._counts_not_until.get(given, 0.0):
-            headers = count.call.headers
-            found = await self._told(opened.endpoint, count.call.path, count.call.body, headers, account=account)
+            known, bound_to = self._stale.means_of(conversation), opened.endpoint.family
+            bound = BoundThinking(count.call, model=name, family=bound_to, known=known, key=conversation)
+            found = await self._told_of(bound, opened.endpoint, account=account)
             has_none = isinstance(found, Fault) and counts_not(found, model=name)
             account.counted(opened.endpoint.profile.name, name, found, is_estimated=has_none)
             if has_none:
@@ -370,6 +380,15 @@ class RelayService:
             await write_fault(found, family=family(call.family), outlet=outlet)
             return
         await write_body(200, found, outlet=outlet)
+
+    async def _told_of(self, bound: BoundThinking, endpoint: Endpoint, *, account: Account) -> bytes | Fault:
+        """As `_told`, and once more for each refusal of thinking that is mended."""
+        while True:
+            sent = bound.call
+            found = await self._told(endpoint, sent.path, sent.body, sent.headers, account=account)
+            if not (isinstance(found, Fault) and bound.mends(found)):
+                self._stale.learned(bound)
+                return found
 
     async def _told(
         self, endpoint: Endpoint, path: str, body: bytes, headers: Sequence[tuple[str, str]], *, account: Account

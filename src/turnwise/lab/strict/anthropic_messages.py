@@ -340,7 +340,7 @@ def check_thinking(body: dict[str, Raw], *, messages: list[Raw], rules: ModelRul
     if rules.signed:
         check_signatures(conversation)
     way = text(table(body.get("thinking")).get("type"))
-    if way != "enabled" and (way or not rules.signed or not has_thought(conversation)):
+    if way != "enabled" and (way or rules.adaptive or not rules.signed or not has_thought(conversation)):
         return
     if len(conversation) < 2 or not any(is_block(block, "tool_result") for block in conversation[-1][2]):
         return

@@ -9,6 +9,9 @@ class ModelRules(msgspec.Struct, frozen=True, kw_only=True):
     """What a model, rather than its API, insists on; a script may say so."""
 
     prefill: bool = True  # False: the conversation must end with the user (Claude Opus 4.6 and later)
+    adaptive: bool = (
+        False  # True: it thinks when it likes, so its calls may come back without (API docs, "Adaptive thinking")
+    )
     signed: bool = False  # True: it thinks, and its signed thoughts have to come back unchanged beside their calls
     parts: tuple[str, ...] = ()  # Chat Completions: types of content part that its server takes beside OpenAI's
 

@@ -22,16 +22,16 @@ from turnwise.vocab import (
 from turnwise.wire.anthropic_messages.fields import NAME, merged, own_fields
 from turnwise.wire.anthropic_messages.parts import write_blocks, write_tool_result, write_tool_use
 from turnwise.wire.anthropic_messages.thinking import (
-    BINDING_BETA,
     Way,
     ask_to_drop,
     binds_thinking,
     may_think_by_budget,
     way_of,
+    with_beta,
 )
 from turnwise.wire.cache_marks import Marking, end_of_content, marking_of
 from turnwise.wire.encoded_history import MESSAGES, CallFrame, EncodedHistory, around
-from turnwise.wire.family import BETA_HEADER, HttpCall, call_of
+from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.files import files_in_words
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.json_fields import (
@@ -40,7 +40,6 @@ from turnwise.wire.json_fields import (
     is_null,
     quote,
     read_fields,
-    read_items,
     string_of,
     write_array,
     write_object,
@@ -77,7 +76,7 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
     in_body = "anthropic_version" in fields or "anthropic-version" in {key.lower() for key in profile.headers}
     headers = () if in_body else (("anthropic-version", API_VERSION),)
     if request.drops_stale_thinking and binds_thinking(request.model) and ask_to_drop(fields):
-        headers = _with_beta(fields, headers)
+        headers = with_beta(fields, headers)
     path = _path(request, profile)
     if fields.get("messages") is not MESSAGES:  # `extra` has put its own in their place
         return CallFrame(path=path, headers=headers, head=write_object(fields))
@@ -134,16 +133,6 @@ def _fields(request: Request, profile: Profile) -> dict[str, bytes]:
             del fields[key]  # the row takes it away (RFC 7396)
     _put_over(fields, own_fields(request.extra))
     return fields
-
-
-def _with_beta(fields: dict[str, bytes], headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """The headers with the beta that the setting for stale thinking needs. Amazon Bedrock reads betas from the body
-    (anthropic-python 2.14, lib/bedrock/_client.py)."""
-    if b"bedrock" not in fields.get("anthropic_version", b""):
-        return *headers, (BETA_HEADER, BINDING_BETA)
-    betas = read_items(fields.get("anthropic_beta", b"[]"))
-    fields["anthropic_beta"] = write_array([*[bytes(one) for one in betas], quote(BINDING_BETA)])
-    return headers
 
 
 def _path(request: Request, profile: Profile) -> str:

@@ -10,12 +10,14 @@ from msgspec.structs import replace
 
 from turnwise.vocab import Fault, FaultKind, Message, Reasoning, Repair, ToolCall
 from turnwise.wire.anthropic_messages.fields import own_fields
+from turnwise.wire.family import BETA_HEADER, HttpCall
 from turnwise.wire.healing import printable
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
     is_null,
     is_object,
+    quote,
     read_fields,
     read_items,
     string_of,
@@ -99,6 +101,26 @@ def ask_to_drop(fields: dict[str, bytes]) -> bool:
     return True
 
 
+def with_beta(fields: dict[str, bytes], headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """The headers with the beta that the setting for stale thinking needs. Amazon Bedrock reads betas from the body
+    (anthropic-python 2.14, lib/bedrock/_client.py)."""
+    if b"bedrock" not in fields.get("anthropic_version", b""):
+        return *headers, (BETA_HEADER, BINDING_BETA)
+    betas = read_items(fields.get("anthropic_beta", b"[]"))
+    fields["anthropic_beta"] = write_array([*[bytes(one) for one in betas], quote(BINDING_BETA)])
+    return headers
+
+
+def dropping(call: HttpCall, *, model: str) -> HttpCall | None:
+    """An encoded call that asks for stale thinking to be left out; None for a model that does not bind, or beside a setting."""
+    fields = {key: bytes(raw) for key, raw in read_fields(call.body).items()}
+    if not binds_thinking(model) or not ask_to_drop(fields):
+        return None
+    return HttpCall(
+        path=call.path, body=write_object(fields), headers=with_beta(fields, call.headers), method=call.method
+    )
+
+
 def with_binding(fault: Fault, /, *, model: str, body: bytes, asked: bool) -> Fault:
     """The fault with what it says of bound thinking, if it refuses a request to a model that binds. `asked`: turnwise asked for
     stale thinking to be left out. A caller's own setting says what should happen, so nothing is read from a refusal then."""
@@ -139,8 +161,9 @@ def is_thinking(block: Fields) -> bool:
     return string_of(block, "type") in ("thinking", "redacted_thinking")
 
 
-def without_stale_blocks(fields: Fields, *, valid: int) -> int:
-    """Takes all thinking behind the first `valid` blocks of it out of a body's messages. How many blocks that were."""
+def without_stale(call: HttpCall, *, valid: int) -> HttpCall | None:
+    """An encoded call without the thinking behind the first `valid` blocks of it; None where there is none."""
+    fields = dict(read_fields(call.body))
     seen, left_out, messages = 0, 0, list[bytes]()
     for raw in read_items(fields["messages"]):
         message = read_fields(raw)
@@ -159,7 +182,7 @@ def without_stale_blocks(fields: Fields, *, valid: int) -> int:
         if kept:
             messages.append(write_object({**message, "content": write_array(kept)}))
     fields["messages"] = msgspec.Raw(write_array(messages))
-    return left_out
+    return HttpCall(path=call.path, body=write_object(fields), headers=call.headers) if left_out else None
 
 
 def input_repairs(fields: Fields) -> list[Repair]:
@@ -171,17 +194,23 @@ def input_repairs(fields: Fields) -> list[Repair]:
         told = [read_fields(one) for one in read_items(raw)[:MAX_PARTS]]
     except UNREADABLE:
         return []
-    return [
-        Repair(kind, printable(string_of(found[0], "path") or "messages"), f"{said}: {_counted(found)}")
-        for type, kind, said in _TRANSFORMATIONS
-        if (found := [one for one in told if string_of(one, "type") == type])
-    ]
+    dropped, allowed = (_of_type(told, type) for type in ("thinking_dropped", "thinking_mismatch_allowed"))
+    found: list[Repair] = []
+    if dropped:
+        what = f"the provider left thinking out of the prompt: {_counted(dropped)}"
+        found.append(Repair("thinking_dropped", _first_of(dropped), what))
+    if allowed:
+        what = f"the provider let stale thinking stay in the prompt: {_counted(allowed)}"
+        found.append(Repair("thinking_stale", _first_of(allowed), what))
+    return found
 
 
-_TRANSFORMATIONS = (
-    ("thinking_dropped", "thinking_dropped", "the provider left thinking out of the prompt"),
-    ("thinking_mismatch_allowed", "thinking_stale", "the provider let stale thinking stay in the prompt"),
-)
+def _of_type(entries: Sequence[Fields], type: str) -> list[Fields]:
+    return [one for one in entries if string_of(one, "type") == type]
+
+
+def _first_of(entries: Sequence[Fields]) -> str:
+    return printable(string_of(entries[0], "path") or "messages")
 
 
 def _counted(entries: Sequence[Fields]) -> str:

@@ -1,0 +1,162 @@
+"""Clients that edit what their model's thinking is bound to go on through the gateway (promise step:bound-thinking)."""
+
+import asyncio
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from faces.gateway.calling import call_of, upstream_at
+from faces.gateway.relayed import Gathered
+from lab.failing import DEADLINES, settled
+from turnwise.faces.gateway import stale_thinking
+from turnwise.faces.gateway.calls import ClientCall
+from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute
+from turnwise.faces.gateway.service import RelayService, ServiceMeans
+from turnwise.lab import Lab
+from turnwise.lab.script import Binding, Script, ScriptedCall, ScriptedStep
+from turnwise.testing import FakeClock
+from turnwise.testing.scripted_transport import Reply, ScriptedTransport
+from waits import HANG_S
+
+BETA = "thinking-binding-controls-2026-08-01"
+MODEL = "claude-opus-5-5"
+TOOL = {"name": "read", "input_schema": {"type": "object", "properties": {}}}
+
+
+class Client:
+    """Keeps a conversation, as an agent does, and speaks to one gateway. `given` are headers that it sends."""
+
+    def __init__(self, binds: Binding, *, first: str = "Please.") -> None:
+        step = ScriptedStep(reasoning="Hm.", calls=(ScriptedCall(name="read", arguments={}),))
+        self.lab = Lab([Script(name=MODEL, title="thinks", steps=(step,), binds=binds)])
+        self.clock = FakeClock()
+        means = ServiceMeans(
+            transport=self.lab.transport(), clock=self.clock, env={"LAB_KEY": "k"}, deadlines=DEADLINES
+        )
+        route = GatewayRoute(models=("*",), upstream=upstream_at("anthropic_messages"), retry=0)
+        self.service = RelayService(GatewayConfig(routes=(route,)), means=means, forward_key=False)
+        self.body: dict[str, Any] = {
+            "model": MODEL,
+            "max_tokens": 100,
+            "system": "Be brief.",
+            "tools": [TOOL],
+            "messages": [{"role": "user", "content": first}],
+        }
+
+    async def ask(self, *, stream: bool = False, headers: tuple[tuple[str, str], ...] = ()) -> Any:
+        """The status and the answer; one that is no stream joins the conversation."""
+        outlet = Gathered()
+        call = ClientCall(
+            id="tw-1",
+            path="/v1/messages",
+            body=msgspec.json.encode({**self.body, "stream": stream}),
+            family="anthropic_messages",
+            kind="generate",
+            headers=headers,
+        )
+        await settled(self.service.answer(call, outlet), clock=self.clock)
+        said = b"".join(outlet.pieces)
+        if stream:
+            return said.decode()
+        answer = json.loads(said)
+        if answer["type"] == "message":
+            result = {"type": "tool_result", "tool_use_id": answer["content"][-1]["id"], "content": "x"}
+            self.body["messages"] += [
+                {"role": "assistant", "content": answer["content"]},
+                {"role": "user", "content": [result]},
+            ]
+        return answer
+
+    def statuses(self) -> list[int]:
+        return [one.status for one in self.lab.requests]
+
+    def thoughts(self) -> list[int]:
+        """Of each request."""
+        return [one.body.count(b'"type":"thinking"') for one in self.lab.requests]
+
+
+@pytest.mark.promise("step:bound-thinking")
+async def test_a_client_that_edits_its_prefix_goes_on() -> None:
+    """One refused request in the conversation, though the route retries nothing; the setting goes with each later one at once,
+    its beta beside the client's own. Another conversation is asked nothing of, and a day later neither is this one."""
+    client = Client("refuses")
+    for _ in range(2):
+        assert (await client.ask())["type"] == "message"
+    for number in range(3):
+        client.body["system"] = f"It is {number} o'clock."
+        own = (("anthropic-beta", "context-1m-2025-08-07"),)
+        if number < 2:
+            assert (await client.ask(headers=own))["type"] == "message"
+        else:
+            assert "message_stop" in await client.ask(stream=True, headers=own)
+    assert client.statuses() == [200, 200, 400, 200, 200, 200]
+    asks = [BETA in one.betas for one in client.lab.requests]
+    assert asks == ["block_binding" in one.body.decode() for one in client.lab.requests] == [False] * 3 + [True] * 3
+    assert [one.betas for one in client.lab.requests[3:]] == [f"context-1m-2025-08-07,{BETA}"] * 3
+    assert [len(one.dropped) for one in client.lab.requests[3:]] == [2, 3, 4]
+    said, client.body["messages"] = client.body["messages"], [{"role": "user", "content": "Something else."}]
+    await client.ask()
+    assert BETA not in client.lab.requests[-1].betas
+    client.body["messages"] = said
+    await client.clock.advance(stale_thinking.KEPT_S + 1)
+    await client.ask()
+    assert client.statuses()[6:] == [200, 400, 200]
+
+
+@pytest.mark.promise("step:bound-thinking")
+async def test_where_the_setting_is_not_taken_the_gateway_leaves_thinking_out() -> None:
+    """Two refusals the first time, and one in each later request, which the client sends as it was: no more is left out than
+    stands behind the edit."""
+    client = Client("uncontrolled")
+    for _ in range(3):
+        await client.ask()
+    client.body["messages"][4]["content"][0]["content"] = "(shortened)"
+    for _ in range(2):
+        assert (await client.ask())["type"] == "message"
+    assert client.statuses() == [200] * 3 + [400, 400, 200, 400, 200]
+    assert client.thoughts() == [0, 1, 2, 3, 3, 2, 4, 2]
+
+
+@pytest.mark.promise("step:bound-thinking")
+async def test_a_setting_of_the_client_stands() -> None:
+    """Who asks for the error gets it."""
+    client = Client("refuses")
+    await client.ask()
+    setting = {"prefix_mismatch_behavior": "error"}
+    client.body |= {"system": "Else.", "thinking": {"type": "adaptive", "block_binding": setting}}
+    answer = await client.ask(headers=(("anthropic-beta", BETA),))
+    assert "bound to a different conversation" in answer["error"]["message"]
+    assert client.statuses() == [200, 400]
+
+
+@pytest.mark.promise("step:bound-thinking")
+async def test_a_count_is_mended_and_remembered_too() -> None:
+    """The refusal of a count is not told to the client, and the next count of the conversation has the setting at once."""
+    refused = {
+        "type": "error",
+        "error": {
+            "type": "invalid_request_error",
+            "message": "messages.1.content.0: Invalid `signature` in `thinking` block. "
+            "The block is bound to a different conversation.",
+        },
+    }
+    replies = [(400, json.dumps(refused).encode()), (200, b'{"input_tokens":77}'), (200, b'{"input_tokens":78}')]
+    made = [
+        Reply(status=status, headers={"content-type": "application/json"}, pieces=(body,)) for status, body in replies
+    ]
+    transport, clock = ScriptedTransport(made), FakeClock()
+    means = ServiceMeans(transport=transport, clock=clock, env={"LAB_KEY": "k"})
+    route = GatewayRoute(upstream=upstream_at("anthropic_messages"))
+    service = RelayService(GatewayConfig(routes=(route,)), means=means, forward_key=False)
+    call = call_of("anthropic_messages", MODEL, stream=False)
+    counts: list[int] = []
+    for _ in range(2):
+        outlet = Gathered()
+        asked = msgspec.structs.replace(call, path="/v1/messages/count_tokens", kind="count")
+        await asyncio.wait_for(service.answer(asked, outlet), HANG_S)
+        counts.append(json.loads(b"".join(outlet.pieces))["input_tokens"])
+    assert counts == [77, 78]
+    assert [b"drop_block" in one.body for one in transport.requests] == [False, True, True]
+    assert [("anthropic-beta", BETA) in one.headers for one in transport.requests] == [False, True, True]
