@@ -53,7 +53,7 @@ ROOMS = {
     "rules": ("tests/rules", "tests/turn"),
     "assembly": ("tests/assembly", "tests/wire"),
     "drivers/mcp": ("tests/faces/mcp",),
-    "drivers/dispatch": ("tests/drivers/dispatch",),
+    "drivers/dispatch": ("tests/drivers/dispatch", "tests/workers"),
     "faces/acp": ("tests/faces/acp",),
     "faces/gateway": ("tests/faces/gateway",),
     "relay": ("tests/relay", "tests/faces/gateway"),

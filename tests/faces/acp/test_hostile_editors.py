@@ -17,7 +17,9 @@ from faces.cli.running import running_lab, script
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.drivers.own_pipes import MAX_ID, MAX_LINE_BYTES, MAX_OPEN_REQUESTS, SEND_S
-from turnwise.faces.acp.service import MAX_SESSIONS
+from turnwise.faces.acp import pipe
+from turnwise.faces.acp.pipe import MAX_ERROR_CHARACTERS
+from turnwise.faces.acp.service import FAILED, INVALID_PARAMS, MAX_SESSIONS
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock
 from waits import HANG_S
@@ -311,3 +313,22 @@ async def test_an_editor_that_reads_nothing_is_given_up(own_lab: Lab, folder: Pa
         await asyncio.wait_for(clock.until_waiting(SEND_S), HANG_S)
         await clock.advance(SEND_S)
         await asyncio.wait_for(serving, HANG_S)
+
+
+def test_an_error_keeps_its_code_and_a_short_message() -> None:
+    """Proves: an editor's error is read by its code, and one of ours that is too long or cannot be written goes out with code and
+    message alone; the codes are those of JSON-RPC."""
+    refused: dict[str, object] = {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "error": {"code": -32001, "message": "no " * MAX_ERROR_CHARACTERS},
+    }
+    read = pipe._response(refused)
+    assert read == {
+        **refused,
+        "error": {"code": -32001, "message": ("no " * MAX_ERROR_CHARACTERS)[:MAX_ERROR_CHARACTERS]},
+    }
+    for data in ("x" * MAX_ERROR_CHARACTERS, {"\udc80"}):
+        told = msgspec.json.decode(pipe._encoded({**refused, "error": {"code": -1, "data": data}}))
+        assert told == {**refused, "error": {"code": -1, "message": ""}}
+    assert (INVALID_PARAMS, FAILED) == (-32602, -32603)
