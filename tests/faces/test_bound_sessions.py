@@ -1,0 +1,86 @@
+"""Long sessions with a model that binds its thinking, through what turnwise and its user change (promise step:bound-thinking)."""
+
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from faces.test_bound_thinking import agent_at, look, read, thinking
+from turnwise import Journal, ModelLimits, StepChanges
+from turnwise.drivers.clock import SystemClock
+from turnwise.lab import Lab
+from turnwise.lab.received import Received
+from turnwise.turn.commands import PrepareStep
+
+
+def flat(body: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a body shows, in order: each block as canonical JSON, thinking by its signature alone."""
+    opening = [body.get("system"), body.get("tools")]
+    found = [("", json.dumps(unmarked(one), sort_keys=True)) for one in opening]
+    for message in body["messages"]:
+        for block in message["content"]:
+            signature = block.get("signature", "") if block["type"] == "thinking" else ""
+            found.append(
+                (signature, "" if signature else json.dumps([message["role"], unmarked(block)], sort_keys=True))
+            )
+    return found
+
+
+def unmarked(value: Any) -> Any:
+    if isinstance(value, list):
+        return [unmarked(one) for one in value]
+    if isinstance(value, dict):
+        return {key: unmarked(one) for key, one in value.items() if key != "cache_control"}
+    return value
+
+
+def stale_at_least(requests: list[Received]) -> list[int]:
+    """Of each request, the thinking blocks whose prefix is not what the request showed that they answered: these cannot be kept.
+    That request is the last one before the block is first shown, other than one for a summary."""
+    shown = [flat(json.loads(one.body)) for one in requests]
+    made: dict[str, list[str]] = {}  # a block's signature -> what its request showed
+    counts: list[int] = []
+    before: list[str] = []
+    for one, content in zip(requests, shown, strict=True):
+        stale = 0
+        plain: list[str] = []
+        for signature, text in content:
+            if not signature:
+                plain.append(text)
+                continue
+            stale += made.setdefault(signature, before) != plain
+        counts.append(stale)
+        before = before if one.is_summary else plain
+    return counts
+
+
+@pytest.mark.promise("step:bound-thinking")
+@pytest.mark.parametrize("change", ["none", "compaction", "tool", "instructions"])
+async def test_thirty_steps_go_on_and_lose_no_more_than_they_must(change: str) -> None:
+    """All that is dropped was thought on something else: what each block had before it is compared with the request that it
+    answered, by a second reading of the bodies."""
+
+    def prepare(view: PrepareStep) -> StepChanges:
+        late = view.step > 15 and change == "tool"
+        return StepChanges(tools=("read", "look") if late else ("read",))
+
+    script = replace(thinking(reads=29), summarises="Write a summary")
+    lab = Lab([script])
+    more: dict[str, Any] = {"tools": [read, look], "prepare_step": prepare, "max_steps": 40}
+    if change == "compaction":
+        more["model_limits"] = ModelLimits(context_window_tokens=6_000, max_output_tokens=1_000)
+    with Journal(None, clock=SystemClock()) as journal:
+        result = await agent_at(lab, journal=journal, **more).run("Read.")
+        assert (result.text, result.complete) == ("Done.", True)
+        if change == "instructions":
+            more["instructions"] = "Be thorough."
+        second = await agent_at(lab, journal=journal, **more).run("Read again.", session=result.session)
+        assert second.text == "Done."
+        changes = " ".join([*result.prefix_changes, *second.prefix_changes])
+        assert ("compaction" in changes) == (change == "compaction")
+    refused = [one for one in lab.requests if one.status == 400]
+    assert len(refused) == (0 if change == "none" else 1)
+    taken = [one for one in lab.requests if one.status == 200]
+    assert [len(one.dropped) for one in taken] == stale_at_least(taken)
+    assert any(one.dropped for one in taken) == (change != "none")
