@@ -16,8 +16,13 @@ from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
 from turnwise.lab.script import Binding, Script, ScriptedCall, ScriptedStep
+from turnwise.turn.asking import Sent
+from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import PrepareStep
-from turnwise.vocab import StopReason
+from turnwise.turn.config import TurnConfig
+from turnwise.vocab import Message, Request, StopReason, Text
+from turnwise.wire.openai_responses.request import encode_request as encode_responses
+from turnwise.wire.profiles import builtin_profiles
 
 BETA = "thinking-binding-controls-2026-08-01"
 SETTING = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
@@ -196,6 +201,36 @@ async def test_reasoning_that_openai_drops_in_silence_is_told(stream: bool) -> N
     given = {"tools": [read, look], "prepare_step": prepare, "base_url": "http://lab/v1", "stream": stream}
     result = await agent_at(lab, model="openai:gpt-6.2-sol", **given).run("Read.")
     assert (result.text, [one.status for one in lab.requests]) == ("Done.", [200] * 3)
+    begins = [json.loads(one.body)["input"][0] for one in lab.requests]
+    assert [one["role"] for one in begins] == ["developer"] * 3
     assert [(one.kind, one.what) for one in result.repairs] == [
         ("thinking_dropped", "the provider left reasoning out of the prompt: 2 x prefix_mismatch")
     ]
+
+
+def test_instructions_lead_the_input_where_the_model_reads_others_behind_it() -> None:
+    """GPT-6.2 and later, with a vendor before the name too; every other model, and what does not ask for it, has the field."""
+    for model, asks, leads in (
+        ("gpt-6.2-sol", True, True),
+        ("openai/gpt-6.2-astra", True, True),
+        ("gpt-6.1-sol", True, False),
+        ("gpt-6.2-sol", False, False),
+    ):
+        request = Request(
+            model=model, messages=(Message("user", (Text("Hi."),)),), system=(Text("Be brief."),), system_in_input=asks
+        )
+        body = json.loads(encode_responses(request, builtin_profiles()["openai"]).body)
+        assert ("instructions" in body) != leads
+        assert (body["input"][0].get("role") == "developer") == leads
+
+
+def test_a_session_that_began_with_the_field_keeps_it_until_a_summary() -> None:
+    """Another model has nothing to lose by it."""
+    config = TurnConfig(session_id="s", turn_id="t", model="gpt-6.2-sol", system_in_input=True)
+    request = Request(model="gpt-6.2-sol", messages=())
+    carried = Carried(sent=Sent(request=request, own=0, tools=()))
+    assert not carried.fit(config).system_in_input
+    assert replace(carried, gave_way=True).fit(config).system_in_input
+    assert carried.fit(replace(config, model="gpt-6.2-astra")).system_in_input
+    new = replace(request, system_in_input=True)
+    assert Carried(sent=Sent(request=new, own=0, tools=())).fit(config).system_in_input

@@ -29,6 +29,7 @@ def at_endpoint(config: TurnConfig, *, endpoint: Endpoint) -> TurnConfig:
         default_max_tokens=profile.sent_max_tokens,
         tool_choice_none=profile.tool_choice_none,
         leaves_calls_in_text=endpoint.leaves_calls_in_text,
+        system_in_input=profile.leads_input(config.model),
         marks_cache=profile.cache_way(config.model) in MARK_WAYS,
     )
 

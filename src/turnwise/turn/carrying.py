@@ -66,6 +66,10 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         them, where it is the same model's."""
         if config.stale_thinking == NOTHING_STALE:
             config = config.without_stale(self.stale_thinking)
+        # Instructions that move change the prefix, which costs the reasoning behind them: after a summary there is none.
+        before = None if self.sent is None else self.sent.request
+        if config.system_in_input and before is not None and not self.gave_way and before.model == config.model:
+            config = config.with_system_in_input(before.system_in_input)
         left = self.left
         if left is None or config.room == "off" or not left.is_counted_for(config):
             return config

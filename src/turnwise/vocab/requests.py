@@ -86,6 +86,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `system` are the leading instructions, one text each. `extra` are body fields of one API family (a JSON object as text);
     they are merged over the encoded body. Without `cache` the request does not ask for caching. `drops_stale_thinking`: the
     provider should leave out thinking that no longer fits what stands before it, and not refuse it (Claude 5.x).
+    `system_in_input`: the instructions go as the first item of the input where the model keeps no others in its cache (GPT-6.2).
     """
 
     model: str
@@ -100,6 +101,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     extra: Opaque | None = None
     cache: Caching | None = None
     drops_stale_thinking: bool = False
+    system_in_input: bool = False
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -102,6 +102,7 @@ class EncodedHistory:
             request.extra,
             request.cache,
             request.drops_stale_thinking,
+            request.system_in_input,
             profile,
             also,
         )

@@ -58,6 +58,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     free_form_tools: bool = True  # takes tools of free-form text (OpenAI's custom tools); else see wire/free_form.py
     fine_grained_tool_streaming: bool = False  # prefixes of arguments, not whole values (Anthropic, Vertex AI)
     sends_call_ids: bool = True  # Gemini: functionCall.id and functionResponse.id are taken
+    system_in_input_models: tuple[
+        str, ...
+    ] = ()  # Responses: beginnings of models that read `instructions` behind the input
     stateless: bool = True  # Responses: takes `store: false` and `include: ["reasoning.encrypted_content"]`
     body: str = ""  # further body fields for every request, JSON object as text
 
@@ -87,6 +90,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if any(word in name for word in self.cache_not_models):
             return "unasked"
         return self.cache if not self.cache_models or any(word in name for word in self.cache_models) else "unasked"
+
+    def leads_input(self, model: str) -> bool:
+        """Whether the instructions should go as the first item of the input; a vendor may stand before the model's name."""
+        return bool(self.system_in_input_models) and model.rpartition("/")[2].startswith(self.system_in_input_models)
 
     def takes_ttl(self, model: str) -> bool:
         """Whether its marks may say for how long."""

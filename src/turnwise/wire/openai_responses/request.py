@@ -73,7 +73,8 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
         before["model"] = request.model
     leading = list(instructions(request, profile))
     tools = offered_tools(request, profile, family=NAME)
-    if leading and leading[0].opaque is None:
+    leads = request.system_in_input and profile.leads_input(request.model)
+    if leading and leading[0].opaque is None and not leads:
         before["instructions"] = leading.pop(0).text
     written = [_encode_tool(tool, profile=profile) for tool in tools]
     if written:
@@ -94,7 +95,8 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
             {**own, **read_fields(value)} if key in MERGED and isinstance(own, dict) and is_object(value) else value
         )
     keeps_bare_reasoning = _is_true(before.get("store", True))
-    items = [encode(message_item((text,), role=profile.system_role)) for text in leading]
+    role = "developer" if leads else profile.system_role
+    items = [encode(message_item((text,), role=role)) for text in leading]
     head = encode(before)[:-1] + (b"," if before else b"")
     tail = b"," + encode(after)[1:] if after else b"}"
     return CallFrame(
