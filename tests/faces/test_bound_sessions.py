@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from faces.test_bound_thinking import agent_at, look, read, thinking
+from faces.test_bound_thinking import agent_at, look, read, settings, thinking
 from turnwise import Journal, ModelLimits, StepChanges
 from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.replaying.forking import fork
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
 from turnwise.turn.commands import PrepareStep
@@ -84,3 +85,18 @@ async def test_thirty_steps_go_on_and_lose_no_more_than_they_must(change: str) -
     taken = [one for one in lab.requests if one.status == 200]
     assert [len(one.dropped) for one in taken] == stale_at_least(taken)
     assert any(one.dropped for one in taken) == (change != "none")
+
+
+@pytest.mark.promise("step:bound-thinking")
+async def test_a_fork_has_the_setting_at_once() -> None:
+    """It goes on from the same records, and they tell of the refusal."""
+    lab = Lab([thinking()])
+    with Journal(None, clock=SystemClock()) as journal:
+        first = await agent_at(lab, journal=journal).run("Read.")
+        changed = agent_at(lab, journal=journal, instructions="Be thorough.")
+        await changed.run("Again.", session=first.session)
+        ids = iter([f"fork-{number}" for number in range(9)])
+        forked = fork(journal, journal.find_session(first.session), new_id=lambda: next(ids))
+        lab.reset()
+        result = await changed.run("Go on.", session=forked.session)
+    assert (result.text, [one.status for one in lab.requests], settings(lab)) == ("Done.", [200] * 3, [True] * 3)
