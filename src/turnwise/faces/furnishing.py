@@ -82,7 +82,13 @@ def _policy(
     about, or judged even so; the others run unasked, unless a file says otherwise. None: they all do."""
     policy, free = setup.config.policy, list[str]()
     if policy is None:
-        free = [one.name for one in setup.tools if one.judging is None or not _is_bound(one.judging)]
+        asks_some = has_approver or any(one.without_policy == "always" or one.asked for one in brought)
+        bound = {"never": False, "asked": asks_some, "always": True}
+        free = [
+            one.name
+            for one in setup.tools
+            if (judging := one.judging) is None or not (judging.asked or bound[judging.without_policy])
+        ]
         if len(free) == len(setup.tools):
             return None
         policy = Policy(attended=has_approver)
@@ -97,10 +103,6 @@ def _policy(
         workspace=policy.workspace or folder,
         home=policy.home or (os.path.realpath(Path.home()) if folder else ""),
     )
-
-
-def _is_bound(judging: CallJudging) -> bool:
-    return judging.without_policy or judging.asked
 
 
 class _JudgingInspector(msgspec.Struct, frozen=True):

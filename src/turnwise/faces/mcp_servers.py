@@ -214,8 +214,9 @@ class McpServer(ServerToolset):
 
     `effects` says what tools do, by their names or globs: `{"read_*": "read"}`. A tool that nothing is said of has the effect
     `execute`. With `trusts_hints` a tool that the server calls read-only has the effect `read`. turnwise asks before it runs
-    a tool of another effect, also if the agent has no policy; without an approver the call is denied. `asks=False` lets the
-    tools run at once. The rules of a policy go before both.
+    a tool of another effect if the agent has a policy, an approver or a `Workspace`; where nobody can be asked, the call is
+    denied. An agent with none of the three runs its tools at once. With `asks=True` it denies them, and with `asks=False`
+    the server's tools run at once in every agent. The rules of a policy go before both.
 
     `call_s` are the seconds for one call. What a server asks a person becomes an ask of the call (`RunContext.ask`).
 
@@ -246,7 +247,7 @@ class McpServer(ServerToolset):
         call_s: float | None = None,
         effects: Mapping[str, Effect] | None = None,
         trusts_hints: bool = False,
-        asks: bool = True,
+        asks: bool | None = None,
         sampling: int = 0,
         clock: Clock | None = None,
     ) -> None:
@@ -278,8 +279,11 @@ class McpServer(ServerToolset):
 
     def _judged(self, one: Tool) -> Tool:
         """Asked about by its effect, also in an agent without a policy; or allowed by a rule that all others go before."""
-        rules = () if self._asks else (PermissionRule(verdict="allow", tool=escape_pattern(one.name)),)
-        return msgspec.structs.replace(one, judging=CallJudging(rules=rules, without_policy=self._asks))
+        if self._asks is False:
+            judging = CallJudging(rules=(PermissionRule(verdict="allow", tool=escape_pattern(one.name)),))
+        else:
+            judging = CallJudging(without_policy="always" if self._asks else "asked")
+        return msgspec.structs.replace(one, judging=judging)
 
 
 def _check_one(*, command: Sequence[str], url: str, server: object) -> None:

@@ -58,7 +58,7 @@ class Workspace:
         self._shells: WeakValueDictionary[str, Shell] = WeakValueDictionary()  # by the turn that they work for
         self._judging = CallJudging(
             workspace=os.path.realpath(self.folder),
-            without_policy=True,
+            without_policy="always",
             rules=policy_of(
                 read_layers(self.folder, env=os.environ), workspace=self.folder, home=Path.home(), attended=False
             ).rules

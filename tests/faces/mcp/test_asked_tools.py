@@ -1,4 +1,4 @@
-"""Who is asked before a tool of an `McpServer` runs: by default somebody is, also in an agent without a policy."""
+"""Who is asked before a tool of an `McpServer` runs: whoever the agent knows to ask, also without a policy."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,7 +70,17 @@ def rules(*verdicts: tuple[Any, str], **more: Any) -> dict[str, Policy]:
     return {"policy": Policy(rules=tuple([PermissionRule(verdict=kind, tool=name) for kind, name in verdicts]), **more)}
 
 
-async def test_without_a_policy_and_an_approver_a_servers_tool_is_denied_at_once() -> None:
+async def test_an_agent_that_knows_nobody_to_ask_runs_a_servers_tools_unless_it_is_told(tmp_path: Path) -> None:
+    """Proves: with neither policy nor approver nor a folder a server's tools run like the agent's functions; with a folder, whose
+    own commands are denied then, they are denied too."""
+    shop = Shop()
+    agent, _ = agent_of([[SELL], "Done."], [shop.server()])
+    assert ("sold pear" in texts_of(await agent.run("Go."))[0], shop.done) == (True, ["pear"])
+    agent, _ = agent_of([[SELL], "Done."], [shop.server(), Workspace(tmp_path)])
+    assert ("Denied: `s__sell`" in texts_of(await agent.run("Go."))[0], shop.done) == (True, ["pear"])
+
+
+async def test_a_server_that_is_to_be_asked_about_denies_at_once_where_nobody_is_there() -> None:
     """Proves: what nobody allowed does not run, and the model is told how it can be allowed. The agent's own tools run as
     before, and so does what the user calls a reader. A server's own word for that counts only where the user says so."""
     shop, done = Shop(), list[str]()
@@ -81,14 +91,14 @@ async def test_without_a_policy_and_an_approver_a_servers_tool_is_denied_at_once
         done.append("note")
         return "noted"
 
-    agent, _ = agent_of([[SELL, LOOK, call("note")], "Done."], [shop.server(), note])
+    agent, _ = agent_of([[SELL, LOOK, call("note")], "Done."], [shop.server(asks=True), note])
     result = await agent.run("Go.")
     denied, unseen, noted = texts_of(result)
     assert "Denied: `s__sell` was not run. `s__sell` has the effect `execute`; nobody is there to be asked." in denied
     assert "by a rule of the agent's `policy`, or let the agent's `approver` answer" in denied
     assert ("Denied" in unseen, noted, done, shop.done) == (True, "noted", ["note"], [])
     for options in ({"effects": {"look": "read"}}, {"trusts_hints": True}):
-        agent, _ = agent_of([[SELL, LOOK], "Done."], [shop.server(**options)])
+        agent, _ = agent_of([[SELL, LOOK], "Done."], [shop.server(asks=True, **options)])
         denied, seen = texts_of(await agent.run("Go."))
         assert ("Denied" in denied, seen, shop.done) == (True, "pears", ["look"])
         shop.done.clear()
@@ -169,7 +179,7 @@ async def test_a_wrapped_server_asks_under_its_new_name() -> None:
         assert ([name for _, name in person.asked], shop.done) == (names, ["pear"])
         person.asked.clear()
         shop.done.clear()
-    agent, _ = agent_of([[sell], "Done."], [prefixed(shop.server(), "x_")])
+    agent, _ = agent_of([[sell], "Done."], [prefixed(shop.server(asks=True), "x_")])
     assert "Denied: `x_s__sell`" in texts_of(await agent.run("Go."))[0]
     agent, model = agent_of(["Never."], [approved(shop.server())])
     with pytest.raises(CallerError, match="nobody can be asked"):
@@ -180,13 +190,13 @@ async def test_a_wrapped_server_asks_under_its_new_name() -> None:
 @pytest.mark.promise("wait:child")
 async def test_a_sub_agents_server_asks_the_approver_of_its_root() -> None:
     """Proves: neither of the two agents has a policy. The root's approver is asked, by a path that names the child; without an
-    approver the child's call is denied."""
+    approver the child's call is denied if it is to be asked about."""
     for person in (Person(), None):
         shop = Shop()
         script = [[call("task", prompt="Sell.")], [SELL], "Sold?", "Done."]
         model = ScriptedModel(script)
         at: Any = {"base_url": model.endpoint.base_url, "transport": model}
-        seller = Agent("openai_chat:m", tools=[shop.server()], endpoint=at)
+        seller = Agent("openai_chat:m", tools=[shop.server(asks=None if person else True)], endpoint=at)
         root = Agent(
             "openai_chat:m",
             tools=[Subagents({"seller": seller})],
@@ -202,7 +212,7 @@ async def test_a_server_of_one_run_asks_too() -> None:
     """Proves: what a run brings in the agent's place is judged alike, and gives no other run leave."""
     shop = Shop()
     agent, _ = agent_of([[SELL], "Done.", [SELL], "Done."], [])
-    (told,) = results_of(await agent.run("Go.", tools=[shop.server()]))
+    (told,) = results_of(await agent.run("Go.", tools=[shop.server(asks=True)]))
     assert (told.is_error, shop.done) == (True, [])
     (told,) = results_of(await agent.run("Go.", tools=[shop.server(asks=False)]))
     assert (told.is_error, shop.done) == (False, ["pear"])

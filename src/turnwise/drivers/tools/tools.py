@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 
@@ -121,15 +121,15 @@ class CallJudging(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool brings for the verdict on its calls, beside its agent's policy.
 
     `inspect` finds the facts of its calls; `workspace` is the real path of the folder that it works in; `rules` stand before
-    the policy's own. `asked`: each call is asked about, whatever the policy's rules allow. `without_policy`: the calls are judged
-    by the defaults where the agent has no policy, too.
+    the policy's own. `asked`: each call is asked about, whatever the policy's rules allow. `without_policy`: whether the calls
+    are judged by the defaults where the agent has no policy, too; `asked`: only if it has an approver, or tools that always are.
     """
 
     inspect: Inspector | None = None
     workspace: str = ""
     rules: tuple[PermissionRule, ...] = ()
     asked: bool = False
-    without_policy: bool = False
+    without_policy: Literal["never", "asked", "always"] = "never"
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
