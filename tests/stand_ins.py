@@ -461,7 +461,7 @@ CALLED, STOPPED = _delta({}, "tool_calls"), _delta({}, "stop")
 REPORTED: dict[str, tuple[list[dict[str, Any]], str, list[dict[str, Any] | None]]] = {
     "arguments-object": ([_call(WHOLE, index=0, **FUNCTION), CALLED], "tool_calls", [WHOLE]),
     "cumulative-arguments": (
-        [_call(FIRST + '"a', index=0, **FUNCTION), _call(FIRST + SECOND, index=0), CALLED],
+        [_call(FIRST + '"a', index=0, **FUNCTION), _call(FIRST + SECOND, index=0, id="call_1"), CALLED],
         "tool_calls",
         [WHOLE],
     ),
