@@ -61,7 +61,7 @@ for line in sys.stdin:
 class Provider(BaseHTTPRequestHandler):
     """Offers a model with a forged name, and refuses every request in forged words."""
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
     def do_GET(self) -> None:
