@@ -11,6 +11,7 @@ import msgspec
 
 from turnwise.drivers.journal.ledger import LEAVES, STAYED, LedgerEntry, update_of, values_before
 from turnwise.drivers.journal.stores import JournalConnection
+from turnwise.drivers.journal.waiting import Patience
 
 GATEWAY = "gateway"
 
@@ -60,8 +61,15 @@ LedgerChange = EntryLeaves | EntryBecame | EntryStayed
 class DirectLedger:
     """Writes entries. `transaction` opens the journal's database for one."""
 
-    def __init__(self, transaction: Callable[[], AbstractContextManager[JournalConnection]]) -> None:
+    def __init__(
+        self, transaction: Callable[[], AbstractContextManager[JournalConnection]], *, patience: Patience
+    ) -> None:
         self._transaction = transaction
+        self._patience = patience
+
+    def wait_until(self, ends: float) -> None:
+        """From now on this thread's work waits for the database until then (monotonic)."""
+        self._patience.ends = ends
 
     def write(self, changes: Sequence[LedgerChange]) -> None:
         """All of them in this order, or none. On return they are safe from our own death. Raises JournalFailed."""

@@ -64,7 +64,7 @@ from turnwise.drivers.journal.session_rows import (
     shown_id,
 )
 from turnwise.drivers.journal.stores import JournalConnection, JournalStore, T, Values
-from turnwise.drivers.journal.waiting import Patience, beside
+from turnwise.drivers.journal.waiting import beside
 from turnwise.errors import CallerError, JournalFailed, UnreadableTurn
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.vocab import StopReason
@@ -236,11 +236,6 @@ class Journal:
         `work` may begin again if it had to wait, and may run in another thread. A cancel of this task comes behind it.
         """
         return await beside(work, store=self._store)
-
-    @property
-    def patience(self) -> Patience:
-        """How long the work of the thread that asks may wait for the database."""
-        return self._store.thread.patience
 
     def is_whole(self) -> bool:
         """Whether SQLite finds no damaged page. This reads the whole file."""
@@ -608,7 +603,7 @@ class Journal:
     @property
     def direct(self) -> DirectLedger:
         """The ledger of requests that belong to no turn."""
-        return DirectLedger(self._store.transaction)
+        return DirectLedger(self._store.transaction, patience=self._store.thread.patience)
 
     @property
     def repairs(self) -> RepairBook:

@@ -128,9 +128,8 @@ class LedgerThread:
         waiting = [order for order in orders if isinstance(order, _Leaving)]
         changes = [change for order in orders if (change := _change_of(order)) is not None]
         why: Exception | None = None
-        self._journal.patience.ends = (
-            min([order.since_s for order in waiting], default=time.monotonic()) + self._limit_s
-        )
+        since_s = min([order.since_s for order in waiting], default=time.monotonic())
+        self._journal.direct.wait_until(since_s + self._limit_s)
         try:
             if self._kept or changes:
                 self._journal.direct.write([*self._kept, *changes])
