@@ -195,7 +195,8 @@ class Provider:
 
 
 def rules_of(script: Script) -> ModelRules:
-    return ModelRules(prefill=script.prefill, signed=script.thinks, adaptive=bool(script.binds))
+    adaptive = bool(script.binds or script.generation)
+    return ModelRules(prefill=script.prefill, signed=script.thinks, adaptive=adaptive, generation=script.generation)
 
 
 def parsed(body: bytes, *, route: Route) -> Raw:

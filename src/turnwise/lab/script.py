@@ -50,6 +50,23 @@ Habit = Literal[
     "wraps",
 ]
 Binding = Literal["", "refuses", "drops", "uncontrolled"]
+GenerationName = Literal[
+    "",
+    "claude-opus-4-7",
+    "claude-opus-5",
+    "claude-opus-5-5",
+    "claude-sonnet-5",
+    "claude-sonnet-5-5",
+    "claude-haiku-5-5",
+    "claude-fable-5",
+    "claude-fable-5-1",
+    "claude-fable-5-2",
+    "gpt-5.6",
+    "gpt-6-luna",
+    "gpt-6-astra",
+    "gpt-6.1-sol",
+    "gpt-6.2-sol",
+]
 PLACEHOLDER = re.compile(r"\{([a-z_]+)(?: ([a-z0-9_]+)-([a-z0-9_]+))?\}")
 BUILTIN_WORDS = frozenset({"n", "result", "results", "example", "lines"})
 
@@ -163,7 +180,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     a request past them is refused as its API refuses it. `caches`: prompts are kept as the provider's docs say it, from
     `cache_least_tokens` on where that is said. `binds`: its thinking holds only behind what it was thought on. Stale thinking is
     refused unless the request asks to drop it (`refuses`), dropped in silence (`drops`), or refused in any case, by a server that
-    does not know how to be asked (`uncontrolled`). Responses always drop it."""
+    does not know how to be asked (`uncontrolled`). Responses always drop it. `generation`: what the model of that
+    name refuses is refused."""
 
     name: str
     title: str
@@ -182,6 +200,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     caches: bool = True
     cache_least_tokens: int | None = None
     binds: Binding = ""
+    generation: GenerationName = ""
     families: tuple[str, ...] = ()
     healthy: bool = True
     requests: int | None = None

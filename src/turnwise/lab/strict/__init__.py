@@ -12,6 +12,7 @@ import msgspec
 from turnwise.lab.raw import Raw
 from turnwise.lab.strict import anthropic_messages, gemini, openai_chat, openai_responses
 from turnwise.lab.strict.dialects import ServerDialect
+from turnwise.lab.strict.generations import check_generation
 from turnwise.lab.strict.verdicts import LENIENT_MODEL, ModelRules, Rejected, error_body
 
 CHECKS: dict[str, Callable[[Raw, ModelRules], None]] = {
@@ -27,6 +28,8 @@ def check(family: str, *, body: Raw, rules: ModelRules = LENIENT_MODEL, dialect:
 
     A `dialect` is that of one Chat Completions server: its own rules come first. Other families do not know it.
     """
+    if rules.generation:
+        check_generation(family, body, name=rules.generation)
     if dialect is None or family != "openai_chat":
         CHECKS[family](body, rules)
         return

@@ -13,6 +13,7 @@ class ModelRules(msgspec.Struct, frozen=True, kw_only=True):
         False  # True: it thinks when it likes, so its calls may come back without (API docs, "Adaptive thinking")
     )
     signed: bool = False  # True: it thinks, and its signed thoughts have to come back unchanged beside their calls
+    generation: str = ""  # a name of `generations.py`: what that model refuses is refused
     parts: tuple[str, ...] = ()  # Chat Completions: types of content part that its server takes beside OpenAI's
 
 
