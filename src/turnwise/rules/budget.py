@@ -51,6 +51,7 @@ FILE_BYTES = 1600 * BYTES_A_TOKEN  # an image of full size at Anthropic; a file 
 # What a retry asks for after reasoning ate all: no less than "low", the least word that every model with efforts knows. Many
 # refuse "none", and OpenAI's o-series, MiniMax and others "minimal" (openai_dart #760; OpenAI docs, "Reasoning models").
 LOWER_EFFORT: dict[Effort, Effort] = {
+    "max": "low",
     "xhigh": "low",
     "high": "low",
     "medium": "low",

@@ -43,7 +43,7 @@ class OutputSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     strict: bool = True
 
 
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

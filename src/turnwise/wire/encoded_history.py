@@ -12,6 +12,7 @@ import msgspec
 
 from turnwise.vocab import Message, Request, messages_in_common
 from turnwise.wire.cache_marks import MARK_NAME, MARKS, Marking, Placed, chosen, last_block, marks_at, placed_marks
+from turnwise.wire.generations import Adapted
 from turnwise.wire.json_fields import write_object
 from turnwise.wire.profiles import Profile
 
@@ -36,7 +37,8 @@ class Items(Protocol):
 class CallFrame(msgspec.Struct, frozen=True, kw_only=True):
     """A call but for its messages. In the body they stand between `head`, which goes up to the array's bracket or to the last
     item that stands before them, and `tail`, which begins with the closing bracket. `items` is one that has taken nothing:
-    what it makes of a message rests on the message and on `rests_on`. None: the body has no messages of ours."""
+    what it makes of a message rests on the message and on `rests_on`. None: the body has no messages of ours. `adapted`: what the
+    model would have refused, and how it goes up."""
 
     path: str = ""
     headers: tuple[tuple[str, str], ...] = ()
@@ -45,6 +47,7 @@ class CallFrame(msgspec.Struct, frozen=True, kw_only=True):
     items: Items | None = None
     rests_on: tuple[object, ...] = ()
     marking: Marking | None = None  # None: the provider is not asked to keep the prompt
+    adapted: tuple[Adapted, ...] = ()
 
 
 Written = tuple[bytes, int, tuple[tuple[int, int], ...], int | None]

@@ -8,6 +8,7 @@ import msgspec
 from turnwise.vocab import Fault, FinishReason, Frame, Request, Response
 from turnwise.wire import encoded_history
 from turnwise.wire.encoded_history import EncodedHistory, Written
+from turnwise.wire.generations import Adapted
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 
@@ -20,7 +21,8 @@ class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
     driver adds it as `profile.auth` says, so no value of ours can leak it. The first `same_bytes` of the body are those of
     the call before it that was encoded with the same history; 0 where that is not known. `marks` are where the marks for the
     provider's cache begin and end, which no other figure counts. `changed_at` is the first byte at which the body goes on
-    otherwise than the one before it, if it does not begin with all its messages."""
+    otherwise than the one before it, if it does not begin with all its messages. `adapted` are settings that the model would have
+    refused, so they went up in another form or not at all."""
 
     path: str
     body: bytes
@@ -29,6 +31,7 @@ class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
     same_bytes: int = 0
     marks: tuple[tuple[int, int], ...] = ()
     changed_at: int | None = None
+    adapted: tuple[Adapted, ...] = ()
 
 
 def call_of(frame: encoded_history.CallFrame, *, written: Written) -> HttpCall:
@@ -41,6 +44,7 @@ def call_of(frame: encoded_history.CallFrame, *, written: Written) -> HttpCall:
         same_bytes=same_bytes,
         marks=marks,
         changed_at=changed_at,
+        adapted=frame.adapted,
     )
 
 

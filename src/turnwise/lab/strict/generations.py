@@ -19,7 +19,7 @@ ALL_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 COMPUTER = "computer_20251124"
 
 
-class Generation(msgspec.Struct, frozen=True, kw_only=True):
+class JudgedModel(msgspec.Struct, frozen=True, kw_only=True):
     """What one model takes. `thinking`: its types; `off_efforts`: the efforts beside which thinking may be off. `sampling`:
     temperature and top_p other than 1, always, beside effort `none`, or never."""
 
@@ -33,20 +33,20 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _TO_HIGH = ("low", "medium", "high")
-_ASTRA = Generation(chat_efforts=ALL_EFFORTS[:-1])
-_LUNA = Generation(efforts=("none", *ALL_EFFORTS), sampling="beside none")
-_FABLE = Generation(thinking=("adaptive",), forced=False)
+_ASTRA = JudgedModel(chat_efforts=ALL_EFFORTS[:-1])
+_LUNA = JudgedModel(efforts=("none", *ALL_EFFORTS), sampling="beside none")
+_FABLE = JudgedModel(thinking=("adaptive",), forced=False)
 
-GENERATIONS: Mapping[str, Generation] = {
-    "claude-opus-4-7": Generation(thinking=("adaptive", "disabled")),
-    "claude-opus-5": Generation(thinking=("adaptive", "disabled"), off_efforts=_TO_HIGH),
-    "claude-opus-5-5": Generation(thinking=("adaptive",), forced=False, computer=False),
-    "claude-sonnet-5": Generation(thinking=("adaptive", "disabled")),
-    "claude-sonnet-5-5": Generation(
+GENERATIONS: Mapping[str, JudgedModel] = {
+    "claude-opus-4-7": JudgedModel(thinking=("adaptive", "disabled")),
+    "claude-opus-5": JudgedModel(thinking=("adaptive", "disabled"), off_efforts=_TO_HIGH),
+    "claude-opus-5-5": JudgedModel(thinking=("adaptive",), forced=False, computer=False),
+    "claude-sonnet-5": JudgedModel(thinking=("adaptive", "disabled")),
+    "claude-sonnet-5-5": JudgedModel(
         thinking=("adaptive", "between_tools"), off_efforts=_TO_HIGH, forced=False, computer=False
     ),
-    "claude-haiku-5-5": Generation(thinking=("adaptive", "disabled")),
-    "claude-fable-5": Generation(thinking=("adaptive",)),
+    "claude-haiku-5-5": JudgedModel(thinking=("adaptive", "disabled")),
+    "claude-fable-5": JudgedModel(thinking=("adaptive",)),
     "claude-fable-5-1": _FABLE,
     "claude-fable-5-2": msgspec.structs.replace(_FABLE, computer=False),
     "gpt-5.6": _LUNA,
@@ -74,7 +74,7 @@ def check_generation(family: str, body: Raw, *, name: str) -> None:
             pass
 
 
-def _check_claude(fields: dict[str, Raw], found: Generation) -> None:
+def _check_claude(fields: dict[str, Raw], found: JudgedModel) -> None:
     type = text(table(fields.get("thinking")).get("type"))
     effort = text(table(fields.get("output_config")).get("effort"))
     if type and type not in found.thinking:
@@ -104,7 +104,7 @@ def _check_claude(fields: dict[str, Raw], found: Generation) -> None:
 
 
 def _check_gpt(
-    fields: dict[str, Raw], found: Generation, *, name: str, effort: Raw, where: str, efforts: tuple[str, ...]
+    fields: dict[str, Raw], found: JudgedModel, *, name: str, effort: Raw, where: str, efforts: tuple[str, ...]
 ) -> None:
     if effort is not None and effort not in efforts:
         supported = ", ".join(f"'{one}'" for one in efforts[:-1])

@@ -34,6 +34,7 @@ from turnwise.wire.encoded_history import MESSAGES, CallFrame, EncodedHistory, a
 from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.files import files_in_words
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
+from turnwise.wire.generations import adapt_claude, generation_of, in_words
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
@@ -53,8 +54,8 @@ compatible servers do not know it (API docs, "Versions" and "Migrating to API ve
 
 MIN_BUDGET_TOKENS = 1024  # the least thinking budget that the API takes
 
-EFFORT_WORDS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
-EFFORT_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768}
+EFFORT_WORDS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
+EFFORT_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768, "max": 32768}
 """Thinking budgets for models and endpoints that know no effort (`reasoning_request = "budget"`)."""
 
 
@@ -63,23 +64,26 @@ WireRole = Literal["user", "assistant", "system"]
 
 def encode_request(request: Request, profile: Profile, *, history: EncodedHistory | None = None) -> HttpCall:
     history = history or EncodedHistory()
+    request, told = in_words(request)
     settings = request.settings
     thinks = settings.reasoning_effort is not None or settings.reasoning_tokens is not None
     may_think = thinks and may_think_by_budget(request.messages)
     frame = history.frame(request, profile, make=_frame, also=may_think)
-    written = history.write_body(frame, messages=request.messages)
-    return call_of(frame, written=written)
+    call = call_of(frame, written=history.write_body(frame, messages=request.messages))
+    return msgspec.structs.replace(call, adapted=(*told, *call.adapted)) if told else call
 
 
 def _frame(request: Request, profile: Profile) -> CallFrame:
     fields = _fields(request, profile)
+    row = generation_of(request.model, "claude")
+    adapted = () if row is None else tuple(adapt_claude(fields, row))
     in_body = "anthropic_version" in fields or "anthropic-version" in {key.lower() for key in profile.headers}
     headers = () if in_body else (("anthropic-version", API_VERSION),)
     if request.drops_stale_thinking and binds_thinking(request.model) and ask_to_drop(fields):
         headers = with_beta(fields, headers)
     path = _path(request, profile)
     if fields.get("messages") is not MESSAGES:  # `extra` has put its own in their place
-        return CallFrame(path=path, headers=headers, head=write_object(fields))
+        return CallFrame(path=path, headers=headers, head=write_object(fields), adapted=adapted)
     head, tail = around(fields, name="messages")
     marking = _marking(request, profile, fields=fields, head=head)
     return CallFrame(
@@ -90,6 +94,7 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
         items=BlockItems(profile),
         rests_on=(profile, marking is None),
         marking=marking,
+        adapted=adapted,
     )
 
 
@@ -275,7 +280,8 @@ def _step_fields(request: Request, profile: Profile, *, has_tools: bool) -> dict
     settings = request.settings
     way = way_of(request.model, profile)
     thinking, max_tokens = _thinking(settings, profile, way=way)
-    if thinking is not None and b'"enabled"' in thinking and not may_think_by_budget(request.messages):
+    knows_budgets = generation_of(request.model, "claude") is None
+    if knows_budgets and thinking and b'"enabled"' in thinking and not may_think_by_budget(request.messages):
         thinking = None
     if has_tools and thinking is not None and _is_forced(request):
         thinking = None  # "Thinking may not be enabled when tool_choice forces tool use."

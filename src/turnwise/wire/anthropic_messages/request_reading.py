@@ -45,7 +45,7 @@ _READ = frozenset(
     output_format""".split()
 )
 _TOOL_KEYS = frozenset({"name", "description", "input_schema", "strict"})
-_EFFORTS: dict[str, Effort] = {"low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
+_EFFORTS: dict[str, Effort] = {"low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
 
 
 class _Plain(msgspec.Struct):

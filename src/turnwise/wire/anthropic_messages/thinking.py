@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from turnwise.vocab import Fault, FaultKind, Message, Reasoning, Repair, ToolCall
 from turnwise.wire.anthropic_messages.fields import own_fields
 from turnwise.wire.family import BETA_HEADER, HttpCall
+from turnwise.wire.generations import generation_of, plain_name
 from turnwise.wire.healing import printable
 from turnwise.wire.json_fields import (
     UNREADABLE,
@@ -46,17 +47,6 @@ OLDER_MODELS: tuple[tuple[str, Way], ...] = (
     ("claude-sonnet-4-5", "budget"),
     ("claude-haiku-4-5", "budget"),
 )
-# Beginnings of the names of models that refuse thinking behind a prefix that has changed. Sources: API docs, "Preserved thinking"
-# and "Fix a thinking block bound to a different conversation" (September 2026). AWS docs, "Preserved thinking": Claude Mythos 5.1
-# binds and does not check.
-BINDING_MODELS = (
-    "claude-fable-5-1",
-    "claude-fable-5-2",
-    "claude-mythos-5-2",
-    "claude-opus-5-5",
-    "claude-sonnet-5-5",
-    "claude-haiku-5-5",
-)
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _DROPS = b'{"prefix_mismatch_behavior":"drop_block"}'
 _STALE = re.compile(r"^messages\.(\d+)\.content\.(\d+)\b.*bound to a different conversation", re.DOTALL)
@@ -67,10 +57,10 @@ _BARE = re.compile(r"claude-(?:opus|sonnet|haiku)-4")  # what comes later has a 
 
 
 def way_of(model: str, profile: Profile) -> Way:
-    """Names may have a vendor before them, and dots or `@` for dashes (Bedrock, Vertex AI, OpenRouter)."""
+    """How the model is asked to think."""
     if profile.reasoning_request == "budget":
         return "budget"
-    name = _plain(model)
+    name = plain_name(model)
     if _BARE.fullmatch(name):
         return "budget"
     for beginning, way in OLDER_MODELS:
@@ -79,12 +69,10 @@ def way_of(model: str, profile: Profile) -> Way:
     return "adaptive"
 
 
-def _plain(model: str) -> str:
-    return re.sub(r"[.@:]", "-", model[max(0, model.find("claude-")) :])
-
-
 def binds_thinking(model: str) -> bool:
-    return _plain(model).startswith(BINDING_MODELS)
+    """Whether the model refuses thinking behind a prefix that has changed (API docs, "Preserved thinking")."""
+    row = generation_of(model, "claude")
+    return row is not None and row.binds
 
 
 def ask_to_drop(fields: dict[str, bytes]) -> bool:

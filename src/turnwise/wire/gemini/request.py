@@ -39,8 +39,15 @@ DECLARATION = "functionDeclaration"
 # `reasoning_request` of "thinking_budget" or "thinking_level" overrides this.
 BUDGET_MODELS = ("gemini-2.5",)
 # The budgets of Google's own table (Gemini API, "OpenAI compatibility", reasoning_effort); xhigh is not in it.
-EFFORT_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
-EFFORT_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "XHIGH"}
+EFFORT_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
+EFFORT_LEVELS = {
+    "max": "XHIGH",  # before `xhigh`, which a client's XHIGH is read as
+    "minimal": "MINIMAL",
+    "low": "LOW",
+    "medium": "MEDIUM",
+    "high": "HIGH",
+    "xhigh": "XHIGH",
+}
 
 # How whole names begin: `tunedModels/x`, `projects/.../endpoints/1`. Others with a slash are models of another gateway
 # (`vendor/model`), which stand behind `models/` as every name does (google-genai, _transformers.py, `t_model`).

@@ -14,6 +14,7 @@ from turnwise.wire.cache_marks import Marking, end_of_content, end_of_message, m
 from turnwise.wire.encoded_history import MESSAGES, CallFrame, EncodedHistory, around
 from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
+from turnwise.wire.generations import adapt_gpt, generation_of
 from turnwise.wire.json_fields import encode, write_object
 from turnwise.wire.offers import instructions, offered_tools
 from turnwise.wire.openai_chat.fields import NAME, Fields, fields_of, merged
@@ -33,9 +34,11 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
     fields = {
         name: MESSAGES if value is MESSAGES else encode(value) for name, value in _fields(request, profile).items()
     }
+    row = generation_of(request.model, "gpt") if profile.reasoning_request in (None, "reasoning_effort") else None
+    adapted = () if row is None else tuple(adapt_gpt(fields, row, is_chat=True))
     path = (profile.path or PATH).replace("{model}", request.model)
     if fields.get("messages") is not MESSAGES:  # `extra` has put its own in their place
-        return CallFrame(path=path, head=write_object(fields))
+        return CallFrame(path=path, head=write_object(fields), adapted=adapted)
     head, tail = around(fields, name="messages")
     listed = _takes_marks(request, profile)
     system = [
@@ -50,6 +53,7 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
         items=ChatItems(profile, listed=listed),
         rests_on=(profile, listed),
         marking=marking,
+        adapted=adapted,
     )
 
 

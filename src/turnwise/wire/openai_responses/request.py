@@ -34,7 +34,8 @@ from turnwise.wire.encoded_history import CallFrame, EncodedHistory
 from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.files import files_in_words, left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA, free_form_arguments
-from turnwise.wire.json_fields import Fields, encode, is_object, read_fields
+from turnwise.wire.generations import adapt_gpt, generation_of
+from turnwise.wire.json_fields import Fields, encode, is_object, read_fields, write_object
 from turnwise.wire.offers import instructions, offered_tools
 from turnwise.wire.openai_responses.fields import NAME, own_fields, text_at
 from turnwise.wire.openai_responses.parts import (
@@ -94,17 +95,21 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
         after[key] = (
             {**own, **read_fields(value)} if key in MERGED and isinstance(own, dict) and is_object(value) else value
         )
+    written_after = {key: encode(value) for key, value in after.items()}
+    row = generation_of(request.model, "gpt")
+    adapted = () if row is None else tuple(adapt_gpt(written_after, row, is_chat=False))
     keeps_bare_reasoning = _is_true(before.get("store", True))
     role = "developer" if leads else profile.system_role
     items = [encode(message_item((text,), role=role)) for text in leading]
     head = encode(before)[:-1] + (b"," if before else b"")
-    tail = b"," + encode(after)[1:] if after else b"}"
+    tail = b"," + write_object(written_after)[1:] if written_after else b"}"
     return CallFrame(
         path=profile.path or PATH,
         head=head + b'"input":[' + b",".join(items),
         tail=b"]" + tail,
         items=ResponseItems(profile, keeps_bare_reasoning=keeps_bare_reasoning),
         rests_on=(profile, keeps_bare_reasoning),
+        adapted=adapted,
     )
 
 
