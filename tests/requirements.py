@@ -293,6 +293,10 @@ PROMISES: dict[str, Promise] = {
         "field",
         GATEWAY,
     ),
+    "heal:generation": Promise(
+        "An old client lives on with a new model: what that generation refuses is left out or put in its words, and told.",
+        "field",
+    ),
     "heal:told": Promise(
         "Every repair is reported in a header or the log and counted per provider.", "beyond the field", GATEWAY
     ),

@@ -30,6 +30,7 @@ def asked(model: str, **fields: Any) -> str:
     return found[0] if found else ""
 
 
+@pytest.mark.promise("heal:generation")
 @pytest.mark.parametrize("model", CLAUDE)
 def test_each_claude_model_refuses_what_it_refuses(model: str) -> None:
     """The pages that the judge names; a plain request, and one with effort `max`, are taken by all."""

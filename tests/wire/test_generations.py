@@ -1,4 +1,4 @@
-"""What a new model refuses is not sent to it: each generation and each setting is judged by the lab."""
+"""What a new model refuses is not sent to it: each generation and each setting is judged by the lab (promise heal:generation)."""
 
 import json
 from typing import Any
@@ -55,6 +55,7 @@ def body_of(model: str, row: str = "anthropic", **asked: Any) -> dict[str, Any]:
     return json.loads(encoded(model, row, **asked).body)
 
 
+@pytest.mark.promise("heal:generation")
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("model", GENERATIONS)
 def test_no_generation_refuses_what_is_sent(model: str, cell: str) -> None:
@@ -65,6 +66,7 @@ def test_no_generation_refuses_what_is_sent(model: str, cell: str) -> None:
         assert refusal_of(profile.family, body, ModelRules(generation=model, adaptive=True)) is None, row
 
 
+@pytest.mark.promise("heal:generation")
 @pytest.mark.parametrize(
     ("model", "off"),
     [
@@ -82,6 +84,7 @@ def test_thinking_is_off_as_far_as_the_model_lets_it(model: str, off: tuple[Any,
     assert (body.get("thinking"), body.get("output_config")) == off
 
 
+@pytest.mark.promise("heal:generation")
 def test_what_is_asked_in_words_is_told_and_is_no_part_of_the_kept_prompt() -> None:
     """A forced call becomes a sentence behind the last message; what went up otherwise is told by our word for it. A budget
     becomes the effort that stands for it, and the schema goes in the family's own field."""
@@ -104,6 +107,7 @@ def test_what_is_asked_in_words_is_told_and_is_no_part_of_the_kept_prompt() -> N
     assert both["output_config"]["format"]["type"] == "json_schema" and "tool_choice" not in both
 
 
+@pytest.mark.promise("heal:generation")
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(
     ("model", "row"),

@@ -179,6 +179,9 @@ BREACHES: Mapping[str, Breach] = {
     "continued_in_fence": Breach("model", "turnwise", "A continuation has no code fence around it."),
     "continued_with_overlap": Breach("model", "turnwise", "A continuation repeats nothing of what was there."),
     "calls_left_out": Breach("gateway", "turnwise", "The route gives its clients one call at a time."),
+    "forced_call_missing": Breach(
+        "model", "turnwise", "A model that cannot be forced to call a tool does so when a sentence asks for it."
+    ),
     "not_carried": Breach("gateway", "turnwise", "The upstream's API does not take this as the client said it."),
     "output_capped": Breach("gateway", "turnwise", "The route caps the output below what the client asked for."),
 }

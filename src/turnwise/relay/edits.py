@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from turnwise.relay.incoming import FALSE, ClientRequest
 from turnwise.relay.stale_reasoning import without_unsigned_thinking, without_unstored_reasoning
-from turnwise.relay.terms import RouteTerms, UpstreamRequest, capped
+from turnwise.relay.terms import RouteTerms, UpstreamRequest, capped, told_adapted
 from turnwise.vocab import Opaque, Repair, Request, Settings
 from turnwise.wire.family import HttpCall
 from turnwise.wire.gemini.fields import camel
+from turnwise.wire.generations import adapt_claude, adapt_gpt, generation_of, say_in_words
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
@@ -60,6 +61,7 @@ def edited(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Upst
         request = _forbid_parallel_calls(fields, request, profile=profile)
     _name_model(fields, request, profile=profile)
     _lay_under(fields, profile)
+    told += adapt(fields, request, profile=profile)
     return UpstreamRequest(
         call=replace(_empty_call(request, profile), body=write_object(fields)),
         request=request,
@@ -67,6 +69,28 @@ def edited(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Upst
         keeps_bytes=True,
         adds_usage=adds_usage,
     )
+
+
+def adapt(fields: Fields, request: Request, *, profile: Profile) -> list[Repair]:
+    """What the model would refuse goes up in another form, or not at all. Other fields keep their bytes."""
+    row = generation_of(request.model, "claude" if profile.family == "anthropic_messages" else "gpt")
+    if row is None:
+        return []
+    before = {key: bytes(raw) for key, raw in fields.items()}
+    after = dict(before)
+    match profile.family:
+        case "anthropic_messages":
+            found = [*say_in_words(after, row), *adapt_claude(after, row)]
+        case "openai_responses":
+            found = adapt_gpt(after, row, is_chat=False)
+        case "openai_chat" if profile.reasoning_request in (None, "reasoning_effort"):
+            found = adapt_gpt(after, row, is_chat=True)
+        case _:
+            return []
+    for key in [key for key in fields if key not in after]:
+        del fields[key]
+    fields.update({key: msgspec.Raw(raw) for key, raw in after.items() if raw != before.get(key)})
+    return told_adapted(found, client=profile.family)
 
 
 def _empty_call(request: Request, profile: Profile) -> HttpCall:

@@ -56,6 +56,7 @@ from turnwise.vocab import (
     refusal_of,
 )
 from turnwise.wire.family import Family, HttpCall
+from turnwise.wire.generations import softens
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from turnwise.wire.profiles import Profile
 
@@ -69,6 +70,10 @@ LEAST_CONTINUED_TOKENS = 16
 
 CUT_CALL_LEFT_OUT = Repair(
     "cut_call_left_out", "response", "a limit cut a call, and in this API nothing in it would show that"
+)
+
+FORCED_CALL_MISSING = Repair(
+    "forced_call_missing", "response", "the model cannot be forced to call a tool; it was asked in words, and did not"
 )
 
 Continues = Literal["off", "calls", "all"]
@@ -611,6 +616,9 @@ class Relay:
         whole = without_hidden_cuts(response, empty_too=empty_too)
         if whole is not response:
             self._repairs.append(CUT_CALL_LEFT_OUT)
+        asked = self._upstream.request
+        if softens(asked.model, asked.tool_choice) and asked.tools and not calls_of(response.message):
+            self._repairs.append(FORCED_CALL_MISSING)
         repairs = tuple(self._repairs)
         if self._client.request.stream:
             out = self._stream.settle(response, is_altered=is_altered)

@@ -13,59 +13,11 @@ from turnwise.relay.fitting import TITLES, fit_beginning, fit_calls, fit_output,
 from turnwise.relay.foreign_fields import allowed_alone, budget_alone, carry_extra
 from turnwise.relay.foreign_parts import HISTORY, Crossing, hours
 from turnwise.relay.incoming import ClientRequest
-from turnwise.relay.terms import RouteTerms, UpstreamRequest, capped, not_carried
+from turnwise.relay.terms import SETTING_NAMES, RouteTerms, UpstreamRequest, capped, not_carried, told_adapted
 from turnwise.vocab import Caching, Repair, Request, Settings
 from turnwise.wire.json_fields import Fields, is_null, is_object, read_fields, string_of
 from turnwise.wire.profiles import FamilyName, Profile
 from turnwise.wire.registry import family
-
-SETTING_NAMES: Mapping[FamilyName, Mapping[str, str]] = {
-    "openai_chat": {
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "stop": "stop",
-        "seed": "seed",
-        "reasoning": "reasoning_effort",
-        "tool_choice": "tool_choice",
-        "parallel": "parallel_tool_calls",
-        "output": "response_format",
-        "limit": "max_tokens",
-    },
-    "openai_responses": {
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "stop": "stop",
-        "seed": "seed",
-        "reasoning": "reasoning.effort",
-        "tool_choice": "tool_choice",
-        "parallel": "parallel_tool_calls",
-        "output": "text.format",
-        "limit": "max_output_tokens",
-    },
-    "anthropic_messages": {
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "stop": "stop_sequences",
-        "seed": "seed",
-        "reasoning": "thinking",
-        "tool_choice": "tool_choice",
-        "parallel": "tool_choice.disable_parallel_tool_use",
-        "output": "output_config.format",
-        "limit": "max_tokens",
-    },
-    "gemini": {
-        "temperature": "generationConfig.temperature",
-        "top_p": "generationConfig.topP",
-        "stop": "generationConfig.stopSequences",
-        "seed": "generationConfig.seed",
-        "reasoning": "generationConfig.thinkingConfig",
-        "tool_choice": "toolConfig.functionCallingConfig",
-        "parallel": "parallel_tool_calls",
-        "output": "generationConfig.responseJsonSchema",
-        "limit": "generationConfig.maxOutputTokens",
-    },
-}
-"""What a client of the family calls the settings that the vocabulary has words for."""
 
 PLACES: Mapping[FamilyName, Mapping[str, tuple[str, ...]]] = {
     "openai_chat": {
@@ -165,7 +117,12 @@ def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Up
     )
     call = family(target).encode_request(wanted, profile)
     told += settings_told + output_told
-    told += _unsaid(wanted, asked=request, body=read_fields(call.body), source=source, target=target)
+    told += told_adapted(
+        [one for one in call.adapted if one.setting != "prefill"], client=source
+    )  # told with the history
+    named = {one.where for one in told}
+    unsaid = _unsaid(wanted, asked=request, body=read_fields(call.body), source=source, target=target)
+    told += [one for one in unsaid if one.where not in named]
     return UpstreamRequest(call=call, request=wanted, told=tuple(told))
 
 
