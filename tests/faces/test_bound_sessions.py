@@ -12,6 +12,7 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.replaying.forking import fork
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
+from turnwise.lab.signing import bound_in
 from turnwise.turn.commands import PrepareStep
 
 
@@ -20,7 +21,8 @@ def flat(body: dict[str, Any]) -> list[tuple[str, str]]:
     opening = [body.get("system"), body.get("tools")]
     found = [("", json.dumps(unmarked(one), sort_keys=True)) for one in opening]
     for message in body["messages"]:
-        for block in message["content"]:
+        content = message["content"]
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
             signature = block.get("signature", "") if block["type"] == "thinking" else ""
             found.append(
                 (signature, "" if signature else json.dumps([message["role"], unmarked(block)], sort_keys=True))
@@ -37,7 +39,8 @@ def unmarked(value: Any) -> Any:
 
 
 def stale_at_least(requests: list[Received]) -> list[int]:
-    """Of each request, the thinking blocks whose prefix is not what the request showed that they answered: these cannot be kept.
+    """Of each request, the thinking blocks whose prefix is not what the request showed that they answered, and those of a model
+    that binds nothing: these cannot be kept.
     That request is the last one before the block is first shown, other than one for a summary."""
     shown = [flat(json.loads(one.body)) for one in requests]
     made: dict[str, list[str]] = {}  # a block's signature -> what its request showed
@@ -50,7 +53,7 @@ def stale_at_least(requests: list[Received]) -> list[int]:
             if not signature:
                 plain.append(text)
                 continue
-            stale += made.setdefault(signature, before) != plain
+            stale += made.setdefault(signature, before) != plain or bound_in(signature) is None
         counts.append(stale)
         before = before if one.is_summary else plain
     return counts

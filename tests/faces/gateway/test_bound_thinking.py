@@ -9,6 +9,7 @@ import pytest
 
 from faces.gateway.calling import call_of, upstream_at
 from faces.gateway.relayed import Gathered
+from faces.test_bound_sessions import stale_at_least
 from lab.failing import DEADLINES, settled
 from turnwise.faces.gateway import stale_thinking
 from turnwise.faces.gateway.calls import ClientCall
@@ -103,6 +104,28 @@ async def test_a_client_that_edits_its_prefix_goes_on() -> None:
     await client.clock.advance(stale_thinking.KEPT_S + 1)
     await client.ask()
     assert client.statuses()[6:] == [200, 400, 200]
+
+
+@pytest.mark.promise("step:bound-thinking")
+async def test_a_client_of_thirty_steps_loses_no_more_than_it_must() -> None:
+    """It changes its instructions, shortens old results and gets one tool more. What the model does not see equals a
+    second reading of the bodies."""
+    bindings: tuple[Binding, ...] = ("refuses", "drops")
+    for binds in bindings:
+        client = Client(binds)
+        for step in range(30):
+            if step == 8:
+                client.body["system"] = "Be thorough."
+            if step == 16:
+                for message in client.body["messages"][10:20:2]:
+                    message["content"][0]["content"] = "(shortened)"
+            if step == 24:
+                client.body["tools"] = [TOOL, {**TOOL, "name": "look"}]
+            assert (await client.ask())["type"] == "message"
+        taken = [one for one in client.lab.requests if one.status == 200]
+        lost = [len(one.dropped) for one in taken]
+        assert (lost, lost[-1] > 20) == (stale_at_least(taken), True)
+        assert client.statuses().count(400) == (binds == "refuses")
 
 
 @pytest.mark.promise("step:bound-thinking")
