@@ -14,7 +14,7 @@ import pytest
 
 from flat_agents import flat_agent
 from postgres_server import PostgresServer
-from turnwise import Agent, Approval, Asking, Journal, PermissionRule, Policy, RunResult, tool
+from turnwise import Agent, Approval, Asking, Budget, Journal, MaxRequests, PermissionRule, Policy, RunResult, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.file import JournalFile
 from turnwise.drivers.journal.postgres.connecting import Waits
@@ -22,6 +22,7 @@ from turnwise.drivers.journal.postgres.store import GIVEN_UP, PostgresStore
 from turnwise.drivers.journal.waiting import WouldWait
 from turnwise.drivers.running.watching import FrameSeen, WatcherEvent
 from turnwise.errors import JournalFailed
+from turnwise.faces.budgets import Reservation
 from turnwise.testing import ScriptedModel, call
 from turnwise.testing.scripted_model import BASE_URL
 from turnwise.vocab import StopReason
@@ -132,6 +133,46 @@ async def test_a_run_waits_for_its_journal_at_any_write_while_another_goes_on(pl
             waited = await run_held_at(number, place)
             assert (waited.beside, waited.result.text, waited.result.stop_reason) == ("Done.", "Done.", "answered")
             assert sorted(kinds(place.journal, waited.result)) == sorted(expected), number
+
+
+@pytest.mark.promise("end:budget")
+async def test_a_run_waits_for_its_budget_in_a_journal_while_another_goes_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proves: whether the part of a budget is reserved or settled while the database is held, another run of the process begins
+    and ends meanwhile, and what the run did not spend is free again."""
+    budget = Budget(MaxRequests(9), per_run=MaxRequests(3), journal=place.journal, name="team")
+
+    async def run_held(holding: asyncio.Event) -> None:
+        async def run_beside() -> str:
+            await holding.wait()
+            try:
+                return (await two_steps(None).run("Go.")).text
+            finally:
+                place.holder.free()
+
+        other = asyncio.create_task(run_beside())
+        await asyncio.sleep(0)
+        assert (await two_steps(place.journal, limits=budget).run("Go.")).text == "Done."
+        assert await other == "Done."
+
+    async with asyncio.timeout(HANG_S):
+        reserves = asyncio.Event()
+        place.holder.hold()
+        reserves.set()
+        await run_held(reserves)
+        assert budget.left == MaxRequests(7)
+
+        settles = asyncio.Event()
+
+        def held_behind_the_turn(_: Reservation) -> bool:
+            place.holder.hold()
+            settles.set()
+            return False
+
+        monkeypatch.setattr(Reservation, "goes_on", property(held_behind_the_turn))
+        await run_held(settles)
+        assert budget.left == MaxRequests(5)
 
 
 @pytest.mark.promise("keep:crash")
@@ -270,10 +311,17 @@ def test_work_that_may_not_wait_leaves_nothing(tmp_path: Path) -> None:
             store.thread.do(work, within_s=0.0).result(HANG_S)
         holder.free()
         refused: list[bool] = []
+        names: list[str] = []  # whoever shares a budget compares them, and waits for nobody
+
+        def look_on() -> None:
+            refused.append(is_refused())
+            names.append(journal.address())
+
         with store.statement():
-            other = threading.Thread(target=lambda: refused.append(is_refused()))
+            other = threading.Thread(target=look_on)
             other.start()
             other.join(HANG_S)
+            assert names == [str(tmp_path / "j.db")]
         store.at_once(work)
         with store.statement() as connection:
             assert connection.execute("select count(*) from budget").fetchone() == (1,)

@@ -300,7 +300,7 @@ async def test_a_budget_takes_every_limit_that_an_agent_takes(kind: Any) -> None
     for whole in (limit, limit | MaxRequests(50), limit & MaxRequests(50)):
         per_run = part | MaxRequests(5) if whole is not limit else part
         budget = Budget(whole, per_run=per_run)
-        with budget.reserving(run_of("a"), per_run) as one, budget.reserving(run_of("b"), per_run) as other:
+        async with budget.reserving(run_of("a"), per_run) as one, budget.reserving(run_of("b"), per_run) as other:
             assert kind in {type(leaf) for leaf in leaves_of(one.limit)} & {
                 type(leaf) for leaf in leaves_of(other.limit)
             }

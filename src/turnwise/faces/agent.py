@@ -306,7 +306,8 @@ class Agent(Generic[Deps, Output]):
         return RunStream(partial(self._start, prompt, options=options))
 
     def open_asks(self, session: str) -> tuple[OneAsk, ...]:
-        """The asks that a session of the journal waits for, also in another process. If nothing waits, the tuple is empty.
+        """The asks that a session of the journal waits for, also in another process. If nothing waits, the tuple is empty. The
+        calling thread waits for the journal: in an event loop, use `asyncio.to_thread`.
 
         Answer them with `agent.run(session=..., approvals=[Approval(call_id=ask.call.id, verdict="allow", digest=ask.digest)])`.
         Raises CallerError if the agent has no journal, or if the session does not exist.
@@ -378,7 +379,7 @@ class Agent(Generic[Deps, Output]):
         given = () if only_decides else input_of(prompt, results=options.get("results") or None, earlier=earlier)
         config, given = await priced(setup, config), await opened(given, opening=setup.opening, earlier=earlier)
         config = await setup.instructions.written(config, run=run, clock=setup.clock)
-        config, reservation = reserved(setup, config, stack=stack, journal=setup.journal)
+        config, reservation = await reserved(setup, config, stack=stack, journal=setup.journal)
         started = TurnStarted(
             config=config,
             input=(*given, *control.words()),
@@ -423,7 +424,7 @@ class Agent(Generic[Deps, Output]):
                 )
             )
         if reservation is not None:
-            reservation.begins(runner)
+            await reservation.begins(runner)
         kept = session_id if setup.journal is not None else ""
         carried = () if started.history else before.carried
         turn = runner.run(started, earlier=carried, journal=pen, ends=control.ends)
@@ -485,10 +486,10 @@ class Agent(Generic[Deps, Output]):
                 approver=approver,
                 observation=Observation(watch=options.get("watch"), ledger=found.ledger),
             )
-            _, reservation = reserved(setup, config, stack=stack, whole=True, journal=journal)
+            _, reservation = await reserved(setup, config, stack=stack, whole=True, journal=journal)
             pen = await journal.beside(partial(journal.resume_turn, found.turn_id))
             if reservation is not None:
-                reservation.begins(runner)
+                await reservation.begins(runner)
             turn = runner.resume(found.left, journal=pen, ends=control.ends, said=control.words())
             kept, before = found.session.row.id, found.before
             ended = partial(run_result, output=output, before=before, session=kept, notes=setup.notes, told=found.notes)
@@ -588,7 +589,7 @@ class Agent(Generic[Deps, Output]):
             is_held = setup.budget is not None and setup.budget.is_held_above()
             reservation, spends = None, run_below(config, order=order, path=minder.path)
             if not is_held:
-                config, reservation = reserved(
+                config, reservation = await reserved(
                     setup, config, stack=stack, whole=started is None, journal=journal, run=spends
                 )
             if started is not None:
@@ -610,7 +611,7 @@ class Agent(Generic[Deps, Output]):
                 found.left.terms = order.terms
                 pen = await journal.beside(partial(journal.resume_turn, found.turn_id))
                 if reservation is not None:
-                    reservation.begins(runner)
+                    await reservation.begins(runner)
                 return await minder.run(runner, runner.resume(found.left, journal=pen))
             assert started is not None, "a child that was not left begins"
             pen = None
@@ -629,7 +630,7 @@ class Agent(Generic[Deps, Output]):
                     )
                 )
             if reservation is not None:
-                reservation.begins(runner)
+                await reservation.begins(runner)
             return await minder.run(runner, runner.run(started, journal=pen))
 
     async def _child_started(

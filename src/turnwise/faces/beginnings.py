@@ -49,7 +49,7 @@ class KeptOpen:
         await stack.aclose()
 
 
-def reserved(
+async def reserved(
     setup: AgentSetup,
     config: TurnConfig,
     *,
@@ -66,7 +66,7 @@ def reserved(
     run = run or BudgetRun(turn=config.turn_id, root_session=config.session_id, root_turn=config.turn_id)
     row = config.prices.get(config.model)
     least_usd = Decimal(0) if row is None else least_of(row)
-    part = stack.enter_context(setup.budget.reserving(run, config.limits, least_usd=least_usd, whole=whole))
+    part = await stack.enter_async_context(setup.budget.reserving(run, config.limits, least_usd=least_usd, whole=whole))
     return config if whole else msgspec.structs.replace(config, limits=part.limit), part
 
 

@@ -50,6 +50,10 @@ class BudgetKeeper(Protocol):
         """`work`, while nobody else changes the budget. It may be called again though its first call stands."""
         ...
 
+    async def beside(self, work: Callable[[], Outcome], /) -> Outcome:
+        """What `work` gives or raises, while the event loop goes on; it may begin again. A cancel comes behind it."""
+        ...
+
     def look(self) -> BudgetState: ...
     def bill(self, entries: Mapping[tuple[str, int], LedgerEntry], /) -> None:
         """The requests of a run that has ended."""
@@ -90,6 +94,10 @@ class MemoryKeeper:
     def change(self, work: Callable[[BudgetAtHand], Outcome]) -> Outcome:
         with self._lock:
             return work(self)
+
+    async def beside(self, work: Callable[[], Outcome]) -> Outcome:
+        """Nobody is waited for."""
+        return work()
 
     def read(self, new: BudgetState) -> BudgetState:
         return self._state
@@ -147,6 +155,9 @@ class JournalKeeper:
             return work(row)
 
         return self._book.change(self._name, checked)
+
+    async def beside(self, work: Callable[[], Outcome]) -> Outcome:
+        return await self._journal.beside(work)
 
     def look(self) -> BudgetState:
         state = self._book.look(self._name, new=self._new)

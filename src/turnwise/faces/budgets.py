@@ -3,9 +3,10 @@
 import contextlib
 import logging
 import secrets
-from collections.abc import Generator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextvars import ContextVar
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from turnwise.drivers.journal.budgets import BudgetRun, holder_in, process_of
@@ -96,19 +97,20 @@ class Budget:
 
         return Bill(self._keeper.billed())
 
-    @contextlib.contextmanager
-    def reserving(
+    @contextlib.asynccontextmanager
+    async def reserving(
         self, run: BudgetRun, limits: Limit | None, *, least_usd: Decimal = ZERO, whole: bool = False
-    ) -> "Generator[Reservation]":
+    ) -> "AsyncGenerator[Reservation]":
         """A run's part, which is given back at the end. `limits` are the run's own, `per_run` among them. `whole`: a turn that
         goes on needs all that they bound, as it has begun with it. The part that it had is still its own. Raises BudgetSpent."""
-        reservation = self._reserve(run, limits, least_usd=least_usd, whole=whole)
+        work = partial(self._reserve, run, limits, least_usd=least_usd, whole=whole)
+        reservation = await self._keeper.beside(work)
         token = _held.set(_held.get() | {self._keeper.key})
         try:
             yield reservation
         finally:
             _held.reset(token)
-            self._settle(reservation)
+            await self._settle(reservation)
 
     def is_held_above(self) -> bool:
         """Whether the run that starts a sub-agent has reserved for it here."""
@@ -158,7 +160,7 @@ class Budget:
         bounds = [bound_by(limits, of=one) for one in self._limits]
         return any(bound is not None and amount < bound for amount, bound in zip(amounts, bounds, strict=True))
 
-    def take_over(self, run: BudgetRun, part: BudgetPart) -> None:
+    async def take_over(self, run: BudgetRun, part: BudgetPart) -> None:
         """From now on the part's holder settles it, and the process that had it does not. If another one that wanted to resume
         the run has given the part back meanwhile, it is reserved again: the run spends it. Raises JournalFailed."""
 
@@ -168,9 +170,9 @@ class Budget:
             budget.write(state.with_part(run.turn, BudgetPart(amounts, part.holder)))
             budget.keep_run(run)
 
-        self._keeper.change(take_in)
+        await self._keeper.beside(partial(self._keeper.change, take_in))
 
-    def _settle(self, reservation: "Reservation") -> None:
+    async def _settle(self, reservation: "Reservation") -> None:
         """The part of a turn that another process goes on with stays reserved for it, and so does one whose journal fails."""
         if self._keeper.outlives_processes and reservation.goes_on:
             return
@@ -182,7 +184,7 @@ class Budget:
                 budget.write(state.settled(turn, limits=self._limits, spending=spending))
 
         try:
-            self._keeper.change(settle_in)
+            await self._keeper.beside(partial(self._keeper.change, settle_in))
         except JournalFailed as failed:
             _log.warning("a run has ended, and its part of the budget stays reserved: %s", failed)
         self._keeper.bill(reservation.entries)
@@ -250,12 +252,12 @@ class Reservation:
         self._is_taken_over = is_taken_over
         self.runner: Runner | None = None
 
-    def begins(self, runner: "Runner") -> None:
+    async def begins(self, runner: "Runner") -> None:
         """The turn is run here: nobody else can run it any more."""
         self.runner = runner
         if self._is_taken_over:
             try:
-                self._budget.take_over(self.run, self.part)
+                await self._budget.take_over(self.run, self.part)
             except JournalFailed as failed:
                 _log.warning("a run goes on, and its part of the budget will stay reserved: %s", failed)
 

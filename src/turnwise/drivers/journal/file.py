@@ -129,6 +129,7 @@ class JournalFile:
 
     def __init__(self, connection: sqlite3.Connection, *, path: Path | None = None) -> None:
         self._connection = connection
+        self._name: str = connection.execute("pragma database_list").fetchone()[2]
         self.thread = StoreThread(limit_s=BUSY_S)
         self._use = Use(connection, path=path, patience=self.thread.patience)
         # typeshed knows sums of integers only
@@ -156,9 +157,10 @@ class JournalFile:
     def dialect(self) -> Dialect:
         return SQLITE
 
-    def name(self, connection: JournalConnection) -> str:
+    @property
+    def name(self) -> str:
         """ "" in memory."""
-        return connection.execute("pragma database_list").fetchone()[2]
+        return self._name
 
     def attempt(self, work: Callable[[JournalConnection], T]) -> T:
         """`work` in a transaction, once."""

@@ -624,8 +624,7 @@ class Journal:
 
     def address(self) -> str:
         """The file, or the address of the database without its password. "" for a journal in memory."""
-        with self._store.statement() as connection:
-            return self._store.name(connection)
+        return self._store.name
 
     @property
     def retention(self) -> Retention:

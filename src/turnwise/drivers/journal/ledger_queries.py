@@ -271,7 +271,7 @@ def _amount(text: str) -> Decimal:
 
 def _damage(connection: JournalConnection, *, store: JournalStore, error: Exception) -> str:
     """The database, the entry and its amount, and what to do."""
-    file = store.name(connection) or "the ledger in memory"
+    file = store.name or "the ledger in memory"
     for number, amount in connection.execute(_ODD):
         if _amount(amount).is_nan():
             unknown = (

@@ -90,7 +90,8 @@ class JournalStore(WaitingStore, Protocol):
 
     @property
     def dialect(self) -> Dialect: ...
-    def name(self, connection: JournalConnection, /) -> str:
+    @property
+    def name(self) -> str:
         """The file, or the address without its password; "" where it has none."""
         ...
 

@@ -108,7 +108,8 @@ class PostgresStore:
     def dialect(self) -> Dialect:
         return POSTGRES
 
-    def name(self, connection: JournalConnection) -> str:
+    @property
+    def name(self) -> str:
         """The address without its password."""
         return self._address.name
 
