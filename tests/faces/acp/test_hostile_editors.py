@@ -14,6 +14,7 @@ from acp.schema import PermissionOption, ToolCallUpdate
 
 from faces.acp.editor import Editor, editing, given_at, new, pipes, say, written
 from faces.cli.running import running_lab, script
+from turnwise._version import __version__
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.drivers.own_pipes import MAX_ID, MAX_LINE_BYTES, MAX_OPEN_REQUESTS, SEND_S
@@ -103,7 +104,11 @@ async def test_odd_messages_are_answered_and_the_next_one_is_served(
         hello = await editor.until("hello")
         new = await editor.request(20, "session/new", cwd=str(folder), mcpServers=[])
         assert not serving.done()
-    assert hello["result"]["agentInfo"]["name"] == "turnwise" and new["result"]["sessionId"]
+    assert hello["result"]["agentInfo"] == {"name": "turnwise", "title": "turnwise", "version": __version__}
+    can = hello["result"]["agentCapabilities"]
+    assert can["promptCapabilities"] == {"image": True, "audio": False, "embeddedContext": True}
+    assert can["loadSession"] and {"list", "fork", "resume", "close"} <= set(can["sessionCapabilities"])
+    assert new["result"]["sessionId"]
     errors = [one for one in editor.seen if "error" in one]
     assert {one["id"] for one in errors} == {None, 2, 4, 5, 6, 7}
     assert max(len(msgspec.json.encode(one)) for one in errors) < 8000
@@ -188,8 +193,9 @@ async def test_sessions_that_are_not_there_are_said_so(lab: Lab, folder: Path) -
                 await client.load_session(cwd=str(folder), session_id=id, mcp_servers=[])
             with pytest.raises(RequestError, match="is not open"):
                 await say(client, id, "Hello.")
-        with pytest.raises(RequestError, match="cursor"):
-            await client.list_sessions(cursor="1; drop table")
+        for cursor in ("1; drop table", "1000000", "-1", ""):
+            with pytest.raises(RequestError, match="cursor"):
+                await client.list_sessions(cursor=cursor)
 
 
 async def test_links_lead_nowhere_that_would_be_asked_about(lab: Lab, folder: Path) -> None:

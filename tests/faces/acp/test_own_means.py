@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from acp.exceptions import RequestError
 from acp.schema import (
@@ -107,6 +108,27 @@ calls = [
 text = "Done."
 """,
 )
+EDITS = script(
+    "edits",
+    """
+[[steps]]
+calls = [
+    { name = "edit", arguments = { path = "notes.txt", old = "status", new = "state" } },
+    { name = "edit", arguments = { path = "notes.txt", old = "draft", new = "done" } },
+]
+
+[[steps]]
+text = "Done."
+""",
+)
+HUGE_QUESTION = Script(
+    name="huge-question",
+    title="huge-question",
+    steps=(
+        ScriptedStep(calls=(ScriptedCall(name="ask_user", arguments={"question": "x" * (MAX_SHOWN + 1)}),)),
+        ScriptedStep(text="It said: {result}"),
+    ),
+)
 HUGE = Script(
     name="huge",
     title="huge",
@@ -135,7 +157,9 @@ FS = FileSystemCapabilities(read_text_file=True, write_text_file=True)
 
 @pytest.fixture(scope="module")
 def own_lab() -> Iterator[Lab]:
-    with running_lab([PLANS, ASKS, ASKS_FREELY, OUTSIDE, ECHO, DELEGATES, TWICE, HUGE, LARGE]) as lab:
+    with running_lab(
+        [PLANS, ASKS, ASKS_FREELY, OUTSIDE, ECHO, DELEGATES, TWICE, EDITS, HUGE, HUGE_QUESTION, LARGE]
+    ) as lab:
         yield lab
 
 
@@ -197,7 +221,7 @@ async def test_the_model_reads_unsaved_text_and_cannot_change_its_file(lab: Lab,
     body = lab.requests[-1].body.decode()
     assert "and a line that is not saved" in body and "has unsaved changes in the editor" in body
     editor = Editor()
-    editor.buffers = {str(path): "status: draft\n"}
+    editor.buffers = {str(path): "status: draft\r\n"}  # other line ends alone are no unsaved text
     async with editing(given_at(lab, "read-edit-answer"), editor=editor, fs=FS) as (client, editor):
         await say(client, await new(client, folder), "Set it.")
     assert path.read_text() == "status: done\n"
@@ -253,6 +277,44 @@ async def test_commands_run_in_the_editors_terminal_where_the_user_wants_it(lab:
     assert "in the terminal" in editor.text() and not (folder / "made.txt").exists()
     contents = [one.content for one in editor.updates if one.session_update == "tool_call_update" and one.content]
     assert any(content[0].type == "terminal" and content[0].terminal_id == "term-1" for content in contents)
+
+
+async def test_always_counts_for_the_other_calls_of_the_response(lab: Lab, folder: Path) -> None:
+    """Proves: the second of two edits of one file is not asked about, once the first was allowed always; `/permissions` tells
+    each rule, where it comes from, and what decides."""
+
+    async def always(_: ToolCallUpdate, options: list[PermissionOption]) -> str | None:
+        return next(option.option_id for option in options if option.kind == "allow_always")
+
+    editor = Editor()
+    editor.decide = always
+    async with editing(given_at(lab, "edits", allow=("bash(git push *)",)), editor=editor) as (client, editor):
+        session = await new(client, folder)
+        assert (await say(client, session, "Go.")).stop_reason == "end_turn"
+        await say(client, session, "/permissions")
+    assert len(editor.asked) == 1 and (folder / "notes.txt").read_text() == "state: done\n"
+    rules = "allow bash(git push *) [--allow bash(git push *)]\nallow edit(notes.txt) that can write [session]\n"
+    assert f"{rules}The last rule that fits a call decides." in editor.text()
+
+
+@pytest.mark.promise("safe:seen")
+async def test_what_a_hook_made_of_a_call_is_what_is_asked_about(lab: Lab, folder: Path) -> None:
+    """Proves: title, files and diff of an ask are those of the call as it will run, not as the model wrote it."""
+    (folder / "todo.txt").write_text("nothing\n")
+    answer = folder.parent / "answer.json"
+    changed = {"path": "todo.txt", "old": "nothing", "new": "something"}
+    answer.write_bytes(msgspec.json.encode({"arguments": changed}))
+    wants_terminal(f'[[hooks]]\npoint = "before_tool"\ncommand = ["cat", "{answer}"]\ntools = "edit"\n')
+    async with editing(given_at(lab, "read-edit-answer")) as (client, editor):
+        await say(client, await new(client, folder), "Set it.")
+    asked, _ = editor.asked[0]
+    path = str(folder / "todo.txt")
+    assert asked.content is not None and asked.title == "edit todo.txt"
+    assert [one.path for one in asked.locations or []] == [path]
+    assert [(one.path, one.old_text, one.new_text) for one in asked.content if one.type == "diff"] == [
+        (path, "nothing\n", "something\n")
+    ]
+    assert (folder / "todo.txt").read_text() == "something\n"
 
 
 async def test_a_command_in_the_terminal_ends_with_its_time(lab: Lab, folder: Path) -> None:
@@ -337,6 +399,10 @@ async def test_what_is_too_large_to_show_is_denied_and_not_taken_back(lab: Lab, 
         await say(client, await new(client, folder), "Go.")
     assert not editor.asked and "make smaller calls" in lab.requests[-1].body.decode()
     assert "not asked about, and denied: bash: it has 65,542 characters, and 65,536 can be shown" in editor.text()
+    async with editing(given_at(lab, "huge-question")) as (client, editor):
+        await say(client, await new(client, folder), "Go.")
+    assert not editor.asked and "Decide yourself" in lab.requests[-1].body.decode()
+    assert "not asked about, and denied: ask_user: it has 65,537 characters, and 65,536 can be shown" in editor.text()
     async with editing(given_at(lab, "large")) as (client, editor):
         session = await new(client, folder)
         await say(client, session, "Go.")

@@ -196,6 +196,7 @@ async def test_a_fork_goes_on_beside_its_session(lab: Lab, folder: Path) -> None
         forked = await client.fork_session(cwd=str(folder), session_id=session, mcp_servers=[])
         await say(client, forked.session_id, "Only in the fork.")
         assert forked.session_id != session and "The first." in lab.requests[-1].body.decode()
+        assert forked.modes is not None and forked.modes.current_mode_id == "ask"
         await say(client, session, "Only in the first.")
         assert "Only in the fork." not in lab.requests[-1].body.decode()
         resumed = await client.resume_session(cwd=str(folder), session_id=session, mcp_servers=[])
@@ -231,6 +232,26 @@ async def test_a_session_without_a_prompt_is_taken_up_as_an_empty_one(
             return
     async with editing(given) as (client, _):
         await taken_up(client, session)
+
+
+async def test_sessions_are_listed_page_by_page(lab: Lab, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proves: whoever follows the cursors sees each session once, the latest first, and comes to an end."""
+    monkeypatch.setattr("turnwise.faces.acp.service.PAGE", 2)
+    async with editing(given_at(lab, "plain-answer")) as (client, _):
+        session = await new(client, folder)
+        await say(client, session, "The first.")
+        made = [session]
+        for _ in range(4):
+            made.append((await client.fork_session(cwd=str(folder), session_id=session, mcp_servers=[])).session_id)
+        pages: list[list[str]] = []
+        cursor: str | None = None
+        while not pages or cursor is not None:
+            assert len(pages) < len(made), "it comes to an end"
+            page = await client.list_sessions(cwd=str(folder), cursor=cursor)
+            pages.append([one.session_id for one in page.sessions])
+            cursor = page.next_cursor
+    assert [len(page) for page in pages] == [2, 2, 1]
+    assert sorted([id for page in pages for id in page]) == sorted(made)
 
 
 async def test_modes_tighten_and_loosen_what_is_asked(lab: Lab, folder: Path) -> None:
@@ -296,12 +317,13 @@ async def test_slash_commands_ask_no_model(lab: Lab, folder: Path) -> None:
     async with editing(given_at(lab, "read-edit-answer")) as (client, editor):
         session = await new(client, folder)
         await say(client, session, "/undo")
-        assert "nothing to take back" in editor.text()
+        assert "[turnwise] nothing to take back: this session has had no turn yet" in editor.text().splitlines()
         await say(client, session, "Set it.")
         sent = len(lab.requests)
         for command in ("/usage", "/permissions", "/undo"):
             await say(client, session, command)
         assert len(lab.requests) == sent and "1 turn, 3 requests" in editor.text()
+        assert "outside are asked about." in editor.text() and "The last rule" not in editor.text()  # there is none
         assert (folder / "notes.txt").read_text() == "status: draft\n"
         assert editor.asked[-1][0].title == "Take back the last turn's changes"
         await say(client, session, "/etc/hosts is a path")

@@ -42,6 +42,7 @@ from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import Policy, judge_permission, session_rules
 from turnwise.turn.approvals import Approval, OneAsk, digest_of
 from turnwise.turn.config import ToolOffer
+from turnwise.vocab import ToolCall
 
 if TYPE_CHECKING:
     from acp.agent.connection import AgentSideConnection
@@ -171,19 +172,19 @@ class EditorApprover:
         self, ask: OneAsk, *, asking: Asking, content: Sequence[Content], options: list[PermissionOption]
     ) -> str:
         """The id of the option that was chosen, which is one of them; empty where none was."""
-        means, path = self._means, asking.path
+        means, path, call = self._means, asking.path, _as_it_runs(ask)
         # a sub-agent's call is shown under the ask alone: the editor knows it by another id once it runs
-        id = self._teller.ask(ask.call) if not path else f"{self._teller.id_of(ask.call)}-{'-'.join(path)}-ask"
-        title = title_of(ask.call, path=path)
+        id = self._teller.ask(call) if not path else f"{self._teller.id_of(call)}-{'-'.join(path)}-ask"
+        title = title_of(call, path=path)
         if means.runs_commands and self._is_command(ask):
             title = f"{title[: MAX_TITLE - 20]} (without sandbox)"
         shown = ToolCallUpdate(
             tool_call_id=id,
             title=title,
-            kind=kind_of(ask.call),
+            kind=kind_of(call),
             status="pending",
             content=list(content),
-            locations=locations_of(ask.call, workspace=means.workspace) or None,
+            locations=locations_of(call, workspace=means.workspace) or None,
         )
         await self._updates.flush()
         try:
@@ -200,8 +201,9 @@ class EditorApprover:
 
         Raises NotWhole."""
         judged = [path.resolved for path in facts.paths if path.resolved]
-        call = msgspec.structs.replace(ask.call, arguments=ask.arguments)
-        diffs = await asyncio.to_thread(diffs_of, call, workspace=self._means.workspace, judged=judged, whole=True)
+        diffs = await asyncio.to_thread(
+            diffs_of, _as_it_runs(ask), workspace=self._means.workspace, judged=judged, whole=True
+        )
         what = diffs or [told(_command_of(ask), whole=True)]
         why = f"{ask.subject}: {ask.why}" if ask.subject and ask.subject not in ask.why else ask.why
         marks = await asyncio.to_thread(
@@ -220,8 +222,13 @@ class EditorApprover:
         return await facts_of(ask, offers=self._means.offers, inspect=self._means.inspect)
 
 
+def _as_it_runs(ask: OneAsk) -> ToolCall:
+    """The call with the arguments that a yes is for: a hook may have changed those of the model."""
+    return msgspec.structs.replace(ask.call, arguments=ask.arguments)
+
+
 def _command_of(ask: OneAsk) -> str:
     """The command as it would run, and nothing beside it; every argument of any other call."""
-    arguments = arguments_of(msgspec.structs.replace(ask.call, arguments=ask.arguments))
+    arguments = arguments_of(_as_it_runs(ask))
     command = arguments.get("command")
     return command if isinstance(command, str) and len(arguments) == 1 else ask.arguments
