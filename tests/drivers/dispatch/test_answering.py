@@ -59,10 +59,13 @@ def test_an_answered_turn_goes_on_with_its_answers(queue: TurnQueue, other: Turn
         "/srv/ä b",
         ["a", "b"],
     )
+    assert status.asks_until is not None and status.asks_until == status.asks[0].until > CLOCK.now()
     assert answer(other, asked.session, [allow("b")], clock=CLOCK) == 1
     assert other.claim(TWO) is None
     assert [ask.answer for ask in other.status(asked.session)[0].asks] == ["", "allow"]
     assert answer(queue, asked.session, [Approval(call_id="a", verdict="deny", text="no")], clock=CLOCK) == 0
+    with pytest.raises(CallerError, match="takes no answer any more: it was answered already"):
+        answer(queue, asked.session, [allow("a")], clock=CLOCK)
     claim = other.claim(TWO)
     assert claim is not None and claim.epoch == asked.epoch + 1
     assert claim.asked == (("a", "of a"), ("b", "of b"))
@@ -132,5 +135,5 @@ def test_columns_of_a_stranger_allow_nothing() -> None:
         "\ud800",
     ):
         assert read_answers(text) == ()
-        assert [ask.call.id for ask in read_asked(text).asks] == ["unreadable"]
+        assert [(ask.call.id, ask.subject) for ask in read_asked(text).asks] == [("unreadable", "")]
     assert read_answers(None) == () and read_asked(None).asks == ()

@@ -193,17 +193,25 @@ def test_whoever_stops_waiting_takes_the_asks_out(queue: TurnQueue, postgres_dsn
 
 
 def test_what_was_answered_before_is_not_asked_again(queue: TurnQueue, postgres_dsn: str) -> None:
-    """Proves: an answer that stands in the row is used at once, and nobody is told of an ask; without one the wait ends in
-    time."""
+    """Proves: an answer that stands in the row is known for that ask alone, and used at once, and nobody is told of an ask;
+    without one the wait ends in time."""
 
     async def scenario() -> None:
         claim = running(queue, postgres_dsn)
         publish(queue, claim, of("t1", one_ask("call_1")), deadline_s=60.0)
         answer(queue, claim.session, [allow("helper/call_1")], clock=CLOCK)
         worker = Worker(queue, claim)
+        for ask, step, verdicts in (
+            (one_ask("call_1"), 1, ["allow"]),
+            (one_ask("call_1"), 2, []),
+            (one_ask("c"), 1, []),
+        ):
+            known = await worker.below.given([ask], origin=AskOrigin(turn_id="t1", step=step))
+            assert [approval.verdict for approval in known] == verdicts
         (found,) = await asyncio.wait_for(worker.put(one_ask("call_1"), deadline_s=HANG_S), HANG_S)
         assert found.verdict == "allow" and not worker.asks.is_set()
-        assert await asyncio.wait_for(worker.put(one_ask("call_2"), deadline_s=0.1), HANG_S) == ()
+        assert await asyncio.wait_for(worker.put(one_ask("call_2"), deadline_s=0.5), HANG_S) == ()
+        assert worker.asks.is_set(), "a person could see it"
 
     asyncio.run(scenario())
 

@@ -5,20 +5,28 @@ import resource
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import psycopg
+import pytest
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.dispatch.lease_clock import lease_clock
-from turnwise.drivers.dispatch.leases import FENCED, Leases
+from turnwise.drivers.dispatch.leases import FENCED, Leases, TurnLease
 from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 from turnwise.drivers.journal.claims import Claim
+from turnwise.errors import JournalFailed
+from turnwise.turn.approvals import OneAsk
+from turnwise.vocab import ToolCall
 
 HANG_S = 60.0
 SRC = Path(__file__).parents[3] / "src"
 TERMS = WorkerTerms(name="worker@one:1:1", agents=("helper",), lease_s=30.0)
+ASK = OneAsk(call=ToolCall(id="a", name="do"), arguments="{}", subject="do", digest="of a")
 
 
 def told_nothing(claim: Claim) -> None:
@@ -77,6 +85,94 @@ def test_a_process_with_thousands_of_descriptors_hears_of_turns(queue: TurnQueue
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def leases(postgres_dsn: str, told: list[str]) -> Iterator[Leases]:
+    """Without its threads: a test does their work."""
+    found = Leases(
+        postgres_dsn,
+        terms=TERMS,
+        clock=SystemClock(),
+        on_lost=lambda claim: told.append("lost"),
+        on_cancel=lambda claim: told.append("cancelled"),
+        on_ring=lambda: told.append("rung"),
+        on_trouble=told.append,
+    )
+    found._threads.clear()
+    yield found
+    found.stop()
+    found._drop_bell()
+
+
+def test_a_ring_is_heard_once_and_a_trouble_told_once(queue: TurnQueue, leases: Leases, told: list[str]) -> None:
+    """Proves: what has rung is forgotten with the look that it leads to; of one trouble that goes on, whatever it says behind the
+    colon, there is one line, and of the next one another."""
+    assert leases._wait_for_the_bell(0.0), "somebody may have rung while nobody listened"
+    queue.submit("Go", agent="helper")
+    assert leases._wait_for_the_bell(HANG_S) and not leases._wait_for_the_bell(0.0)
+    for error in (
+        JournalFailed("no way: 1"),
+        JournalFailed("no way: 2"),
+        OSError("a secret"),
+        JournalFailed("no way: 3"),
+    ):
+        leases._tell_trouble(error)
+    assert told == [f"the leases are not renewed: {why}" for why in ("no way: 1", "`OSError`", "no way: 3")]
+
+
+def test_a_turn_that_was_handed_over_is_not_held_and_not_lost(
+    queue: TurnQueue, postgres_dsn: str, leases: Leases, told: list[str]
+) -> None:
+    """Proves: a held turn is renewed, and its worker hears that it was cancelled, or is locked, or is another's; one that was let
+    go, or parked for a person, is renewed no more, and is none that was lost."""
+    for prompt in ("renewed", "let go", "parked", "lost"):
+        queue.submit(prompt, agent="helper")
+    held = [claim for claim in _claims(4, queue=queue, terms=TERMS) if leases.hold(claim)]
+    assert len(held) == 4 and leases._renew() and told == []
+    first, second, third, fourth = [_lease_of(claim, leases=leases, queue=queue) for claim in held]
+    assert first.ends and not first.asks
+    with pytest.raises(JournalFailed, match="this worker stops"):
+        second.let_go()
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute("insert into turnwise.record values (%s, 1, 1, 'any', '{}', 0)", (held[2].number,))
+    with pytest.raises(JournalFailed, match="a person is asked"):
+        third.ask([ASK], deadline_s=600.0, folder="/srv")
+    assert (second.is_over, second.asks, third.is_over, third.asks) == (True, False, True, True)
+    assert leases._renew() and told == []
+    with psycopg.connect(postgres_dsn) as connection:
+        connection.execute("select 1 from turnwise.turn where number = %s for update", (held[0].number,))
+        assert not leases._renew(), "a locked row is renewed soon"
+    queue.cancel(held[0].session)
+    queue.release(held[3])
+    other = WorkerTerms(name="worker@two:1:1", agents=("helper",))
+    assert {claim.session for claim in _claims(2, queue=queue, terms=other)} == {held[1].session, held[3].session}
+    assert leases._renew() and sorted(told) == ["cancelled", "lost"] and not fourth.is_over
+
+
+def _claims(count: int, *, queue: TurnQueue, terms: WorkerTerms) -> list[Claim]:
+    claims = [queue.claim(terms) for _ in range(count)]
+    return [claim for claim in claims if claim is not None]
+
+
+def _lease_of(claim: Claim, *, leases: Leases, queue: TurnQueue) -> TurnLease:
+    async def at_once(work: Callable[[], Any]) -> Any:
+        return work()
+
+    return TurnLease(
+        claim,
+        leases=leases,
+        queue=queue,
+        ends=lambda: True,
+        in_thread=at_once,
+        on_asks=lambda path: None,
+        on_rest=lambda: None,
+    )
+
+
 SILENT = """
 import sys, threading
 from turnwise.drivers.clock import SystemClock
@@ -108,3 +204,4 @@ def test_nothing_is_renewed_for_an_event_loop_that_does_not_run(queue: TurnQueue
         check=False,
     )
     assert done.returncode == FENCED, done.stderr
+    assert "this worker ends, and others go on with its turns" in done.stderr

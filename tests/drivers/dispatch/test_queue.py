@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 
 import psycopg
 import pytest
@@ -10,9 +11,11 @@ from turnwise import Journal
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.dispatch.answering import answer, open_asks
 from turnwise.drivers.dispatch.queue import MOST_TRIES, HeldTurn, TurnQueue, WorkerTerms
+from turnwise.drivers.dispatch.turn_status import status_of
+from turnwise.drivers.dispatch.wishes import NO_WISHES, TurnWishes, read_wishes, write_wishes
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.postgres.connecting import connect
-from turnwise.errors import CallerError, JournalFailed
+from turnwise.errors import CallerError, JournalFailed, TurnRefused
 
 HANG_S = 60.0
 ONE = WorkerTerms(name="worker@one:1:1", agents=("helper",))
@@ -76,7 +79,8 @@ def test_numbers_that_no_row_can_hold_are_refused_by_name(queue: TurnQueue) -> N
 
 def test_a_turn_is_claimed_once(queue: TurnQueue, other: TurnQueue) -> None:
     """Proves: what was submitted is given to one worker whole; another one finds nothing, and `status` says who has it."""
-    session = queue.submit("Gö\0! %s", agent="helper", needs=[])
+    wishes = TurnWishes(max_steps=3, max_cost=Decimal("0.5"))
+    session = queue.submit("Gö\0! %s", agent="helper", needs=[], wishes=wishes)
     claim = claimed(queue)
     assert (claim.session, claim.agent, claim.prompt, claim.epoch, claim.is_new) == (
         session,
@@ -85,6 +89,7 @@ def test_a_turn_is_claimed_once(queue: TurnQueue, other: TurnQueue) -> None:
         1,
         True,
     )
+    assert read_wishes(claim.wishes) == wishes
     assert other.claim(TWO) is None
     (status,) = other.status(session)
     assert (status.status, status.worker, status.waits_for) == ("running", ONE.name, "")
@@ -237,6 +242,7 @@ def test_a_released_turn_is_claimed_at_once(queue: TurnQueue) -> None:
     """Proves: a worker that stops hands its turn over without waiting for the lease."""
     queue.submit("Go", agent="helper")
     first = claimed(queue)
+    assert first.wishes == ""
     queue.release(first)
     assert queue.status()[0].status == "queued"
     assert claimed(queue, TWO).prompt == "Go"
@@ -287,3 +293,18 @@ def test_an_unknown_session_is_refused(queue: TurnQueue) -> None:
     with pytest.raises(CallerError, match="there is no session `abcd`: leave it out to start a new one"):
         queue.submit("Go", agent="helper", session="abcd")
     assert queue.status() == []
+
+
+def test_what_cannot_be_read_is_shown_or_refused_and_not_left_out() -> None:
+    """Proves: a row that nobody can read still says which turn of which agent it is; of wishes no limit is lost, and an amount
+    that is none is refused."""
+    found = status_of(["a session", "queued", "helper", 0, 17])
+    assert (found.session, found.status, found.agent) == ("a session", "queued", "helper")
+    assert found.problem == "its row cannot be read (ValueError)"
+    assert (NO_WISHES.model, NO_WISHES.instructions, NO_WISHES.effects, NO_WISHES.max_cost) == ("", "", None, None)
+    assert read_wishes("") == NO_WISHES and NO_WISHES.limits() == []
+    for wishes in (TurnWishes(max_steps=3), TurnWishes(max_cost=Decimal("0.5"))):
+        assert read_wishes(write_wishes(wishes)) == wishes
+    for amount in ("0", "-1", "NaN", "Infinity"):
+        with pytest.raises(TurnRefused, match="`max_cost` is no amount of money"):
+            read_wishes(f'{{"max_cost":"{amount}"}}')
