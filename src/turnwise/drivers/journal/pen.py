@@ -65,10 +65,10 @@ class TurnJournal:
 
     def append(self, record: JournalRecord) -> None:
         """On return the record is safe from our own death, and all that waited."""
-        done_here(self.appending(record))
+        done_here(self._writing(record))
 
     def appending(self, record: JournalRecord) -> Works[None]:
-        yield from self._writing(self._row_of(record))
+        return self._writing(record)
 
     def later(self, record: JournalRecord) -> None:
         """Take the record down, to be written with what comes next."""
@@ -99,7 +99,7 @@ class TurnJournal:
         if self.lease is not None and self.lease.ends and self._may_be_let_go:
             yield from self.writing()
             yield self.lease.let_go
-        yield from self._writing(self._row_of(record), leaves=entry)
+        yield from self._writing(record, leaves=entry)
 
     def asking_elsewhere(
         self, asks: Sequence[OneAsk], *, deadline_s: float, folder: str
@@ -143,9 +143,10 @@ class TurnJournal:
         self._last_seq += 1
         return EventRow(self._last_seq, KINDS[type(record)], encode_record(record).decode(), self._clock.now())
 
-    def _writing(self, row: EventRow | None = None, *, leaves: LedgerEntry | None = None) -> Works[None]:
+    def _writing(self, record: JournalRecord | None = None, *, leaves: LedgerEntry | None = None) -> Works[None]:
         """All in one transaction. Where the turn is another's, nothing but what became of our requests is kept. Meanwhile more
-        may come to wait; where it fails, all but `row` waits again."""
+        may come to wait; where it fails, all but `record` waits again."""
+        row = None if record is None else self._row_of(record)
         if (row is not None or self._waiting) and self.lease is not None and self.lease.is_over:
             raise JournalFailed("this worker stops: another one goes on with the turn")
         waiting, became, stayed = self._waiting, self._became, self._stayed
