@@ -26,9 +26,7 @@ def make() -> Run:
         )
 
         async def work() -> None:
-            running = ToolRun(
-                calls, tools={"look": tools[kind]}, clock=clock, on_start=lambda _: None, on_finish=lambda _: None
-            )
+            running = ToolRun(calls, tools={"look": tools[kind]}, clock=clock, on_start=lambda _: None)
             results = await running.run()
             assert len(results) == together and not any(result.is_error for result in results)
 

@@ -227,9 +227,7 @@ def dispatch(kind: str) -> Prepare:
         async def run() -> object:
             results = []
             for planned in calls:
-                running = ToolRun(
-                    (planned,), tools=tools, clock=clock, on_start=lambda _: None, on_finish=lambda _: None
-                )
+                running = ToolRun((planned,), tools=tools, clock=clock, on_start=lambda _: None)
                 results += await running.run()
             assert not any(result.is_error for result in results)
             return results
