@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from turnwise.vocab import Repair, Request
+from turnwise.wire.encoded_history import Adapted
 from turnwise.wire.family import HttpCall
-from turnwise.wire.generations import Adapted
 from turnwise.wire.profiles import FamilyName
 
 NOT_CARRIED = "not_carried"

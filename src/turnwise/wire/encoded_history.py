@@ -12,7 +12,6 @@ import msgspec
 
 from turnwise.vocab import Message, Request, messages_in_common
 from turnwise.wire.cache_marks import MARK_NAME, MARKS, Marking, Placed, chosen, last_block, marks_at, placed_marks
-from turnwise.wire.generations import Adapted
 from turnwise.wire.json_fields import write_object
 from turnwise.wire.profiles import Profile
 
@@ -32,6 +31,13 @@ class Items(Protocol):
         ...
 
     def copy(self) -> Self: ...
+
+
+class Adapted(msgspec.Struct, frozen=True):
+    """A setting that went up otherwise than it was asked for. `setting`: our word for it, or the field's name."""
+
+    setting: str
+    because: str
 
 
 class CallFrame(msgspec.Struct, frozen=True, kw_only=True):

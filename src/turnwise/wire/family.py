@@ -7,8 +7,7 @@ import msgspec
 
 from turnwise.vocab import Fault, FinishReason, Frame, Request, Response
 from turnwise.wire import encoded_history
-from turnwise.wire.encoded_history import EncodedHistory, Written
-from turnwise.wire.generations import Adapted
+from turnwise.wire.encoded_history import Adapted, EncodedHistory, Written
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.vocab import Message, NamedTool, Request, Text, ToolChoice
+from turnwise.wire.encoded_history import Adapted
 from turnwise.wire.json_fields import (
     UNREADABLE,
     is_null,
@@ -107,13 +108,6 @@ GO_ON = (
     "Your last message stopped at its end as it stands above. Go on from its last character: say only what follows, and repeat "
     "nothing of it."
 )
-
-
-class Adapted(msgspec.Struct, frozen=True):
-    """A setting that went up otherwise than it was asked for. `setting`: our word for it, or the field's name."""
-
-    setting: str
-    because: str
 
 
 def plain_name(model: str) -> str:
