@@ -39,7 +39,7 @@ ROOMS = {
 SHARED = ("wire/*.py", "relay/*.py", "drivers/journal/**/*.py")
 NO_READERS = frozenset({"evidence.py"})  # lists which names a report may show: it reads none of them
 TESTS = ("wire/*.py", "relay/*.py", "assembly/*.py", "drivers/**/*.py")
-RECORDED = "streams/**/*"
+RECORDED = ("streams/**/*", "drivers/served_bills.toml")
 TAG = "type"  # the field that tells which of several types a value has
 INSTALL_S, WALK_S = 300, 120
 UNDECIDED, UNTESTED, GONE, STALE = "undecided", "read, but no test feeds it", "its type is gone", "decides nothing"
@@ -126,7 +126,8 @@ def read_words(source: Path = SOURCE) -> dict[str, frozenset[str]]:
 
 def exercised_words(tests: Path = ROOT / "tests", *, decisions: Decisions) -> frozenset[str]:
     """The words in what the tests feed and expect."""
-    recorded = [path.read_text("utf-8", "replace") for path in tests.glob(RECORDED) if path.is_file()]
+    found = [path for pattern in RECORDED for path in tests.glob(pattern) if path.is_file()]
+    recorded = [path.read_text("utf-8", "replace") for path in found]
     examples = [str(value) for one in decisions.all for example in one.examples for value in example.values()]
     return _words_in(tests, TESTS, fed=True) | {word for text in (*recorded, *examples) for word in _split(text)}
 

@@ -30,6 +30,7 @@ from turnwise.vocab import (
     Settings,
     Text,
     ToolCall,
+    ToolChoice,
     ToolResult,
     ToolSpec,
 )
@@ -671,3 +672,17 @@ def test_calls_whose_ids_differ_in_punctuation_alone_keep_their_own_results() ->
     assert [(block["tool_use_id"], block["content"]) for block in sent[2]["content"]] == list(
         zip(called, ids, strict=True)
     )
+
+
+@pytest.mark.promise("step:bound-thinking")
+@pytest.mark.parametrize("choice", ["auto", "required", NamedTool("t")])
+def test_the_setting_for_stale_thinking_stands_beside_no_forced_call(choice: ToolChoice) -> None:
+    """It brings `thinking` with it, which the API refuses beside a forced tool choice; the header goes with it alone."""
+    tool = ToolSpec(name="t", parameters='{"type":"object","properties":{}}')
+    hello = Message("user", (Text("hi"),))
+    request = Request(model="claude-opus-5-5", messages=(hello,), tools=(tool,), tool_choice=choice)
+    call = FAMILY.encode_request(msgspec.structs.replace(request, drops_stale_thinking=True), PROFILE)
+    asks = "thinking-binding-controls-2026-08-01" in dict(call.headers).get("anthropic-beta", "")
+    assert asks == (choice == "auto")
+    thinking = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    assert json.loads(call.body).get("thinking") == (thinking if asks else None)

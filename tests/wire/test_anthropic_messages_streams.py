@@ -406,3 +406,18 @@ def test_a_message_that_stops_without_a_stop_reason_did_not_break_off() -> None:
     for end in ([], ends("end_turn"), [{"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}]):
         frames = decode_stream(FAMILY, [sse(*said, *end)], profile=PROFILE)
         assert not any(isinstance(frame, Mended) for frame in frames)
+
+
+@pytest.mark.promise("step:bound-thinking")
+def test_thinking_that_was_left_out_is_told() -> None:
+    """At the start; and at the end, where another model took over in the middle."""
+    dropped = {"type": "thinking_dropped", "path": "messages.1.content.0", "reason": "prefix_binding_mismatch"}
+    allowed = {"type": "thinking_mismatch_allowed", "path": "messages.3.content.0", "reason": "prefix_binding_mismatch"}
+    told, stop = ends("end_turn")
+    begun = start(input_transformations=[dropped, dropped, {"type": "next_year"}])
+    found = response_from(begun, told | {"input_transformations": [allowed]}, stop).repairs
+    assert [(one.kind, one.where) for one in found] == [
+        ("thinking_dropped", "messages.1.content.0"),
+        ("thinking_stale", "messages.3.content.0"),
+    ]
+    assert found[0].what.endswith("2 x prefix_binding_mismatch")

@@ -143,6 +143,17 @@ async def test_where_the_setting_is_not_taken_the_gateway_leaves_thinking_out() 
 
 
 @pytest.mark.promise("step:bound-thinking")
+async def test_beside_a_forced_call_stale_thinking_is_left_out() -> None:
+    """The setting would bring thinking into a request that must not ask for it."""
+    client = Client("refuses")
+    for _ in range(2):
+        await client.ask()
+    client.body |= {"system": "Be thorough.", "tool_choice": {"type": "any"}}
+    assert (await client.ask())["type"] == "message"
+    assert (client.statuses(), client.thoughts()) == ([200, 200, 400, 200], [0, 1, 2, 0])
+
+
+@pytest.mark.promise("step:bound-thinking")
 async def test_a_setting_of_the_client_stands() -> None:
     """Who asks for the error gets it."""
     client = Client("refuses")

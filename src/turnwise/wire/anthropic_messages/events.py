@@ -27,6 +27,7 @@ class Event(msgspec.Struct, gc=False):
     content_block: msgspec.Raw = msgspec.Raw(b"")
     message: msgspec.Raw = msgspec.Raw(b"")
     usage: msgspec.Raw = msgspec.Raw(b"")
+    input_transformations: msgspec.Raw = msgspec.Raw(b"")
 
 
 decode_event = msgspec.json.Decoder(Event).decode

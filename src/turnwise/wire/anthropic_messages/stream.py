@@ -256,6 +256,8 @@ class MessagesStreamDecoder:
 
     def _end(self, event: Event, frames: list[Frame]) -> None:
         self._report_usage(event.usage, frames)
+        # Of the model that a fallback went to in the middle (anthropic-python 2.14, beta_raw_message_delta_event.py).
+        frames += [Mended(repair) for repair in input_repairs({"input_transformations": event.input_transformations})]
         delta = event.delta
         if delta is not None and not says_nothing(delta.stop_reason):
             self._release_all(frames)

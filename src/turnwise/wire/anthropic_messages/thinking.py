@@ -2,7 +2,7 @@
 when it goes back: newer models bind it to all that stood before it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -77,16 +77,22 @@ def binds_thinking(model: str) -> bool:
 
 def ask_to_drop(fields: dict[str, bytes]) -> bool:
     """Asks, in an encoded body, that stale thinking is left out and not refused. False where nothing was changed: the body has
-    the caller's own setting, or thinking is off, which takes none."""
+    the caller's own setting, thinking is off, which takes none, or it is not asked for and a call is forced: the setting would
+    ask for it, and "Thinking may not be enabled when tool_choice forces tool use"."""
     raw = msgspec.Raw(fields.get("thinking", b"null"))
     try:
         thinking: dict[str, bytes] = {} if is_null(raw) else {key: bytes(one) for key, one in read_fields(raw).items()}
     except UNREADABLE:
         return False
-    if "block_binding" in thinking or thinking.get("type") == b'"disabled"':
+    if "block_binding" in thinking or thinking.get("type") == b'"disabled"' or (not thinking and _forces_call(fields)):
         return False
     fields["thinking"] = write_object({"type": b'"adaptive"', **thinking, "block_binding": _DROPS})
     return True
+
+
+def _forces_call(fields: Mapping[str, bytes]) -> bool:
+    choice = msgspec.Raw(fields.get("tool_choice", b"null"))
+    return is_object(choice) and string_of(read_fields(choice), "type") in ("any", "tool")
 
 
 def with_beta(fields: dict[str, bytes], headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
@@ -176,7 +182,7 @@ def without_stale(call: HttpCall, *, valid: int) -> HttpCall | None:
 def input_repairs(fields: Fields) -> list[Repair]:
     """What a response's `input_transformations` tell: thinking that its model was not shown, or was shown though stale."""
     raw = fields.get("input_transformations")
-    if raw is None or is_null(raw):
+    if not raw or is_null(raw):
         return []
     try:
         told = [read_fields(one) for one in read_items(raw)[:MAX_PARTS]]
