@@ -103,3 +103,15 @@ async def test_a_fork_has_the_setting_at_once() -> None:
         lab.reset()
         result = await changed.run("Go on.", session=forked.session)
     assert (result.text, [one.status for one in lab.requests], settings(lab)) == ("Done.", [200] * 3, [True] * 3)
+
+
+@pytest.mark.promise("step:bound-thinking")
+async def test_a_history_without_a_session_is_refused_once_a_run() -> None:
+    """Messages do not carry what the session has learned (docs/library.md, "Bound thinking"); each run ends with its answer."""
+    lab = Lab([thinking()])
+    history = (await agent_at(lab).run("Read.")).history
+    for _ in range(2):
+        result = await agent_at(lab, instructions="Be thorough.").run("Again.", history=history)
+        assert result.text == "Done."
+        history = result.history
+    assert [one.status for one in lab.requests] == [200] * 3 + [400, 200, 200, 200] * 2
