@@ -52,7 +52,7 @@ ROOMS = {
     "turn": ("tests/turn",),
     "rules": ("tests/rules", "tests/turn"),
     "assembly": ("tests/assembly", "tests/wire"),
-    "drivers/mcp": ("tests/faces/mcp",),
+    "drivers/mcp": ("tests/faces/mcp", "tests/faces/cli/test_mcp.py", "tests/faces/cli/test_mcp_sessions.py"),
     "drivers/dispatch": ("tests/drivers/dispatch", "tests/workers"),
     "faces/acp": ("tests/faces/acp",),
     "faces/gateway": ("tests/faces/gateway",),
@@ -66,6 +66,8 @@ ROOMS = {
         *("tests/drivers/test_damaged_journal.py", "tests/drivers/test_ledger.py", "tests/drivers/test_owners.py"),
         *("tests/drivers/test_retention.py", "tests/drivers/test_kept_prices.py", "tests/drivers/test_repairs_seen.py"),
         *("tests/drivers/test_prices.py", "tests/drivers/test_journal_stores.py", "tests/drivers/postgres"),
+        *("tests/drivers/test_migrations.py", "tests/faces/test_every_miss.py", "tests/faces/test_shared_budgets.py"),
+        "tests/faces/cli/test_durability.py",
     ),
 }
 OUTCOMES = ("killed", "timed out", "survived", "no test")

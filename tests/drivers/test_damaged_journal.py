@@ -18,6 +18,7 @@ from turnwise.drivers.journal.journal import JournalEntry
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.ledger_thread import LedgerThread
 from turnwise.drivers.journal.replacing import replace_damaged
+from turnwise.drivers.journal.rescuing import Rescued
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 from turnwise.faces.taking_up import read_session
 from turnwise.testing import FakeClock, ScriptedModel, call
@@ -109,6 +110,14 @@ def test_noise_over_any_page_costs_what_was_on_it(whole: Path, tmp_path: Path) -
 
 
 @pytest.mark.promise("keep:crash")
+def test_what_was_lost_is_said_in_a_few_words() -> None:
+    """Proves: sums are said to be too small where the ledger lost entries, and nowhere else."""
+    said = Rescued(tables=("record",), sessions=2, affected=("x" * 24 + "01234567",)).said()
+    assert said == "damaged: `record`; 1 of 2 sessions lost something: 01234567"
+    said = Rescued(tables=("record", "request"), sessions=2, affected=()).said()
+    assert said.endswith("0 of 2 sessions lost something; the ledger lost entries, so its sums are too small")
+
+
 def test_a_file_that_lost_its_end_keeps_its_beginning(whole: Path, tmp_path: Path) -> None:
     """Proves: SQLite refuses the whole file, and yet what stands before the cut is read."""
     with Journal(whole, clock=SystemClock()) as journal:

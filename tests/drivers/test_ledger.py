@@ -19,8 +19,9 @@ from lab.test_fault_schedules import drawn_script
 from turnwise import Journal, ModelLimits, StopReason
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
+from turnwise.drivers.journal.budgets import _spending
 from turnwise.drivers.journal.file import SQLITE
-from turnwise.drivers.journal.ledger import LedgerEntry
+from turnwise.drivers.journal.ledger import Ledger, LedgerEntry, ReceivedResponse, _fate_of
 from turnwise.drivers.journal.ledger_queries import (
     KEYS,
     By,
@@ -223,6 +224,14 @@ async def test_the_requests_of_sub_agents_stand_in_the_ledger_of_the_root(family
         assert result.cost == Cost(usd=usd, requests=5)
         (total,) = journal.ledger.totals(LedgerSpan(session=result.session), by="session")
         assert (total.key, total.cost) == (result.session, result.cost)
+        ledger = Ledger(root_session=result.session, root_turn=result.ledger[0].root_turn)
+        for entry in result.ledger:
+            ledger.put(entry)
+        own = [entry.usd for entry in result.ledger if entry.turn == ledger.root_turn and entry.usd is not None]
+        assert ledger.cost(turn=ledger.root_turn) == Cost(usd=sum(own, Decimal(0)), requests=2)
+        known = _spending(result.ledger, is_whole=True).known
+        assert (known.requests, known.input_tokens) == (5, sum(use.input_tokens for use in tokens))
+        assert known.output_tokens == sum(use.output_tokens for use in tokens) > 0
 
 
 @pytest.mark.promise("bill:wire")
@@ -239,6 +248,7 @@ async def test_a_cancelled_request_is_in_the_ledger_and_its_price_is_unknown() -
     assert entry.received_bytes > 0
     assert result.cost == Cost(requests=1, unknown=1)
     assert result.cost_usd is None
+    assert _fate_of(ReceivedResponse(cancelled=True, answered=False), usage=None) == "unheard"
 
 
 async def test_without_a_journal_the_ledger_is_in_the_result() -> None:

@@ -142,6 +142,7 @@ def test_a_turn_that_was_handed_over_is_not_held_and_not_lost(
     with pytest.raises(JournalFailed, match="a person is asked"):
         third.ask([ASK], deadline_s=600.0, folder="/srv")
     assert (second.is_over, second.asks, third.is_over, third.asks) == (True, False, True, True)
+    assert set(leases._held) == {held[0].number, held[3].number}
     assert leases._renew() and told == []
     with psycopg.connect(postgres_dsn) as connection:
         connection.execute("select 1 from turnwise.turn where number = %s for update", (held[0].number,))

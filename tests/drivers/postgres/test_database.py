@@ -116,6 +116,7 @@ def test_an_address_whose_parts_are_escaped_is_read() -> None:
     """Proves: escaped signs, a folder of a socket, several hosts, an address of version 6 and a colon in a password pass."""
     assert read_address("postgresql://t:a%2Fb%40c:d@host:5432/db").name == "postgresql://t@host:5432/db"
     assert read_address("postgresql://t@%2Ftmp%2Fpg/db").name == "postgresql://t@/tmp/pg/db"
+    assert read_address("postgresql://t@%40pg/db").name == "postgresql://t@@pg/db"
     assert read_address("postgresql:///db?host=/tmp/pg").name == "postgresql:///tmp/pg/db"
     assert read_address("postgresql://one:1,two:2/db").name == "postgresql://one,two:1,2/db"
     assert read_address("postgresql://t@[::1]:5432/db").name == "postgresql://t@::1:5432/db"

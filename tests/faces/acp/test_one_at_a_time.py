@@ -166,4 +166,7 @@ async def test_servers_of_files_start_nothing_and_are_told(lab: Lab, folder: Pat
     (folder / name).write_text(json.dumps({"mcpServers": {"x": entry}}) if name == ".mcp.json" else as_toml)
     async with editing(given_at(lab, "plain-answer")) as (client, editor):
         await say(client, await new(client, folder), "Hello.")
-    assert "do not start in an editor's session" in editor.text() and not (folder / "ran.txt").exists()
+    assert (
+        "do not start in an editor's session: the model does not have their tools" in editor.text()
+        and not (folder / "ran.txt").exists()
+    )

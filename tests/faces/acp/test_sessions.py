@@ -302,7 +302,7 @@ async def test_links_and_images_go_with_the_prompt(lab: Lab, folder: Path) -> No
         text_block("Look at"),
         resource_link_block("todo.txt", (folder / "todo.txt").as_uri()),
         resource_link_block(".env", (folder / ".env").as_uri()),
-        image_block(pixel, "image/png"),
+        *[image_block(pixel, f"image/{kind}") for kind in ("png", "jpeg", "gif", "webp")],
     ]
     async with editing(given_at(lab, "plain-answer")) as (client, editor):
         session = await new(client, folder)

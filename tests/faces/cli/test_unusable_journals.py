@@ -93,7 +93,7 @@ def test_a_log_that_a_kill_left_is_read_in_a_read_only_folder(folder: Path, kept
     frozen = [sandbox_called("bubblewrap").program, "--dev-bind", "/", "/", "--ro-bind", state, state, "--"]
     ran = within(frozen, "sessions", "list", "--json", cwd=folder)
     assert [event["title"] for event in ran.events()] == ["renamed", "renamed"]
-    assert "nothing can be written beside it, so a copy is read" in ran.err
+    assert "`: nothing can be written beside it, so a copy is read\n" in ran.err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
