@@ -486,7 +486,7 @@ REPORTED: dict[str, tuple[list[dict[str, Any]], str, list[dict[str, Any] | None]
         [WHOLE, None],
     ),
     "name-empty-string-continuation": (
-        [_call(FIRST, index=0, id="call_1", name="read"), _call(SECOND, index=0, id="call_1", name=""), CALLED],
+        [_call(FIRST, index=0, id="call_1", name="read"), _call(SECOND, index=0, id="", name=""), CALLED],
         "tool_calls",
         [WHOLE],
     ),
