@@ -12,7 +12,6 @@ import msgspec
 from turnwise.assembly.argument_text import says_nothing
 from turnwise.assembly.blocks import TEXT_KINDS, BlockKind, OpenBlock, size_of
 from turnwise.assembly.calls_under_way import CallAtHand, WrittenCalls
-from turnwise.assembly.counted import as_counted
 from turnwise.assembly.ends import ENDED_BY_ITSELF, GRAVITY, is_closed
 from turnwise.assembly.fast import FEW, MAX_OPENERS, FastRuns, runs_of
 from turnwise.assembly.heal import (
@@ -38,6 +37,7 @@ from turnwise.vocab import (
     Fault,
     Faulted,
     FaultKind,
+    File,
     Finished,
     FinishReason,
     Frame,
@@ -60,6 +60,7 @@ from turnwise.vocab import (
     ToolCallDelta,
     Usage,
     UsageReported,
+    with_untold,
 )
 
 MiB = 1024 * 1024
@@ -643,3 +644,23 @@ def _whole_part(part: Part) -> tuple[Part, bool]:
             return msgspec.structs.replace(part, arguments=text), lost_halves(part.arguments)
         case _:
             return part, False
+
+
+def as_counted(usage: Usage | None, *, parts: Sequence[Part]) -> Usage | None:
+    """The usage, its output untold where it leaves no token for what the model wrote, beside its reasoning or at all."""
+    if usage is None or usage.output_tokens > usage.reasoning_tokens:
+        return usage
+    has_spoken = any(map(_is_answer, parts))
+    has_thought = any(isinstance(part, Reasoning) and part.text for part in parts)
+    is_silent = usage.output_tokens == usage.reasoning_tokens and has_spoken
+    if is_silent or (not usage.output_tokens and has_thought):
+        return with_untold(usage, ("output_tokens",))
+    return usage
+
+
+def _is_answer(part: Part) -> bool:
+    match part:
+        case Text(text=text) | Refusal(text=text):
+            return bool(text)
+        case _:
+            return isinstance(part, ToolCall | File)

@@ -5,18 +5,20 @@ from typing import cast
 
 import msgspec
 
-from turnwise.errors import TurnwiseBug
+from turnwise.errors import BadTool, CallerError, TurnwiseBug
 from turnwise.rules.history import heal
 from turnwise.rules.last_step import GO_ON
+from turnwise.rules.limits import counts_cost, fault_of_limit, no_price
+from turnwise.rules.projection import can_project
+from turnwise.rules.schema import fault_of_schema
 from turnwise.turn.answering import Answer
 from turnwise.turn.attempt import Attempt
 from turnwise.turn.calling import Calls
 from turnwise.turn.carrying import Carried, carried_of
 from turnwise.turn.changes import Change, ChildrenLeft, InboxRead, Learned, PauseSettled, PutBack, WordsPutBy, mended
-from turnwise.turn.checks import check_config
 from turnwise.turn.commands import Command, FinishTurn
 from turnwise.turn.composing import Composing
-from turnwise.turn.config import TurnResult
+from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.endings import NOT_RECORDED, why_interrupted
 from turnwise.turn.events import (
     Event,
@@ -41,7 +43,7 @@ from turnwise.turn.spending import Spending
 from turnwise.turn.step import Step
 from turnwise.turn.tally import Record
 from turnwise.turn.transitions import State, check_legal, state_after
-from turnwise.vocab import Message, StopReason, Text
+from turnwise.vocab import Message, NamedTool, StopReason, Text
 
 AnyPhase = Step | Opening | Composing | Attempt | Recovery | Calls | Program | Answer
 
@@ -252,3 +254,29 @@ class Turn(msgspec.Struct, kw_only=True):
         if self.at_hand is None:
             raise TurnwiseBug("a turn that has ordered nothing takes no message")
         return self.at_hand
+
+
+def check_config(config: TurnConfig) -> None:
+    """Raise CallerError for a configuration that cannot work, saying what to change."""
+    if config.max_steps < 1:
+        raise CallerError(f"`max_steps` is {config.max_steps}; a turn needs at least 1")
+    if config.retry.attempts < 1:
+        raise CallerError(f"`retry`: {config.retry.attempts} attempts make no request; 1 is without a retry")
+    if config.limits is not None and (fault := fault_of_limit(config.limits)):
+        raise CallerError(f"`limits`: {fault}")
+    if counts_cost(config.limits):
+        for model in (config.model, *[fallback.model for fallback in config.fallbacks]):
+            row = config.prices.get(model)
+            if row is None or not can_project(row):
+                raise CallerError(no_price(model, profile=config.profile, row=row))
+    names = [offer.spec.name for offer in config.tools]
+    if isinstance(config.tool_choice, NamedTool) and config.tool_choice.name not in names:
+        raise CallerError(f"`tool_choice` names `{config.tool_choice.name}`, which is none of the tools")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise CallerError(f"two tools are called `{twice[0]}`; give each its own name")
+    for offer in config.tools:
+        if fault := fault_of_schema(offer.spec.parameters):
+            raise BadTool(f"the parameters of tool `{offer.spec.name}` are no usable JSON Schema: {fault}")
+    if config.output is not None and (fault := fault_of_schema(config.output.schema)):
+        raise CallerError(f"the output schema is no usable JSON Schema: {fault}")

@@ -14,6 +14,9 @@ from acp.exceptions import RequestError
 from acp.meta import PROTOCOL_VERSION
 from acp.schema import (
     AgentCapabilities,
+    AvailableCommand,
+    AvailableCommandInput,
+    AvailableCommandsUpdate,
     ClientCapabilities,
     CloseSessionResponse,
     ConfigOptionUpdate,
@@ -35,6 +38,7 @@ from acp.schema import (
     SessionResumeCapabilities,
     SetSessionConfigOptionResponse,
     SetSessionModeResponse,
+    UnstructuredCommandInput,
 )
 
 from turnwise._version import __version__
@@ -44,7 +48,6 @@ from turnwise.drivers.journal.journal import Journal, Session
 from turnwise.drivers.settings.settings import MCP_FILE, names_mcp_servers, read_layers
 from turnwise.errors import CallerError, TurnwiseError
 from turnwise.faces.acp.choices import MODE, MODEL, EditorOption, change_model, is_mode, mode_state, options_of
-from turnwise.faces.acp.commands import available, command_in
 from turnwise.faces.acp.prompts import read_blocks
 from turnwise.faces.acp.replaying import tell_history
 from turnwise.faces.acp.session import EditorMeans, EditorSession, TurnFailed
@@ -375,3 +378,33 @@ class EditorService:
         # not before the editor knows the session: it gets the answer first
         asyncio.get_running_loop().call_soon(lambda: session.updates.put(available()))
         return session
+
+
+SUMMARIES = {
+    "usage": "what the session has used: money, tokens, requests by purpose",
+    "undo": "take back the last turn's changes to files; again: the turn before",
+    "model": "show the model and others; `/model NAME` changes to that one",
+    "permissions": "the rules that hold, in their order",
+}
+TAKES = {"model": "NAME"}
+
+
+def available() -> AvailableCommandsUpdate:
+    return AvailableCommandsUpdate(
+        session_update="available_commands_update",
+        available_commands=[
+            AvailableCommand(name=name, description=summary, input=_input_of(name))
+            for name, summary in SUMMARIES.items()
+        ],
+    )
+
+
+def command_in(text: str) -> tuple[str, str] | None:
+    """The command and what follows it. None: words for the model, a path for example."""
+    name, _, rest = text.strip().partition(" ")
+    return (name[1:], rest.strip()) if name[:1] == "/" and name[1:] in SUMMARIES else None
+
+
+def _input_of(name: str) -> AvailableCommandInput | None:
+    hint = TAKES.get(name)
+    return None if hint is None else AvailableCommandInput(root=UnstructuredCommandInput(hint=hint))

@@ -29,7 +29,6 @@ from turnwise.wire.finish_words import finish_frames, says_nothing, unsaid_finis
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error, string_of
 from turnwise.wire.limits import MAX_CITATIONS, MAX_PARTS
 from turnwise.wire.openai_chat.chunks import CallPiece, Choice, Chunk, Delta, is_there
-from turnwise.wire.openai_chat.citations import citation_of
 from turnwise.wire.openai_chat.faults import decode_error_event
 from turnwise.wire.openai_chat.fields import NAME
 from turnwise.wire.openai_chat.files import image_of
@@ -349,3 +348,33 @@ def _call_frame(call: CallPiece, *, block: str | None) -> ToolCallDelta:
         whole=function.whole,
         opaque=opaque,
     )
+
+
+class UrlCitation(msgspec.Struct):
+    url: str | None = None
+    title: str | None = None
+    content: str | None = None  # OpenRouter: the excerpt
+
+
+class Source(msgspec.Struct):
+    """OpenAI's and OpenRouter's annotation (`url_citation`), or Perplexity's search result (`url`, `title`)."""
+
+    url_citation: UrlCitation | None = None
+    url: str | None = None
+    title: str | None = None
+    snippet: str | None = None
+
+
+def citation_of(raw: bytes) -> Citation:
+    """What can be told of the source; an unknown shape keeps its raw text."""
+    text = raw.decode("utf-8", "replace")
+    try:
+        source = msgspec.json.decode(text, type=Source | str)
+    except UNREADABLE:
+        return Citation(family=NAME, raw=text)
+    if isinstance(source, str):  # Perplexity's `citations`: the address alone
+        return Citation(family=NAME, raw=text, url=source)
+    inner = source.url_citation
+    if inner is not None:
+        return Citation(family=NAME, raw=text, url=inner.url, title=inner.title, cited_text=inner.content)
+    return Citation(family=NAME, raw=text, url=source.url, title=source.title, cited_text=source.snippet or None)
