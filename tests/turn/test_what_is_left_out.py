@@ -6,6 +6,7 @@ from decimal import Decimal
 import msgspec
 import pytest
 
+from turnwise.rules.bound_thinking import NOTHING_STALE
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import Spent
 from turnwise.rules.retries import RetryPolicy
@@ -104,6 +105,8 @@ CONFIG = {
     "profile": "openai_chat",
     "accepts_prefill": False,
     "default_max_tokens": None,
+    "system_in_input": False,
+    "stale_thinking": NOTHING_STALE,
     "tool_choice_none": "send",
     "marks_cache": False,
     "base_url": "",

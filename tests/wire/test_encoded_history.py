@@ -167,6 +167,8 @@ CHANGED: dict[str, object] = {
     "stream": False,
     "extra": Opaque("openai_chat", '{"user":"u"}'),
     "cache": Caching(key="k"),
+    "drops_stale_thinking": True,
+    "system_in_input": True,
 }
 
 
@@ -183,6 +185,8 @@ def test_what_stands_around_the_messages_is_kept_for_no_other_request(profile: P
             "parallel_tool_calls",
             "stream",
             "cache",
+            "drops_stale_thinking",
+            "system_in_input",
         )
         for request in (plain, changed, plain):
             assert encode(request, profile, history=history).body == encode(request, profile).body

@@ -55,7 +55,9 @@ ITS_OWN_EVENT = "read for the events of that type alone"
 NOT_OF_A_TYPE: dict[str, str] = dict.fromkeys(
     ("citation", "content", "encrypted_content", "stop_details"), ITS_OWN_DELTA
 )
-NOT_OF_AN_EVENT: dict[str, str] = dict.fromkeys(("content_block", "message", "usage"), ITS_OWN_EVENT)
+NOT_OF_AN_EVENT: dict[str, str] = dict.fromkeys(
+    ("content_block", "input_transformations", "message", "usage"), ITS_OWN_EVENT
+)
 
 
 def anthropic_pairs(fast: Any, *, kind: str, key: str) -> list[Pair]:
@@ -74,7 +76,7 @@ PAIRS = {
         fast_chat.UsualChunk,
         {"choices": [CHAT_CHOICE]},
         inner=frozenset({"choices"}),
-        passed_over=dict.fromkeys(("id", "model", "object"), HEAD),
+        passed_over=dict.fromkeys(("id", "model", "object", "service_tier"), HEAD),
     ),
     "Chat, choice": Pair(
         chat.Choice,

@@ -60,8 +60,9 @@ def assemble(frames: Iterable[Frame], *, tool_names: frozenset[str] = frozenset(
 
 def as_said(response: Response) -> Response:
     """The response without what only tells how it came: bodies and streams of one family differ in that. Which counts are
-    untold is one of these things: a family that always writes numbers makes them zeros."""
-    usage = response.usage and msgspec.structs.replace(response.usage, untold=())
+    untold is one of these things: a family that always writes numbers makes them zeros. So are the terms of service: a family
+    that always names a tier names the usual one."""
+    usage = response.usage and msgspec.structs.replace(response.usage, untold=(), terms=())
     return msgspec.structs.replace(response, may_hide_cut=(), usage=usage)
 
 
