@@ -79,8 +79,10 @@ class BillingProvider(Provider):
         self._chance = chance
         self.bill: list[Billed] = []
 
-    def answer(self, route: Route, *, target: str, body: bytes, number: int) -> tuple[Outgoing, Received]:
-        outgoing, kept = super().answer(route, target=target, body=body, number=number)
+    def answer(
+        self, route: Route, *, target: str, body: bytes, number: int, betas: str = ""
+    ) -> tuple[Outgoing, Received]:
+        outgoing, kept = super().answer(route, target=target, body=body, number=number, betas=betas)
         counted = self._count(body, family=route.family, streamed=kept.streamed)
         if is_silent(kept):
             counted = counted._replace(response=0, thought=0)  # it said nothing

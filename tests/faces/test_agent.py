@@ -369,7 +369,7 @@ async def test_options_of_the_wrong_type_are_refused_before_anything_is_sent_or_
                 ({"tool_choice": "banana"}, "tool_choice"),
                 ({"parallel_tool_calls": "yes"}, "parallel_tool_calls"),
                 ({"settings": Settings(stop="END")}, "stop"),  # pyright: ignore[reportArgumentType]
-                ({"settings": Settings(reasoning_effort="max")}, "reasoning_effort"),  # pyright: ignore[reportArgumentType]
+                ({"settings": Settings(reasoning_effort="most")}, "reasoning_effort"),  # pyright: ignore[reportArgumentType]
                 ({"limits": MaxSteps(3.5)}, "MaxSteps"),
                 ({"history": [{"role": "user"}]}, "."),
             ):
