@@ -141,6 +141,20 @@ FIELDS: Mapping[FamilyName, Mapping[str, UsageField]] = {
 ITERATIONS = frozenset({"message", "compaction", "advisor_message", "fallback_message"})
 """The kinds of Anthropic's iterations that are known; one of another kind may cost otherwise."""
 
+# Fields of which nothing has to be looked at: none of what they hold has a meaning of its own, and neither is a word that counts.
+_CLOSED: dict[FamilyName, frozenset[str]] = {
+    family: frozenset(
+        [
+            name
+            for name, field in fields.items()
+            if field.meaning != "term"
+            and name != "iterations.type"
+            and not any(other.startswith(f"{name}.") for other in fields)
+        ]
+    )
+    for family, fields in FIELDS.items()
+}
+
 MOST_NAMED = 8  # of unread fields; one is enough for 'at least'
 _PLAIN_NAME = re.compile(r"[\w.=\- ]{1,100}", re.ASCII)
 NAMELESS = "a field whose name cannot be shown"
@@ -155,7 +169,7 @@ def read_terms(text: bytes | msgspec.Raw, *, family: FamilyName) -> tuple[tuple[
     except UNREADABLE:
         return (), ()
     known, terms, unread = FIELDS[family], list[str](), list[str]()
-    for path, value in _leaves(details, ()):
+    for path, value in _leaves(details, (), closed=_CLOSED[family]):
         field = _field_at(path, known=known)
         name = ".".join(path)
         if field is not None and field.meaning == "term" and isinstance(value, str):
@@ -180,8 +194,10 @@ def _field_at(path: tuple[str, ...], *, known: Mapping[str, UsageField]) -> Usag
     return None
 
 
-def _leaves(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Each number that is not zero, and each word, with its path."""
+def _leaves(
+    value: object, path: tuple[str, ...], *, closed: frozenset[str]
+) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Each number that is not zero, and each word, with its path; nothing of the `closed` fields."""
     match value:
         case bool() | None | 0 | "":
             return
@@ -190,12 +206,13 @@ def _leaves(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, .
             if fields.keys() == {"modality", "tokenCount"}:
                 word = fields["modality"]
                 modality = _NUMBERED.get(word, str(word)) if isinstance(word, int) else str(word)
-                yield from _leaves(fields["tokenCount"], (*path, modality))
+                yield from _leaves(fields["tokenCount"], (*path, modality), closed=closed)
                 return
             for key, one in fields.items():
-                yield from _leaves(one, (*path, key))
+                if one and (key if not path else ".".join((*path, key))) not in closed:
+                    yield from _leaves(one, (*path, key), closed=closed)
         case list():
             for one in cast("list[object]", value):
-                yield from _leaves(one, path)
+                yield from _leaves(one, path, closed=closed)
         case _:
             yield path, value
