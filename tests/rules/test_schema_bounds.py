@@ -76,7 +76,9 @@ def test_a_server_loses_only_the_tool_whose_schema_is_costly() -> None:
     )
     assert [tool.own_name for tool in found] == ["plain"]
     assert [why.partition(":")[0] for why in left_out] == [f"`{name}`" for name in COSTLY]
-    assert all("its schema cannot be used: at `#" in why for why in left_out)
+    at_root = {"unevaluated", "circle"}  # left out before their cost is looked at
+    whys = {name: "`allOf` at its root" if name in at_root else "its schema cannot be used: at `#" for name in COSTLY}
+    assert all(why in told for why, told in zip(whys.values(), left_out, strict=True)), left_out
 
 
 @pytest.mark.parametrize("family", FAMILIES)
