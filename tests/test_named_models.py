@@ -31,9 +31,12 @@ ELSEWHERE = {
     "docs/providers.md": ("*", "drawn from the profiles: models that a cache's rules are about"),
     "docs/billing.md": ("deepseek-chat", "what the package of prices had at its own date"),
     "docs/gateway.md": ("gemini-2.5-pro", "a rule for older models"),
-    "docs/lab.md": ("gpt-5.6-mine", "a name that the lab reads"),
+    "docs/dialects.md": ("*", "drawn from the rules of servers: models that a rule is about, or not"),
+    "docs/lab.md": ("*", "names that the lab reads: of its own script, and of models that it plays"),
     "src/turnwise/drivers/settings/catalogue.py": ("*", "forms of names that rows are found by"),
     "src/turnwise/faces/models.py": ("o3", "a form of names"),
+    "src/turnwise/lab/script.py": ("*", "the models whose refusals the lab plays"),
+    "src/turnwise/lab/strict/generations.py": ("*", "the same"),
     "src/turnwise/lab/gemini_pieces.py": ("*", "which models were recorded"),
 }
 

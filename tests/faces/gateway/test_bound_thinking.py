@@ -22,7 +22,7 @@ from turnwise.testing.scripted_transport import Reply, ScriptedTransport
 from waits import HANG_S
 
 BETA = "thinking-binding-controls-2026-08-01"
-MODEL = "claude-opus-5-5"
+MODEL = "claude-haiku-5-5"  # of those that bind, the one that can be forced to a call
 TOOL = {"name": "read", "input_schema": {"type": "object", "properties": {}}}
 
 
