@@ -215,7 +215,7 @@ async def test_git_collects_garbage_without_what_is_read_only(kind: str, base: P
         common = Path(git("git rev-parse --path-format=absolute --git-common-dir", at=root))
         kept = {path for name in ("info", "objects/info") for path in (common / name).rglob("*")}
         shell = shell_in(root, kind=kind)
-        traced = "GIT_TRACE=1 git commit -qam x 2>&1 | grep -cE 'gc|maintenance'"
+        traced = "GIT_TRACE=1 git commit -qam x 2>&1 | grep -cwE 'gc|maintenance'"
         assert await run(shell, f"echo x >> k; {traced}; git branch -q {branch}") == "0\n", place
         upkeep = f"git repack -ad && git gc && git maintenance run && git pack-refs --all && git branch -qD {branch}"
         told = await run(shell, upkeep)
