@@ -16,6 +16,7 @@ from turnwise.drivers.endpoints.local_servers import (
 )
 from turnwise.errors import CallerError
 from turnwise.lab import Lab
+from waits import HANG_S
 
 SOON_S = 0.2
 Speaker = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -84,7 +85,7 @@ async def test_a_server_that_lists_its_models_is_found(monkeypatch: pytest.Monke
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     async with Lab() as lab:
         port = int(lab.url.rpartition(":")[2])
-        (found,) = await find_servers(at_ports(1, port, 1))
+        (found,) = await find_servers(at_ports(1, port, 1), within_s=HANG_S)
     assert (found.server.port, found.state) == (port, "lists")
     assert "plain-answer" in [model.name for model in found.models]
 
@@ -96,7 +97,7 @@ async def test_it_is_asked_without_a_key(monkeypatch: pytest.MonkeyPatch) -> Non
     refused = b'{"error":{"message":"Unauthorized"}}'
     speak, asked = saying(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: %d\r\n\r\n%b" % (len(refused), refused))
     async with listening(speak) as port:
-        (found,) = await find_servers(at_ports(port))
+        (found,) = await find_servers(at_ports(port), within_s=HANG_S)
     assert found == ServerAnswer(server=at_ports(port)[0], state="wants_key")
     (request,) = asked
     assert request.startswith(b"GET /v1/models HTTP/1.1\r\n")
@@ -138,4 +139,4 @@ async def test_what_is_no_list_is_somebody_elses_server(answer: bytes) -> None:
     """Ports 8000 and 8080 are everybody's."""
     speak, _ = saying(answer)
     async with listening(speak) as port:
-        assert await find_servers(at_ports(port)) == ()
+        assert await find_servers(at_ports(port), within_s=HANG_S) == ()
