@@ -1,6 +1,7 @@
 """A folder, a journal and a lab for every test of the command line."""
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -140,6 +141,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.delenv(name)
     yield folder
     end_what_is_left()
+
+
+@pytest.fixture
+def noon() -> Iterator[None]:
+    """It is noon here, so no day ends between a run and what is said of that day."""
+    with pytest.MonkeyPatch.context() as zone:
+        zone.setenv("TZ", f"<noon>{time.gmtime().tm_hour - 12:+d}")  # POSIX counts westward
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from turnwise.drivers.running.surroundings import own_names
 from turnwise.lab import Lab
 from waits import HANG_S
 
+pytestmark = pytest.mark.usefixtures("noon")
+
 GIT = shutil.which("git") or ""
 FAMILIES = ["openai_chat", "openai_responses", "anthropic_messages", "gemini"]
 HANDS_OUT = script(

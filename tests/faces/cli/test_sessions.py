@@ -143,7 +143,7 @@ def test_prune_shows_what_would_go_and_deletes_it_only_with_yes(
     """Proves: nothing goes without a rule or without a yes; the bill is the same before and after; the settings file may rule."""
     for _ in range(3):
         cli("run", "Hello.", *at(lab, "plain-answer"))
-    bill = cli("usage", "--json").events()[0]["total"]
+    bill = cli("usage", "--json", "--since", "all").events()[0]["total"]
     rule = cli("sessions", "prune")
     assert rule.code == 2 and "--older-than 90d" in rule.err
     asked = cli("sessions", "prune", "--keep", "1")
@@ -152,7 +152,7 @@ def test_prune_shows_what_would_go_and_deletes_it_only_with_yes(
     newest = ids(cli)[0]
     done = cli("sessions", "prune", "--keep", "2", "--yes")
     assert (done.code, done.out) == (0, "deleted 1 session; `turnwise usage` counts them as before\n")
-    assert cli("usage", "--json").events()[0]["total"] == bill
+    assert cli("usage", "--json", "--since", "all").events()[0]["total"] == bill
     settings = tmp_path / "settings.toml"
     settings.write_text("[sessions]\nkeep = 1\n")
     monkeypatch.setenv("TURNWISE_CONFIG", str(settings))

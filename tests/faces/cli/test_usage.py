@@ -26,6 +26,8 @@ from turnwise.lab import Lab
 from turnwise.rules.pricing import Cost
 from turnwise.vocab import Usage
 
+pytestmark = pytest.mark.usefixtures("noon")
+
 PRICES = """
 [prices]
 "openai_chat:*" = { request = 0.01 }
