@@ -81,7 +81,7 @@ async def test_a_command_at_work_is_seen(tmp_path: Path) -> None:
             (tmp_path / "go").touch()
 
     tools = workspace_tools(tmp_path)
-    model = ScriptedModel([call("bash", command="echo one; echo two; until [ -e go ]; do sleep 0.05; done"), "bye"])
+    model = ScriptedModel([call("bash", command="printf 'one\\ntwo\\n'; until [ -e go ]; do sleep 0.05; done"), "bye"])
     config = TurnConfig(
         session_id="session-1", turn_id="turn-1", model="m", tools=tuple([tool.offer for tool in tools])
     )

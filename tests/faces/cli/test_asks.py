@@ -367,7 +367,7 @@ def test_one_long_line_is_shown_as_many_rows_are(lab: Lab, folder: Path) -> None
 
 def test_the_time_that_is_over_in_the_pager_denies_and_leaves_the_terminal_as_it_was(lab: Lab, folder: Path) -> None:
     """Proves: the other screen is left, the default is told."""
-    with at_terminal("run", "Go.", "--ask-timeout", "4", *at(lab, "long"), cwd=folder) as person:
+    with at_terminal("run", "Go.", "--ask-timeout", "10", *at(lab, "long"), cwd=folder) as person:
         person.sees("then no)")
         person.types("s\r")
         person.sees("? write wants to run: big.sh (")

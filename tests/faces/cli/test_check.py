@@ -23,6 +23,7 @@ from turnwise.faces.cli.endpoint_check.probes import NAMES, NO_KEY
 from turnwise.faces.cli.exit_codes import CHECK_CODES
 from turnwise.lab import Lab
 from turnwise.wire.profiles import parse_profiles
+from waits import HANG_S
 
 KEY = "sk-test-1234567890abcdef"
 HOSTILE = script("hostile-model", 'obeys = "never"\n[[steps]]\ntext = "a\\u001b]0;pwned\\u0007b\\u202ec"')
@@ -249,9 +250,10 @@ def is_no_http(connection: socket.socket) -> None:
 )
 def test_a_server_that_is_none_ends_soon_with_a_code(cli: Cli, handler: Handler, scheme: str, name: str) -> None:
     """Proves: on real sockets, each wait is bounded, the exit code is `6`, and the table says what was met."""
+    wait_s = "0.5" if name == "timeout" else str(HANG_S)
     with listening(handler) as place:
         ran = cli(
-            "check", "openai_chat:m", "--base-url", f"{scheme}://{place}/v1", "--yes", "--json", "--timeout", "0.5"
+            "check", "openai_chat:m", "--base-url", f"{scheme}://{place}/v1", "--yes", "--json", "--timeout", wait_s
         )
     said = told(ran)
     assert ran.code == CHECK_CODES["no_server"] == 6 and said["outcome"] == "no_server" and said["profile"] is None
@@ -267,15 +269,15 @@ def test_tls_in_the_place_of_http_is_told(cli: Cli, tmp_path: Path) -> None:
             pass
 
     with listening(speaks_tls) as place:
-        ran = cli("check", "openai_chat:m", "--base-url", f"http://{place}/v1", "--yes", "--json", "--timeout", "2")
+        ran = cli(
+            "check", "openai_chat:m", "--base-url", f"http://{place}/v1", "--yes", "--json", "--timeout", str(HANG_S)
+        )
     said = told(ran)
     assert ran.code == 6 and {one["name"] for one in said["seen"]} <= {"protocol", "disconnected", "unreachable"}
 
 
-def test_a_closed_port_is_asked_once(cli: Cli) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        place = taken.getsockname()[1]
-    ran = cli("check", "openai_chat:m", "--base-url", f"http://127.0.0.1:{place}/v1", "--yes")
+def test_a_closed_port_is_asked_once(cli: Cli, closed_port: int) -> None:
+    ran = cli("check", "openai_chat:m", "--base-url", f"http://127.0.0.1:{closed_port}/v1", "--yes")
     assert ran.code == 6 and "Connection refused" in ran.out and "not asked: stream, " in ran.out
 
 
