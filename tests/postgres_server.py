@@ -23,11 +23,12 @@ from urllib.parse import urlencode
 
 import pytest
 
+from waits import HANG_S
+
 DSN_VARIABLE = "TURNWISE_TEST_POSTGRES"
 ONLY_VARIABLE = "TURNWISE_TEST_POSTGRES_BIN"  # a folder: no other one is tried
 DEBIAN = Path("/usr/lib/postgresql")
 USERS = ("postgres", "nobody")  # where we are root
-START_S = 60.0
 _PR_SET_PDEATHSIG = 1
 # Nothing of it outlives the tests, so nothing waits for the disk. A killed server finds again what it has written all the same.
 SETTINGS = {
@@ -65,7 +66,7 @@ def find_programs() -> Path:
 def _why_not(folder: Path, **user: int) -> Exception | None:
     """None where it runs."""
     try:
-        subprocess.run([folder / "postgres", "--version"], check=True, capture_output=True, timeout=START_S, **user)
+        subprocess.run([folder / "postgres", "--version"], check=True, capture_output=True, timeout=HANG_S, **user)
     except (OSError, subprocess.SubprocessError) as error:
         return error
     return None
@@ -131,7 +132,7 @@ class PostgresServer:
             [*command, "--encoding=UTF8", "--username=tester"],
             capture_output=True,
             check=False,
-            timeout=START_S,
+            timeout=HANG_S,
             cwd="/",
             env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
             **_as_server_user(),
@@ -154,9 +155,9 @@ class PostgresServer:
                 preexec_fn=_end_with_parent,  # noqa: PLW1509 (one call into the C library)
                 **_as_server_user(),
             )
-        give_up = time.monotonic() + START_S
+        give_up = time.monotonic() + HANG_S
         ready = [self.programs / "pg_isready", "-q", "-h", self._folder]
-        while subprocess.run(ready, timeout=START_S, check=False).returncode != 0:
+        while subprocess.run(ready, timeout=HANG_S, check=False).returncode != 0:
             if self._process.poll() is not None or time.monotonic() > give_up:
                 raise NoPostgres(f"`postgres` did not start: {log.read_text(errors='replace')[-300:]}")
 
@@ -187,10 +188,10 @@ class PostgresServer:
         assert self._process is not None
         self._process.send_signal(number)
         try:
-            self._process.wait(START_S)
+            self._process.wait(HANG_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(START_S)
+            self._process.wait(HANG_S)
 
 
 def _copied(programs: Path, target: Path) -> Path:

@@ -14,8 +14,8 @@ from turnwise.drivers.journal.claims import Claim
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.vocab import ToolCall
+from waits import HANG_S
 
-HANG_S = 60.0
 ONE = WorkerTerms(name="worker@one:1:1", agents=("helper",))
 TWO = WorkerTerms(name="worker@two:1:1", agents=("helper",))
 CLOCK = SystemClock()

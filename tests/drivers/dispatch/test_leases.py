@@ -22,8 +22,8 @@ from turnwise.drivers.journal.claims import Claim
 from turnwise.errors import JournalFailed
 from turnwise.turn.approvals import OneAsk
 from turnwise.vocab import ToolCall
+from waits import HANG_S
 
-HANG_S = 60.0
 SRC = Path(__file__).parents[3] / "src"
 TERMS = WorkerTerms(name="worker@one:1:1", agents=("helper",), lease_s=30.0)
 ASK = OneAsk(call=ToolCall(id="a", name="do"), arguments="{}", subject="do", digest="of a")
@@ -181,7 +181,7 @@ from turnwise.drivers.dispatch.leases import Leases
 from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
 
 dsn, clock = sys.argv[1], SystemClock()
-terms = WorkerTerms(name="worker@silent:1:1", agents=("helper",), lease_s=2.0)
+terms = WorkerTerms(name="worker@silent:1:1", agents=("helper",), lease_s=6.0)
 claim = TurnQueue(dsn, clock=clock).claim(terms)
 told = lambda *_: None
 leases = Leases(dsn, terms=terms, clock=clock, on_lost=told, on_cancel=told, on_ring=told, on_trouble=print, silent_s=0.0)

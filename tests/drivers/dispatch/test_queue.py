@@ -16,8 +16,8 @@ from turnwise.drivers.dispatch.wishes import NO_WISHES, TurnWishes, read_wishes,
 from turnwise.drivers.journal.claims import Claim
 from turnwise.drivers.journal.postgres.connecting import connect
 from turnwise.errors import CallerError, JournalFailed, TurnRefused
+from waits import HANG_S
 
-HANG_S = 60.0
 ONE = WorkerTerms(name="worker@one:1:1", agents=("helper",))
 TWO = WorkerTerms(name="worker@two:1:1", agents=("helper",))
 
