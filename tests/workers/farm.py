@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from faces.cli.running import with_marks
 from turnwise.lab import Script, parse_script
 from waits import HANG_S
@@ -349,6 +351,11 @@ class Farm:
     def turns(self, session: str) -> list[dict[str, Any]]:
         done = self.run("status", session, "--json")
         return [line for line in map(json.loads, done.stdout.splitlines()) if "status" in line]
+
+    def lapse(self) -> None:
+        """The time of every lease is over: of workers that were killed before, so that nobody waits for it."""
+        with psycopg.connect(self.environment["TURNWISE_DATABASE"], autocommit=True) as connection:
+            connection.execute("update turnwise.turn set lease_until = '-infinity' where status = 'running'")
 
     def go(self) -> None:
         """Tools that wait for the test go on."""

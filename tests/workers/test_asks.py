@@ -103,7 +103,7 @@ def test_an_answer_in_time_counts_however_late_the_next_worker_takes_the_turn(fa
 def test_what_nobody_answers_in_time_is_denied(farm: Farm) -> None:
     """Proves: after the deadline a worker goes on by itself, as on one machine: the calls are denied, and the model is told."""
     session = farm.submit("hurries")
-    worker = asking_worker(farm, "--lease", "2")
+    worker = asking_worker(farm, "--lease", "4")
     worker.until("asks")
     worker.until("resumed")
     worker.until("asks")

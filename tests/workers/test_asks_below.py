@@ -67,21 +67,23 @@ def test_an_ask_of_a_sub_agent_outlives_its_worker(farm: Farm) -> None:
     """Proves: the worker is killed while a sub-agent asks; the answer is given while no worker lives; another worker goes on with
     it and does not ask again, and no effect happens twice."""
     session = farm.submit("asks_below")
-    first = asking_worker(farm, "--lease", "2")
+    first = asking_worker(farm)
     first.until("asks")
     first.send(signal.SIGKILL)
     first.wait()
+    farm.lapse()
     (ask,) = asks_of(farm, session)
     assert farm.approves("answer", session, "--approve", ask["id"]).returncode == 0
     again = farm.run("answer", session, "--deny", ask["id"])
     assert again.returncode == 2 and "was answered already (allowed): the first answer counts" in again.stderr
-    second = asking_worker(farm, "--lease", "2")
+    second = asking_worker(farm)
     second.until("resumed")
     until(lambda: [one["arguments"] for one in asks_of(farm, session) if not one["answer"]] == ['{"name":"after"}'])
     assert farm.effects() == ["before"]
     second.send(signal.SIGKILL)
     second.wait()
-    third = asking_worker(farm, "--lease", "2")
+    farm.lapse()
+    third = asking_worker(farm)
     third.until("asks")
     (ask,) = [one for one in asks_of(farm, session) if not one["answer"]]
     assert ask["arguments"] == '{"name":"after"}'
@@ -97,15 +99,16 @@ def test_an_answer_that_came_in_time_counts_though_no_worker_lived_to_hear_it(
 ) -> None:
     """Proves: a person answers before the deadline, and a worker comes only after it: the call runs."""
     session = farm.submit(agent)
-    first = asking_worker(farm, "--lease", "2")
+    first = asking_worker(farm)
     first.until("asks")
     first.send(signal.SIGKILL)
     first.wait()
+    farm.lapse()
     asked = [ask["arguments"] for ask in asks_of(farm, session)]
     assert farm.approves("answer", session, "--approve", "all").returncode == 0
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:  # all of it was an hour ago
         connection.execute("update turnwise.record set t = t - 3600")
-    second = asking_worker(farm, "--lease", "2")
+    second = asking_worker(farm)
     second.until("asks")
     assert [json.loads(arguments)["name"] for arguments in asked] == farm.effects()
     assert farm.run("cancel", session).returncode == 0

@@ -94,7 +94,7 @@ def test_a_half_open_connection_ends_its_worker_and_no_turn(own_postgres: Postgr
         farm = Farm(tmp_path / "farm", dsn=own_postgres.dsn, url=lab.url)
         try:
             session = farm.submit("waits")
-            behind = farm.worker("--lease", "2", "--database", proxy.dsn)
+            behind = farm.worker("--lease", "4", "--database", proxy.dsn)
             behind.until("entered")
             proxy.stop_forwarding()
             ahead = farm.worker("--lease", "8")

@@ -93,7 +93,7 @@ def test_a_turn_of_a_newer_version_waits_for_a_newer_worker(farm: Farm, queue: T
     """Proves: a record of an unknown kind in a turn's journal makes no worker try it more than once, and costs no try: `status`
     says why it waits; once it can be read a new worker ends it, and no effect happens twice."""
     session = farm.submit("waits")
-    first = farm.worker("--lease", "2")
+    first = farm.worker()
     first.until("entered")
     first.end()
     change(
@@ -101,13 +101,15 @@ def test_a_turn_of_a_newer_version_waits_for_a_newer_worker(farm: Farm, queue: T
         "insert into record select turn, max(seq) + 1, 1, 'dreamt', '{\"type\": \"dreamt\"}', 0 from record group by turn",
     )
     for _ in range(6):
-        worker = farm.worker("--lease", "2")
+        farm.lapse()
+        worker = farm.worker()
         assert "Invalid value 'dreamt'" in worker.until("refused")["text"]
         worker.end()
     turn = status(farm, session)
     assert turn["status"] == "running" and "newer turnwise" in turn["waits_for"]
     change(postgres_dsn, "delete from record where kind = 'dreamt'")
-    farm.worker("--lease", "8")
+    farm.lapse()
+    farm.worker()
     assert farm.ended(session)["code"] == 0
     assert farm.effects() == ["before", "middle", "after"]
 

@@ -31,13 +31,14 @@ def farm(postgres_dsn: str, tmp_path: Path) -> Iterator[Farm]:
 def test_a_cancelled_turn_whose_worker_died_does_nothing_more(farm: Farm) -> None:
     """Proves: the worker that takes it over ends it as cancelled, before its next request or tool. Once, it ran to its end."""
     session = farm.submit("waits")
-    first = farm.worker("--lease", "2")
+    first = farm.worker()
     first.until("entered")
     first.send(signal.SIGKILL)
     first.wait()
     assert farm.run("cancel", session).returncode == 0
     farm.go()
-    second = farm.worker("--lease", "2")
+    farm.lapse()
+    second = farm.worker()
     assert second.until("ended")["text"] == "cancelled"
     (turn,) = farm.turns(session)
     assert (turn["status"], turn["stop_reason"]) == ("done", "cancelled")
@@ -89,10 +90,12 @@ def test_a_killed_workers_turn_ends_on_another(farm: Farm) -> None:
     """Proves: a worker that dies in the middle of a tool loses nothing: the turn ends on the other one, and no effect of a tool
     that is not idempotent happens twice."""
     session = farm.submit("waits")
-    first = farm.worker("--lease", "2")
+    first = farm.worker()
     first.until("entered")
     second = farm.worker("--lease", "8")
     first.send(signal.SIGKILL)
+    first.wait()
+    farm.lapse()
     assert second.until("resumed")["session"] == session
     ended = farm.ended(session)
     assert ended["code"] == 0 and ended["answer"].startswith("Done: ")
@@ -105,7 +108,7 @@ def test_a_frozen_worker_ends_itself(farm: Farm) -> None:
     another one, one after the other, with one answer each and no effect twice."""
     session = farm.submit("waits")
     farm.submit("plain", "--session", session)
-    first = farm.worker("--lease", "2")
+    first = farm.worker("--lease", "4")
     first.until("entered")
     second = farm.worker("--lease", "8")
     first.send(signal.SIGSTOP)
@@ -155,7 +158,7 @@ def test_a_worker_that_is_stopped_lets_go_of_a_tool_that_takes_too_long(farm: Fa
 def test_a_turn_that_goes_to_another_worker_keeps_its_part_of_a_budget(farm: Farm, how: signal.Signals) -> None:
     """Proves: the part moves with the turn, whether it was handed over or its worker died, and is counted once."""
     session = farm.submit("budgeted")
-    first = farm.worker("--lease", "2", "--grace", "0")
+    first = farm.worker("--grace", "0")
     first.until("entered")
     second = farm.worker()
     with Journal(farm.environment["TURNWISE_DATABASE"]) as journal:
@@ -163,6 +166,8 @@ def test_a_turn_that_goes_to_another_worker_keeps_its_part_of_a_budget(farm: Far
         assert budget.left == MaxRequests(3)
         first.send(how)
         first.wait()
+        if how == signal.SIGKILL:
+            farm.lapse()
         assert second.until("resumed")["session"] == session
         assert farm.ended(session)["code"] == 0
         second.send(signal.SIGTERM)
@@ -221,10 +226,11 @@ def test_a_dead_workers_sub_agent_goes_on_wherever_its_worker_ran(farm: Farm, po
     """Proves: the turn of a sub-agent is taken over with its parent's, also where its process was another machine's, of which
     nobody can tell whether it lives."""
     session = farm.submit("parent")
-    first = farm.worker("--lease", "2")
+    first = farm.worker()
     first.until("entered")
     first.send(signal.SIGKILL)
     first.wait()
+    farm.lapse()
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         connection.execute(
             "update turnwise.turn set owner = 'elsewhere:1:1' where agent is null and status = 'running'"
