@@ -218,7 +218,7 @@ async def test_links_lead_nowhere_that_would_be_asked_about(lab: Lab, folder: Pa
     async with editing(given_at(lab, "plain-answer")) as (client, _):
         await asyncio.wait_for(client.prompt(session_id=await new(client, folder), prompt=blocks), HANG_S)
     body = lab.requests[-1].body.decode()
-    assert "hush" not in body and "root:" not in body and "TURNWISE_STATE_DIR" not in body
+    assert "hush-5678" not in body and "root:" not in body and "TURNWISE_STATE_DIR" not in body
 
 
 @pytest.mark.parametrize("chosen", ["allow", "allow_always", "", "allow-always-all", "allow-once ", None])

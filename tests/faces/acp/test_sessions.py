@@ -308,7 +308,7 @@ async def test_links_and_images_go_with_the_prompt(lab: Lab, folder: Path) -> No
         session = await new(client, folder)
         await asyncio.wait_for(client.prompt(session_id=session, prompt=blocks), HANG_S)
     body = lab.requests[-1].body.decode()
-    assert "nothing" in body and "hush" not in body and pixel in body
+    assert "nothing" in body and "hush-1234" not in body and pixel in body
     assert "put in: todo.txt" in editor.text() and "not put in: .env" in editor.text()
 
 
