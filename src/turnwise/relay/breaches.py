@@ -117,6 +117,11 @@ BREACHES: Mapping[str, Breach] = {
     "stale_thinking": Breach(
         "gateway", "turnwise", "A client changes nothing that stands before thinking which it sends back."
     ),
+    "thinking_left_out": Breach(
+        "gateway",
+        "turnwise",
+        "Thinking goes back behind the same content that it was thought on. Each block counts.",
+    ),
     "thinking_dropped": Breach(
         "gateway",
         "turnwise",

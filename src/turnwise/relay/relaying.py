@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from turnwise.relay.bound_thinking import BoundThinking, StaleMeans
+from turnwise.relay.bound_thinking import UNBOUND, BoundConversation, BoundThinking
 from turnwise.relay.call_filters import CallFilter
 from turnwise.relay.client_stream import BROKE_OFF, LOST_PIECE, ClientStream, summed, untrue_end, without_hidden_cuts
 from turnwise.relay.continuations import continued_call, honest, is_unfinished, too_short, within_cap
@@ -317,8 +317,7 @@ class Relay:
         rules: RelayRules,
         told: Sequence[Repair] = (),
         spread: float = 0.0,
-        known_stale: StaleMeans = "",
-        conversation: str = "",
+        conversation: BoundConversation = UNBOUND,
     ) -> None:
         self._spread = spread
         self._upstream = upstream
@@ -326,13 +325,11 @@ class Relay:
         self._rules = rules
         self._attempt = 1
         model = upstream.request.model
-        self.bound = BoundThinking(
-            upstream.call, model=model, family=upstream.family, known=known_stale, key=conversation
-        )
+        self.bound = BoundThinking(upstream.call, model=model, family=upstream.family, known=conversation)
         self._found: Continuing | None = None  # what is being continued
         self._sent = self.first()  # last
         self._continuations = 0
-        self._repairs: list[Repair] = [*told]
+        self._repairs: list[Repair] = [*told, *self.bound.repairs]
         self._body: bytes | None = None
         self._stream = self._new_stream()
         self._filter = self._new_filter()
@@ -447,7 +444,7 @@ class Relay:
 
     def _again(self, fault: Fault, *, waited_s: float, jitter: float) -> RelayStep:
         if self.bound.mends(fault):
-            return self._anew(self.bound.repair, wait_s=0.0)
+            return self._anew(*self.bound.repairs, wait_s=0.0)
         verdict = judge_retry(
             fault,
             policy=self._rules.retries,
@@ -461,8 +458,8 @@ class Relay:
         self._attempt += 1
         return self._anew(Repair("asked_again", "request", f"{verdict.why}: {fault.kind}"), wait_s=verdict.seconds)
 
-    def _anew(self, told: Repair, *, wait_s: float) -> RelayStep:
-        self._repairs.append(told)
+    def _anew(self, *told: Repair, wait_s: float) -> RelayStep:
+        self._repairs += told
         self._stream, self._body = self._new_stream(), None
         self._sent = msgspec.structs.replace(self.first(), purpose="retry", wait_s=wait_s)
         return RelayStep(out=b"", next=self._sent)

@@ -6,19 +6,25 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from faces.gateway.calling import call_of, upstream_at
 from faces.gateway.relayed import Gathered
 from faces.test_bound_sessions import stale_at_least
 from lab.failing import DEADLINES, settled
+from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.faces.gateway import stale_thinking
 from turnwise.faces.gateway.calls import ClientCall
 from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.faces.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
 from turnwise.lab.script import Binding, Script, ScriptedCall, ScriptedStep
+from turnwise.relay.bound_thinking import BoundConversation, BoundThinking
 from turnwise.testing import FakeClock
 from turnwise.testing.scripted_transport import Reply, ScriptedTransport
+from turnwise.vocab import Message, Request, Text
+from turnwise.wire.family import HttpCall
+from turnwise.wire.profiles import builtin_profiles
 from waits import HANG_S
 
 BETA = "thinking-binding-controls-2026-08-01"
@@ -37,6 +43,7 @@ class Client:
             transport=self.lab.transport(), clock=self.clock, env={"LAB_KEY": "k"}, deadlines=DEADLINES
         )
         route = GatewayRoute(models=("*",), upstream=upstream_at("anthropic_messages"), retry=0)
+        self.told: list[str] = []  # `turnwise-repairs` of each answer
         self.service = RelayService(GatewayConfig(routes=(route,)), means=means, forward_key=False)
         self.body: dict[str, Any] = {
             "model": MODEL,
@@ -59,6 +66,7 @@ class Client:
         )
         await settled(self.service.answer(call, outlet), clock=self.clock)
         said = b"".join(outlet.pieces)
+        self.told.append(outlet.headers.get("turnwise-repairs", ""))
         if stream:
             return said.decode()
         answer = json.loads(said)
@@ -130,27 +138,85 @@ async def test_a_client_of_thirty_steps_loses_no_more_than_it_must() -> None:
 
 @pytest.mark.promise("step:bound-thinking")
 async def test_where_the_setting_is_not_taken_the_gateway_leaves_thinking_out() -> None:
-    """Two refusals the first time, and one in each later request, which the client sends as it was: no more is left out than
-    stands behind the edit."""
+    """Proves: two refusals at the edit, and none later, streamed or not, though the client sends the stale blocks each time; what
+    is thought after the edit goes back. A second edit costs one refusal. Each block that is left out counts. A day without a
+    request later the conversation costs what it cost at first."""
     client = Client("uncontrolled")
     for _ in range(3):
         await client.ask()
     client.body["messages"][4]["content"][0]["content"] = "(shortened)"
-    for _ in range(2):
+    for _ in range(3):
         assert (await client.ask())["type"] == "message"
-    assert client.statuses() == [200] * 3 + [400, 400, 200, 400, 200]
-    assert client.thoughts() == [0, 1, 2, 3, 3, 2, 4, 2]
+    assert "message_stop" in await client.ask(stream=True)
+    assert client.statuses() == [200] * 3 + [400, 400] + [200] * 4
+    assert client.thoughts() == [0, 1, 2, 3, 3, 2, 3, 4, 5]
+    assert client.told == ["", "", "", "stale_thinking;n=2, thinking_left_out"] + ["thinking_left_out"] * 2 + [""]
+    client.body["messages"][8]["content"][0]["content"] = "(shortened)"
+    assert (await client.ask())["type"] == "message"
+    assert (client.statuses()[9:], client.thoughts()[9:]) == ([400, 200], [5, 3])
+    assert client.told[7:] == ["thinking_left_out;n=3, stale_thinking"]
+    await client.ask()
+    assert (client.statuses()[11:], client.thoughts()[11:], client.told[8:]) == ([200], [4], ["thinking_left_out;n=3"])
+    assert client.lab.requests[-1].dropped == ()
+    await client.clock.advance(stale_thinking.KEPT_S + 1)
+    await client.ask()
+    assert client.statuses()[12:] == [400, 400, 200]
 
 
 @pytest.mark.promise("step:bound-thinking")
 async def test_beside_a_forced_call_stale_thinking_is_left_out() -> None:
-    """The setting would bring thinking into a request that must not ask for it."""
+    """The setting would bring thinking into a request that must not ask for it. Later requests go without the same blocks, forced
+    or not, and a later edit is met by the setting, where that may stand."""
     client = Client("refuses")
     for _ in range(2):
         await client.ask()
     client.body |= {"system": "Be thorough.", "tool_choice": {"type": "any"}}
     assert (await client.ask())["type"] == "message"
     assert (client.statuses(), client.thoughts()) == ([200, 200, 400, 200], [0, 1, 2, 0])
+    del client.body["tool_choice"]
+    assert (await client.ask())["type"] == "message"
+    assert (client.statuses()[4:], client.thoughts()[4:]) == ([200], [1])
+    client.body["system"] = "Be quick."
+    assert (await client.ask())["type"] == "message"
+    assert (client.statuses()[5:], [BETA in one.betas for one in client.lab.requests[5:]]) == (
+        [400, 200],
+        [False, True],
+    )
+
+
+def test_of_many_conversations_the_oldest_is_forgotten() -> None:
+    """Proves: what is remembered is bounded in conversations and in blocks, and both bounds count again what was forgotten; two
+    requests of one conversation that end in any order add up; nothing is kept for a model that does not bind."""
+    clock, endpoint = FakeClock(), Endpoint(profile=builtin_profiles()["anthropic"], base_url="http://x", key=None)
+    known = stale_thinking.StaleConversations(clock, most=3, most_prints=5)
+
+    def asked(text: str, model: str = MODEL) -> BoundConversation:
+        request = Request(model=model, messages=(Message("user", (Text(text),)),))
+        return known.of(call_of("anthropic_messages", model, stream=False), request, endpoint=endpoint)
+
+    def learns(of: BoundConversation, *prints: bytes) -> None:
+        told = replace(of, means="cuts", left_out=of.left_out.union(prints))
+        known.learned(
+            BoundThinking(HttpCall(path="", body=b'{"messages":[]}'), model=MODEL, family=endpoint.family, known=told)
+        )
+
+    first = asked("a")
+    learns(first, b"1")
+    learns(first, b"2")
+    for text in ("b", "c", "a", "d"):
+        learns(asked(text))
+    assert [(asked(text).means, sorted(asked(text).left_out)) for text in "abcd"] == [
+        ("cuts", [b"1", b"2"]),
+        ("", []),
+        ("cuts", []),
+        ("cuts", []),
+    ]
+    learns(asked("c"), b"3", b"4", b"5")
+    assert len(asked("a").left_out) + len(asked("c").left_out) == 5
+    learns(asked("c"), b"6")
+    learns(asked("d"), b"7")
+    assert [(asked(text).means, len(asked(text).left_out)) for text in "acd"] == [("", 0), ("cuts", 4), ("cuts", 1)]
+    assert asked("c", "claude-opus-5").key == ""
 
 
 @pytest.mark.promise("step:bound-thinking")
@@ -188,7 +254,7 @@ async def test_a_count_is_mended_and_remembered_too() -> None:
     counts: list[int] = []
     for _ in range(2):
         outlet = Gathered()
-        asked = msgspec.structs.replace(call, path="/v1/messages/count_tokens", kind="count")
+        asked = replace(call, path="/v1/messages/count_tokens", kind="count")
         await asyncio.wait_for(service.answer(asked, outlet), HANG_S)
         counts.append(json.loads(b"".join(outlet.pieces))["input_tokens"])
     assert counts == [77, 78]

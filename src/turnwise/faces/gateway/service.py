@@ -40,7 +40,7 @@ from turnwise.faces.gateway.routing import SHARED
 from turnwise.faces.gateway.stale_thinking import StaleConversations
 from turnwise.faces.gateway.upstream_faults import PAGE, is_page, without_address
 from turnwise.relay.array_answers import ArrayAnswer
-from turnwise.relay.bound_thinking import BoundThinking
+from turnwise.relay.bound_thinking import BoundConversation, BoundThinking
 from turnwise.relay.counting import (
     UpstreamCount,
     counts_not,
@@ -274,7 +274,6 @@ class RelayService:
             limits=find_limits(model, profile=endpoint.profile.name) or UNKNOWN_LIMITS,
             bounds=self._limits,
         )
-        conversation = self._stale.key_of(call, sent.request, endpoint=endpoint)
         relay = Relay(
             upstream=UpstreamSide(
                 request=sent.request,
@@ -287,8 +286,7 @@ class RelayService:
             rules=rules,
             told=sent.told,
             spread=random.random(),
-            known_stale=self._stale.means_of(conversation),
-            conversation=conversation,
+            conversation=self._stale.of(call, sent.request, endpoint=endpoint),
         )
         return Delivery(
             relay,
@@ -319,10 +317,10 @@ class RelayService:
         opened = self._for_client(self._upstreams[chosen.route.upstream], call)
         name = chosen.name_at(opened.upstream)
 
-        def prepare() -> tuple[UpstreamCount, str]:
+        def prepare() -> tuple[UpstreamCount, BoundConversation]:
             asked = read_count_request(_asked(call, chosen.model), call.body, one_client=bool(chosen.route.one_client))
             request = msgspec.structs.replace(asked.request, model=name)
-            conversation = self._stale.key_of(call, request, endpoint=opened.endpoint)
+            conversation = self._stale.of(call, request, endpoint=opened.endpoint)
             return translate_count(asked, terms=RouteTerms(model=name), profile=opened.endpoint.profile), conversation
 
         count, conversation = await beside_loop(prepare, size=len(call.body))
@@ -330,8 +328,7 @@ class RelayService:
         tokens, is_counted = count.estimated_tokens, False
         given, now_s = chosen.route.upstream, self._means.clock.monotonic()
         if count.call is not None and now_s >= self._counts_not_until.get(given, 0.0):
-            known, bound_to = self._stale.means_of(conversation), opened.endpoint.family
-            bound = BoundThinking(count.call, model=name, family=bound_to, known=known, key=conversation)
+            bound = BoundThinking(count.call, model=name, family=opened.endpoint.family, known=conversation)
             found = await self._told_of(bound, opened.endpoint, account=account)
             has_none = isinstance(found, Fault) and counts_not(found, model=name)
             account.counted(opened.endpoint.profile.name, name, found, is_estimated=has_none)

@@ -1,36 +1,69 @@
 """Which conversations of clients have thinking that its model refuses: remembered, as no client says so again.
 
-A conversation is known by a keyed hash of its upstream, model, client and first message. Its text is not kept, and the key of the
-hash is the process's own. What is not used for some hours is forgotten, and of many the oldest; a forgotten conversation costs
-one refused request.
+A conversation is known by a keyed hash of its upstream, model, client and first message; thinking that is left out of it by a
+keyed print of its signature. No text is kept, and the key of the hashes is the process's own. What is not used for some hours is
+forgotten, and of many the oldest; a forgotten conversation costs one refused request.
 """
 
 import hashlib
 import secrets
+import threading
 from collections import OrderedDict
+
+from msgspec.structs import replace
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.faces.gateway.calls import ClientCall
-from turnwise.relay.bound_thinking import BoundThinking, StaleMeans
+from turnwise.relay.bound_thinking import UNBOUND, BoundConversation, BoundThinking
 from turnwise.vocab import Request, Text
+from turnwise.wire.anthropic_messages.thinking import binds_thinking
 
-MOST = 20_000  # conversations: some 3 MB
+MOST = 20_000  # conversations: some 5 MB
+MOST_PRINTS = 100_000  # of all conversations together: some 10 MB
 KEPT_S = 24 * 3600.0  # since the last request
 
 
 class StaleConversations:
-    """Of one process."""
+    """Of one process. Threads may ask: large requests are read beside the event loop."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, most: int = MOST, most_prints: int = MOST_PRINTS) -> None:
         self._clock = clock
+        self._most = most
+        self._most_prints = most_prints
         self._secret = secrets.token_bytes(32)
-        self._known: OrderedDict[str, tuple[StaleMeans, float]] = OrderedDict()  # means, and when it was used last
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, tuple[BoundConversation, float]] = OrderedDict()  # and when it was used last
+        self._prints = 0
 
-    def key_of(self, call: ClientCall, request: Request, *, endpoint: Endpoint) -> str:
-        """The conversation's; empty where no model of the upstream's family refuses thinking."""
-        if endpoint.family.with_binding is None or not request.messages:
-            return ""
+    def of(self, call: ClientCall, request: Request, *, endpoint: Endpoint) -> BoundConversation:
+        """What is known of the conversation that the request belongs to; `UNBOUND` where its model refuses no thinking."""
+        if endpoint.family.with_binding is None or not request.messages or not binds_thinking(request.model):
+            return UNBOUND
+        key = self._key_of(call, request, endpoint=endpoint)
+        with self._lock:
+            found, used_s = self._known.get(key, (None, 0.0))
+            if found is not None:
+                self._forget(key)
+                if self._clock.monotonic() - used_s <= KEPT_S:
+                    self._keep(found)
+                    return found
+        return BoundConversation(key=key, secret=self._secret)
+
+    def learned(self, bound: BoundThinking) -> None:
+        """What came of a request. Another one of the conversation may have been answered meanwhile."""
+        told = bound.conversation
+        if not told.key or not (told.means or told.left_out):
+            return
+        with self._lock:
+            found, _ = self._known.get(told.key, (told, 0.0))
+            self._forget(told.key)
+            means, left_out = told.means or found.means, told.left_out
+            if found.left_out is not left_out:
+                left_out |= found.left_out
+            self._keep(replace(told, means=means, left_out=left_out))
+
+    def _key_of(self, call: ClientCall, request: Request, *, endpoint: Endpoint) -> str:
         opening = next((one for one in request.messages if one.role == "user"), request.messages[0])
         said = [part.text for part in opening.parts if isinstance(part, Text)]
         named = (endpoint.profile.name, endpoint.base_url, request.model, call.client, call.client_key, *said)
@@ -39,24 +72,12 @@ class StaleConversations:
             found.update(len(one).to_bytes(8, "big") + one.encode("utf-8", "surrogatepass"))
         return found.hexdigest()
 
-    def means_of(self, key: str) -> StaleMeans:
-        found = self._known.get(key)
-        if found is None:
-            return ""
-        means, used_s = found
-        if self._clock.monotonic() - used_s > KEPT_S:
-            del self._known[key]
-            return ""
-        self._keep(key, means)
-        return means
+    def _keep(self, one: BoundConversation) -> None:
+        self._known[one.key] = (one, self._clock.monotonic())
+        self._prints += len(one.left_out)
+        while len(self._known) > self._most or self._prints > self._most_prints:
+            self._forget(next(iter(self._known)))
 
-    def learned(self, bound: BoundThinking) -> None:
-        """What came of a request."""
-        if bound.key and bound.means:
-            self._keep(bound.key, bound.means)
-
-    def _keep(self, key: str, means: StaleMeans) -> None:
-        self._known[key] = (means, self._clock.monotonic())
-        self._known.move_to_end(key)
-        while len(self._known) > MOST:
-            self._known.popitem(last=False)
+    def _forget(self, key: str) -> None:
+        found, _ = self._known.pop(key, (UNBOUND, 0.0))
+        self._prints -= len(found.left_out)

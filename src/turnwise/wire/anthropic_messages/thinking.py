@@ -2,7 +2,7 @@
 when it goes back: newer models bind it to all that stood before it."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -123,12 +123,13 @@ def with_binding(fault: Fault, /, *, model: str, body: bytes, asked: bool) -> Fa
     if asked and _NOT_TAKEN.search(fault.message):
         return replace(fault, binding="not_taken")
     found = _STALE.search(fault.message)
-    if found is None or _is_set_by_caller(body, asked=asked):
+    if found is None or is_set_by_caller(body, asked=asked):
         return fault
     return replace(fault, binding="stale", valid_thinking=_thinking_before(body, int(found[1]), int(found[2])))
 
 
-def _is_set_by_caller(body: bytes, *, asked: bool) -> bool:
+def is_set_by_caller(body: bytes, *, asked: bool) -> bool:
+    """Whether the body says itself what happens to stale thinking. `asked`: turnwise may have said it."""
     try:
         thinking = read_fields(body).get("thinking")
         setting = None if thinking is None or not is_object(thinking) else read_fields(thinking).get("block_binding")
@@ -155,10 +156,11 @@ def is_thinking(block: Fields) -> bool:
     return string_of(block, "type") in ("thinking", "redacted_thinking")
 
 
-def without_stale(call: HttpCall, *, valid: int) -> HttpCall | None:
-    """An encoded call without the thinking behind the first `valid` blocks of it; None where there is none."""
+def without_thinking(call: HttpCall, *, leaves_out: Callable[[int, str], bool]) -> tuple[HttpCall, list[str]] | None:
+    """An encoded call without the thinking that `leaves_out` picks, and the seals of that; None where it picks none. It is asked
+    of each block with the number of those before it, and with its seal: the signature, or the data of redacted thinking."""
     fields = dict(read_fields(call.body))
-    seen, left_out, messages = 0, 0, list[bytes]()
+    seen, seals, messages = 0, list[str](), list[bytes]()
     for raw in read_items(fields["messages"]):
         message = read_fields(raw)
         content = message.get("content")
@@ -167,16 +169,18 @@ def without_stale(call: HttpCall, *, valid: int) -> HttpCall | None:
             continue
         kept: list[bytes] = []
         for one in read_items(content):
-            thinks = is_object(one) and is_thinking(read_fields(one))
-            seen += thinks
-            if thinks and seen > valid:
-                left_out += 1
-            else:
-                kept.append(bytes(one))
+            block = read_fields(one) if is_object(one) else {}
+            if is_thinking(block):
+                seal = string_of(block, "signature") or string_of(block, "data") or ""
+                seen += 1
+                if leaves_out(seen - 1, seal):
+                    seals.append(seal)
+                    continue
+            kept.append(bytes(one))
         if kept:
             messages.append(write_object({**message, "content": write_array(kept)}))
     fields["messages"] = msgspec.Raw(write_array(messages))
-    return HttpCall(path=call.path, body=write_object(fields), headers=call.headers) if left_out else None
+    return (HttpCall(path=call.path, body=write_object(fields), headers=call.headers), seals) if seals else None
 
 
 def input_repairs(fields: Fields) -> list[Repair]:
