@@ -660,6 +660,31 @@ def test_a_whole_conversation_stays_as_it_is_in_its_family(family: str) -> None:
     assert kept == {key: value for key, value in full(family).items() if key != "model"}
 
 
+SYSTEM: dict[str, dict[str, Any]] = {
+    "openai_chat": {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]},
+    "anthropic_messages": {"system": "Be brief."},
+    "gemini": {"systemInstruction": {"parts": [{"text": "Be brief."}]}},
+}
+
+
+@pytest.mark.parametrize(("model", "leads"), [("gpt-6.2-sol", True), ("gpt-6.1-sol", False)])
+@pytest.mark.parametrize("source", OTHERS["openai_responses"])
+def test_instructions_of_other_families_lead_the_input_of_a_model_that_keeps_no_others(
+    source: str, model: str, leads: bool
+) -> None:
+    """Proves: GPT-6.2, which reads `instructions` behind the input and never caches them, gets them as its first item from a
+    client of any other family, and an older model in the field. A client of its own family keeps its bytes."""
+    sent = send(source, plain(source, **SYSTEM[source]), to="openai_responses", terms=RouteTerms(model=model))
+    body = body_of(sent)
+    check("openai_responses", body=body)
+    instructions = {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]}
+    assert (body.get("instructions"), body["input"][0] == instructions) == (None if leads else "Be brief.", leads)
+    assert (len(body["input"]), told_of(sent)) == (2 if leads else 1, [])
+    own = plain("openai_responses", instructions="Be brief.")
+    kept = body_of(send("openai_responses", own, to="openai_responses", terms=RouteTerms(model=model)))
+    assert (kept["instructions"], kept["input"]) == ("Be brief.", "hi")
+
+
 def test_models_and_profiles_of_these_tests_fit() -> None:
     """Each upstream of these tests speaks the family that it stands for."""
     assert {family: PROFILES[family].family for family in MODELS} == {family: family for family in FAMILIES}

@@ -112,6 +112,9 @@ def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Up
             settings=_capped(settings, terms=terms, profile=profile),
             extra=extra,
             cache=cache,
+            # Nothing tells how a conversation began. No reasoning of the upstream's comes back from another family's client, so
+            # a conversation from before this loses none.
+            system_in_input=profile.leads_input(model),
         ),
         target=target,
     )
