@@ -20,7 +20,7 @@ from turnwise.turn.asking import Sent
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import TurnConfig
-from turnwise.vocab import Message, Request, StopReason, Text
+from turnwise.vocab import Message, Reasoning, Request, StopReason, Text
 from turnwise.wire.openai_responses.request import encode_request as encode_responses
 from turnwise.wire.profiles import builtin_profiles
 
@@ -234,3 +234,25 @@ def test_a_session_that_began_with_the_field_keeps_it_until_a_summary() -> None:
     assert carried.fit(replace(config, model="gpt-6.2-astra")).system_in_input
     new = replace(request, system_in_input=True)
     assert Carried(sent=Sent(request=new, own=0, tools=())).fit(config).system_in_input
+
+
+async def test_a_session_shows_what_the_model_says_between_calls_from_its_first_request_on() -> None:
+    """Proves: each request of the session asks for it, a later turn's too, and after a refusal beside the setting for stale
+    thinking; what came is told as reasoning. A session that began without it goes on without, another model's begins with it."""
+    lab = Lab([thinking()])
+    with Journal(None, clock=SystemClock()) as journal:
+        first = await agent_at(lab, journal=journal).run("Read.")
+        second = await agent_at(lab, instructions="Be thorough.", journal=journal).run("Again.", session=first.session)
+    asked = [json.loads(one.body)["thinking"] for one in lab.requests]
+    shown = {"type": "adaptive", "display": "summarized"}
+    assert asked == [*[shown] * 4, *[{**SETTING, **shown}] * 3]
+    said = [part.text for message in second.messages for part in message.parts if isinstance(part, Reasoning)]
+    assert said[-3:] == ["Thought 0.", "Thought 1.", "Now it is plain."]
+    config = TurnConfig(session_id="s", turn_id="t", model=BOUND, shows_thinking=True)
+    before = Request(model=BOUND, messages=())
+    for gave_way in (False, True):
+        for shows in (False, True):
+            sent = Sent(request=replace(before, shows_thinking=shows), own=0, tools=())
+            carried = Carried(sent=sent, gave_way=gave_way)
+            assert carried.fit(config).shows_thinking == shows
+            assert carried.fit(replace(config, model="claude-opus-5-5")).shows_thinking

@@ -685,6 +685,13 @@ def test_instructions_of_other_families_lead_the_input_of_a_model_that_keeps_no_
     assert (kept["instructions"], kept["input"]) == ("Be brief.", "hi")
 
 
+@pytest.mark.parametrize("source", OTHERS["anthropic_messages"])
+def test_the_gateway_does_not_decide_what_is_shown_of_thinking(source: str) -> None:
+    """Proves: a model that puts what it says between calls into thinking gets no `display` that the client did not set."""
+    sent = send(source, plain(source), to="anthropic_messages", terms=RouteTerms(model="claude-opus-5-5"))
+    assert "thinking" not in body_of(sent)
+
+
 def test_models_and_profiles_of_these_tests_fit() -> None:
     """Each upstream of these tests speaks the family that it stands for."""
     assert {family: PROFILES[family].family for family in MODELS} == {family: family for family in FAMILIES}

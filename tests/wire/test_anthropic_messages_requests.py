@@ -687,3 +687,39 @@ def test_the_setting_for_stale_thinking_stands_beside_no_forced_call(choice: Too
     assert asks == (choice == "auto")
     thinking = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
     assert json.loads(call.body).get("thinking") == (thinking if asks else None)
+
+
+SHOWN = {"type": "adaptive", "display": "summarized"}
+
+
+@pytest.mark.promise("heal:generation")
+@pytest.mark.parametrize(
+    ("model", "fields", "expected"),
+    [
+        ("claude-opus-5-5", {}, SHOWN),
+        ("anthropic/claude-sonnet-5.5", {}, SHOWN),
+        ("claude-fable-5-2", {"settings": Settings(reasoning_effort="high")}, SHOWN),
+        ("claude-fable-5-2", {"settings": Settings(reasoning_effort="none")}, SHOWN),
+        ("claude-sonnet-5-5", {"settings": Settings(reasoning_effort="none")}, {"type": "between_tools"}),
+        ("claude-opus-5-5", {"extra": Opaque("anthropic_messages", '{"thinking":{"display":"omitted"}}')}, None),
+        ("claude-opus-5-5", {"tool_choice": "required"}, SHOWN),
+        ("claude-fable-5", {"tool_choice": "required"}, {}),
+        ("claude-haiku-5-5", {}, {}),
+        ("claude-opus-5", {}, {}),
+        ("claude-opus-4-6", {"settings": Settings(reasoning_effort="high")}, {"type": "adaptive"}),
+    ],
+)
+def test_thinking_is_shown_where_the_model_moves_its_words_into_it(
+    model: str, fields: dict[str, Any], expected: dict[str, str] | None
+) -> None:
+    """Proves: models that put what they say between calls into thinking are asked for it as text, whatever else is asked of
+    their thinking; no other model is, none whose thinking is off or that is forced to a call without it, and a caller's own
+    `display` stands. A request that does not want it says nothing. Sources: Claude docs, "Thinking", "Progress updates between
+    tool calls"; "What's new in Claude Opus 5.5" and "Sonnet 5.5", "Text between tool calls" (November 2026)."""
+    tool = ToolSpec(name="t", parameters='{"type":"object","properties":{}}')
+    request = Request(model=model, messages=(Message("user", (Text("hi"),)),), tools=(tool,), **fields)
+    plain = json.loads(FAMILY.encode_request(request, PROFILE).body)
+    shown = json.loads(FAMILY.encode_request(msgspec.structs.replace(request, shows_thinking=True), PROFILE).body)
+    assert shown.pop("thinking", {}) == ({"display": "omitted"} if expected is None else expected)
+    assert shown == {key: value for key, value in plain.items() if key != "thinking"}
+    assert plain.get("thinking", {}).get("display") != "summarized"

@@ -169,6 +169,7 @@ CHANGED: dict[str, object] = {
     "cache": Caching(key="k"),
     "drops_stale_thinking": True,
     "system_in_input": True,
+    "shows_thinking": True,
 }
 
 
@@ -187,6 +188,7 @@ def test_what_stands_around_the_messages_is_kept_for_no_other_request(profile: P
             "cache",
             "drops_stale_thinking",
             "system_in_input",
+            "shows_thinking",
         )
         for request in (plain, changed, plain):
             assert encode(request, profile, history=history).body == encode(request, profile).body

@@ -15,6 +15,7 @@ from turnwise.faces.plain import check_plain
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import Effect, Fallback, TurnConfig
 from turnwise.turn.events import StepPrepared
+from turnwise.wire.generations import moves_text
 from turnwise.wire.profiles import MARK_WAYS
 
 
@@ -30,6 +31,7 @@ def at_endpoint(config: TurnConfig, *, endpoint: Endpoint) -> TurnConfig:
         tool_choice_none=profile.tool_choice_none,
         leaves_calls_in_text=endpoint.leaves_calls_in_text,
         system_in_input=profile.leads_input(config.model),
+        shows_thinking=profile.family == "anthropic_messages" and moves_text(config.model),
         marks_cache=profile.cache_way(config.model) in MARK_WAYS,
     )
 

@@ -70,6 +70,8 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         before = None if self.sent is None else self.sent.request
         if config.system_in_input and before is not None and not self.gave_way and before.model == config.model:
             config = config.with_system_in_input(before.system_in_input)
+        if before is not None and before.model == config.model:
+            config = config.with_thinking_shown(before.shows_thinking)
         left = self.left
         if left is None or config.room == "off" or not left.is_counted_for(config):
             return config

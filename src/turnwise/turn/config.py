@@ -190,6 +190,7 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool_choice_none: Literal["send", "drop_tools"] = "send"
     # its instructions go as the first item of the input; in journals of before, and what goes on from them, they do not
     system_in_input: bool = False
+    shows_thinking: bool = False  # its requests ask for readable thinking; a session that began without goes on so
     marks_cache: bool = False  # Anthropic's cache: what is kept of the messages rests on tool choice and thinking, too
     # where the user sent the turn, for whoever goes on with the session; never the key itself, and no query (it may hold one)
     base_url: str = ""  # empty: the profile's own; it ends with "?" where a query was left out
@@ -202,6 +203,9 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def without_stale(self, stale: StaleThinking) -> "TurnConfig":
         return replace(self, stale_thinking=stale)
+
+    def with_thinking_shown(self, shown: bool) -> "TurnConfig":
+        return self if shown == self.shows_thinking else replace(self, shows_thinking=shown)
 
     def with_system_in_input(self, leads: bool) -> "TurnConfig":
         return replace(self, system_in_input=leads)

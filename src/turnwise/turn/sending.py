@@ -31,6 +31,8 @@ def order_of(known: Known, request: Request, *, purpose: Purpose, own: int, allo
         request = fitted(request, known=stale, family=known.config.family)
     if known.config.system_in_input:
         request = replace(request, system_in_input=True)
+    if known.config.shows_thinking:
+        request = replace(request, shows_thinking=True)
     number = known.spending.requests + 1
     return SendRequest(
         number=number,

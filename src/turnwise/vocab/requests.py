@@ -87,6 +87,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     they are merged over the encoded body. Without `cache` the request does not ask for caching. `drops_stale_thinking`: the
     provider should leave out thinking that no longer fits what stands before it, and not refuse it (Claude 5.x).
     `system_in_input`: the instructions go as the first item of the input where the model keeps no others in its cache (GPT-6.2).
+    `shows_thinking`: thinking comes back as readable text where the model puts what it says between calls into it (Claude 5.5).
     """
 
     model: str
@@ -102,6 +103,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache: Caching | None = None
     drops_stale_thinking: bool = False
     system_in_input: bool = False
+    shows_thinking: bool = False
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -32,14 +32,16 @@ refused: then it is left out, and the effort is `low`."""
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
-    """What the models whose names begin so take. `binds`: they refuse thinking behind a prefix that has changed. `source`: the
-    page, and when it was read."""
+    """What the models whose names begin so take. `binds`: they refuse thinking behind a prefix that has changed. `moves_text`:
+    what they say between calls comes as thinking, which is empty unless it is asked for ("Thinking", "Progress updates between
+    tool calls", 2026-11). `source`: the page, and when it was read."""
 
     names: tuple[str, ...]
     source: str
     off: Off = "taken"
     forced: bool = True  # a tool choice that forces a call
     binds: bool = False
+    moves_text: bool = False
     none: bool = True  # GPT: effort `none`, and temperature and top_p beside it
     chat_max: bool = True  # GPT: effort `max` in Chat Completions
 
@@ -55,6 +57,7 @@ GENERATIONS = (
         off="left_out",
         forced=False,
         binds=True,
+        moves_text=True,
     ),
     Generation(names=("claude-sonnet-5",), source='Claude docs, "Migrating to Claude Sonnet 5", 2026-11'),
     Generation(
@@ -63,6 +66,7 @@ GENERATIONS = (
         off="between_tools",
         forced=False,
         binds=True,
+        moves_text=True,
     ),
     Generation(
         names=("claude-haiku-5-5",), source='Claude docs, "What\'s new in Claude Haiku 5.5", 2026-11', binds=True
@@ -71,6 +75,7 @@ GENERATIONS = (
         names=("claude-fable-5", "claude-mythos-5"),
         source='Claude docs, "Claude Fable 5 migration guide", 2026-11',
         off="left_out",
+        moves_text=True,
     ),
     Generation(
         names=("claude-fable-5-1", "claude-fable-5-2", "claude-mythos-5-2"),
@@ -78,12 +83,14 @@ GENERATIONS = (
         off="left_out",
         forced=False,
         binds=True,
+        moves_text=True,
     ),
     Generation(  # AWS docs, "Preserved thinking": it binds and does not check
         names=("claude-mythos-5-1",),
         source='Claude docs, "What\'s new in Claude Fable 5.1", 2026-11',
         off="left_out",
         forced=False,
+        moves_text=True,
     ),
     Generation(
         names=("gpt-5.6", "gpt-6-sol", "gpt-6-luna", "gpt-6.1-terra"),
@@ -120,6 +127,12 @@ def generation_of(model: str, maker: Literal["claude", "gpt"]) -> Generation | N
     """None for a model that the table does not know, or another maker's."""
     found = _NAME.match(plain_name(model))
     return _BY_NAME[found[0]] if found is not None and found[0].startswith(maker) else None
+
+
+def moves_text(model: str) -> bool:
+    """Whether what a Claude model says between its calls comes as thinking, empty unless it is asked for."""
+    row = generation_of(model, "claude")
+    return row is not None and row.moves_text
 
 
 def softens(model: str, choice: ToolChoice) -> bool:

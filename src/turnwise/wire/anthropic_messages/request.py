@@ -26,6 +26,7 @@ from turnwise.wire.anthropic_messages.thinking import (
     ask_to_drop,
     binds_thinking,
     may_think_by_budget,
+    show,
     way_of,
     with_beta,
 )
@@ -79,6 +80,8 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
     adapted = () if row is None else tuple(adapt_claude(fields, row))
     in_body = "anthropic_version" in fields or "anthropic-version" in {key.lower() for key in profile.headers}
     headers = () if in_body else (("anthropic-version", API_VERSION),)
+    if request.shows_thinking and row is not None and row.moves_text:
+        show(fields)
     if request.drops_stale_thinking and binds_thinking(request.model) and ask_to_drop(fields):
         headers = with_beta(fields, headers)
     path = _path(request, profile)

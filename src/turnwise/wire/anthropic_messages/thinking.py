@@ -75,19 +75,40 @@ def binds_thinking(model: str) -> bool:
     return row is not None and row.binds
 
 
+def show(fields: dict[str, bytes]) -> None:
+    """Asks, in an encoded body, for thinking as readable text, unless the body says itself what is shown, thinking is off, or a
+    call is forced without it. `summarized` and not `updates`, which shows no reasoning: that needs a beta, which servers between
+    us and the model refuse."""
+    thinking = _thinking_in(fields)
+    if thinking is None or "display" in thinking or (not thinking and _forces_call(fields)):
+        return
+    if thinking.get("type", b'"adaptive"') in (b'"adaptive"', b'"enabled"'):
+        fields["thinking"] = write_object({"type": b'"adaptive"', **thinking, "display": b'"summarized"'})
+
+
 def ask_to_drop(fields: dict[str, bytes]) -> bool:
     """Asks, in an encoded body, that stale thinking is left out and not refused. False where nothing was changed: the body has
     the caller's own setting, thinking is off, which takes none, or it is not asked for and a call is forced: the setting would
     ask for it, and "Thinking may not be enabled when tool_choice forces tool use"."""
-    raw = msgspec.Raw(fields.get("thinking", b"null"))
-    try:
-        thinking: dict[str, bytes] = {} if is_null(raw) else {key: bytes(one) for key, one in read_fields(raw).items()}
-    except UNREADABLE:
-        return False
-    if "block_binding" in thinking or thinking.get("type") == b'"disabled"' or (not thinking and _forces_call(fields)):
+    thinking = _thinking_in(fields)
+    if (
+        thinking is None
+        or "block_binding" in thinking
+        or thinking.get("type") == b'"disabled"'
+        or (not thinking and _forces_call(fields))
+    ):
         return False
     fields["thinking"] = write_object({"type": b'"adaptive"', **thinking, "block_binding": _DROPS})
     return True
+
+
+def _thinking_in(fields: Mapping[str, bytes]) -> dict[str, bytes] | None:
+    """None where it cannot be read."""
+    raw = msgspec.Raw(fields.get("thinking", b"null"))
+    try:
+        return {} if is_null(raw) else {key: bytes(one) for key, one in read_fields(raw).items()}
+    except UNREADABLE:
+        return None
 
 
 def _forces_call(fields: Mapping[str, bytes]) -> bool:
