@@ -46,7 +46,7 @@ GROUPS: dict[str, str] = {
     "Journal, bill and traces": "ObservationOptions Journal Prices read_prices Telemetry",
     "Watching": (
         "StepStarted RequestStarted FrameSeen TextDelta ReasoningDelta RequestFinished AttemptDiscarded ToolStarted ToolProgress "
-        "ToolFinished CallAnswered AskOpened AskClosed ToolsetNoted ChildSeen RunFinished"
+        "ToolFinished CallAnswered AskOpened AskClosed ToolsetNoted RunNoted ChildSeen RunFinished"
     ),
     "Histories": "messages_from messages_to ImportedHistory ExportedHistory",
 }

@@ -55,8 +55,9 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     - `asks` are calls that wait for an approval: run again with `approvals=`. `pending` are all waiting calls. Those
       without an ask wait for results: run again with `results={call.id: value}`. You may answer some of them; the next
       result lists the rest.
-    - `notes` are what toolsets told: an MCP server whose tools the run went without, or that died. Of a resumed run also that
-      the journal may have lost its last records.
+    - `notes` are what toolsets told: an MCP server whose tools the run went without, or that died. Also a setting that the
+      model does not take (once in a session), and a call that `tool_choice` asked for and the model did not make. Of a
+      resumed run also that the journal may have lost its last records.
     - `unread` are messages of the user that came too late, or while calls were waiting. The history does not contain
       them.
 
@@ -245,5 +246,5 @@ def run_result(
         ledger=Bill() if ledger is None else Bill(ledger.entries),
         cost=Cost() if ledger is None else ledger.cost(),
         cache_missed=() if ledger is None else tuple(ledger.cache_missed),
-        notes=told if notes is None else (*told, *notes.texts),
+        notes=(*told, *(() if notes is None else notes.texts), *(() if ledger is None else ledger.notes)),
     )

@@ -15,7 +15,7 @@ from turnwise.turn.asking import Sent
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.turn.history import History
-from turnwise.vocab import Message, ToolResult, calls_of
+from turnwise.vocab import Message, Repair, ToolResult, calls_of
 
 
 class LeftHistory(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,8 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     `call_ids` are those that the session has used, the ones of messages that are gone too. `gave_way`: some are. Without
     `left` the messages are healed and weighed anew. `words` are the user's of a turn that was killed while calls waited:
     behind them these could not be answered any more, so the next turn begins with them. `sent` is the last request that left;
-    `changed`: the next one begins otherwise than with its messages, because room was made.
+    `changed`: the next one begins otherwise than with its messages, because room was made. `adapted` is what the session was told
+    of settings that do not go to their model as they were set.
     """
 
     messages: Sequence[Message] = ()
@@ -60,6 +61,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     sent: Sent | None = None
     changed: bool = False
     stale_thinking: StaleThinking = NOTHING_STALE
+    adapted: frozenset[Repair] = frozenset()
 
     def fit(self, config: TurnConfig) -> TurnConfig:
         """The configuration with what earlier turns learned of stale thinking, and with the limits that the provider told one of

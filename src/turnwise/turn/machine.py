@@ -96,7 +96,9 @@ class Turn(msgspec.Struct, kw_only=True):
             kinds=ToolKinds.of(config.tools),
             history=history,
             spending=Spending.behind(carried.sent, changed=carried.changed),
-            record=Record(repairs=repairs_but_reopened(healed.repairs, calls=resumed.calls)),
+            record=Record(
+                repairs=repairs_but_reopened(healed.repairs, calls=resumed.calls), adapted_before=carried.adapted
+            ),
             keeps_waiting=started.keeps_waiting,
         )
         calls = TakenUp(calls=resumed.calls, approvals=resumed.approvals) if resumed.calls else None

@@ -122,6 +122,7 @@ def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[
         gave_way=gave_way,
         sent=spending.last_sent,
         stale_thinking=turn.known.config.stale_thinking,
+        adapted=turn.known.record.adapted,
         changed=history.changed or (spending.changed_before and not spending.has_left),
     )
 

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.vocab import Repair
+from turnwise.vocab import ADAPTED, Repair
 from turnwise.vocab.hidden_characters import says_something
 
 # A gateway that broke the responses of two steps breaks the next one, too. Then what arrives has to do.
@@ -98,6 +98,12 @@ class Record(msgspec.Struct, kw_only=True):
 
     repairs: list[Repair]
     reasonings: list[str] = []
+    adapted_before: frozenset[Repair] = frozenset()  # what earlier turns of the session told of adapted settings
+
+    @property
+    def adapted(self) -> frozenset[Repair]:
+        """What the session was told of settings that do not go to their model as they were set."""
+        return self.adapted_before | {repair for repair in self.repairs if repair.kind == ADAPTED}
 
     def repair(self, repairs: Sequence[Repair]) -> None:
         self.repairs += repairs

@@ -42,6 +42,7 @@ from turnwise.vocab.parts import (
     text_of,
 )
 from turnwise.vocab.reasons import (
+    ADAPTED,
     BESIDE_OWN_CALLS,
     CALL_NOT_MADE,
     LONG_ARGUMENTS,
@@ -70,6 +71,7 @@ from turnwise.vocab.requests import (
 from turnwise.vocab.usage import NO_USAGE, BilledPart, Untold, Usage, with_untold
 
 __all__ = [
+    "ADAPTED",
     "BESIDE_OWN_CALLS",
     "CALL_NOT_MADE",
     "LONG_ARGUMENTS",

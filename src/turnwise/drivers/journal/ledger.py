@@ -138,12 +138,13 @@ class ReceivedResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class Ledger:
     """The entries of a run and of its sub-agents, in the order in which they left. `cache_missed` are those that should have
-    read from the provider's cache, and did not."""
+    read from the provider's cache, and did not. `notes` are what a person should know of what was asked and answered."""
 
     def __init__(self, *, root_session: str, root_turn: str) -> None:
         self.root_session = root_session
         self.root_turn = root_turn
         self.cache_missed: list[CacheMissed] = []
+        self.notes: list[str] = []
         self._entries: dict[tuple[str, int], LedgerEntry] = {}
         self._parents: dict[str, str] = {}  # of the sub-agents' turns
         # Turn and step -> those of its requests that billed the step.

@@ -299,6 +299,7 @@ class _Running:
         if self._means.run is not None:
             self._means.run.so_far = lambda: (turn.known.step, turn.known.spending.usage)
         self._teller.begin(turn)
+        self._sender.adapted = turn.known.record.adapted
         self.time.start()
         try:
             return await self._run_to_end(turn, command)
@@ -507,9 +508,8 @@ class _Running:
         return (await prepared if inspect.isawaitable(prepared) else prepared) or StepPrepared()
 
     async def _hook(self, command: RunHooks) -> HooksRan:
-        if self._safety.run_hooks is None:
-            return HooksRan()
-        return HooksRan(outcomes=tuple(await self._safety.run_hooks(command)))
+        run = self._safety.run_hooks
+        return HooksRan() if run is None else HooksRan(outcomes=tuple(await run(command)))
 
     async def _ask(self, command: Ask) -> Asked:
         if (elsewhere := await self._asked_elsewhere(command)) is not None:

@@ -18,19 +18,22 @@ from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.records import RequestSent
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
 from turnwise.drivers.running.observing import TurnObserver
-from turnwise.drivers.running.watching import RequestFinished, RequestStarted, Watchers
+from turnwise.drivers.running.watching import RequestFinished, RequestStarted, RunNoted, Watchers
 from turnwise.turn.asking import asked_of_cache
 from turnwise.turn.commands import Purpose, SendRequest
 from turnwise.turn.events import RequestFailed, ResponseReceived
-from turnwise.vocab import FinishReason, Repair, Request, ToolChoice
+from turnwise.vocab import ADAPTED, FinishReason, NamedTool, Repair, Request, Response, ToolChoice, calls_of
 from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.family import HttpCall
 from turnwise.wire.profiles import Profile
 
+OWN_SETTINGS = frozenset({"step", "answer"})  # what else is asked, turnwise has chosen
+
 
 class Sender:
     """Sends the requests of one turn. `enter_step` is called once a request is about to leave; `keeps_hash`: somebody reads the
-    hash of the body. `exchange` is the one at hand; `was_told`: the watchers know of the last one."""
+    hash of the body. `exchange` is the one at hand; `was_told`: the watchers know of the last one. `adapted` is what the session
+    was told of settings that do not go to their model as they were set."""
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class Sender:
         self._is_ready = False  # the transport
         self.exchange: Exchange | None = None
         self.was_told = False
+        self.adapted: frozenset[Repair] = frozenset()
 
     async def send(self, command: SendRequest) -> ResponseReceived | RequestFailed:
         endpoint, number = self._endpoint, command.number
@@ -90,6 +94,8 @@ class Sender:
         entry = await self._books.enter(command, sent)
         await self._enter_step(command.step)
         request = self._tell_started(command, request=request)
+        if call.adapted and (command.retry_of or command.purpose) in OWN_SETTINGS:
+            self._tell_adapted(call, model=asked.model)
         began = self._clock.monotonic()
         exchange = self.exchange = Exchange(
             command,
@@ -119,6 +125,8 @@ class Sender:
         self.exchange = None
         if self._watchers.are_there:
             self._tell_finished(event, seconds=self._clock.monotonic() - began, ended=ended, missed=missed)
+        if response is not None and asked.tool_choice not in ("auto", "none"):
+            self._tell_call_missing(command, request=asked, response=response)
         self._circuits.saw(door, fault=fault)
         if isinstance(event, RequestFailed):
             event = self._learn(event, request=asked, profile=profile, call=call, door=door)
@@ -148,6 +156,29 @@ class Sender:
         self._learned = (*self._learned, repair)
         fault = msgspec.structs.replace(event.fault, message=f"{event.fault.message} ({HINT})", should_retry=True)
         return msgspec.structs.replace(event, fault=fault)
+
+    def _tell_adapted(self, call: HttpCall, *, model: str) -> None:
+        """What goes up otherwise than it was set: once in a session, and in the repairs of the next response."""
+        told = [Repair(ADAPTED, f"`{model}`", f"`{one.setting}`: {one.because}") for one in call.adapted]
+        new = [repair for repair in told if repair not in self.adapted]
+        self.adapted |= frozenset(new)
+        self._learned = (*self._learned, *new)
+        for one in new:
+            self._note(f"{one.where} does not get a setting as you set it: {one.what}")
+
+    def _tell_call_missing(self, command: SendRequest, *, request: Request, response: Response) -> None:
+        """An answer in place of the call that was asked for."""
+        is_step = (command.retry_of or command.purpose) == "step"
+        if is_step and response.finish is FinishReason.STOP and not calls_of(response.message):
+            choice = request.tool_choice
+            wanted = f"`{choice.name}`" if isinstance(choice, NamedTool) else "a tool"
+            self._note(f"`{request.model}` was to call {wanted} (`tool_choice`), and answered without the call")
+
+    def _note(self, text: str) -> None:
+        notes = self._books.ledger.notes
+        if text not in notes:
+            notes.append(text)
+            self._watchers.tell(RunNoted(text))
 
     def _tell_started(self, command: SendRequest, *, request: HttpRequest) -> HttpRequest:
         """The request, with the headers that its observer adds."""

@@ -153,6 +153,12 @@ class ToolsetNoted(msgspec.Struct, frozen=True, tag="toolset_noted"):
     text: str
 
 
+class RunNoted(msgspec.Struct, frozen=True, tag="run_noted"):
+    """turnwise tells what a person should know of the run: a setting that the model does not take, or a missing call."""
+
+    text: str
+
+
 class TurnFinished(msgspec.Struct, frozen=True, tag="turn_finished"):
     """The turn is over."""
 
@@ -173,6 +179,7 @@ WatcherEvent = (
     | CallAnswered
     | ChildSeen
     | ToolsetNoted
+    | RunNoted
     | TurnFinished
 )
 """A face that has no line of its own for one of these shows its kind and its values: none is hidden. A further one that tools

@@ -16,6 +16,7 @@ from turnwise.drivers.running.watching import (
     FrameSeen,
     RequestFinished,
     RequestStarted,
+    RunNoted,
     StepStarted,
     ToolFinished,
     ToolProgress,
@@ -89,7 +90,7 @@ def _seen(seen: WatcherEvent) -> str:
             return f"{visible_line(call.name)} asks: {_short(question)}"
         case AskClosed(answer=answer):
             return f"answered by {answer.by}: {answer.verdict} {_short(answer.text)}".rstrip()
-        case ToolsetNoted(text=text):
+        case ToolsetNoted(text=text) | RunNoted(text=text):
             return _short(text)
         case FrameSeen() | RequestStarted() | RequestFinished() | ToolProgress() | TurnFinished() | ChildSeen():
             return ""

@@ -19,6 +19,7 @@ from turnwise.drivers.running.watching import (
     FrameSeen,
     RequestFinished,
     RequestStarted,
+    RunNoted,
     StepStarted,
     ToolFinished,
     ToolProgress,
@@ -389,7 +390,7 @@ def describe_event(seen: WatcherEvent, *, stream: TextIO | None = None) -> str:
             return style(
                 f"· {visible_line(call.name)} was answered: {shortened(said, limit=LINE)}", "dim", stream=stream
             )
-        case ToolsetNoted(text=text):
+        case ToolsetNoted(text=text) | RunNoted(text=text):
             return style(f"· {clean_line(text)}", "yellow", stream=stream)
         case _:
             pass

@@ -9,6 +9,7 @@ from turnwise.drivers.running.watching import (
     AttemptDiscarded,
     ChildSeen,
     RequestStarted,
+    RunNoted,
     ToolProgress,
     ToolsetNoted,
     ToolStarted,
@@ -75,7 +76,7 @@ def line_of(seen: WatcherEvent, *, path: tuple[str, ...] = ()) -> str:
             said = f"asking about {call.name}"
         case AttemptDiscarded(retry_in_s=retry_in_s):
             said = f"the request failed and is sent again in {retry_in_s:g} s"
-        case ToolsetNoted(text=text):
+        case ToolsetNoted(text=text) | RunNoted(text=text):
             said = text
         case _:
             return ""
