@@ -209,6 +209,18 @@ def test_a_refusal_is_an_answer_of_its_own(response: Response, text: str, origin
     assert (result.origin, result.requests) == (origin, 1)
 
 
+@pytest.mark.promise("end:reason", "end:never-empty")
+@pytest.mark.parametrize(
+    ("said", "text"), [((), "The model refused to answer: blocked (category `cyber`)"), (("No.",), "No.")]
+)
+def test_what_a_provider_says_of_a_refusal_is_told(said: tuple[str, ...], text: str) -> None:
+    """Proves: its explanation stands in the result, also where the model has said something before it was stopped."""
+    response = replace(says(*said, finish=FinishReason.REFUSAL), explanation="blocked (category `cyber`)")
+    result = play([response]).result
+    assert result.text == text
+    assert result.why_incomplete == "the model or its provider refused: blocked (category `cyber`)"
+
+
 def test_a_call_beside_a_refusal_does_not_run_and_is_answered() -> None:
     """A refused response is not acted upon."""
     played = play([says("No.", call("a"), finish=FinishReason.REFUSAL)])

@@ -284,13 +284,22 @@ def test_an_error_event_is_a_fault_and_keeps_what_came() -> None:
     assert text_of(response.message) == "half"
 
 
-def test_why_it_refused_is_kept() -> None:
-    """`stop_details.explanation` is the provider's sentence, not the model's text."""
-    details = {"type": "refusal", "category": "cyber", "explanation": "blocked"}
-    frames = frames_from(
-        start(), {"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": details}}
-    )
-    assert frames[-1] == Finished(FinishReason.REFUSAL, provider_reason="refusal", explanation="blocked")
+@pytest.mark.parametrize(
+    ("details", "said"),
+    [
+        ({"explanation": "blocked"}, "blocked"),
+        ({"category": "cyber", "explanation": "blocked"}, "blocked (category `cyber`)"),
+        ({"category": "bio", "recommended_model": "m-1"}, "(category `bio`, recommended model `m-1`)"),
+        ({"category": None, "explanation": "no", "recommended_model": "m-1"}, "no (recommended model `m-1`)"),
+        ({"category": None}, None),
+    ],
+)
+def test_why_it_refused_is_kept(details: dict[str, object], said: str | None) -> None:
+    """Proves: `stop_details` gives the provider's sentence, the category and the model that it recommends; they are not the
+    model's text."""
+    delta = {"stop_reason": "refusal", "stop_details": {"type": "refusal", **details}}
+    frames = frames_from(start(), {"type": "message_delta", "delta": delta})
+    assert frames[-1] == Finished(FinishReason.REFUSAL, provider_reason="refusal", explanation=said)
 
 
 @pytest.mark.parametrize("word", FAMILY.finish_reasons)

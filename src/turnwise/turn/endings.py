@@ -188,6 +188,7 @@ def refused_text(response: Response, *, refusal: str, text: str) -> tuple[str, b
         word = f" (`{response.provider_finish}`)" if response.provider_finish else ""
         own = f"The provider's content filter stopped the answer{word}."
         return f"{own}{HAD_ARRIVED}{said}" if said else own, True
+    why = (response.explanation or "").strip()
     if said:
         return said, False
-    return "The model refused to answer and gave no reason.", True
+    return f"The model refused to answer: {why}" if why else "The model refused to answer and gave no reason.", True

@@ -55,7 +55,8 @@ def follows(found: Reading, *, known: Known, barred: tuple[Barred, ...], gave_up
             return Follows(Over(fails), recorded(adopted, calls_answer=NOT_RUN_FAULT))
         case "refuses":
             said, ours = refused_text(response, refusal=found.refusal, text=found.text)
-            end = Ended(reason=StopReason.REFUSED, text=said, local=ours)
+            why = (response.explanation or "").strip()
+            end = Ended(reason=StopReason.REFUSED, text=said, lacks=why, local=ours)
             return Follows(Over(end), recorded(adopted, calls_answer=NOT_RUN_REFUSED))
         case "disobeyed":
             return _disobeyed(found)

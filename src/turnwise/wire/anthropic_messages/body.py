@@ -108,10 +108,15 @@ def _block_frames(fields: Fields, block: str) -> list[Frame]:
 
 
 def explanation_of(stop_details: msgspec.Raw | None) -> str | None:
-    """Why it stopped, in the provider's words (`stop_details.explanation`, sent with a refusal)."""
+    """Why it stopped, in the provider's words (`stop_details`, sent with a refusal), with the category and the model that the
+    provider recommends for such a request."""
     if not stop_details:
         return None
     try:
-        return string_of(read_fields(stop_details), "explanation")
+        fields = read_fields(stop_details)
     except UNREADABLE:
         return None
+    said, category, other = [string_of(fields, key) for key in ("explanation", "category", "recommended_model")]
+    more = [f"category `{category}`"] if category else []
+    more += [f"recommended model `{other}`"] if other else []
+    return said if not more else f"{said or ''} ({', '.join(more)})".lstrip()
