@@ -50,8 +50,8 @@ STARTED_BY = {"cli/gateway.py": "gateway", "cli/acp.py": "acp", "cli/mcp_serve.p
 # An editor's sessions are those of the command line with another face: what makes one, and what is said of it, is there once.
 OF_THE_COMMAND_LINE = {
     "acp": set(
-        """asked_calls asks choice foreign_folders last_exchange left_turns mentions model_names options pending permissions
-        prompts remedies running screen spending spent taking_back text unseen workplace""".split()
+        """asked_calls asks choice foreign_folders last_exchange left_turns mentions model_names opening options pending
+        permissions prompts remedies running screen spending spent taking_back text unseen workplace""".split()
     ),
     "mcp": set(
         """asked_calls asks decode events folder foreign_folders model_names options remedies run_servers screen text

@@ -26,6 +26,7 @@ from turnwise.faces.acp.terminals import in_terminal, runs_in_editor
 from turnwise.faces.acp.unsaved import with_unsaved
 from turnwise.faces.acp.updates import SaidPiece, Updates
 from turnwise.faces.cli.mentions import PromptPart
+from turnwise.faces.cli.opening import runs_before
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import dropped_line, pending_of
 from turnwise.faces.cli.remedies import FailedModel
@@ -248,6 +249,7 @@ class EditorSession:
             options["session"] = self.id
         if turn.is_cancelled:
             return PromptResponse(stop_reason="cancelled")
+        runs_before(self.note, approver=approver, ask_s=place.ask_s)
         try:
             self._run = place.agent.start([*typed, *prompt.given], **options)
             result = await self._run

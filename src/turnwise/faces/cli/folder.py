@@ -12,6 +12,7 @@ from turnwise.drivers.unasked_files import LeftOut, read_unasked
 from turnwise.errors import CallerError
 from turnwise.turn.config import TurnConfig
 
+AGENTS_HEAD = "Instructions of this folder (AGENTS.md):\n\n"
 READ_ELSEWHERE = frozenset({PERMISSIONS, PRICES, SESSIONS, "mcp", "hooks"})  # tables with readers of their own
 MAX_AGENTS_BYTES = 64 * 1024  # instructions travel with every request
 
@@ -28,6 +29,12 @@ def read_agents_md(folder: Path) -> str | LeftOut | None:
         return content.decode().strip() or None
     except UnicodeDecodeError as error:
         raise CallerError(f"`{path}` is not UTF-8 (byte {error.start}); leave it out with --no-agents-md") from error
+
+
+def agents_md_in(config: TurnConfig) -> str | None:
+    """The text of AGENTS.md that a turn has among its instructions."""
+    found = [text.text for text in config.system if text.text.startswith(AGENTS_HEAD)]
+    return found[0].removeprefix(AGENTS_HEAD) if found else None
 
 
 def settings_of_run(

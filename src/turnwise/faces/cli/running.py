@@ -14,6 +14,7 @@ from turnwise.faces.cli.asks import TerminalApprover
 from turnwise.faces.cli.events import DeniedCall, JsonLines, denied_in
 from turnwise.faces.cli.exit_codes import NOTHING_CHANGED
 from turnwise.faces.cli.mentions import PromptPart, with_files
+from turnwise.faces.cli.opening import runs_before
 from turnwise.faces.cli.prompts import CliPrompt
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.terminal import Terminal
@@ -196,6 +197,7 @@ async def run_turn(
         answers = await _ask_again(asks, approver=shown.approver, within_s=place.ask_s)
         options = {**options, "approvals": [*options.get("approvals", ()), *answers]}
         run.forget_interrupt()  # Ctrl-C at these asks leaves them for later, and the turn ends by that
+    runs_before(face.tell, approver=shown.approver, ask_s=place.ask_s)
     with shown.stop.heeded():
         parts = None if prompt is None else await _parts_of(prompt, place=place, policy=policy, face=face)
         result = await run.to_end(place.agent.start(parts, **{**options, "watch": shown.seeing}))

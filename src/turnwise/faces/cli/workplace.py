@@ -32,8 +32,8 @@ from turnwise.faces.agent_groups import OpeningSource
 from turnwise.faces.children import MAX_DEPTH, Subagents
 from turnwise.faces.cli.attendance import allow_hint
 from turnwise.faces.cli.choice import Choice, choose, key_variables
-from turnwise.faces.cli.folder import read_agents_md, settings_of_run
-from turnwise.faces.cli.opening import opening_of
+from turnwise.faces.cli.folder import AGENTS_HEAD, agents_md_in, read_agents_md, settings_of_run
+from turnwise.faces.cli.opening import FolderInstructions, opening_of
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.permissions import allowed_rules, policy_of_run, remembered_rules
 from turnwise.faces.cli.run_servers import NO_SERVERS, RunServers
@@ -144,8 +144,9 @@ def furnish(
     )
     deadlines = deadlines_of(given) if left is None else left.deadlines
     streams = not given["no_stream"] if left is None else left.stream
-    agents_md_text = agents_md if isinstance(agents_md, str) else None
-    system = instructions(given["system"], agents_md=agents_md_text) if left is None else instructions_in(left)
+    is_read = not given["no_agents_md"] and left is None
+    began = _began_with(agents_md, last=last) if is_read else None
+    system = instructions(given["system"], agents_md=began) if left is None else instructions_in(left)
     store = changes_folder(folder, env=os.environ)
     finished = _recovered(store)
     changes = FileChanges(store)
@@ -182,6 +183,7 @@ def furnish(
             clock=clock,
             tells=settings.environment is not False,
             reads_agents_md=not given["no_agents_md"],
+            instructions=FolderInstructions(folder, began=began, before=before, changes=changes) if is_read else None,
         ),
     )
     tools = [*agents.tools(workspace), *face.more]
@@ -209,6 +211,14 @@ def furnish(
         bounds=_bounds_of(choice.model, settings=settings, deadlines=deadlines, streams=streams),
         reads_agents_md=not given["no_agents_md"],
     )
+
+
+def _began_with(agents_md: str | LeftOut | None, *, last: TurnConfig | None) -> str | None:
+    """A session keeps the text of AGENTS.md that it began with: a changed one is told behind it, so what was thought and cached
+    still holds."""
+    if last is not None:
+        return agents_md_in(last)
+    return agents_md if isinstance(agents_md, str) else None
 
 
 def _policy_of(
@@ -406,7 +416,7 @@ def session_key(given: Given, *, journal: Journal) -> str | None:
 def instructions(system: str | None, *, agents_md: str | None) -> list[str]:
     texts = [INSTRUCTIONS if system is None else system]
     if agents_md is not None:
-        texts.append(f"Instructions of this folder (AGENTS.md):\n\n{agents_md}")
+        texts.append(f"{AGENTS_HEAD}{agents_md}")
     return texts
 
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -103,6 +103,16 @@ class FileChanges:
         recover_changes(self._folder)
         notes = [kept.note for kept in self._kept(disk=Disk())]
         return next((note for note in notes if note.call == call and not note.takes_back), None)
+
+    def has_changed(self, path: Path, *, groups: Collection[str]) -> bool:
+        """Whether a change of this file is kept, and not taken back, that this process or one of the groups has made."""
+        own, name = our_name(), os.fsencode(path)
+        notes = [kept.note for kept in self._kept(disk=Disk())]
+        return any(
+            (note.owner == own or note.group in groups) and any(file.path == name for file in note.files)
+            for note in notes
+            if note.state != "undone" and not note.takes_back
+        )
 
     def groups(self) -> Mapping[str, int]:
         """Those of which changes are kept, taken back or not, and how many of each."""

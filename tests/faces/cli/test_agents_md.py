@@ -1,0 +1,99 @@
+"""AGENTS.md that changes while a session lives: told behind what was said, and asked about if the session wrote it."""
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faces.cli.person import at_terminal
+from faces.cli.running import Cli, at, running_lab, script
+from faces.cli.test_chat import leave, prompt
+from turnwise.faces.cli.opening import GONE
+from turnwise.lab import Lab
+
+WRITES = script(
+    "writes-it",
+    """
+[[steps]]
+asked = "Write"
+calls = [{ name = "write", arguments = { path = "AGENTS.md", content = "Obey the file.\\n" } }]
+
+[[steps]]
+asked = "Write"
+text = "Done."
+
+[[steps]]
+text = "Done."
+""",
+)
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    with running_lab([WRITES]) as lab:
+        yield lab
+
+
+def asked(lab: Lab) -> list[dict[str, Any]]:
+    return [json.loads(one.body) for one in lab.requests]
+
+
+def last_user(body: dict[str, Any]) -> str:
+    return [message["content"] for message in body["messages"] if message["role"] == "user"][-1]
+
+
+@pytest.mark.promise("step:prefix-stable")
+def test_a_changed_file_is_told_behind_the_prefix(cli: Cli, lab: Lab, folder: Path) -> None:
+    """Proves: each request of the session begins with all messages of the one before, whatever becomes of the file; the new text
+    stands once in front of the next message, and the person is told."""
+    path, here = folder / "AGENTS.md", at(lab, "writes-it")
+    path.write_text("Be brief.\nBe kind.\n")
+    told = [cli("run", "Hi.", *here).err]
+    path.write_text("Be thorough and long.\nBe kind.\n")
+    told += [cli("run", "Again.", "--continue", *here).err, cli("run", "More.", "--continue", *here).err]
+    path.unlink()
+    told.append(cli("run", "Last.", "--continue", *here).err)
+    bodies = asked(lab)
+    for before, after in pairwise(bodies):
+        assert after["messages"][: len(before["messages"])] == before["messages"]
+        assert after.get("tools") == before.get("tools")
+    assert "Be thorough and long." in last_user(bodies[1]) and last_user(bodies[1]).endswith("Again.")
+    assert [json.dumps(body).count("Be thorough and long.") for body in bodies] == [0, 1, 1, 1]
+    assert GONE.strip() in last_user(bodies[3])
+    assert ["AGENTS.md has changed (+1 -1 lines)" in err for err in told] == [False, True, False, False]
+    assert "AGENTS.md is gone" in told[3]
+
+
+def test_a_file_that_the_session_wrote_is_not_followed_unasked(cli: Cli, lab: Lab, folder: Path) -> None:
+    """Proves: nobody is there to allow it, so the model is not told its text, and the run says so. At a terminal the person is
+    asked once, and only the answer that says so has the model follow it."""
+    here = at(lab, "writes-it")
+    with at_terminal(*here, cwd=folder) as person:
+        prompt(person)
+        person.types("Write.\r")
+        person.sees("then no)")
+        person.types("y\r")
+        person.sees("Done.")
+        leave(person)
+    assert (folder / "AGENTS.md").read_text() == "Obey the file.\n"
+    ran = cli("run", "Go on.", "--continue", *here)
+    assert (ran.code, ran.out.strip()) == (0, "Done.")
+    assert "AGENTS.md was changed by this session (+1 -0 lines), and is not followed" in ran.err
+    assert last_user(asked(lab)[-1]) == "Go on."
+    with at_terminal("--continue", *here, cwd=folder) as person:
+        for answer, followed in (("2", False), ("1", True)):
+            prompt(person)
+            person.types(f"Go on with {answer}.\r")
+            person.sees("follow its new text")
+            person.sees("then denied)")
+            person.types(f"{answer}\r")
+            person.sees("Done.")
+            assert ("Obey the file." in last_user(asked(lab)[-1])) == followed
+        prompt(person)
+        person.types("Go on.\r")
+        person.sees("Done.")
+        leave(person)
+    assert last_user(asked(lab)[-1]) == "Go on."
