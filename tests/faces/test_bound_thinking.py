@@ -106,6 +106,7 @@ async def test_a_session_with_changed_instructions_lives_on(stream: bool) -> Non
         *[("thinking_dropped", stale[0])] * 3,
     ]
     assert told[1].what.endswith("3 x prefix_binding_mismatch")
+    assert [told[1].what in one.price_note for one in second.ledger] == [False, True, True, True]
     assert second.prefix_changes[1:] == ("request 2: stale thinking",)
 
 

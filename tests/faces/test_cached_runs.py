@@ -208,7 +208,7 @@ async def test_a_miss_of_ours_says_where_the_first_changed_byte_is() -> None:
 
 @pytest.mark.promise("bill:cached", "step:prefix-stable")
 async def test_each_break_of_the_prefix_says_what_it_cost() -> None:
-    """By the provider's own count: what it had kept, less what it read."""
+    """By the provider's own count: what it had kept, less what it read. The ledger's entry of that request says it, too."""
     lab = Lab([reading(6)])
 
     def prepare(view: PrepareStep) -> StepPrepared | None:
@@ -221,6 +221,9 @@ async def test_each_break_of_the_prefix_says_what_it_cost() -> None:
     lost = told[2].cache_read_tokens + told[2].cache_write_tokens
     assert first == f"request 4: tools: {lost:,} tokens read anew"
     assert second.startswith("request 5: tools")
+    noted = {one.number: one.price_note for one in result.ledger if "read anew" in one.price_note}
+    assert sorted(noted) == [4, 5]
+    assert noted[4].endswith(f"; {lost:,} tokens read anew, as the prompt has changed")
 
 
 def is_explained(result: RunResult) -> bool:

@@ -97,14 +97,15 @@ class Bookkeeper:
         event: ResponseReceived | RequestFailed | None,
         missed: CacheMissed | None = None,
         asked_hour: bool = False,
+        changed: str = "",
     ) -> LedgerEntry | None:
         """What came of it, what the cache did not give, and its price; without an event it was cancelled. One that never left
-        is struck out. `asked_hour`: it asked for a cache that is kept for an hour."""
+        is struck out. `asked_hour`: it asked for a cache that is kept for an hour. `changed` is what a changed prompt cost."""
         if exchange.has_left:
             if missed is not None:
                 self.ledger.cache_missed.append(missed)
                 entry = msgspec.structs.replace(entry, cache_missed_tokens=missed.expected_tokens - missed.read_tokens)
-            return self._complete(entry, exchange, event=event, asked_hour=asked_hour)
+            return self._complete(entry, exchange, event=event, asked_hour=asked_hour, changed=changed)
         self._number = self._number_before
         self.ledger.strike_out(entry)
         if self._journal is not None:
@@ -118,6 +119,7 @@ class Bookkeeper:
         *,
         event: ResponseReceived | RequestFailed | None,
         asked_hour: bool,
+        changed: str,
     ) -> LedgerEntry:
         received = received_of(exchange, event=event)
         find = self._find_price
@@ -132,6 +134,9 @@ class Bookkeeper:
             asked=terms_asked(self._config.extra),
             row_of=None if find is None else lambda model: find(model, entry.started),
         )
+        if changed:
+            note = f"{ended.price_note}; {changed}" if ended.price_note else changed
+            ended = msgspec.structs.replace(ended, price_note=note)
         self._note(ended)
         return ended
 

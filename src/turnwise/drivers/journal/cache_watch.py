@@ -59,6 +59,9 @@ class CacheWatch:
         self._kept_tokens = 0  # of the last prompt that was answered
         self._kept_at_s: float | None = None  # when that was read or written
         self._has_hit = False  # this endpoint keeps prompts, asked or not
+        self.read_anew = (
+            0  # tokens that were kept before the last request, and not read by it, as its prompt begins otherwise
+        )
 
     def saw(self, order: SendRequest, call: HttpCall, *, usage: Usage | None, left_s: float) -> CacheMissed | None:
         """Take in what was counted of a request that left at this time; what is missing, if anything is."""
@@ -71,6 +74,8 @@ class CacheWatch:
         if "cache_read_tokens" in usage.untold:
             return None
         usage = usage.last_sampling
+        if call.changed_at is not None:
+            self.read_anew = max(0, min(self._kept_tokens, usage.input_tokens) - usage.cache_read_tokens)
         same_model = before is not None and before.model == request.model
         expected = 0
         if before is not None and same_model:

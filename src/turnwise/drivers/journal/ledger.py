@@ -75,9 +75,10 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     kind of the fault; None if it is unknown. `discarded`: it was given up and sent again. `calls` are the tool calls that it
     brought; `programs` are those of them that ran as programs, and `program_calls` the calls that these have made. `usage`
     is None where the provider did not say (its `untold` counts are 0, and null in the table), `usd` where the price is not
-    known: `price_note` says why, or whose price it is. Where `priced_by` is `least`, the request cost at least `usd`, and
-    `price_note` says what is not known. `cache_missed_tokens` are those that the provider had kept and did
-    not give; `cache_write_usd` is what the tokens that were written to its cache cost more than others, and is in `usd`.
+    known: `price_note` says why, or whose price it is, and behind that what a changed prompt cost in cache and thinking. Where
+    `priced_by` is `least`, the request cost at least `usd`, and `price_note` says what is not known. `cache_missed_tokens` are
+    those that the provider had kept and did not give; `cache_write_usd` is what the tokens that were written to its cache cost
+    more than others, and is in `usd`.
     """
 
     session: str

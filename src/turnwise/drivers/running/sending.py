@@ -117,11 +117,15 @@ class Sender:
         response, fault = (
             (event.response, event.response.fault) if isinstance(event, ResponseReceived) else (None, event.fault)
         )
-        missed = None
+        missed, changed = None, ""
         if response is not None:
             as_sent = command if asked is command.request else msgspec.structs.replace(command, request=asked)
             missed = self._cache.saw(as_sent, call, usage=response.usage, left_s=began)
-        ended = self._books.settle(entry, exchange, event=event, missed=missed, asked_hour=asks_hour(call))
+            if response.repairs or call.changed_at is not None:
+                changed = self._cost_of_change(call, response=response)
+        ended = self._books.settle(
+            entry, exchange, event=event, missed=missed, asked_hour=asks_hour(call), changed=changed
+        )
         self.exchange = None
         if self._watchers.are_there:
             self._tell_finished(event, seconds=self._clock.monotonic() - began, ended=ended, missed=missed)
@@ -173,6 +177,12 @@ class Sender:
             choice = request.tool_choice
             wanted = f"`{choice.name}`" if isinstance(choice, NamedTool) else "a tool"
             self._note(f"`{request.model}` was to call {wanted} (`tool_choice`), and answered without the call")
+
+    def _cost_of_change(self, call: HttpCall, *, response: Response) -> str:
+        """What it cost in cache and in thinking that the prompt is another one than before; empty where that is nothing."""
+        anew = 0 if call.changed_at is None else self._cache.read_anew
+        read = [f"{anew:,} tokens read anew, as the prompt has changed"] if anew else []
+        return "; ".join([*read, *[one.what for one in response.repairs if one.kind == "thinking_dropped"]])
 
     def _note(self, text: str) -> None:
         notes = self._books.ledger.notes
