@@ -12,9 +12,11 @@ from acp.helpers import image_block, resource_link_block, text_block
 from acp.schema import ForkSessionResponse, PermissionOption, ToolCallUpdate
 
 from faces.acp.editor import Editor, deny, editing, given_at, new, say, written
+from faces.cli.running import running_lab
 from turnwise.drivers.running.approvals import BEHIND_S
 from turnwise.drivers.settings.options import RunSettings
 from turnwise.lab import Lab
+from turnwise.lab.script import Script, ScriptedStep
 from turnwise.testing import FakeClock
 from waits import HANG_S
 
@@ -375,6 +377,25 @@ async def test_a_stream_that_breaks_off_is_told_as_discarded(lab: Lab, folder: P
     async with editing(given_at(lab, "fault-once-reset")) as (client, editor):
         answer = await say(client, await new(client, folder), "Go.")
     assert answer.stop_reason == "end_turn" and "[turnwise]" in editor.text() and "trying again" in editor.text()
+
+
+async def test_what_a_person_should_know_of_a_turn_is_told(folder: Path) -> None:
+    """Proves: a setting that the model does not take has a line, once in the session, and so has an AGENTS.md that changed."""
+    script = Script(name="claude-opus-4-7", title="answers", steps=(ScriptedStep(text="Done."),))
+    with running_lab([script]) as lab:
+        more: dict[str, object] = {
+            "model": "anthropic_messages:claude-opus-4-7",
+            "base_url": lab.url,
+            "settings": RunSettings(temperature=0.2),
+        }
+        async with editing(given_at(lab, script.name, **more)) as (client, editor):
+            session = await new(client, folder)
+            await say(client, session, "Hi.")
+            (folder / "AGENTS.md").write_text("Be thorough.\n")
+            await say(client, session, "Again.")
+    assert editor.text().count("does not get a setting as you set it: `temperature`") == 1
+    assert editor.text().count("AGENTS.md has changed (+1 -0 lines)") == 1
+    assert b"Be thorough." in lab.requests[-1].body
 
 
 async def test_usage_and_cost_are_told(lab: Lab, folder: Path) -> None:

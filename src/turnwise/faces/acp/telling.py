@@ -14,6 +14,7 @@ from turnwise.drivers.running.watching import (
     FrameSeen,
     RequestFinished,
     RequestStarted,
+    RunNoted,
     ToolFinished,
     ToolProgress,
     ToolStarted,
@@ -122,6 +123,8 @@ class EditorTeller:
                 lost = "what stands above is discarded, " if self._shown else ""
                 self._shown.clear()
                 self._note(f"{why}: {lost}trying again")
+            case RunNoted(text=text):
+                self._note(clean(text))
             case TurnFinished(result=result):
                 self._end(result)
             case _:
