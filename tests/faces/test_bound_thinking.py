@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -207,6 +208,26 @@ async def test_reasoning_that_openai_drops_in_silence_is_told(stream: bool) -> N
     assert [(one.kind, one.what) for one in result.repairs] == [
         ("thinking_dropped", "the provider left reasoning out of the prompt: 2 x prefix_mismatch")
     ]
+
+
+@pytest.mark.promise("step:bound-thinking", "step:prefix-stable")
+async def test_changed_instructions_are_told_behind_the_messages_where_the_model_takes_them() -> None:
+    """Proves: GPT-6.2 has them as one more item of the instructions, once; nothing before it changes, so no reasoning is dropped
+    and no prefix breaks. The first instructions are told again when they come back."""
+    lab = Lab([thinking("gpt-6.2-sol")])
+    asked = ["Be brief.", "Be thorough.", "Be thorough.", "Be brief."]
+    with Journal(None, clock=SystemClock()) as journal:
+        given: dict[str, Any] = {"journal": journal, "base_url": "http://lab/v1", "model": "openai:gpt-6.2-sol"}
+        results = [await agent_at(lab, instructions=asked[0], **given).run("Read.")]
+        for said in asked[1:]:
+            agent = agent_at(lab, instructions=said, **given)
+            results.append(await agent.run("Again.", session=results[0].session))
+    items = [json.loads(one.body)["input"] for one in lab.requests]
+    assert all(after[: len(before)] == before for before, after in pairwise(items))
+    assert [one.dropped for one in lab.requests] == [()] * len(items)
+    assert [result.prefix_changes for result in results] == [()] * 4
+    told = [item["content"] for item in items[-1] if item.get("role") in ("developer", "system")]
+    assert [content[-1]["text"].rpartition("\n")[2] for content in told] == ["Be brief.", "Be thorough.", "Be brief."]
 
 
 def test_instructions_lead_the_input_where_the_model_reads_others_behind_it() -> None:

@@ -15,7 +15,12 @@ from turnwise.turn.asking import Sent
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.turn.history import History
-from turnwise.vocab import Message, Repair, ToolResult, calls_of
+from turnwise.vocab import Message, Repair, Text, ToolResult, calls_of
+
+CHANGED_SYSTEM = Text(
+    "The instructions have changed. From now on those of this message hold in place of all earlier ones.\n\n",
+    note="instructions",
+)
 
 
 class LeftHistory(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +53,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     `left` the messages are healed and weighed anew. `words` are the user's of a turn that was killed while calls waited:
     behind them these could not be answered any more, so the next turn begins with them. `sent` is the last request that left;
     `changed`: the next one begins otherwise than with its messages, because room was made. `adapted` is what the session was told
-    of settings that do not go to their model as they were set.
+    of settings that do not go to their model as they were set, `told_system` the instructions that stand behind messages.
     """
 
     messages: Sequence[Message] = ()
@@ -62,6 +67,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     changed: bool = False
     stale_thinking: StaleThinking = NOTHING_STALE
     adapted: frozenset[Repair] = frozenset()
+    told_system: tuple[Text, ...] | None = None
 
     def fit(self, config: TurnConfig) -> TurnConfig:
         """The configuration with what earlier turns learned of stale thinking, and with the limits that the provider told one of
@@ -74,6 +80,8 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
             config = config.with_system_in_input(before.system_in_input)
         if before is not None and before.model == config.model:
             config = config.with_thinking_shown(before.shows_thinking)
+        if self._keeps_system(config):
+            config = config.with_system(self._first_system)
         left = self.left
         if left is None or config.room == "off" or not left.is_counted_for(config):
             return config
@@ -81,13 +89,27 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
             return config
         return config.with_limits(left.config.model_limits)
 
+    def _keeps_system(self, config: TurnConfig) -> bool:
+        """Whether the instructions of before go out again, and what changed of them behind the messages."""
+        before = None if self.sent is None else self.sent.request
+        return config.system_in_input and before is not None and before.system_in_input and before.model == config.model
+
+    @property
+    def _first_system(self) -> tuple[Text, ...]:
+        return () if self.sent is None else self.sent.request.system
+
+    def with_system(self, started: TurnStarted, *, config: TurnConfig) -> TurnStarted:
+        """What the next turn starts with: other instructions than the model knows are told behind the messages, where those of
+        before stay (`config` is fitted), and where the messages hold some that were told so."""
+        first = self._first_system if self._keeps_system(config) else None
+        known = first if self.told_system is None else self.told_system
+        if known is None or known == started.config.system:
+            return started
+        return _behind_results(started, (Message("system", (CHANGED_SYSTEM, *started.config.system)),))
+
     def with_words(self, started: TurnStarted) -> TurnStarted:
         """What the next turn starts with: `words` are part of its input, behind the results that it begins with."""
-        if not self.words:
-            return started
-        given = started.input
-        at = next((place for place, message in enumerate(given) if message.role != "tool"), len(given))
-        return msgspec.structs.replace(started, input=(*given[:at], *self.words, *given[at:]))
+        return _behind_results(started, self.words) if self.words else started
 
     def begin(self, new: Sequence[Message], *, config: TurnConfig) -> tuple[Healed, History]:
         """The messages with `new` behind them as `config` may send them, and the history of a turn that starts with them.
@@ -132,8 +154,25 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def _behind_results(started: TurnStarted, words: Sequence[Message]) -> TurnStarted:
+    """The turn's input with these words in front of what it says, and behind the results that it begins with."""
+    given = started.input
+    at = next((place for place, message in enumerate(given) if message.role != "tool"), len(given))
+    return msgspec.structs.replace(started, input=(*given[:at], *words, *given[at:]))
+
+
 def carried_of(earlier: "Sequence[Message] | Carried") -> Carried:
-    return earlier if isinstance(earlier, Carried) else Carried(messages=tuple(earlier))
+    if isinstance(earlier, Carried):
+        return earlier
+    return Carried(messages=tuple(earlier), told_system=told_system_in(earlier))
+
+
+def told_system_in(messages: Sequence[Message]) -> tuple[Text, ...] | None:
+    """The instructions that were told last behind messages; None: none were."""
+    for message in reversed(messages):
+        if message.role == "system" and message.parts and message.parts[0] == CHANGED_SYSTEM:
+            return tuple([part for part in message.parts[1:] if isinstance(part, Text)])
+    return None
 
 
 def _same_beginning(before: Sequence[Message], *, messages: Sequence[Message]) -> int:

@@ -207,6 +207,9 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def with_thinking_shown(self, shown: bool) -> "TurnConfig":
         return self if shown == self.shows_thinking else replace(self, shows_thinking=shown)
 
+    def with_system(self, system: tuple[Text, ...]) -> "TurnConfig":
+        return self if self.system == system else replace(self, system=system)
+
     def with_system_in_input(self, leads: bool) -> "TurnConfig":
         return replace(self, system_in_input=leads)
 

@@ -75,7 +75,7 @@ class Turn(msgspec.Struct, kw_only=True):
         check_config(started.config)
         carried = carried_of(earlier)
         config = carried.fit(with_own_tools(started.config))
-        started = carried.with_words(started)
+        started = carried.with_words(carried.with_system(started, config=config))
         resumed = taken_up(started, earlier=carried.messages)
         healed, history = carried.begin(resumed.new, config=config)
         given = (*carried.messages, *resumed.new) if resumed.calls else ()

@@ -6,7 +6,7 @@ import msgspec
 
 from turnwise.errors import TurnwiseBug
 from turnwise.turn.approvals import OneAsk
-from turnwise.turn.carrying import Carried, LeftHistory
+from turnwise.turn.carrying import Carried, LeftHistory, told_system_in
 from turnwise.turn.commands import Command
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.turn.machine import Turn
@@ -123,6 +123,7 @@ def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[
         sent=spending.last_sent,
         stale_thinking=turn.known.config.stale_thinking,
         adapted=turn.known.record.adapted,
+        told_system=before.told_system if (told := told_system_in(history.added)) is None else told,
         changed=history.changed or (spending.changed_before and not spending.has_left),
     )
 
