@@ -30,6 +30,7 @@ from turnwise.vocab import (
     ToolCall,
     ToolSpec,
 )
+from turnwise.vocab.hidden_characters import visible_line
 from turnwise.vocab.json_values import MAX_VALUES, has_too_many_values
 
 
@@ -150,10 +151,12 @@ def _unknown_tool(name: str, *, names: Collection[str]) -> str:
     close = judged.names if isinstance(judged, Suggested) else ()
     meant = f" Did you mean {' or '.join([f'`{other}`' for other in close])}?" if close else ""
     if not names:
-        return f"Not run: there is no tool `{shorten(name)}`, and none is on offer in this step. Answer in text."
+        return f"Not run: there is no tool `{shorten(visible_line(name))}`, and none is on offer in this step. Answer in text."
     listed = ", ".join([f"`{other}`" for other in list(names)[:MAX_NAMES]])
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return f"Not run: no tool `{shorten(name)}` is on offer in this step.{meant} On offer: {listed}{more}."
+    return (
+        f"Not run: no tool `{shorten(visible_line(name))}` is on offer in this step.{meant} On offer: {listed}{more}."
+    )
 
 
 def _is_from_text(call: ToolCall) -> bool:

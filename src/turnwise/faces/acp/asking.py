@@ -209,7 +209,7 @@ class EditorApprover:
         marks = await asyncio.to_thread(
             confusables_in, [ask.call.name, *decoded_texts(ask.arguments)], folder=lambda: self._means.workspace.root
         )
-        notes = [*([f"asked because: {why}"] if why else []), *more, *marks.lines]
+        notes = [*([f"asked because: {visible_line(why)}"] if why else []), *more, *marks.lines]
         if self._means.runs_commands and self._is_command(ask):
             notes.append(WITHOUT_SANDBOX)
         return [*what, *[told(note, whole=True) for note in notes]]

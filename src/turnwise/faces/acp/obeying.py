@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from acp.exceptions import RequestError
@@ -17,7 +17,6 @@ from turnwise.faces.cli.asked_calls import NotWhole
 from turnwise.faces.cli.model_names import Offers
 from turnwise.faces.cli.permissions import rule_said
 from turnwise.faces.cli.taking_back import find_turn_back, lines_of, results_of, take_back
-from turnwise.faces.cli.text import clean
 
 if TYPE_CHECKING:
     from turnwise.faces.acp.session import EditorSession
@@ -34,9 +33,9 @@ class SlashCommands:
         self._offers = offers
         self._changed = changed
 
-    async def obey(self, name: str, rest: str) -> str:
-        """What is said to the person. Raises CallerError."""
-        commands: Mapping[str, Callable[[str], Awaitable[str]]] = {
+    async def obey(self, name: str, rest: str) -> Sequence[str]:
+        """The lines that are said to the person. Raises CallerError."""
+        commands: Mapping[str, Callable[[str], Awaitable[Sequence[str]]]] = {
             "usage": self._usage,
             "undo": self._undo,
             "model": self._model,
@@ -44,31 +43,31 @@ class SlashCommands:
         }
         return await commands[name](rest)
 
-    async def _usage(self, _: str) -> str:
-        return "\n".join(self._session.spent.lines())
+    async def _usage(self, _: str) -> Sequence[str]:
+        return self._session.spent.lines()
 
-    async def _permissions(self, _: str) -> str:
+    async def _permissions(self, _: str) -> Sequence[str]:
         policy = self._session.policy
         lines = ["Reading inside the folder is allowed; writing, commands and everything outside are asked about."]
         for rule in policy.rules:
             effect = f" that can {rule.effect}" if rule.effect else ""
             said = rule_said(rule, workspace=policy.workspace)
-            lines.append(clean(f"{rule.verdict} {said}{effect} [{rule.where or rule.source}]"))
-        return "\n".join([*lines, *(["The last rule that fits a call decides."] if policy.rules else [])])
+            lines.append(f"{rule.verdict} {said}{effect} [{rule.where or rule.source}]")
+        return [*lines, *(["The last rule that fits a call decides."] if policy.rules else [])]
 
-    async def _model(self, name: str) -> str:
+    async def _model(self, name: str) -> Sequence[str]:
         session = self._session
         choice = session.place.choice
         await self._offers.ask(choice, again=not name)
         if not name:
             self._changed()
-            return "\n".join([clean(line) for line in self._offers.lines(choice)])
+            return self._offers.lines(choice)
         change_model(session, name, offers=self._offers)
         self._changed()
         now = session.place.choice
-        return clean(f"going on with {now.model}{self._offers.unchecked(now)}")
+        return [f"going on with {now.model}{self._offers.unchecked(now)}"]
 
-    async def _undo(self, rest: str) -> str:
+    async def _undo(self, rest: str) -> Sequence[str]:
         session, means = self._session, self._session.means
         if rest:
             raise CallerError("`/undo` takes back the last turn, and again the turn before; it takes no number or name")
@@ -85,12 +84,12 @@ class SlashCommands:
                 f"`turnwise undo {session.id[-8:]}` shows it page by page"
             ) from None
         if not back.is_done and not await self._is_confirmed(shown):
-            return "nothing was taken back"
+            return ["nothing was taken back"]
         try:
             take_back(back)
         except ToolFault as fault:
             raise CallerError(str(fault)) from None
-        return "\n".join([clean(line) for line in results_of(back)])
+        return results_of(back)
 
     async def _is_confirmed(self, shown: Content) -> bool:
         """Whether the person says so in time; everything else is a no."""

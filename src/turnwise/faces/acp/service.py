@@ -55,7 +55,7 @@ from turnwise.faces.cli.foreign_folders import foreign_folder
 from turnwise.faces.cli.last_exchange import ENDS
 from turnwise.faces.cli.model_names import Offers
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.text import clean, shortened, visible_line
+from turnwise.faces.cli.text import clean_line, shortened, visible_line
 from turnwise.faces.taking_up import read_session
 from turnwise.vocab.file_names import shown_name
 
@@ -90,11 +90,11 @@ def told(method: Callable[..., Awaitable[Result]]) -> Callable[..., Awaitable[Re
         try:
             return await method(*args, **fields)
         except CallerError as error:
-            raise RequestError(INVALID_PARAMS, clean(str(error))) from None
+            raise RequestError(INVALID_PARAMS, clean_line(str(error))) from None
         except TurnFailed as error:
             raise RequestError(FAILED, str(error)) from None
         except TurnwiseError as error:
-            raise RequestError(FAILED, clean(str(error))) from None
+            raise RequestError(FAILED, clean_line(str(error))) from None
         except (RequestError, ConnectionError):
             raise
         except Exception as error:  # noqa: BLE001 (the editor goes on with its other sessions)

@@ -34,7 +34,7 @@ from turnwise.faces.cli.running import typed_parts
 from turnwise.faces.cli.screen import describe_end
 from turnwise.faces.cli.spending import model_limits_of
 from turnwise.faces.cli.spent import SessionSpent
-from turnwise.faces.cli.text import clean
+from turnwise.faces.cli.text import clean_line, clean_row
 from turnwise.faces.cli.workplace import FaceTerms, Workplace, furnish
 from turnwise.faces.results import RunResult
 from turnwise.faces.run_options import RunOptions
@@ -97,7 +97,7 @@ class EditorSession:
         self._is_closed = False
         self._busy = asyncio.Lock()  # a turn, a slash command or a change of the place: never two of them
         self._asked: list[_Turn] = []  # the one at hand, and those that wait for the end of cancelled ones
-        self._command: asyncio.Task[str] | None = None
+        self._command: asyncio.Task[Sequence[str]] | None = None
         self._run: Run | None = None  # of the turn at hand
         self._notes: list[str] = []
         self._teller: EditorTeller | None = None
@@ -121,9 +121,10 @@ class EditorSession:
     def begun(self) -> bool:
         return self._begun
 
-    def note(self, line: str) -> None:
-        """Something about the run itself, between the model's words."""
-        self.updates.put(SaidPiece("text", f"\n\n[turnwise] {clean(line)}\n\n"))
+    def note(self, *lines: str) -> None:
+        """Something about the run itself, between the model's words. No text from outside makes a line of its own."""
+        said = "\n".join([clean_row(line) for line in lines])
+        self.updates.put(SaidPiece("text", f"\n\n[turnwise] {said}\n\n"))
 
     def note_later(self, line: str) -> None:
         """With the next prompt: the editor does not know the session yet."""
@@ -180,16 +181,16 @@ class EditorSession:
         finally:
             self._asked.remove(turn)
 
-    async def obey(self, command: "Callable[[], Coroutine[None, None, str]]") -> PromptResponse:
+    async def obey(self, command: "Callable[[], Coroutine[None, None, Sequence[str]]]") -> PromptResponse:
         """Carry out a slash command; what it says goes to the person. It has the session for itself, as a turn has."""
         async with self._one_more() as turn:
             if turn.is_cancelled:
                 return PromptResponse(stop_reason="cancelled")
             self._command = asyncio.create_task(command())
             try:
-                self.note(await self._command)
+                self.note(*await self._command)
             except CallerError as error:
-                self.note(str(error))
+                self.note(clean_line(str(error)))
             except asyncio.CancelledError:
                 if not turn.is_cancelled:
                     raise
@@ -267,7 +268,7 @@ class EditorSession:
         said = describe_end(result, asked=FailedModel(choice=self.place.choice, in_session=True))
         if result.stop_reason in FAILED:
             await self.updates.flush()
-            raise TurnFailed(clean(said))
+            raise TurnFailed(clean_line(said))
         if not result.complete and result.stop_reason is not StopReason.CANCELLED:
             self.note(said)
         await self.updates.flush()

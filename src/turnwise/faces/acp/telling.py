@@ -98,7 +98,7 @@ class EditorTeller:
                     self._begin(call, id=id, path=path, status="pending")
                 self._finish(result, id=id)
             case AskOpened(call=call, question=question):
-                self._note(f"{clean(call.name)} asks: {clean(question)}")
+                self._note(f"{call.name} asks: {question}")
             case _ if not path:
                 self._see_own(seen)
             case _:

@@ -168,7 +168,9 @@ def confusables_in(texts: Iterable[str], *, folder: Callable[[], Path]) -> Confu
         spelled[one.word] = visible_line(one.spelled)
         reads = looks_like or (f"reads as `{one.reads_as}`" if one.skeleton else "")
         mixes = f"mixes {' and '.join(one.mixed)} letters" if one.mixed else ""
-        lines.append(f"confusable: `{spelled[one.word]}` {' and '.join([said for said in (reads, mixes) if said])}")
+        lines.append(
+            visible_line(f"confusable: `{spelled[one.word]}` {' and '.join([said for said in (reads, mixes) if said])}")
+        )
     return Confusables(spelled, tuple(lines))
 
 

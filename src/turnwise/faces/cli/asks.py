@@ -348,7 +348,8 @@ def what_of(ask: OneAsk, *, previewed: bool = False) -> list[str]:
                 if previewed
                 else [f"{name}: {msgspec.json.encode(given).decode()}" for name, given in arguments.items()]
             )
-            return [line for text in (first, *rest) for line in visible(text).split("\n")]
+            shown = visible(first).split("\n") if key == "command" else [visible_line(first)]  # a name is one line
+            return [*shown, *[line for text in rest for line in visible(text).split("\n")]]
         if first is not None:
             break
     return visible(ask.arguments).split("\n")

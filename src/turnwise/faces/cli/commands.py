@@ -3,7 +3,7 @@
 import difflib
 import re
 
-from turnwise.faces.cli.text import visible
+from turnwise.faces.cli.text import visible_line
 
 COMMANDS = {
     "/help": "show this",
@@ -50,4 +50,4 @@ def unknown_said(name: str) -> str:
         return HOW_TO_RESUME
     near = difflib.get_close_matches(name, [*COMMANDS, *[other for other in OTHER_NAMES if other[:1] == "/"]], n=1)
     hint = f"did you mean `{near[0]}`?" if near else "there are " + ", ".join(COMMANDS)
-    return f"no command `{visible(name)[:40]}`; {hint}"
+    return f"no command `{visible_line(name)[:40]}`; {hint}"

@@ -34,7 +34,7 @@ from turnwise.faces.cli.single_run import cannot_go_on, show_end
 from turnwise.faces.cli.spent import SessionSpent
 from turnwise.faces.cli.taking_back import find_turn_back, is_of_diff, lines_of, results_of, take_back
 from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
-from turnwise.faces.cli.text import clean, shortened, visible_line
+from turnwise.faces.cli.text import clean_row, shortened, visible_line
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.cli.undoing import is_confirmed
 from turnwise.faces.cli.words import TypedWords
@@ -44,6 +44,7 @@ from turnwise.faces.saying import many
 from turnwise.faces.taking_up import is_left
 from turnwise.rules.permissions import PermissionRule
 from turnwise.vocab import text_of
+from turnwise.vocab.file_names import shown_name
 
 PROMPT = "> "
 SHOWN_SESSIONS = 10
@@ -146,7 +147,7 @@ class Chat:
             from turnwise.faces.cli.first_start import keeping_line
 
             if line := keeping_line(self._place.choice, settings=self._place.settings, env=os.environ):
-                self._terminal.say(clean(line))
+                self._terminal.say(clean_row(line))
 
     async def _next(self, typed: str) -> str | None:
         """What is typed next; None: the person leaves, or the program is told to."""
@@ -325,7 +326,7 @@ class Chat:
             from turnwise.faces.cli.mcp_prompts import prompt_lines
 
             for line in prompt_lines(self._servers.toolsets):
-                self._terminal.say(clean(line))
+                self._terminal.say(clean_row(line))
         self._terminal.say(" ".join(KEYS.split()))
 
     def _usage(self, _: str) -> None:
@@ -360,7 +361,7 @@ class Chat:
         if not name:
             await self._offers.ask(choice, again=True)
             for line in self._offers.lines(choice):
-                self._terminal.say(clean(line))
+                self._terminal.say(clean_row(line))
             return
         if ":" in name:  # the server's own names may have one
             await self._offers.ask(choice)
@@ -374,7 +375,7 @@ class Chat:
         )
         self._move(given, session=self._session)
         now = self._place.choice
-        self._terminal.say(clean(f"going on with {now.model}{self._offers.unchecked(now)}"))
+        self._terminal.say(clean_row(f"going on with {now.model}{self._offers.unchecked(now)}"))
 
     def _new(self, _: str) -> None:
         choice = self._place.choice
@@ -389,7 +390,8 @@ class Chat:
         self._given, self._policy, self._session, self._asks = given, self._place.policy, session, ()
 
     def _sessions(self, _: str) -> None:
-        rows = [row for row in self._journal.sessions(limit=200) if row.folder == str(self._place.folder)]
+        here = shown_name(str(self._place.folder))
+        rows = [row for row in self._journal.sessions(limit=200) if row.folder == here]
         for line in session_lines(rows[:SHOWN_SESSIONS], here=self._session, now_s=self._clock.now()):
             self._terminal.say(line)
         if not rows:
@@ -400,7 +402,7 @@ class Chat:
             "Reading inside the folder is allowed; writing, commands and everything outside are asked about."
         )
         for rule in self._policy.rules:
-            self._terminal.say(f"  {clean(_rule_line(rule, workspace=self._policy.workspace))}")
+            self._terminal.say(f"  {clean_row(_rule_line(rule, workspace=self._policy.workspace))}")
         if self._policy.rules:
             self._terminal.say("The last rule that fits a call decides.")
 

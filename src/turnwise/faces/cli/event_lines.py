@@ -26,7 +26,7 @@ from turnwise.drivers.running.watching import (
     WatcherEvent,
 )
 from turnwise.faces.cli.events import JsonLines
-from turnwise.faces.cli.text import clean, shortened, visible_line
+from turnwise.faces.cli.text import clean_row, shortened, visible_line
 from turnwise.vocab import Text, TextDelta, ToolResult
 
 SHOWN = 200  # characters of arguments, results and words: all of them are in the session
@@ -45,7 +45,7 @@ class EventLines:
         if self._json is None:
             line = _spoken(seen) if isinstance(seen, PersonSpoke) else _seen(seen)
             if line:
-                sys.stdout.write(clean(f"  {line}\n"))
+                sys.stdout.write(f"  {clean_row(line)}\n")
                 sys.stdout.flush()
         elif isinstance(seen, PersonSpoke):
             sys.stdout.write(msgspec.json.encode(_spoken_as_data(seen) | self._place).decode() + "\n")

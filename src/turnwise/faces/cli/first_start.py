@@ -15,7 +15,7 @@ from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.model_names import Doubts, beginning_with
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
-from turnwise.faces.cli.text import clean
+from turnwise.faces.cli.text import clean_row
 from turnwise.faces.cli.typed_model import ServerModels, at_listed, check, check_address, list_at, read_typed, unlisted
 from turnwise.faces.saying import many
 
@@ -61,18 +61,18 @@ def first_choice(given: Given, *, asks: bool) -> Given:
         raise CallerError(no_model_line(found))
     terminal = Terminal()
     for line in greeting(found):
-        terminal.say(clean(line))
+        terminal.say(clean_row(line))
     chosen = _Asking(found, given=given, terminal=terminal).chosen()
     model = chosen["model"]
     assert model is not None, "a choice has a model"
     try:
         path = remember_model(model, base_url=chosen["base_url"], env=os.environ)
     except CallerError as error:
-        terminal.say(clean(f"not remembered: {error}"))
+        terminal.say(clean_row(f"not remembered: {error}"))
     else:
-        terminal.say(clean(f"remembered in {_from_home(str(path))}; change it there, or take another with -m"))
+        terminal.say(clean_row(f"remembered in {_from_home(str(path))}; change it there, or take another with -m"))
     if chosen["api_key_env"]:
-        terminal.say(clean(f"not remembered: --api-key-env {chosen['api_key_env']}; give it each time"))
+        terminal.say(clean_row(f"not remembered: --api-key-env {chosen['api_key_env']}; give it each time"))
     return chosen
 
 
@@ -199,7 +199,7 @@ class _Asking:
 
     def _say(self, *lines: str) -> None:
         for line in lines:
-            self._terminal.say(clean(line))
+            self._terminal.say(clean_row(line))
 
 
 def listed_lines(listed: ServerModels) -> list[str]:

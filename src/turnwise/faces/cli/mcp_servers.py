@@ -20,7 +20,7 @@ from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pager import says_yes
 from turnwise.faces.cli.run_servers import RunServers
 from turnwise.faces.cli.terminal import Terminal
-from turnwise.faces.cli.text import clean, visible_line
+from turnwise.faces.cli.text import clean_row, visible_line
 from turnwise.faces.mcp_servers import ServerToolset
 from turnwise.wire.profiles import builtin_profiles
 
@@ -120,7 +120,7 @@ def toolset_of(
 
 def at_terminal(lines: Sequence[str], question: str) -> bool:
     terminal = Terminal()
-    shown = [clean(line) for line in lines]
+    shown = [clean_row(line) for line in lines]
     for line in shown:
         terminal.say(line)
     return run_to_end(says_yes(terminal, lambda: question, shown=shown))

@@ -37,6 +37,7 @@ from turnwise.faces.cli.text import (
     clean,
     clean_answer,
     clean_line,
+    clean_row,
     has_colour,
     short_id,
     shortened,
@@ -170,7 +171,7 @@ class Screen:
         if self._held is not None:
             self._held.append(lambda: self.tell(line))
             return
-        self._note(style(clean(line), "dim", stream=self._notes))
+        self._note(style(clean_row(line), "dim", stream=self._notes))
 
     def stopping(self) -> None:
         """The turn is about to end; what takes its time may be waited for a moment."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from turnwise.drivers.clock import Clock, Timer
-from turnwise.faces.cli.text import clean
+from turnwise.faces.cli.text import clean_row
 
 EVERY_S = 0.125
 MARKS = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -76,7 +76,7 @@ class StatusLine:
             below = "\n" if self._above else ""
         self._drawn_at = size
         mark = MARKS[int(self._clock.monotonic() / EVERY_S) % len(MARKS)]
-        self._write(f"{below}{ERASE_ROW}{mark} {clean(line)}")
+        self._write(f"{below}{ERASE_ROW}{mark} {clean_row(line)}")
 
     def _tick(self) -> None:
         self._timer = None

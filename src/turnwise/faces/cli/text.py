@@ -4,12 +4,13 @@ import os
 import sys
 from typing import TextIO
 
-from turnwise.vocab.hidden_characters import shown, shown_answer, visible, visible_line
+from turnwise.vocab.hidden_characters import shown, shown_answer, spelled, visible, visible_line
 
 __all__ = [
     "clean",
     "clean_answer",
     "clean_line",
+    "clean_row",
     "has_colour",
     "short_id",
     "shortened",
@@ -47,6 +48,11 @@ def short_id(session: str) -> str:
 def clean_line(text: str) -> str:
     """One line, whoever wrote the text: line ends and runs of spaces are a space."""
     return " ".join(clean(text).split())
+
+
+def clean_row(text: str) -> str:
+    """One line, whoever wrote the text: its blanks stay, and a line end is spelled out."""
+    return clean(text).replace("\n", spelled("\n"))
 
 
 def shortened(text: str, *, limit: int) -> str:

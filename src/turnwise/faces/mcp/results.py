@@ -6,7 +6,7 @@ import msgspec
 from mcp_types import CallToolResult, TextContent
 
 from turnwise.faces.cli.events import result_fields
-from turnwise.faces.cli.text import clean_answer, visible
+from turnwise.faces.cli.text import clean_answer, visible_line
 from turnwise.faces.mcp.runs import Served
 from turnwise.faces.saying import many
 from turnwise.rules.stop import FAILED, exit_code
@@ -115,9 +115,9 @@ def run_result(served: Served) -> CallToolResult:
     answer = clean_answer(result.text)  # a client may show the text at a terminal; the data have every character
     lines = [f"{served.said}: {answer}" if is_error else answer, f"[turnwise] {_line_of(served)}"]
     if served.denied:
-        names = ", ".join(dict.fromkeys([visible(" › ".join([*one.path, one.name])) for one in served.denied]))
-        lines.append(f"[turnwise] denied, and not run: {names}. {visible(served.denied[0].why)}")
-    lines += [f"[turnwise] {visible(note)}" for note in served.notes[:MAX_NOTES]]
+        names = ", ".join(dict.fromkeys([visible_line(" › ".join([*one.path, one.name])) for one in served.denied]))
+        lines.append(f"[turnwise] denied, and not run: {names}. {visible_line(served.denied[0].why)}")
+    lines += [f"[turnwise] {visible_line(note)}" for note in served.notes[:MAX_NOTES]]
     return _result(data, text="\n\n".join(lines), is_error=is_error)
 
 
@@ -125,7 +125,7 @@ def decode_result(data: dict[str, object], *, is_stream: bool, family: str) -> C
     """What the stream holds; an error where it is no stream of that family."""
     text = msgspec.json.encode(data).decode()
     if not is_stream:
-        text = f"this is no stream of `{visible(family)}`, or its beginning is missing: {text}"
+        text = f"this is no stream of `{visible_line(family)}`, or its beginning is missing: {text}"
     return _result(data, text=text, is_error=not is_stream)
 
 

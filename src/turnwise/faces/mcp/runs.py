@@ -20,7 +20,7 @@ from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.remedies import FailedModel
 from turnwise.faces.cli.run_servers import servers_of_run
 from turnwise.faces.cli.screen import describe_end
-from turnwise.faces.cli.text import clean, visible_line
+from turnwise.faces.cli.text import clean_line, visible_line
 from turnwise.faces.cli.workplace import FaceTerms, Workplace, furnish
 from turnwise.faces.mcp.arguments import AS_STARTED, PERMISSIONS, READ_ONLY, RunWish, lowered
 from turnwise.faces.mcp.asking import AskSurroundings, ClientApprover, Questions
@@ -108,7 +108,9 @@ class ServedRun:
             self._run.cancel()
         result = await self._run
         said = "answered" if result.complete else describe_end(result, asked=FailedModel(choice=place.choice))
-        return Served(result=result, said=clean(said), denied=tuple(self._denied), notes=(*self._notes, *result.notes))
+        return Served(
+            result=result, said=clean_line(said), denied=tuple(self._denied), notes=(*self._notes, *result.notes)
+        )
 
     def _see(self, seen: WatcherEvent) -> None:
         if (denied := denied_in(seen)) is not None:

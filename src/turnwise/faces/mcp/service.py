@@ -26,7 +26,7 @@ from pydantic import ValidationError
 from turnwise._version import __version__
 from turnwise.drivers.clock import wait_for_task
 from turnwise.errors import CallerError, TurnwiseError
-from turnwise.faces.cli.text import clean, visible_line
+from turnwise.faces.cli.text import clean_line, visible_line
 from turnwise.faces.mcp.arguments import RunWish, may_swap, read_run, run_schema
 from turnwise.faces.mcp.asking import Question
 from turnwise.faces.mcp.decoding import SCHEMA, Decodes, read_decode
@@ -109,7 +109,7 @@ class ClientService:
                 case name:
                     return failed(f"there is no tool `{visible_line(name[:40])}`: there are `{RUN}` and `{DECODE}`")
         except TurnwiseError as error:
-            return failed(clean(str(error)))
+            return failed(clean_line(str(error)))
         except Exception as error:  # noqa: BLE001 (the client goes on with its other calls)
             _log.exception("a call of the client failed")
             return failed(f"this is a bug in turnwise, please report it: {type(error).__name__}")

@@ -13,6 +13,7 @@ from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.errors import ToolFault
 from turnwise.turn.config import Effect, ToolOffer
 from turnwise.vocab import ToolSpec
+from turnwise.vocab.file_names import given_name, shown_name
 
 Given = TypeVar("Given", bound=msgspec.Struct)
 
@@ -35,7 +36,7 @@ def make_tool(
 
     def convert(arguments: Arguments) -> Given:
         try:
-            return msgspec.convert(arguments, takes, strict=False)
+            return read_arguments(arguments, takes)
         except msgspec.ValidationError as error:
             raise ToolFault(f"the arguments do not fit: {error}") from None
 
@@ -52,6 +53,13 @@ def make_tool(
     )
     called = run_async if inspect.iscoroutinefunction(function) else run
     return Tool(offer=offer, function=called, grace_s=grace_s, keeps=keeps, probe=probe)
+
+
+def read_arguments(arguments: Arguments, takes: type[Given]) -> Given:
+    """The path as results show it: a name in a message makes no line of its own. Raises ValidationError."""
+    given = msgspec.convert(arguments, takes, strict=False)
+    path: object = getattr(given, "path", None)
+    return msgspec.structs.replace(given, path=shown_name(given_name(path))) if isinstance(path, str) else given
 
 
 @functools.cache  # a run and its sub-agents have the same tools

@@ -7,6 +7,7 @@ import msgspec
 
 from turnwise.drivers.tools.workspace.content import kind_of, text_of
 from turnwise.drivers.tools.workspace.editing import EditArguments, MultiEditArguments, plan_edit, plan_multi_edit
+from turnwise.drivers.tools.workspace.offers import read_arguments
 from turnwise.drivers.tools.workspace.patches import patched_paths
 from turnwise.drivers.tools.workspace.patching import PatchArguments, plan_patch
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
@@ -26,19 +27,19 @@ PreviewArguments = Mapping[str, object]
 
 
 def _write(workspace: WorkspacePaths, arguments: PreviewArguments) -> ChangePlan:
-    return plan_write(workspace, msgspec.convert(arguments, WriteArguments, strict=False))
+    return plan_write(workspace, read_arguments(arguments, WriteArguments))
 
 
 def _edit(workspace: WorkspacePaths, arguments: PreviewArguments) -> ChangePlan:
-    return plan_edit(workspace, msgspec.convert(arguments, EditArguments, strict=False))
+    return plan_edit(workspace, read_arguments(arguments, EditArguments))
 
 
 def _multi_edit(workspace: WorkspacePaths, arguments: PreviewArguments) -> ChangePlan:
-    return plan_multi_edit(workspace, msgspec.convert(arguments, MultiEditArguments, strict=False))
+    return plan_multi_edit(workspace, read_arguments(arguments, MultiEditArguments))
 
 
 def _apply_patch(workspace: WorkspacePaths, arguments: PreviewArguments) -> ChangePlan:
-    return plan_patch(workspace, msgspec.convert(arguments, PatchArguments, strict=False))
+    return plan_patch(workspace, read_arguments(arguments, PatchArguments))
 
 
 _PLANS: dict[str, Callable[[WorkspacePaths, PreviewArguments], ChangePlan]] = {
