@@ -170,6 +170,8 @@ def test_a_server_that_the_model_may_rewrite_is_asked_about_at_each_start(folder
         (["python3", "-c", "1"], True),
         (["python3", "server.py"], True),
         (["python3", "/usr/lib/server.py"], False),
+        (["python3", "/usr/lib/server.py", "--port", "1"], False),
+        (["python3", "/usr/lib/server.py", "here"], True),
         (["npx", "-y", "@scope/server"], True),
         (["npm", "run", "server"], True),
         (["uvx", "mcp-server-git"], True),
@@ -246,7 +248,7 @@ def test_a_server_that_may_change_does_not_run_where_no_sandbox_works(tmp_path: 
     """Another one runs in the best sandbox that there is."""
     none = find_sandbox(wanted="none")
     command = ServerCommand(argv=("cat",), folder=tmp_path)
-    assert checked_sandbox(none, command=command) is none
+    assert command.sandbox and checked_sandbox(none, command=command) is none
     with pytest.raises(CallerError, match="no sandbox works"):
         checked_sandbox(none, command=msgspec.structs.replace(command, is_confined=True))
 
@@ -318,6 +320,9 @@ def test_two_processes_that_trust_at_once_lose_nothing(tmp_path: Path) -> None:
     one.trust("c")
     now = ServerTrust(tmp_path / "trust.json")
     assert (now.is_trusted("a"), now.is_trusted("c"), now.told_of("b")) == (True, True, {"tool": "digest"})
+    now.note_changed("b", {"tool": ChangedTool("another", "words")})
+    now.accept_changes("b")
+    assert (now.told_of("b"), now.said_of("b"), now.changed_of("b")) == ({"tool": "another"}, {"tool": "words"}, {})
 
 
 @pytest.mark.promise("safe:seen")

@@ -221,11 +221,18 @@ def answer(message: dict[str, Any]) -> None:
                 who = json.dumps(said.get("result") or said["error"]["message"])
             said = {"type": "text", "text": f"Greet {who}."}
             send(id=message["id"], result={"messages": [{"role": "user", "content": said}]})
+        case "resources/list" if "dies in its list" in HABITS and "listing" not in SEEN.read_text(encoding="utf-8"):
+            note("listing")
+            os._exit(4)
         case "resources/list":
             odd = [{"name": "no address"}] if "odd resources" in HABITS else []
             send(id=message["id"], result={"resources": [*odd, {"uri": "note://1", "name": "one"}]})
         case "resources/read":
             contents = {"uri": message["params"]["uri"], "text": "what the note says"}
+            if contents["uri"].startswith("ask:"):
+                form = {"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]}
+                send(id="r", method="elicitation/create", params={"message": "Which?", "requestedSchema": form})
+                contents["text"] = json.dumps(receive().get("result"))
             send(id=message["id"], result={"contents": [contents]})
         case "tools/call":
             call(message)

@@ -240,6 +240,10 @@ RESULTS = {
         {"content": [{"type": "image", "data": 5}]},
         "[content of the type `image`: left out, as it breaks",
     ),
+    "a field under another name": (
+        {"content": [{"type": "image", "data": "iVBORw0KGgo=", "mime_type": "image/png"}, TEXT]},
+        "[content of the type `image`: left out, as it breaks",
+    ),
     "odd annotations": ({"content": [{**TEXT, "annotations": {"audience": ["everybody"]}}]}, "a"),
     "a list beside": ({"content": [TEXT], "structuredContent": [1]}, "a"),
     "a list alone": ({"structuredContent": [1, "é"]}, '[1, "é"]'),

@@ -19,7 +19,7 @@ from sandboxes import CONFINING, sandbox_called
 from strangers import agent_of, files_of, offered, results_of, seen, stranger, texts_of, tool_named, until_seen
 from turnwise import Approval, Asking, CallerError, McpServer, PermissionRule, Policy, Text, ToolProgress, ToolsetNoted
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.mcp.bounds import MAX_PROMPT
+from turnwise.drivers.mcp.bounds import MAX_PROMPT, REFRESH_S
 from turnwise.drivers.tools.sandbox import Scratch
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.run_servers import servers_of_run
@@ -207,10 +207,18 @@ async def test_a_server_that_cannot_start_is_started_again_within_bounds(tmp_pat
 
 
 async def test_a_program_that_is_not_there_is_told_and_not_tried_again(tmp_path: Path) -> None:
-    """The note says what to do."""
-    agent, _ = agent_of(["Done."], [McpServer("s", command=["no-such-program"], folder=tmp_path)])
-    result = await agent.run("Go.")
-    assert "there is no program `no-such-program`: install it" in result.notes[0]
+    """The note says what to do. Later turns wait for nothing: the clock stands still, and no timer is set."""
+    clock = FakeClock()
+    server = McpServer("s", command=["no-such-program"], folder=tmp_path, clock=clock)
+    agent, _ = agent_of(["Done.", "Again."], [server])
+    async with agent:
+        result = await agent.run("Go.")
+        assert "there is no program `no-such-program`: install it" in result.notes[0]
+        listing = asyncio.create_task(server.tools())
+        waiting = asyncio.create_task(clock.until_waiting(REFRESH_S))
+        done, _ = await asyncio.wait([listing, waiting], timeout=HANG_S, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        assert done == {listing} and listing.result() == []
 
 
 @pytest.mark.parametrize("kind", CONFINING)
@@ -240,9 +248,11 @@ async def test_a_program_that_the_sandbox_hides_is_told_and_not_tried_again(tmp_
     agent, _ = agent_of(["Done."], [McpServer("s", command=[str(program)], folder=folder)])
     (note,) = (await agent.run("Go.")).notes
     assert f"its sandbox hides the program `{program}`: install it elsewhere" in note and "`sandbox=False`" in note
-    named, _ = agent_of(["Done."], [McpServer("s", command=["/bin/sh", str(program)], folder=folder)])
+    absent = tmp_path / "absent"
+    named, _ = agent_of(["Done."], [McpServer("s", command=["/bin/sh", str(program), str(absent)], folder=folder)])
     (note,) = (await named.run("Go.")).notes
     assert f"; its sandbox hides `{program}`" in note and seen(folder) == []
+    assert str(absent) not in note.partition("its sandbox hides")[2]
 
 
 async def test_a_server_that_dies_in_a_call_is_started_again_and_the_call_is_not(tmp_path: Path) -> None:
@@ -276,12 +286,32 @@ async def test_a_server_that_died_between_two_runs_is_told_in_the_next(tmp_path:
 
 
 async def test_a_call_of_an_idempotent_tool_is_sent_once_more(tmp_path: Path) -> None:
-    """Only the annotation says that this does no harm."""
+    """Only the annotation says that this does no harm. A list of resources does none."""
     tool = tool_named("die_once", annotations={"idempotentHint": True})
-    agent, _ = agent_of([[call("s__die_once")], "Done."], [stranger(tmp_path, tools=[tool])])
+    server = stranger(tmp_path, "dies in its list", tools=[tool])
+    agent, _ = agent_of([[call("s__die_once")], [call("s__list_resources")], "Done."], [server])
     result = await agent.run("Go.")
-    assert texts_of(result) == ["done at last"]
+    assert texts_of(result) == ["done at last", "note://1 (one)"]
     assert seen(tmp_path)[:4] == ["started", "call die_once", "started", "call die_once"]
+    assert seen(tmp_path)[4:6] == ["listing", "started"]
+
+
+async def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+    """Proves: a server that says nothing yet ends with whoever waits for it."""
+    starting = asyncio.create_task(stranger(tmp_path, "hangs").__aenter__())
+    await until_seen(tmp_path, "hangs")
+    starting.cancel()
+    await asyncio.wait([starting], timeout=HANG_S)
+    assert starting.cancelled()
+    await until_empty(tmp_path)
+
+
+async def test_a_question_while_a_resource_is_read_is_an_ask(tmp_path: Path) -> None:
+    """Proves: the approver of the run answers it, as one in a call of a tool."""
+    server = stranger(tmp_path, tools=[tool_named("echo")])
+    script = [[call("s__read_resource", uri="ask://colour")], "Done."]
+    agent, _ = agent_of(script, [server], safety={"approver": blue})
+    assert '"colour": "blue"' in texts_of(await agent.run("Go."))[0]
 
 
 @pytest.mark.parametrize("sandbox", [False, True], ids=["without", "sandbox"])

@@ -139,5 +139,4 @@ def _name_of(word: str) -> str:
 
 def _words_in(argument: str) -> Iterable[str]:
     """`--config=./a.toml` holds `./a.toml`, and `sh -c "npx x"` holds `npx`."""
-    words = [word for word in _WORDS.split(argument) if word]
-    return [] if words == [argument] else words
+    return [word for word in _WORDS.split(argument) if word]

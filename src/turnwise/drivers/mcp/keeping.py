@@ -104,8 +104,7 @@ class RunningServer:
         self._task = asyncio.create_task(self._keep(), name=f"MCP server {self.entry.name}")
         try:
             await self._settles(self.entry.start_s)
-        except BaseException:  # whoever wanted it does so no more: nobody would call `stop`
-            self._task.cancel()
+        except BaseException:  # whoever wanted it does so no more: nobody else would call `stop`
             await self.stop()
             raise
 
