@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
 import pytest
@@ -16,10 +17,11 @@ from flat_agents import flat_agent
 from postgres_server import PostgresServer
 from turnwise import Agent, Approval, Asking, Budget, Journal, MaxRequests, PermissionRule, Policy, RunResult, tool
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal.file import JournalFile
+from turnwise.drivers.journal import file, waiting
+from turnwise.drivers.journal.file import JournalFile, Use
 from turnwise.drivers.journal.postgres.connecting import Waits
 from turnwise.drivers.journal.postgres.store import GIVEN_UP, PostgresStore
-from turnwise.drivers.journal.waiting import WouldWait
+from turnwise.drivers.journal.waiting import Patience, WouldWait
 from turnwise.drivers.running.watching import FrameSeen, WatcherEvent
 from turnwise.errors import JournalFailed
 from turnwise.faces.budgets import Reservation
@@ -327,3 +329,21 @@ def test_work_that_may_not_wait_leaves_nothing(tmp_path: Path) -> None:
             assert connection.execute("select count(*) from budget").fetchone() == (1,)
         assert refused == [True]
         holder.close()
+
+
+def test_a_limit_of_about_the_same_length_is_told_to_sqlite_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proves: who comes a few milliseconds after its limit began costs no statement of its own, and for one that has waited for
+    long the rest is told. Found: each entry of the gateway's ledger told its limit anew."""
+    now = [1000.0]
+    monkeypatch.setattr(file, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    connection, said, patience = sqlite3.connect(":memory:"), list[str](), Patience()
+    connection.set_trace_callback(said.append)
+    use = Use(connection, path=None, patience=patience)
+    for waited_s in (0.001, 0.0, 0.02, 0.099, 4.05, 10.5):
+        patience.ends = now[0] + file.BUSY_S
+        now[0] += waited_s
+        with use:
+            pass
+    connection.close()
+    assert said == [f"pragma busy_timeout = {ms}" for ms in (10_000, 6_000, 0)]

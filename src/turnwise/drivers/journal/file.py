@@ -1,6 +1,7 @@
 """The journal's SQLite file: opened, brought up to date, used by one thread at a time, its failures explained."""
 
 import contextlib
+import math
 import os
 import sqlite3
 import threading
@@ -32,6 +33,7 @@ from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 SWITCH_AGAIN_S = 0.005
 FIRST_BUSY_MS = 200
 BUSY_MS = int(BUSY_S * 1000)
+BUSY_STEP_MS = 100  # a limit that is told anew each time costs as much as a write
 SQLITE = Dialect(
     day="coalesce(strftime('%Y-%m-%d', started, 'unixepoch', 'localtime'), 'unknown')",
     texts="select value from json_each({})",
@@ -75,8 +77,8 @@ class Use:
                 raise WouldWait
             ends = patience.until(BUSY_S)
             self._lock.acquire()
-        left_ms = BUSY_MS if ends is None else max(int((ends - time.monotonic()) * 1000), 0)
-        busy_ms = left_ms if patience.may_wait else 0
+        left_s = BUSY_S if ends is None else max(ends - time.monotonic(), 0.0)
+        busy_ms = math.ceil(left_s * 1000 / BUSY_STEP_MS) * BUSY_STEP_MS if patience.may_wait else 0
         if busy_ms != self._busy_ms:
             with contextlib.suppress(sqlite3.Error):  # it is closed: what it is wanted for says so
                 self._connection.execute(f"pragma busy_timeout = {busy_ms}")

@@ -129,10 +129,11 @@ class LedgerThread:
         changes = [change for order in orders if (change := _change_of(order)) is not None]
         why: Exception | None = None
         since_s = min([order.since_s for order in waiting], default=time.monotonic())
-        self._journal.direct.wait_until(since_s + self._limit_s)
+        direct = self._journal.direct
+        direct.wait_until(since_s + self._limit_s)
         try:
             if self._kept or changes:
-                self._journal.direct.write([*self._kept, *changes])
+                direct.write([*self._kept, *changes])
                 self._kept = []
                 self._failed = False
         except (JournalFailed, TurnwiseBug) as error:
