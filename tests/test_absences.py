@@ -122,9 +122,9 @@ run("git commit 2>&1 | grep -cE 'gc|maintenance'; ! grep ab file; grep -vx cd; g
 
 
 def test_no_test_wants_a_text_absent_that_chance_can_write() -> None:
-    """One in eleven runs had `43` in a random id, where an error must not show the label `43`; one in thirty thousand had `gc` in
-    the name of a temporary folder. Say what must not be there in full (`another-users-secret`), look for a whole word, or compare
-    the whole text."""
+    """One in eleven runs had `43` in a random id, where an error must not show the label `43`; one in two hundred names of a
+    temporary folder holds `gc`, where a trace must not. Say what must not be there in full (`another-users-secret`), look for a
+    whole word, or compare the whole text."""
     found = [
         f"{path.relative_to(TESTS)}:{line}: {text!r}"
         for path in sorted(TESTS.rglob("*.py"))
