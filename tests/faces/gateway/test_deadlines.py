@@ -1,17 +1,20 @@
 """How long a client waits for an upstream that is silent, stalls or fails: by a clock that jumps."""
 
 import asyncio
+from typing import Literal
 
 import pytest
 
 from faces.gateway.calling import call_of, upstream_at
 from faces.gateway.relayed import FAMILIES, Gathered
 from lab.failing import settled
+from turnwise.faces.gateway.calls import ClientCall
 from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.faces.gateway.deadlines import DEFAULTS, GatewayDeadlines
 from turnwise.faces.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
-from turnwise.testing import FakeClock
+from turnwise.testing import FakeClock, ScriptedTransport
+from turnwise.testing.scripted_transport import Reply, Stall
 from turnwise.wire.profiles import FamilyName
 
 NONE = GatewayDeadlines()
@@ -70,6 +73,36 @@ def test_the_file_and_a_route_set_the_deadlines() -> None:
     continued = waited("fault-stall", deadlines=GatewayDeadlines(next_event_s=5, retry_s=1))
     assert continued[::2] == (10, 2), "what had begun is continued once"
     assert round(waited("fault-silence", stream=False, deadlines=GatewayDeadlines(whole_s=20, retry_s=1))[0]) == 20
+
+
+@pytest.mark.parametrize("kind", ["passed", "count"])
+@pytest.mark.parametrize(
+    ("file", "route", "seconds"),
+    [
+        (NONE, NONE, 600),
+        (GatewayDeadlines(whole_s=20), NONE, 20),
+        (GatewayDeadlines(whole_s=20), GatewayDeadlines(whole_s=7), 7),
+        (GatewayDeadlines(total_s=30), GatewayDeadlines(whole_s=40), 30),
+    ],
+)
+def test_a_passed_path_and_a_count_have_the_deadlines_of_their_route(
+    file: GatewayDeadlines, route: GatewayDeadlines, seconds: int, kind: Literal["passed", "count"]
+) -> None:
+    """Proves: `whole_s` of the route bounds them, then that of the file, and never longer than `total_s`; the client gets 504."""
+
+    async def run() -> tuple[float, Gathered, int]:
+        clock, outlet, transport = FakeClock(), Gathered(), ScriptedTransport([Reply(before=Stall())])
+        path = "/v1/embeddings" if kind == "passed" else "/v1/messages/count_tokens"
+        served = GatewayRoute(upstream=upstream_at("anthropic_messages"), passes=("/v1/embeddings",), deadlines=route)
+        means = ServiceMeans(transport=transport, clock=clock, env={"LAB_KEY": "k"})
+        service = RelayService(GatewayConfig(routes=(served,), deadlines=file), means=means, forward_key=False)
+        body = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
+        call = ClientCall(id="tw-1", path=path, body=body, family="anthropic_messages", kind=kind)
+        await settled(service.answer(call, outlet), clock=clock)
+        return clock.monotonic(), outlet, transport.open
+
+    took_s, outlet, still_open = asyncio.run(run())
+    assert (round(took_s), outlet.status, still_open) == (seconds, 504, 0)
 
 
 @pytest.mark.parametrize("stream", [True, False])

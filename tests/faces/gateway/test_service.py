@@ -23,6 +23,7 @@ from turnwise.testing.frames import frames_of
 from turnwise.testing.scripted_transport import Reply, ScriptedTransport, Stall
 from turnwise.testing.wire_conformance import encode_stream
 from turnwise.vocab import FinishReason, Message, Request, Response, Text, calls_of, text_of
+from turnwise.wire.family import HttpCall
 from turnwise.wire.model_lists import read_model_list
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family as find_family
@@ -356,8 +357,8 @@ def test_a_passed_path_goes_where_its_model_goes(monkeypatch: pytest.MonkeyPatch
     """By the model's own route, which has to list the path; an alias is translated, all else goes up as it came."""
     path, seen = "/v1/embeddings", list[tuple[str, str, dict[str, object]]]()
 
-    async def ask(_: object, endpoint: Endpoint, path: str, body: bytes, headers: object) -> bytes:
-        seen.append((endpoint.base_url, path, msgspec.json.decode(body)))
+    async def ask(_: object, endpoint: Endpoint, sent: HttpCall, *, whole_s: float) -> bytes:
+        seen.append((endpoint.base_url, sent.path, msgspec.json.decode(sent.body)))
         return b"{}"
 
     def passed(**fields: object) -> Gathered:

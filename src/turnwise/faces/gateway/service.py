@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import msgspec
 
-from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.clock import Clock, Overdue, SystemClock, Watchdog
 from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.endpoints.end_habits import EndHabits
 from turnwise.drivers.endpoints.endpoints import Endpoint, Secret, build_http_request, find_key
@@ -195,7 +195,7 @@ class RelayService:
         fault: Fault | None = None
         array = ArrayAnswer() if asked.streams and _wants_array(call) else None
         last: tuple[Delivery, RelayEnd] | None = None
-        times = route.deadlines.over(self._config.deadlines.over(DEADLINES))
+        times = self._times(route)
         assert times.total_s is not None, "the defaults have it"
         ends_s = self._means.clock.monotonic() + times.total_s
         for given in (route.upstream, *route.fallbacks):
@@ -329,7 +329,7 @@ class RelayService:
         given, now_s = chosen.route.upstream, self._means.clock.monotonic()
         if count.call is not None and now_s >= self._counts_not_until.get(given, 0.0):
             bound = BoundThinking(count.call, model=name, family=opened.endpoint.family, known=conversation)
-            found = await self._told_of(bound, opened.endpoint, account=account)
+            found = await self._told_of(bound, opened.endpoint, route=chosen.route, account=account)
             has_none = isinstance(found, Fault) and counts_not(found, model=name)
             account.counted(opened.endpoint.profile.name, name, found, is_estimated=has_none)
             if has_none:
@@ -369,7 +369,9 @@ class RelayService:
             return
         received = ReceivedResponse(cancelled=True, answered=False)
         try:
-            found = await self._told(opened.endpoint, call.path, body, call.headers, account=account)
+            up = HttpCall(path=call.path, body=body, headers=call.headers)
+            whole_s = self._whole_s(chosen.route, began_s=self._means.clock.monotonic())
+            found = await self._told(opened.endpoint, up, whole_s=whole_s, account=account)
             received = received_body(found)
         finally:
             sent.ended(received)
@@ -378,20 +380,31 @@ class RelayService:
             return
         await write_body(200, found, outlet=outlet)
 
-    async def _told_of(self, bound: BoundThinking, endpoint: Endpoint, *, account: Account) -> bytes | Fault:
+    def _times(self, route: GatewayRoute) -> GatewayDeadlines:
+        """The route's own, then the file's, then the usual ones."""
+        return route.deadlines.over(self._config.deadlines.over(DEADLINES))
+
+    def _whole_s(self, route: GatewayRoute, *, began_s: float) -> float:
+        """How long an attempt at an answer that is no stream may take, of a request that began then."""
+        times = self._times(route)
+        assert times.whole_s is not None and times.total_s is not None, "the defaults have them"
+        return min(times.whole_s, began_s + times.total_s - self._means.clock.monotonic())
+
+    async def _told_of(
+        self, bound: BoundThinking, endpoint: Endpoint, *, route: GatewayRoute, account: Account
+    ) -> bytes | Fault:
         """As `_told`, and once more for each refusal of thinking that is mended."""
+        began_s = self._means.clock.monotonic()
         while True:
-            sent = bound.call
-            found = await self._told(endpoint, sent.path, sent.body, sent.headers, account=account)
+            whole_s = self._whole_s(route, began_s=began_s)
+            found = await self._told(endpoint, bound.call, whole_s=whole_s, account=account)
             if not (isinstance(found, Fault) and bound.mends(found)):
                 self._stale.learned(bound)
                 return found
 
-    async def _told(
-        self, endpoint: Endpoint, path: str, body: bytes, headers: Sequence[tuple[str, str]], *, account: Account
-    ) -> bytes | Fault:
+    async def _told(self, endpoint: Endpoint, sent: HttpCall, *, whole_s: float, account: Account) -> bytes | Fault:
         """One request and its whole answer, or the fault as the client may know it."""
-        found = await self._ask_upstream(endpoint, path, body, headers)
+        found = await self._ask_upstream(endpoint, sent, whole_s=whole_s)
         if not isinstance(found, Fault):
             return found
         told = without_address(found, base_url=endpoint.base_url)
@@ -399,21 +412,14 @@ class RelayService:
             account.upstream_said(told.log)
         return told.fault
 
-    async def _ask_upstream(
-        self, endpoint: Endpoint, path: str, body: bytes, headers: Sequence[tuple[str, str]]
-    ) -> bytes | Fault:
+    async def _ask_upstream(self, endpoint: Endpoint, sent: HttpCall, *, whole_s: float) -> bytes | Fault:
         """One request and its whole answer, bounded in time and size."""
-        request = build_http_request(
-            endpoint,
-            HttpCall(path=path, body=body, headers=tuple(headers)),
-            connect_s=self._means.deadlines.connect_s,
-        )
+        request = build_http_request(endpoint, sent, connect_s=self._means.deadlines.connect_s)
         most = self._limits.response_bytes
-        whole_s = self._config.deadlines.over(DEADLINES).whole_s
         try:
-            async with asyncio.timeout(whole_s), self._means.transport.send(request) as reply:
+            async with Watchdog(self._means.clock, total_s=whole_s), self._means.transport.send(request) as reply:
                 answer = await read_bounded(reply.chunks, most_bytes=most)
-        except TimeoutError:
+        except Overdue:
             return Fault(kind=FaultKind.TIMEOUT, message="the upstream did not answer in time", status=504)
         except ProviderFault as error:
             return error.fault
