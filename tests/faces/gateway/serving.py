@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from turnwise.faces.gateway.app import DoorRules, GatewayApp
-from turnwise.faces.gateway.calls import ClientCall, ClientGone, Outlet
+from turnwise.faces.gateway.calls import ClientCall, ClientGone, Outlet, PieceWriter
 from turnwise.faces.gateway.keys import KeyRing
 from turnwise.faces.gateway.serve import BoundSocket, serve
 from waits import HANG_S
@@ -32,6 +32,7 @@ class Echo:
         self.told_gone = asyncio.Event()
         self.sent_pieces = 0
         self.refusals: list[tuple[str, str, str, int]] = []
+        self.ways: list[PieceWriter | None] = []  # for the pieces of each answer that has begun
 
     async def answer(self, call: ClientCall, outlet: Outlet) -> None:
         self.calls.append(call)
@@ -62,6 +63,7 @@ class Echo:
             case "wait":
                 await outlet.start(200, [("content-type", "text/event-stream")])
                 await outlet.send(b"data: begun\n\n")
+                self.ways.append(outlet.direct)
                 self.waiting.set()
                 await self.go_on.wait()
                 await outlet.send(b"data: ended\n\n")
@@ -78,6 +80,7 @@ class Echo:
             case _:
                 body = msgspec.json.encode(seen(call))
                 await outlet.start(200, [("content-type", "application/json"), ("content-length", str(len(body)))])
+                self.ways.append(outlet.direct)
                 await outlet.send(body)
 
     async def models(self, family: str) -> bytes:

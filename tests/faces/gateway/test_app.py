@@ -313,3 +313,14 @@ async def test_a_client_of_http_1_0_is_known() -> None:
         for version, takes in ((b"1.1", True), (b"1.0", False)):
             answer = await there.said(there.post().replace(b"HTTP/1.1", b"HTTP/" + version))
             assert (status_of(answer), there.service.calls[-1].takes_streams) == (200, takes)
+
+
+async def test_the_pieces_of_a_stream_over_http_1_1_go_straight_to_the_socket() -> None:
+    """Proves: an answer in chunks has the way past ASGI, which costs a fifth less for a word; one with a length, or for a client
+    of HTTP 1.0, has none, as its bytes stand for themselves."""
+    async with gateway() as there:
+        there.service.go_on.set()
+        streamed = there.post(b'{"do": "wait"}')
+        for request in (streamed, streamed.replace(b"HTTP/1.1", b"HTTP/1.0"), there.post()):
+            assert status_of(await there.said(request)) == 200
+        assert [way is not None for way in there.service.ways] == [True, False, False]

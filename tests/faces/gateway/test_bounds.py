@@ -195,6 +195,23 @@ async def test_headers_that_do_not_come_end_the_connection(begun: bytes, status:
         assert (status_of(answer) if answer else None, await lives(there)) == (status, True)
 
 
+async def test_the_deadline_of_the_headers_ends_with_them() -> None:
+    """Proves: an answer that takes longer than `head_s` arrives whole, also where the next request has the same connection. That
+    the time is over, a silent connection tells that was opened later and is closed by its own deadline."""
+    async with gateway(bounded(head_s=SOON_S)) as there:
+        reader, writer = await asyncio.open_connection("127.0.0.1", there.port)
+        for _ in range(2):
+            there.service.waiting.clear()
+            there.service.go_on.clear()
+            writer.write(there.post(b'{"do": "wait"}', connection="keep-alive"))
+            await asyncio.wait_for(there.service.waiting.wait(), HANG_S)
+            assert await there.said(b"") == b""
+            there.service.go_on.set()
+            answer = await asyncio.wait_for(reader.readuntil(b"\r\n0\r\n\r\n"), HANG_S)
+            assert (status_of(answer), b"data: ended" in answer) == (200, True)
+        writer.close()
+
+
 async def test_headers_byte_by_byte_have_one_deadline() -> None:
     """Each byte does not begin it anew."""
     async with gateway(bounded(head_s=SOON_S)) as there:

@@ -122,6 +122,10 @@ def test_every_field_of_the_file_is_read(tmp_path: Path) -> None:
         ('origins = ["https://a.example/"]\n[[route]]\nupstream = "openai:x"', "without a path"),
         ('hosts = ["http://a"]\n[[route]]\nupstream = "openai:x"', "`hosts` cannot have `http://a`"),
         ('[bounds]\nstreams = 0\n[[route]]\nupstream = "openai:x"', "Expected `int` >= 1 - at `$.bounds.streams`"),
+        (
+            '[deadlines]\nwhole_s = 0\n[[route]]\nupstream = "openai:x"',
+            "Expected `float` > 0.0 - at `$.deadlines.whole_s`",
+        ),
         ("a = ", "Invalid value"),
     ],
 )

@@ -42,6 +42,29 @@ async def test_at_the_bound_the_oldest_answer_goes_on_and_the_others_wait() -> N
     assert (answers.size, answers.is_full) == (0, False)
 
 
+async def test_an_answer_that_has_waited_is_passed_over_once_it_is_silent() -> None:
+    """Proves: that it waited for the others says nothing of its provider later on, and the next one does not wait for both."""
+    clock = FakeClock()
+    answers = OpenAnswers(most_bytes=100, clock=clock)
+    with contextlib.ExitStack() as later:
+        with answers.open() as first:
+            first.grow(60)
+            second = later.enter_context(answers.open())
+            second.grow(60)
+            waited = asyncio.create_task(second.wait())
+            await asyncio.sleep(0)
+            assert second.is_to_wait and not waited.done()
+        await asyncio.wait_for(waited, HANG_S)
+        third = later.enter_context(answers.open())
+        third.grow(50)
+        reads = asyncio.create_task(third.wait())
+        for _ in range(3):
+            await asyncio.sleep(0)
+            await clock.advance(SILENT_S)
+        await asyncio.sleep(0)
+        assert reads.done()
+
+
 async def test_at_the_bound_silent_answers_hold_up_no_others() -> None:
     """Five providers that had sent much and then nothing held two others up until their deadlines, 41 s. A share is read at once;
     what is longer goes on once the clock has shown that the five are silent, one after another, and the silent ones after it."""

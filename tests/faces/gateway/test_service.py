@@ -1,15 +1,18 @@
 """The service behind the doors: routes, fallbacks, counts, passed paths, and what a route changes of an answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 import pytest
 
+from faces.gateway.calling import call_of
 from faces.gateway.relayed import FAMILIES, Gathered, naively, profile_of
 from lab.failing import DEADLINES, settled
+from turnwise.drivers.clock import sleep
 from turnwise.drivers.endpoints.endpoints import Endpoint
-from turnwise.drivers.endpoints.transport import HttpRequest
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Take
 from turnwise.errors import MissingKey
 from turnwise.faces.gateway.bounds import Bounds
 from turnwise.faces.gateway.calls import ClientCall, ClientGone
@@ -20,9 +23,9 @@ from turnwise.lab.script import Script, ScriptedCall, ScriptedStep
 from turnwise.relay.response_reading import read_body
 from turnwise.testing import FakeClock
 from turnwise.testing.frames import frames_of
-from turnwise.testing.scripted_transport import Reply, ScriptedTransport, Stall
+from turnwise.testing.scripted_transport import STREAM, Reply, ScriptedTransport, Stall
 from turnwise.testing.wire_conformance import encode_stream
-from turnwise.vocab import FinishReason, Message, Request, Response, Text, calls_of, text_of
+from turnwise.vocab import FinishReason, Message, Request, Response, Text, ToolCall, calls_of, text_of
 from turnwise.wire.family import HttpCall
 from turnwise.wire.model_lists import read_model_list
 from turnwise.wire.profiles import FamilyName
@@ -307,6 +310,71 @@ async def test_a_comment_and_an_answer_at_once_have_one_status() -> None:
     body = b"".join(outlet.pieces)
     assert body.startswith(b": keep-alive\n\n")
     assert naively(body, client="openai_chat").text == "Late."
+
+
+class Pumped:
+    """A transport that gives a stream's chunks out of the socket's own callback, some seconds apart by the clock."""
+
+    def __init__(self, chunks: Sequence[bytes], *, apart_s: float, clock: FakeClock) -> None:
+        self._chunks, self._apart_s, self._clock = chunks, apart_s, clock
+
+    @contextlib.asynccontextmanager
+    async def send(self, request: HttpRequest, /) -> AsyncGenerator[HttpReply]:
+        left = list(self._chunks)
+
+        async def come() -> AsyncGenerator[bytes]:
+            while left:
+                await sleep(self._clock, seconds=self._apart_s)
+                yield left.pop(0)
+
+        async def pump(take: Take) -> None:
+            while left:
+                await sleep(self._clock, seconds=self._apart_s)
+                if not take(left.pop(0)):
+                    return
+
+        yield HttpReply(status=200, headers=STREAM, chunks=come(), pump=pump)
+
+
+@pytest.mark.parametrize(("apart_s", "comments"), [(8, 0), (20, 4)])
+def test_a_stream_that_goes_on_has_no_comments_between(apart_s: int, comments: int) -> None:
+    """Proves: pieces that are written past `send` count as sent; only where 15 s go by without any, a comment comes."""
+    calls = tuple(ToolCall(id=f"call_{at}", name="read", arguments='{"path":"a.txt"}') for at in range(6))
+    said = Response(message=Message("assistant", calls), finish=FinishReason.TOOL_CALLS)
+    asked = Request(model="m", messages=(), stream=True)
+    events = encode_stream(find_family("openai_chat"), frames_of(said), request=asked).split(b"\n\n")[:-1]
+    share = -(-len(events) // 4)
+    chunks = [b"".join([each + b"\n\n" for each in events[at : at + share]]) for at in range(0, len(events), share)]
+    clock, outlet = FakeClock(), Gathered()
+    means = ServiceMeans(transport=Pumped(chunks, apart_s=apart_s, clock=clock), clock=clock, env={"LAB_KEY": "k"})
+    there = RelayService(GatewayConfig(routes=(GatewayRoute(upstream=lab_at()),)), means=means, forward_key=False)
+    asyncio.run(settled(there.answer(chat("m", tools=CHAT_TOOLS), outlet), clock=clock))
+    body = b"".join(outlet.pieces)
+    assert (len(chunks), body.count(b": keep-alive"), body.endswith(b"data: [DONE]\n\n")) == (4, comments, True)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "up"),
+    [
+        ("anthropic_messages", [("anthropic-beta", "b-1"), ("anthropic-version", "2099-01-01")]),
+        ("openai_chat", []),
+    ],
+)
+def test_a_clients_header_takes_the_place_of_our_own(upstream: FamilyName, up: list[tuple[str, str]]) -> None:
+    """Proves: where the upstream speaks the client's family, its listed headers go up once each, and ours beside them; another
+    API gets none of them."""
+    transport = ScriptedTransport([Reply(status=400, headers={}, pieces=(b"{}",))])
+    means = ServiceMeans(transport=transport, clock=FakeClock(), env={"LAB_KEY": "k"})
+    there = RelayService(
+        GatewayConfig(routes=(GatewayRoute(upstream=lab_at(upstream)),)), means=means, forward_key=False
+    )
+    headers = (("anthropic-version", "2099-01-01"), ("anthropic-beta", "b-1"))
+    call = msgspec.structs.replace(call_of("anthropic_messages", "m", stream=False), headers=headers)
+    asyncio.run(asyncio.wait_for(there.answer(call, Gathered()), HANG_S))
+    (sent,) = transport.requests
+    names = [name.lower() for name, _ in sent.headers]
+    assert len(names) == len(set(names)) and {"content-type"} <= set(names)
+    assert sorted([field for field in sent.headers if field[0].startswith("anthropic-")]) == up
 
 
 async def test_a_gateway_that_is_ended_has_closed_its_requests_upstream() -> None:

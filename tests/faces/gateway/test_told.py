@@ -1,5 +1,7 @@
 """What the gateway tells of requests: counts for Prometheus, a line of the log each, and nothing that was said in them."""
 
+import contextlib
+import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +10,17 @@ import msgspec
 import pytest
 
 from faces.cli.running import running_lab
+from faces.gateway.calling import call_of, upstream_at
+from faces.gateway.relayed import Gathered
 from faces.gateway.served_gateway import BODY, CONTENT, ServedGateway, served_gateway
+from turnwise.faces.gateway.accounts import Account, AccountMeans, received_body
+from turnwise.faces.gateway.calls import ClientGone
+from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.faces.gateway.counts import MOST_MODELS, OTHER, GatewayCounts
-from turnwise.faces.gateway.log_lines import one_line
+from turnwise.faces.gateway.log_lines import FIELDS, one_line
+from turnwise.faces.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
+from turnwise.testing import FakeClock, ScriptedTransport
 
 UPSTREAM_KEY = "sk-upstream-0123456789"
 NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -155,6 +164,72 @@ def test_a_name_that_no_upstream_knows_is_no_label(served: ServedGateway) -> Non
         ).close()
     found = valued(read_metrics(served.get("/metrics").decode()), "upstream_requests_total")
     assert {model for _, model, _, _ in found} == {OTHER, "fault-once-503"}
+
+
+@pytest.mark.parametrize(
+    ("status", "raised", "end", "fault"),
+    [
+        (200, None, "whole", ""),
+        (404, None, "fault", "refused"),
+        (200, ClientGone(), "left", ""),
+        (200, ValueError("a bug"), "fault", "bug"),
+        (0, ValueError("a bug"), "fault", "bug"),
+    ],
+)
+async def test_the_end_of_each_request_is_counted_and_logged(
+    status: int, raised: Exception | None, end: str, fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Proves: a whole answer, a refusal, a client that left and a bug of ours are told apart, and none counts as open."""
+    counts, began = GatewayCounts(), list[float]()
+    means = AccountMeans(counts=counts, clock=FakeClock())
+    account = Account(call_of("gemini", "m", stream=False), means=means)
+    caplog.set_level(logging.INFO, "turnwise")
+    with contextlib.suppress(ClientGone, ValueError), account.open(Gathered()) as watched:
+        began.append(valued(read_metrics(counts.text().decode()), "open_requests")[()])
+        if status:
+            await watched.start(status, [])
+        if raised is not None:
+            raise raised
+    samples = read_metrics(counts.text().decode())
+    assert (began, valued(samples, "open_requests")) == ([1], {(): 0})
+    assert valued(samples, "requests_total") == {("gemini", "generate", str(status or ""), end): 1}
+    (line,) = [getattr(record, FIELDS) for record in caplog.records]
+    assert (line.status, line.end, line.fault) == (status, end, fault)
+
+
+def test_the_service_counts_what_the_doors_refuse_and_the_bytes_of_open_answers() -> None:
+    """Proves: with the reason, family, kind and status of the refusal, and with the bytes that are there when it is asked."""
+    means = ServiceMeans(transport=ScriptedTransport([]), clock=FakeClock(), env={"LAB_KEY": "k"})
+    config = GatewayConfig(routes=(GatewayRoute(upstream=upstream_at("gemini")),))
+    service = RelayService(config, means=means, forward_key=False)
+    service.refused("host", family="gemini", kind="count", status=403)
+    with service._answers.open() as answer:
+        answer.grow(7)
+        held = valued(read_metrics(service.metrics().decode()), "answer_bytes")
+    samples = read_metrics(service.metrics().decode())
+    assert (held, valued(samples, "answer_bytes")) == ({(): 7}, {(): 0})
+    assert valued(samples, "refusals_total") == {("host",): 1}
+    assert valued(samples, "requests_total") == {("gemini", "count", "403", "refused"): 1}
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens", "untold"),
+    [
+        ('{"prompt_tokens":4,"total_tokens":4}', (4, 0), ()),
+        ('{"prompt_tokens":0,"total_tokens":0}', (0, 0), ()),
+        ('{"prompt_tokens":4,"total_tokens":9}', (4, 0), ("output_tokens",)),
+        ('{"prompt_tokens":-4,"total_tokens":-4}', (0, 0), ("input_tokens", "output_tokens")),
+        ('{"prompt_tokens":4,"completion_tokens":3,"total_tokens":7}', (4, 3), ()),
+    ],
+)
+def test_a_passed_answer_that_writes_nothing_has_its_input_counted(
+    usage: str, tokens: tuple[int, int], untold: tuple[str, ...]
+) -> None:
+    """Proves: the tokens of embeddings are all input where both figures agree, also at 0; what does not add up stays unknown."""
+    received = received_body(f'{{"data":[],"usage":{usage}}}'.encode())
+    assert received is not None and received.response is not None and received.response.usage is not None
+    found = received.response.usage
+    assert ((found.input_tokens, found.output_tokens), found.untold) == (tokens, untold)
 
 
 @pytest.mark.promise("heal:told")

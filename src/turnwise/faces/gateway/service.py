@@ -552,12 +552,11 @@ def _sought(route: GatewayRoute, *, endpoint: Endpoint, request: Request) -> Sou
 
 
 def _with_client_headers(sent: HttpCall, call: ClientCall, *, same: bool) -> HttpCall:
-    """The client's listed headers go up where the upstream speaks its family: other APIs do not know them."""
+    """The client's listed headers go up where the upstream speaks its family: other APIs do not know them. They come last, so
+    they take the place of ours."""
     if not same or not call.headers:
         return sent
-    own = {name.lower() for name, _ in call.headers}
-    kept = tuple([(name, value) for name, value in sent.headers if name.lower() not in own])
-    return msgspec.structs.replace(sent, headers=(*kept, *call.headers))
+    return msgspec.structs.replace(sent, headers=(*sent.headers, *call.headers))
 
 
 def _attempt_deadlines(usual: Deadlines, *, times: GatewayDeadlines, streams: bool) -> Deadlines:
