@@ -88,6 +88,21 @@ async def test_a_request_line_that_is_none_of_ours_is_refused(line: bytes) -> No
         assert (status_of(answer) in (400, 404, 405), there.service.calls, await lives(there)) == (True, [], True)
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"POST http://evil.example/v1/chat/completions HTTP/1.1", "the request line must have a path, not an address"),
+        (b"POST /v1/chat/completions HTTP/2.0", "the gateway speaks HTTP 1.1 and 1.0"),
+        (b"POST /v1/chat/completions FTP/1.1", "this is no valid HTTP request"),
+    ],
+)
+async def test_a_refused_request_line_is_told_why(line: bytes, said: str) -> None:
+    """Proves: what can be read of it names its own mistake, and only what cannot be read is no valid HTTP."""
+    async with gateway() as there:
+        answer = await there.said(line + b"\r\n" + there.post().partition(b"\r\n")[2], ends=True)
+        assert (status_of(answer), error_of(answer)["message"]) == (400, said)
+
+
 async def test_a_trailer_is_no_header() -> None:
     """What comes behind the body names no key and no version (RFC 9110 section 6.5.1); a long one is refused."""
     async with gateway(bounded(head_bytes=2000)) as there:

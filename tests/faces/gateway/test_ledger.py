@@ -21,8 +21,9 @@ from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.journal.ledger import LedgerEntry, ReceivedResponse
 from turnwise.drivers.journal.ledger_queries import LedgerSpan
 from turnwise.drivers.journal.ledger_thread import LedgerThread
+from turnwise.drivers.journal.repairs_seen import ANY
 from turnwise.errors import JournalFailed
-from turnwise.faces.gateway.accounts import Account, AccountMeans, SentRequest
+from turnwise.faces.gateway.accounts import Account, AccountMeans, SentRequest, open_accounts
 from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.faces.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
@@ -227,6 +228,31 @@ def test_a_relayed_request_costs_what_served_it(tmp_path: Path) -> None:
 
     found = [(one.usd, one.priced_by) for one in asyncio.run(run())]
     assert found == [(Decimal("0.154004"), "table"), (Decimal("0.014"), "table"), (Decimal("0.014"), "least")]
+
+
+def test_the_users_prices_and_journal_are_those_of_the_gateway(tmp_path: Path) -> None:
+    """Proves: a request costs what the user's own file says and not what a project's does; it stands in the user's journal with
+    its end, and so does what was mended, under the family of its upstream."""
+    folder = tmp_path / "config" / "turnwise"
+    folder.mkdir(parents=True)
+    (folder / "turnwise.toml").write_text(PRICES)
+    env = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "TURNWISE_STATE_DIR": str(tmp_path / "state")}
+
+    async def run() -> None:
+        async with Lab() as lab:
+            clock = FakeClock(now=NOW)
+            with open_accounts(env, clock=clock) as accounts:
+                means = ServiceMeans(transport=lab.transport(), clock=clock, env={"LAB_KEY": "k"}, accounts=accounts)
+                config = GatewayConfig(routes=(GatewayRoute(upstream=lab_at()),))
+                service = RelayService(config, means=means, forward_key=False)
+                await asyncio.wait_for(service.answer(chat("id-missing", tools=BODY["tools"]), Gathered()), HANG_S)
+
+    asyncio.run(run())
+    with Journal(tmp_path / "state" / "journal.db", clock=FakeClock()) as journal:
+        (found,) = journal.ledger.entries(LedgerSpan())
+        mended = {(one.family, one.kind, one.times) for one in journal.repairs.sums()}
+    assert (found.outcome, found.usd, found.ended) == ("ok", Decimal("0.5"), NOW)
+    assert mended == {("openai_chat", "id_missing", 1), ("openai_chat", ANY, 1)}
 
 
 def test_requests_behind_each_other_wait_within_one_limit_for_a_held_ledger(tmp_path: Path) -> None:

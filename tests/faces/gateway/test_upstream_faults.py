@@ -29,6 +29,13 @@ REPLIES = {
             kind=FaultKind.UNREACHABLE, message="no connection to `10.20.30.40:8701`: refused", should_retry=False
         )
     ),
+    "through a proxy": Reply(
+        before=Fault(
+            kind=FaultKind.UNREACHABLE,
+            message="no connection to `10.20.30.40:8701`: refused (through the proxy `gate.example:3128`)",
+            should_retry=False,
+        )
+    ),
     "broken": Reply(before=Fault(kind=FaultKind.PROTOCOL, message="`10.20.30.40` did not answer in HTTP")),
     "quoted": Reply(status=400, headers=JSON, pieces=(b'{"error":{"message":"see http://10.20.30.40:8701/v1/help"}}',)),
 }
@@ -59,8 +66,9 @@ def test_no_client_learns_the_address_of_its_upstream(
     """Nor gets advice that only the operator can follow."""
     caplog.set_level(logging.WARNING, "turnwise")
     said = told(REPLIES[name], family=family, stream=stream)
-    for secret in ("10.20.30.40", ":8701", ":9000", "elsewhere", "base URL", "``"):
+    for secret in ("10.20.30.40", ":8701", ":9000", "elsewhere", "base URL", "``", "gate.example"):
         assert secret not in said, said
+    assert ("(through the proxy `gate.example:3128`)" in caplog.text) is (name == "through a proxy")
     if name != "not modified":
         assert "10.20.30.40" in caplog.text and "[tw-1]" in caplog.text
 

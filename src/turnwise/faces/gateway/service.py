@@ -89,7 +89,7 @@ class ServiceMeans(msgspec.Struct, frozen=True, kw_only=True):
     """What the service works with."""
 
     transport: Transport
-    clock: Clock = msgspec.field(default_factory=SystemClock)
+    clock: Clock
     env: Mapping[str, str] = {}
     deadlines: Deadlines = Deadlines()
     accounts: AccountMeans = msgspec.field(default_factory=AccountMeans)
