@@ -377,6 +377,18 @@ def test_a_clients_header_takes_the_place_of_our_own(upstream: FamilyName, up: l
     assert sorted([field for field in sent.headers if field[0].startswith("anthropic-")]) == up
 
 
+@pytest.mark.parametrize("key", ["sk-theirs", ""])
+def test_a_forwarded_key_is_the_clients_own_and_no_other(key: str) -> None:
+    """Proves: with `--forward-key` the upstream gets what the client showed for it, and nothing where it showed nothing."""
+    transport = ScriptedTransport([Reply(status=400, headers={}, pieces=(b"{}",))])
+    means = ServiceMeans(transport=transport, clock=FakeClock(), env={"LAB_KEY": "k"})
+    there = RelayService(GatewayConfig(routes=(GatewayRoute(upstream=lab_at()),)), means=means, forward_key=True)
+    call = msgspec.structs.replace(chat("m"), client_key=key)
+    asyncio.run(asyncio.wait_for(there.answer(call, Gathered()), HANG_S))
+    (sent,) = transport.requests
+    assert dict(sent.headers).get("authorization") == (f"Bearer {key}" if key else None)
+
+
 async def test_a_gateway_that_is_ended_has_closed_its_requests_upstream() -> None:
     """What runs for a client is over before its answer is: the ledger has its end, the connection is closed."""
     begun = asyncio.Event()

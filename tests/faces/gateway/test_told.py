@@ -1,5 +1,6 @@
 """What the gateway tells of requests: counts for Prometheus, a line of the log each, and nothing that was said in them."""
 
+import asyncio
 import contextlib
 import logging
 import re
@@ -13,14 +14,18 @@ from faces.cli.running import running_lab
 from faces.gateway.calling import call_of, upstream_at
 from faces.gateway.relayed import Gathered
 from faces.gateway.served_gateway import BODY, CONTENT, ServedGateway, served_gateway
+from lab.failing import settled
+from turnwise.drivers.endpoints.transport import HttpRequest
 from turnwise.faces.gateway.accounts import Account, AccountMeans, received_body
-from turnwise.faces.gateway.calls import ClientGone
+from turnwise.faces.gateway.calls import ClientCall, ClientGone
 from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.faces.gateway.counts import MOST_MODELS, OTHER, GatewayCounts
 from turnwise.faces.gateway.log_lines import FIELDS, one_line
 from turnwise.faces.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock, ScriptedTransport
+from turnwise.testing.scripted_transport import Reply, Stall
+from waits import HANG_S
 
 UPSTREAM_KEY = "sk-upstream-0123456789"
 NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -180,12 +185,13 @@ async def test_the_end_of_each_request_is_counted_and_logged(
     status: int, raised: Exception | None, end: str, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Proves: a whole answer, a refusal, a client that left and a bug of ours are told apart, and none counts as open."""
-    counts, began = GatewayCounts(), list[float]()
-    means = AccountMeans(counts=counts, clock=FakeClock())
+    counts, clock, began = GatewayCounts(), FakeClock(), list[float]()
+    means = AccountMeans(counts=counts, clock=clock)
     account = Account(call_of("gemini", "m", stream=False), means=means)
     caplog.set_level(logging.INFO, "turnwise")
     with contextlib.suppress(ClientGone, ValueError), account.open(Gathered()) as watched:
         began.append(valued(read_metrics(counts.text().decode()), "open_requests")[()])
+        await clock.advance(3)
         if status:
             await watched.start(status, [])
         if raised is not None:
@@ -194,7 +200,68 @@ async def test_the_end_of_each_request_is_counted_and_logged(
     assert (began, valued(samples, "open_requests")) == ([1], {(): 0})
     assert valued(samples, "requests_total") == {("gemini", "generate", str(status or ""), end): 1}
     (line,) = [getattr(record, FIELDS) for record in caplog.records]
-    assert (line.status, line.end, line.fault) == (status, end, fault)
+    assert (line.status, line.end, line.fault, line.seconds) == (status, end, fault, 3)
+    assert ("fault" in msgspec.to_builtins(line)) is bool(fault), (
+        "a line of the log in JSON leaves out what there is not"
+    )
+    assert valued(samples, "request_seconds_total") == {("gemini", "generate"): 3}
+
+
+async def test_a_repair_counts_once_in_the_line_of_its_request(caplog: pytest.LogCaptureFixture) -> None:
+    """Proves: what a response and the relay both tell is one repair, and one that the relay alone tells is there as well."""
+    caplog.set_level(logging.INFO, "turnwise")
+    counts = GatewayCounts()
+    async with Lab() as lab:
+        for model in ("id-missing", "fault-once-503", "fault-once-reset"):
+            clock, accounts = FakeClock(), AccountMeans(counts=counts, clock=FakeClock())
+            means = ServiceMeans(transport=lab.transport(), clock=clock, env={"LAB_KEY": "k"}, accounts=accounts)
+            config = GatewayConfig(routes=(GatewayRoute(upstream=upstream_at("openai_chat")),))
+            service = RelayService(config, means=means, forward_key=False)
+            await settled(
+                service.answer(call_of("openai_chat", model, stream=True, tool="read"), Gathered()), clock=clock
+            )
+    lines = [getattr(record, FIELDS) for record in caplog.records if hasattr(record, FIELDS)]
+    assert [line.repairs for line in lines] == [
+        {"id_missing": 1},
+        {"asked_again": 1},
+        {"continuation_refused": 1, "asked_again": 1},
+    ]
+    samples = read_metrics(counts.text().decode())
+    assert valued(samples, "requests_without_usage_total") == {
+        ("openai_chat", "fault-once-reset", purpose): 1 for purpose in ("step", "continue")
+    }
+    assert valued(samples, "repairs_total") == {
+        ("openai_chat", "fault-once-reset", "continuation_refused"): 1,
+        ("openai_chat", "fault-once-reset", "asked_again"): 1,
+        ("openai_chat", "id-missing", "id_missing"): 1,
+        ("openai_chat", "fault-once-503", "asked_again"): 1,
+    }
+
+
+async def test_a_passed_request_that_the_client_left_counts_as_one_that_was_sent() -> None:
+    """Proves: it may have been billed, so it is cancelled and not one that never reached its provider."""
+    counts, begun = GatewayCounts(), asyncio.Event()
+
+    class Left(Gathered):
+        async def gone(self) -> None:
+            await begun.wait()
+
+    def silence(_: HttpRequest) -> Reply:
+        begun.set()
+        return Reply(before=Stall())
+
+    accounts = AccountMeans(counts=counts, clock=FakeClock())
+    means = ServiceMeans(
+        transport=ScriptedTransport([silence]), clock=FakeClock(), env={"LAB_KEY": "k"}, accounts=accounts
+    )
+    config = GatewayConfig(routes=(GatewayRoute(upstream=upstream_at("openai_chat"), passes=("/v1/embeddings",)),))
+    service = RelayService(config, means=means, forward_key=False)
+    body = b'{"model":"m","input":"x"}'
+    call = ClientCall(id="tw-1", path="/v1/embeddings", body=body, family="openai_chat", kind="passed")
+    with pytest.raises(ClientGone):
+        await asyncio.wait_for(service.answer(call, Left()), HANG_S)
+    found = valued(read_metrics(counts.text().decode()), "upstream_requests_total")
+    assert found == {("openai_chat", OTHER, "step", "cancelled"): 1}
 
 
 def test_the_service_counts_what_the_doors_refuse_and_the_bytes_of_open_answers() -> None:

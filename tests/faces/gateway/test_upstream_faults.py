@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from typing import Literal
 
 import pytest
 
@@ -70,7 +71,26 @@ def test_no_client_learns_the_address_of_its_upstream(
         assert secret not in said, said
     assert ("(through the proxy `gate.example:3128`)" in caplog.text) is (name == "through a proxy")
     if name != "not modified":
-        assert "10.20.30.40" in caplog.text and "[tw-1]" in caplog.text
+        assert "10.20.30.40" in caplog.text and f"[tw-1] upstream {family}: " in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["passed", "count"])
+async def test_the_log_names_the_upstream_of_a_passed_path_and_of_a_count(
+    kind: Literal["passed", "count"], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Proves: its line has the provider, as that of an answer has; for a count it had none."""
+    path = "/v1/embeddings" if kind == "passed" else "/v1/messages/count_tokens"
+    upstream = UpstreamAddress(url=BASE, family="anthropic_messages", key_env="LAB_KEY")
+    means = ServiceMeans(
+        transport=ScriptedTransport([REPLIES["no connection"]]), clock=FakeClock(), env={"LAB_KEY": "k"}
+    )
+    config = GatewayConfig(routes=(GatewayRoute(upstream=upstream, passes=("/v1/embeddings",)),))
+    body = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
+    call = ClientCall(id="tw-1", path=path, body=body, family="anthropic_messages", kind=kind)
+    with caplog.at_level(logging.WARNING, "turnwise"):
+        service = RelayService(config, means=means, forward_key=False)
+        await asyncio.wait_for(service.answer(call, Gathered()), HANG_S)
+    assert "gateway: [tw-1] upstream anthropic_messages: no connection to `10.20.30.40:8701`" in caplog.text
 
 
 def test_the_words_of_a_provider_stay() -> None:

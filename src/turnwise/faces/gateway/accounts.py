@@ -245,9 +245,9 @@ class Account:
             if seen := [one for answer in self._answers for one in answer.seen(day)]:
                 ledger.mended(seen)
 
-    def upstream_said(self, told: str) -> None:
-        """For the log alone: about the upstream asked last, and without anything that it was sent."""
-        _log.warning("gateway: [%s] upstream %s: %s", self._call.id, self._last[0], told)
+    def upstream_said(self, told: str, *, provider: str) -> None:
+        """For the log alone, and without anything that the upstream was sent."""
+        _log.warning("gateway: [%s] upstream %s: %s", self._call.id, provider, told)
 
     def relayed(self, end: RelayEnd) -> None:
         """What the relay did for the client, beside what it mended in single responses."""

@@ -235,7 +235,7 @@ class Delivery:
             return None
         told = without_address(fault, base_url=self._means.endpoint.base_url)
         if told.log and self._account is not None:
-            self._account.upstream_said(told.log)
+            self._account.upstream_said(told.log, provider=self._means.endpoint.profile.name)
         return told.fault
 
     def _open_reader(self) -> StreamReader:

@@ -409,7 +409,7 @@ class RelayService:
             return found
         told = without_address(found, base_url=endpoint.base_url)
         if told.log:
-            account.upstream_said(told.log)
+            account.upstream_said(told.log, provider=endpoint.profile.name)
         return told.fault
 
     async def _ask_upstream(self, endpoint: Endpoint, sent: HttpCall, *, whole_s: float) -> bytes | Fault:
