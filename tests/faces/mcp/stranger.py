@@ -225,7 +225,11 @@ def answer(message: dict[str, Any]) -> None:
             note("listing")
             os._exit(4)
         case "resources/list":
-            odd = [{"name": "no address"}] if "odd resources" in HABITS else []
+            odd = (
+                [{"name": "no address"}, {"uri": "note://0", "name": "zero\nnote://9 (nine)"}]
+                if "odd resources" in HABITS
+                else []
+            )
             send(id=message["id"], result={"resources": [*odd, {"uri": "note://1", "name": "one"}]})
         case "resources/read":
             contents = {"uri": message["params"]["uri"], "text": "what the note says"}

@@ -63,6 +63,7 @@ from turnwise.drivers.tools.sandbox import Scratch
 from turnwise.drivers.tools.tool_output import cut_middle
 from turnwise.errors import ToolFault
 from turnwise.vocab import File, Text
+from turnwise.vocab.hidden_characters import visible_line
 
 for _name in ("mcp", "client", "httpx2"):  # what they would print goes to whoever wants it, and not to the terminal
     logging.getLogger(_name).addHandler(logging.NullHandler())
@@ -242,7 +243,7 @@ class Connection:
             page = await self.client.list_resources(cursor=cursor)
             lines = [f"{one.uri} ({one.name}{f', {one.mime_type}' if one.mime_type else ''})" for one in page.resources]
             more = [] if page.next_cursor is None else [f"more with the cursor {page.next_cursor}"]
-            text = "\n".join([*lines, *more]) or "(none)"
+            text = "\n".join([visible_line(line) for line in [*lines, *more]]) or "(none)"
             return CallToolResult.model_validate({"content": [{"type": "text", "text": text}]})
 
         return parts_of(await self._answered(send, work=None), server=self.entry.name)

@@ -21,6 +21,7 @@ from mcp_types import (
 from turnwise.drivers.tools.tool_output import MAX_PARTS, cut_middle
 from turnwise.errors import ToolFault
 from turnwise.vocab import File, Text
+from turnwise.vocab.hidden_characters import visible_line
 
 MAX_URI = 500
 
@@ -72,8 +73,8 @@ def _part(block: ContentBlock) -> Text | File:
         case EmbeddedResource():
             return _resource(block.resource)
         case ResourceLink():
-            kind = f", {block.mime_type}" if block.mime_type else ""
-            return Text(f"[resource {_shown(block.uri)} ({cut_middle(block.name, limit=MAX_URI)}{kind})]")
+            kind = f", {_shown(block.mime_type)}" if block.mime_type else ""
+            return Text(f"[resource {_shown(block.uri)} ({_shown(block.name)}{kind})]")
         case _:
             assert_never(block)
 
@@ -88,11 +89,12 @@ def _file(content: str, *, media_type: str, name: str) -> Text | File:
     try:
         data = base64.b64decode(content, validate=True)
     except (binascii.Error, ValueError):
-        return Text(f"[a file of type {cut_middle(media_type, limit=MAX_URI)} that is no base64: left out]")
+        return Text(f"[a file of type {_shown(media_type)} that is no base64: left out]")
     if not data:
-        return Text(f"[an empty file of type {cut_middle(media_type, limit=MAX_URI)}: left out]")
+        return Text(f"[an empty file of type {_shown(media_type)}: left out]")
     return File(media_type=media_type, data=data, name=name or None)
 
 
-def _shown(uri: str) -> str:
-    return cut_middle(uri, limit=MAX_URI)
+def _shown(text: str) -> str:
+    """A server's name for something, in the line that tells it."""
+    return cut_middle(visible_line(text), limit=MAX_URI)
