@@ -297,6 +297,10 @@ PROMISES: dict[str, Promise] = {
         "An old client lives on with a new model: what that generation refuses is left out or put in its words, and told.",
         "field",
     ),
+    "heal:dialect": Promise(
+        "What goes up is what that server takes: order of roles, system texts, content, ids, names, schemas, reasoning; a judge for each endpoint row says so; what is refused by known words is learned once and told.",
+        "field",
+    ),
     "heal:told": Promise(
         "Every repair is reported in a header or the log and counted per provider.", "beyond the field", GATEWAY
     ),

@@ -18,7 +18,12 @@ KNOWN = builtin_profiles()
 OPENAI, PLAIN = KNOWN["openai-chat"], KNOWN["openai_chat"]
 # Takes everything that the family has: what is lost under it is lost everywhere.
 WIDEST = Profile(
-    name="widest", family="openai_chat", reasoning_request="reasoning_effort", reasoning_replay="reasoning_details"
+    name="widest",
+    family="openai_chat",
+    reasoning_request="reasoning_effort",
+    reasoning_replay="reasoning_details",
+    text_lists=True,
+    empty_text="",
 )
 USER = Message("user", (Text("hi"),))
 

@@ -89,17 +89,17 @@ def test_a_gateway_to_anthropics_models_gets_marks_on_content_parts() -> None:
     """OpenRouter docs, "Prompt Caching"; LiteLLM takes a tool message's own mark for that of its result."""
     at_openrouter = body_of(request_of("openrouter"), "openrouter")
     assert marks_in(at_openrouter, "openrouter") == [
-        ("messages.1.content.0.text", MARK),
-        ("messages.6.content.0.text", MARK),
-        ("messages.8.content.0.text", MARK),
+        ("messages.0.content.1.text", MARK),
+        ("messages.5.content.0.text", MARK),
+        ("messages.7.content.0.text", MARK),
     ]
     at_litellm = body_of(request_of("litellm"), "litellm")
     assert [where for where, _ in marks_in(at_litellm, "litellm")] == [
-        "messages.1.content.0.text",
-        "messages.6.custom",
-        "messages.8.custom",
+        "messages.0.content.1.text",
+        "messages.5.custom",
+        "messages.7.custom",
     ]
-    assert at_litellm["messages"][8]["content"] == "result call_2_0"
+    assert at_litellm["messages"][7]["content"] == "result call_2_0"
 
 
 @pytest.mark.parametrize("name", [*ANTHROPIC, *GATEWAYS])
@@ -366,7 +366,7 @@ def test_a_blank_text_at_the_end_hands_its_mark_to_the_block_before_it() -> None
             messages=(Message("user", (Text("look"), IMAGE, Text(""))),),
         )
         where = [one for one, _ in marks_in(body_of(request, name), name)]
-        assert where == ["messages.0.content.0.text", "messages.2.content.1.image_url"]
+        assert where == ["messages.0.content.0.text", "messages.1.content.1.image_url"]
 
 
 @pytest.mark.parametrize("name", ["openai", "openai-chat"])

@@ -79,10 +79,8 @@ def test_the_schema_is_told_in_words_where_there_is_no_field_for_it(name: Family
     profile = msgspec.convert({"name": name, "family": name, "output": means}, Profile)
     request = msgspec.structs.replace(ask(), system=(Text("Be brief."),), output=OutputSchema(schema=SCHEMA))
     system = sent(family(name), request, profile).system
-    assert [text.text for text in system] == [
-        "Be brief.",
-        f"Answer with JSON only, an object that fits this JSON Schema:\n{SCHEMA}",
-    ]
+    told = ["Be brief.", f"Answer with JSON only, an object that fits this JSON Schema:\n{SCHEMA}"]
+    assert "\n\n".join([text.text for text in system]) == "\n\n".join(told)
 
 
 @each_family

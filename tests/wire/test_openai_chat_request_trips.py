@@ -123,7 +123,7 @@ def carried_requests(draw: st.DrawFn) -> Request:
     return Request(
         model=draw(NAMES),
         messages=tuple([message for turn in turns for message in turn]),
-        system=tuple(draw(st.lists(INPUT_TEXTS, max_size=2))),
+        system=tuple(draw(st.lists(INPUT_TEXTS, max_size=1))),
         tools=tools,
         tool_choice=draw(st.sampled_from(choices)),
         parallel_tool_calls=draw(st.sampled_from([None, True, False])) if tools else None,
@@ -231,12 +231,14 @@ def test_the_next_steps_body_begins_with_the_bytes_of_this_one(
     profile = KNOWN[name]
     if profile.family != "openai_chat":
         profile = PLAIN
+    in_words = len(profile.tool_choices) < 4  # a choice that is said behind the messages is for its request only
+    request = msgspec.structs.replace(request, tool_choice="auto") if in_words else request
     if request.messages[-1].role == "tool":
         more = [[message for message in more[0] if message.role != "tool"]]
 
     def later(longer: Request) -> Request:
         changed = Settings(max_output_tokens=1, temperature=1.0)
-        choice = "none" if longer.tools and profile.tool_choice_none == "send" else "auto"
+        choice = "none" if longer.tools and not in_words else "auto"
         return msgspec.structs.replace(longer, settings=changed, tool_choice=choice, stream=not longer.stream)
 
     check_prefix_stable(FAMILY, request, more[0], profile=profile, later=later)
@@ -281,7 +283,7 @@ def test_a_request_nested_beyond_reading_is_refused_by_name(depth: int) -> None:
             File(media_type="image/png", data=b"png"),
             "[file of type image/png left out: this endpoint does not take it]",
         ),
-        (Reasoning("hm"), ""),
+        (Reasoning("hm"), "(no text)"),
     ],
 )
 def test_an_assistant_message_without_text_and_calls_has_content_all_the_same(part: Part, content: str) -> None:

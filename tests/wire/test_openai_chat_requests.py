@@ -89,8 +89,7 @@ def test_a_body_holds_what_stays_the_same_first_and_what_may_change_last() -> No
         (
             "messages",
             [
-                {"role": "developer", "content": "be kind"},
-                {"role": "developer", "content": "be brief"},
+                {"role": "developer", "content": "be kind\n\nbe brief"},
                 {"role": "user", "content": "hi"},
                 {
                     "role": "assistant",
@@ -285,11 +284,7 @@ def test_files_of_results_follow_the_whole_run_of_results() -> None:
     sent = body_of(Request(model="m", messages=messages))["messages"]
     assert sent[1:] == [
         {"role": "tool", "tool_call_id": "a", "content": "one"},
-        {
-            "role": "tool",
-            "tool_call_id": "b",
-            "content": [{"type": "text", "text": "x"}, {"type": "text", "text": "y"}],
-        },
+        {"role": "tool", "tool_call_id": "b", "content": "x\n\ny"},
         {
             "role": "user",
             "content": [
@@ -340,8 +335,8 @@ def test_a_schema_is_told_in_words_where_the_endpoint_takes_none(means: Any) -> 
     profile = msgspec.structs.replace(PLAIN, output=means)
     request = Request(model="m", messages=(USER,), system=(Text("be kind"),), output=OutputSchema(schema='{"a":1}'))
     sent = body_of(request, profile)
-    assert [message["role"] for message in sent["messages"]] == ["system", "system", "user"]
-    assert '{"a":1}' in sent["messages"][1]["content"]
+    assert [message["role"] for message in sent["messages"]] == ["system", "user"]
+    assert '{"a":1}' in sent["messages"][0]["content"]
     assert sent.get("response_format") == ({"type": "json_object"} if means == "json_object" else None)
 
 

@@ -11,6 +11,8 @@ import msgspec
 FALLBACK_MAX_TOKENS = 8192
 """Anthropic's API insists on `max_tokens`; used where neither request nor profile says one: every model since 2024 takes it."""
 
+EMPTY_TEXT = "(no text)"
+
 CacheWay = Literal["unasked", "top", "blocks", "parts", "messages", "key"]
 """How an endpoint is asked to keep a prompt in its cache. `unasked`: it keeps prompts by itself, or not at all. `blocks`: marks
 on content blocks, tools and system texts (Anthropic's `cache_control`); `top`: and one field for the end of the body. `parts`:
@@ -52,6 +54,21 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         None  # how effort or budget is asked for: "reasoning_effort", "reasoning", "thinking" ...
     )
     tool_call_id_length: int | None = None  # Mistral: exactly 9 of [a-zA-Z0-9]
+
+    # request: what the server takes of a conversation (Chat Completions; docs/dialects.md)
+    later_system: Literal["system", "user"] = "system"  # role of a system text behind the leading ones
+    behind_results: Literal["user", "assistant"] = "user"  # who may speak right after tool results
+    joined_models: tuple[
+        str, ...
+    ] = ()  # words in names of models that want users and assistants by turns; "" is in all
+    text_lists: bool = False  # several texts of one message go as a list of parts, not as one string
+    calls_content: str | None = None  # `content` beside calls without a text
+    empty_text: str = EMPTY_TEXT  # stands where a message would say nothing
+    reasoning_stand_in: str | None = None  # goes back with calls where the model gave no reasoning
+    tool_choices: tuple[Literal["auto", "none", "required", "named"], ...] = ("auto", "none", "required", "named")
+    tool_choices_not_models: tuple[str, ...] = ()  # words in names of models that take every choice
+    thinking_limits_choices: bool = False  # and so does every model that is asked not to think
+
     files: Literal["none", "images", "all"] = "all"
     document_part: Literal["file", "document_url"] = "file"  # Chat Completions: how documents go (Mistral: the latter)
     seed_field: str = "seed"  # Mistral: "random_seed"
@@ -94,6 +111,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def leads_input(self, model: str) -> bool:
         """Whether the instructions should go as the first item of the input; a vendor may stand before the model's name."""
         return bool(self.system_in_input_models) and model.rpartition("/")[2].startswith(self.system_in_input_models)
+
+    def joins_neighbours(self, model: str) -> bool:
+        """Whether two messages of the user in a row go as one, and two of the assistant without calls."""
+        name = model.lower()
+        return any(word in name for word in self.joined_models)
+
+    def takes_every_choice(self, model: str, *, thinks: bool) -> bool:
+        """Whether its `tool_choice` may be any word or name."""
+        if len(self.tool_choices) == 4 or (self.thinking_limits_choices and not thinks):
+            return True
+        return any(word in model.lower() for word in self.tool_choices_not_models)
 
     def takes_ttl(self, model: str) -> bool:
         """Whether its marks may say for how long."""

@@ -55,6 +55,36 @@ LOSSES = (
         what="a system message at the start of `messages`", direction="request", becomes="an entry of `Request.system`"
     ),
     Loss(
+        what="several leading system texts",
+        direction="request",
+        becomes="one message, with an empty line between the texts",
+    ),
+    Loss(
+        what="a later system text, where the server takes none there",
+        direction="request",
+        becomes="a user message that begins with `[System message]`",
+    ),
+    Loss(
+        what="several texts of one message, unless the server is OpenAI's",
+        direction="request",
+        becomes="one text, with an empty line between the texts",
+    ),
+    Loss(
+        what="a message without a text, unless the server is OpenAI's",
+        direction="request",
+        becomes="the text `(no text)`, unless the message has calls",
+    ),
+    Loss(
+        what="neighbours of one role without calls, with models that want user and assistant by turns",
+        direction="request",
+        becomes="one message",
+    ),
+    Loss(
+        what="a tool choice that the server refuses",
+        direction="request",
+        becomes="a user message behind the others that asks for it in words",
+    ),
+    Loss(
         what="tool choice and `parallel_tool_calls` without tools",
         direction="request",
         becomes="left out: the API refuses them",

@@ -34,18 +34,27 @@ from turnwise.wire.profiles import Profile
 _COMPLETE = ArgumentsState.COMPLETE  # an enum's member takes longer to find than a name
 _ASSISTANT, _RESULT_ID = b'{"role":"assistant","content":', b'{"role":"tool","tool_call_id":'
 _CALL_ID, _CALL_NAME, _ARGUMENTS = b'{"id":', b',"type":"function","function":{"name":', b',"arguments":'
+JOINT = "\n\n"  # between texts that go as one
+# What is invented stands in requests alone, never in the history.
+LATER_SYSTEM = Text("[System message]")
+# Mistral refuses a user's message right behind results. pydantic-ai puts the same word there (`models/mistral.py`).
+BETWEEN = b'{"role":"assistant","content":"OK"}'
 ALPHANUMERIC = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 class ChatItems:
     """The wire's messages for ours. Several tool messages in a row are one run: what their results cannot hold (files)
     follows the whole run, since the API wants all results right after the calls. `listed`: content that could be a string is a
-    list of one part, which can have a mark of the provider's cache; so its bytes are the same with and without one."""
+    list of one part, which can have a mark of the provider's cache; so its bytes are the same with and without one. `joins`:
+    neighbours of one role go as one message, the last of which waits for the next."""
 
-    def __init__(self, profile: Profile, *, files: Sequence[Fields] = (), listed: bool = False) -> None:
+    def __init__(self, profile: Profile, *, listed: bool = False, joins: bool = False) -> None:
         self._profile = profile
         self._listed = listed
-        self._files = list(files)
+        self._joins = joins
+        self._files: list[Fields] = []
+        self._is_behind_result = False
+        self._open: Message | None = None  # a neighbour may join it
 
     def take(self, messages: Sequence[Message]) -> list[bytes]:
         profile = self._profile
@@ -56,11 +65,16 @@ class ChatItems:
                 if self._files:
                     found += self.rest()
                     self._files = []
-                found.append(encode_message(message, profile, listed=self._listed))
+                    self._is_behind_result = False
+                self._say(message, found)
                 continue
+            if self._open is not None:
+                found += self.rest()
+                self._open = None
             for part in message.parts:
                 if type(part) is not ToolResult:
                     continue
+                self._is_behind_result = True
                 if (usual := usual_result(part, profile, listed=listed)) is not None:
                     found.append(usual)
                     continue
@@ -68,11 +82,43 @@ class ChatItems:
                 found.append(encode(tool_message(part, profile, listed=listed)))
         return found
 
+    def _say(self, message: Message, found: list[bytes]) -> None:
+        """A message that holds no results, behind those that were found."""
+        if message.role == "system" and self._profile.later_system == "user":
+            message = Message("user", (LATER_SYSTEM, *message.parts))
+        if self._joins:
+            if self._open is not None:
+                if self._open.role == message.role and not _has_calls(message):
+                    between = (Text(JOINT),) if message.role == "assistant" else ()  # a user's texts get one anyway
+                    self._open = Message(message.role, (*self._open.parts, *between, *message.parts))
+                    return
+                found += self.rest()
+                self._open = None
+            if message.role != "system" and not _has_calls(message):
+                self._open = message
+        if self._is_behind_result:
+            if message.role == "user" and self._profile.behind_results == "assistant":
+                found.append(BETWEEN)
+            self._is_behind_result = False
+        if self._open is None:
+            found.append(encode_message(message, self._profile, listed=self._listed))
+
     def rest(self) -> list[bytes]:
-        return [encode({"role": "user", "content": self._files})] if self._files else []
+        if self._open is not None:
+            return [encode_message(self._open, self._profile, listed=self._listed)]
+        if not self._files:
+            return []
+        files = encode({"role": "user", "content": self._files})
+        return [BETWEEN, files] if self._profile.behind_results == "assistant" else [files]
 
     def copy(self) -> "ChatItems":
-        return ChatItems(self._profile, files=self._files, listed=self._listed)
+        other = ChatItems(self._profile, listed=self._listed, joins=self._joins)
+        other._files, other._is_behind_result, other._open = list(self._files), self._is_behind_result, self._open
+        return other
+
+
+def _has_calls(message: Message) -> bool:
+    return message.role == "assistant" and any(type(part) is ToolCall for part in message.parts)
 
 
 def encode_message(message: Message, profile: Profile, *, listed: bool = False) -> bytes:
@@ -87,12 +133,24 @@ def encode_message(message: Message, profile: Profile, *, listed: bool = False) 
             return encode(_plain_message(message.role, message.parts, profile, listed=listed))
 
 
+def encode_instructions(texts: Sequence[Text], profile: Profile, *, listed: bool) -> bytes:
+    """The leading instructions as one message: chat templates take a single system text. One string where no part has fields."""
+    said = [text for text in texts if text.text or _part_fields(text.opaque)] or list(texts)
+    if not listed and not any(_part_fields(text.opaque) for text in said):
+        fields = message_fields(said)
+        one = Text(JOINT.join([text.text for text in said]))
+        return encode({"role": profile.system_role, "content": one.text, **fields})
+    return encode_message(Message("system", tuple(said)), profile, listed=listed)
+
+
 def _plain_message(role: str, parts: Sequence[Part], profile: Profile, *, listed: bool) -> Fields:
     match parts:
         case [Text(text=text, opaque=opaque)] if not _part_fields(opaque):
             content: object = text
         case _:
-            content = _with_notes(parts) or _content(parts, profile)
+            content = _joined(parts, profile, listed=listed) or _content(parts, profile)
+    if not content and role == "user":
+        content = profile.empty_text or content
     return {"role": role, "content": _listed(content) if listed else content, **message_fields(parts)}
 
 
@@ -103,13 +161,17 @@ def _listed(content: object) -> object:
     return [{"type": "text", "text": content}]
 
 
-def _with_notes(parts: Sequence[Part]) -> str:
-    """Plain texts with the program's notes among them, as one: many servers and chat templates take a string alone. Empty for
-    anything else."""
+def _joined(parts: Sequence[Part], profile: Profile, *, listed: bool) -> str:
+    """Plain texts as one: many servers and chat templates take a string alone. The program's notes among them have line ends of
+    their own. Empty for anything else, and where the endpoint gets a list."""
     texts = [part for part in parts if isinstance(part, Text) and not _part_fields(part.opaque)]
-    if len(texts) < len(parts) or not any(part.note for part in texts):
+    if len(texts) < len(parts):
         return ""
-    return "".join([part.text for part in texts])
+    if any(part.note for part in texts):
+        return "".join([part.text for part in texts])
+    if listed or profile.text_lists:
+        return ""
+    return JOINT.join([part.text for part in texts if part.text])
 
 
 def _content(parts: Iterable[Part], profile: Profile) -> list[object]:
@@ -144,11 +206,17 @@ def assistant_message(parts: Sequence[Part], profile: Profile) -> Fields:
     if content is None and not calls and not refusals:
         # "Required unless `tool_calls` or `function_call` is specified" (OpenAI API reference): strict servers answer 400.
         content = " ".join([left_out(part).text for part in parts if isinstance(part, File)])
+    if content is None and calls:
+        content = profile.calls_content
+    elif not content and not calls and not refusals:
+        content = profile.empty_text
     message["content"] = content
     if refusals:
         message["refusal"] = "".join(refusals)
     if reasoning:
         message.update(_replayed(reasoning, profile))
+    if calls and profile.reasoning_stand_in is not None and profile.reasoning_replay is not None:
+        message.setdefault(profile.reasoning_replay, profile.reasoning_stand_in)
     if calls:
         message["tool_calls"] = calls
     message.update(message_fields(parts))
@@ -170,12 +238,16 @@ def usual_assistant(parts: Sequence[Part], profile: Profile) -> bytes | None:
                 texts.append(part.text)
             else:
                 return None
-        content = quote_whole("".join(texts)) if texts else b"null"
+        text = "".join(texts) if texts else profile.calls_content
+        content = b"null" if text is None else quote_whole(text)
     except UnicodeEncodeError:
         return None
-    if calls:
-        return b"".join((_ASSISTANT, content, b',"tool_calls":[', b",".join(calls), b"]}"))
-    return b"".join((_ASSISTANT, content, b"}")) if texts else None
+    if not calls:
+        return b"".join((_ASSISTANT, content, b"}")) if text and texts else None
+    back = b""
+    if profile.reasoning_stand_in is not None and profile.reasoning_replay is not None:
+        back = b"".join((b',"', profile.reasoning_replay.encode(), b'":', quote_whole(profile.reasoning_stand_in)))
+    return b"".join((_ASSISTANT, content, back, b',"tool_calls":[', b",".join(calls), b"]}"))
 
 
 def _assistant_content(parts: Sequence[Part], reasoning: list[Reasoning], profile: Profile) -> object:
@@ -242,7 +314,7 @@ def usual_result(result: ToolResult, profile: Profile, *, listed: bool) -> bytes
     content = result.content
     if listed or len(content) != 1 or type(text := content[0]) is not Text:
         return None
-    if text.opaque is not None or result.opaque is not None:
+    if text.opaque is not None or result.opaque is not None or not text.text:
         return None
     id = result.call_id if profile.tool_call_id_length is None else wire_id(result.call_id, profile)
     try:
@@ -253,12 +325,13 @@ def usual_result(result: ToolResult, profile: Profile, *, listed: bool) -> bytes
 
 def tool_message(result: ToolResult, profile: Profile, *, listed: bool) -> Fields:
     texts = [part for part in result.content if type(part) is Text]
-    if not texts:
-        content: object = ""
+    content: object
+    if not any(text.text for text in texts):
+        content = profile.empty_text
     elif len(texts) == 1 and (texts[0].opaque is None or not _part_fields(texts[0].opaque)):
         content = texts[0].text
     else:
-        content = _with_notes(texts) or _content(texts, profile)
+        content = _joined(texts, profile, listed=listed) or _content(texts, profile)
     content = _listed(content) if listed else content
     message: Fields = {"role": "tool", "tool_call_id": wire_id(result.call_id, profile), "content": content}
     if result.opaque is not None:

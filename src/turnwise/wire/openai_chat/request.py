@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwise.vocab import Caching, Message, NamedTool, OutputSchema, Request, Settings, ToolSpec
+from turnwise.vocab import Caching, NamedTool, OutputSchema, Request, Settings, Text, ToolSpec
 from turnwise.wire.cache_keys import cache_key_fields
 from turnwise.wire.cache_marks import Marking, end_of_content, end_of_message, marking_of, own_marks
 from turnwise.wire.encoded_history import MESSAGES, CallFrame, EncodedHistory, around
@@ -18,16 +18,32 @@ from turnwise.wire.generations import adapt_gpt, generation_of
 from turnwise.wire.json_fields import encode, write_object
 from turnwise.wire.offers import instructions, offered_tools
 from turnwise.wire.openai_chat.fields import NAME, Fields, fields_of, merged
-from turnwise.wire.openai_chat.parts import ChatItems, encode_message
+from turnwise.wire.openai_chat.parts import ChatItems, encode_instructions
 from turnwise.wire.profiles import Profile
 
 PATH = "/chat/completions"
+CHOICES_IN_WORDS = {"none": "Answer in text now, without calling a tool.", "required": "Call one of the tools now."}
 
 
 def encode_request(request: Request, profile: Profile, *, history: EncodedHistory | None = None) -> HttpCall:
     history = history or EncodedHistory()
-    frame = history.frame(request, profile, make=_frame)
+    if request.messages and request.messages[0].role == "system":
+        request = _with_leading_texts(request)
+    frame = history.frame(request, profile, make=_frame, also=bool(request.messages))
     return call_of(frame, written=history.write_body(frame, messages=request.messages))
+
+
+def _with_leading_texts(request: Request) -> Request:
+    """The request whose leading system messages are instructions; none of them stands among the messages any more."""
+    system, messages = list(request.system), request.messages
+    at = 0
+    for message in messages:
+        texts = [part for part in message.parts if isinstance(part, Text)]
+        if message.role != "system" or len(texts) < len(message.parts):
+            break
+        system += texts
+        at += 1
+    return msgspec.structs.replace(request, system=tuple(system), messages=messages[at:])
 
 
 def _frame(request: Request, profile: Profile) -> CallFrame:
@@ -41,17 +57,19 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
         return CallFrame(path=path, head=write_object(fields), adapted=adapted)
     head, tail = around(fields, name="messages")
     listed = _takes_marks(request, profile)
-    system = [
-        encode_message(Message("system", (text,)), profile, listed=listed) for text in instructions(request, profile)
-    ]
+    texts = instructions(request, profile)
+    system = [encode_instructions(texts, profile, listed=listed)] if texts else []
     head += b",".join(system)
     marking = _marking(request, profile, fields=fields, head=head, system=system) if listed else None
+    joins = profile.joins_neighbours(request.model)
+    if (asked := _asked_in_words(request, profile)) and (request.messages or system):
+        tail = b"," + encode({"role": "user", "content": asked}) + tail
     return CallFrame(
         path=path,
         head=head,
         tail=tail,
-        items=ChatItems(profile, listed=listed),
-        rests_on=(profile, listed),
+        items=ChatItems(profile, listed=listed, joins=joins),
+        rests_on=(profile, listed, joins),
         marking=marking,
         adapted=adapted,
     )
@@ -155,7 +173,8 @@ def _described(tool: ToolSpec) -> Fields:
 def _tool_settings(request: Request, profile: Profile) -> Fields:
     """`auto` is what the API does by itself."""
     found: Fields = {}
-    match request.tool_choice:
+    choice = "auto" if _asked_in_words(request, profile) else request.tool_choice
+    match choice:
         case "auto":
             pass
         case NamedTool(name=name):
@@ -167,6 +186,19 @@ def _tool_settings(request: Request, profile: Profile) -> Fields:
     if request.parallel_tool_calls is not None and profile.sends_parallel_tool_calls:
         found["parallel_tool_calls"] = request.parallel_tool_calls
     return found
+
+
+def _asked_in_words(request: Request, profile: Profile) -> str:
+    """The choice of a tool as a sentence behind the messages, where the server refuses it in its field; else nothing."""
+    choice = request.tool_choice
+    word = "named" if isinstance(choice, NamedTool) else choice
+    if word in profile.tool_choices or not request.tools:
+        return ""
+    settings = request.settings
+    thinks = settings.reasoning_effort != "none" and settings.reasoning_tokens != 0
+    if profile.takes_every_choice(request.model, thinks=thinks):
+        return ""
+    return f"Call the tool `{choice.name}` now." if isinstance(choice, NamedTool) else CHOICES_IN_WORDS[word]
 
 
 def _output(output: OutputSchema, profile: Profile) -> Fields:
