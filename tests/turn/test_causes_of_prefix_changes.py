@@ -73,6 +73,8 @@ THINKS = replace(PLAIN, settings=Settings(reasoning_tokens=1_000))
         (replace(THINKS, tool_choice="none"), "", "tool choice, thinking"),
         (SHORTER, "paused content", "paused content"),
         (replace(SHORTER, drops_stale_thinking=True), "stale thinking", "stale thinking"),
+        (replace(PLAIN, lessons=("system_first",)), "server's rules", "server's rules"),
+        (replace(PLAIN, lessons=("choice_auto",)), "", ""),
         (replace(PLAIN, messages=(ASK, SAID)), "paused content", "paused content"),
     ],
 )
@@ -92,6 +94,7 @@ def test_every_cause_is_explained() -> None:
         output=SCHEMA,
         tool_choice="none",
         drops_stale_thinking=True,
+        lessons=("between",),
     )
     found = {
         *causes(everything, marks=True).split(", "),

@@ -108,6 +108,7 @@ CONFIG = {
     "system_in_input": False,
     "shows_thinking": False,
     "stale_thinking": NOTHING_STALE,
+    "lessons": {},
     "tool_choice_none": "send",
     "marks_cache": False,
     "base_url": "",

@@ -170,6 +170,7 @@ CHANGED: dict[str, object] = {
     "drops_stale_thinking": True,
     "system_in_input": True,
     "shows_thinking": True,
+    "lessons": ("content_there",),
 }
 
 
@@ -189,6 +190,7 @@ def test_what_stands_around_the_messages_is_kept_for_no_other_request(profile: P
             "drops_stale_thinking",
             "system_in_input",
             "shows_thinking",
+            "lessons",
         )
         for request in (plain, changed, plain):
             assert encode(request, profile, history=history).body == encode(request, profile).body

@@ -114,6 +114,7 @@ BREACHES: Mapping[str, Breach] = {
     ),
     "after_final": Breach("provider", "events", "No piece of an item follows the event that ends it."),
     "citations_left_out": Breach("gateway", "turnwise", "A response has at most 4,096 citations here."),
+    "dialect": Breach("gateway", "turnwise", "A server takes a conversation as its API writes it."),
     "stale_thinking": Breach(
         "gateway", "turnwise", "A client changes nothing that stands before thinking which it sends back."
     ),

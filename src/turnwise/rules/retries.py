@@ -6,12 +6,13 @@ and time come in as data, so that a replayed turn waits as long as it did (promi
 """
 
 import re
+from collections.abc import Mapping
 from math import floor
 from typing import assert_never
 
 import msgspec
 
-from turnwise.vocab import Fault, FaultKind
+from turnwise.vocab import Fault, FaultKind, ServerLesson
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -183,3 +184,67 @@ def _said(seconds: float) -> str:
     if seconds < 2 * 3600:
         return f"{seconds:g} s"
     return f"{seconds / 3600:.1f} hours" if seconds < 2 * 86_400 else f"{seconds / 86_400:,.0f} days"
+
+
+# --- refusals that teach
+# By which words a server's refusal is known that the same request, written in another way, does not meet again. Only a message
+# that is the server's own sentence from its first word to its last counts: one that repeats a part of the request could hold
+# any words.
+# What a lesson changes in a request: `LESSONS` in wire/profiles.py. Sources: docs/dialects.md.
+
+MOST_LESSONS = 2  # learned from one request; a server that refuses it a third time is not understood
+LONGEST_REFUSAL = 2000  # a template's error quotes a few lines of the template
+# 422: FastAPI's validation. 500: llama.cpp, with the words of a chat template.
+TEACHING_STATUSES = frozenset({400, 422, 500})
+# llama.cpp writes where in the template it stopped; vLLM and others write the sentence alone.
+_TEMPLATE = r"(?:\W*While executing \w+ (?s:.){0,1500}Jinja Exception: )?"
+_ROLE = r"(?:system|developer)"
+
+_LESSON_WORDS: Mapping[ServerLesson, str] = {
+    "system_first": r"System message must be (?:at the beginning|the first message)\.?"
+    r"|Unexpected role '" + _ROLE + r"' after role '\w+'"
+    r"|invalid params, invalid chat setting \(2013\)"
+    r"|invalid params, chat content has invalid message role: system \(2013\)",
+    "system_role": r"Unexpected message role\.?|Incorrect role information"
+    r"|developer is not one of \[[\w', ]+\](?: - 'messages\.\[\d+\]\.role')?"
+    r"|invalid params, chat content has invalid message role: developer \(2013\)",
+    "between": r"Unexpected role 'user' after role 'tool'",
+    "alternate": r"(?:After the optional system message, )?conversation roles must alternate user/assistant[\w/.]*",
+    "reasoning_empty": r"The `?reasoning_content`? in the thinking mode must be passed back to the API\.?",
+    "reasoning_blank": r"thinking is enabled but reasoning_content is missing in assistant tool call message at index \d+",
+    "content_there": r"(?:Invalid request content: )?Each message must have at least one content element\.?"
+    r"|invalid message content type: <nil>",
+    "choice_auto": r"Tool choice must be auto\.?",
+    "choice_unforced": r"Thinking mode does not support this tool_choice"
+    r"|tool_choice '(?:required|specified)' is incompatible with thinking enabled",
+    "max_completion_tokens": r"Unsupported parameter: 'max_tokens' is not supported with this model\."
+    r" Use 'max_completion_tokens' instead\.",
+}
+_LESSON_PATTERNS: Mapping[ServerLesson, re.Pattern[str]] = {
+    lesson: re.compile(rf"\s*{_TEMPLATE}(?:{words})\s*", re.IGNORECASE) for lesson, words in _LESSON_WORDS.items()
+}
+
+
+def lesson_of(fault: Fault, *, known: tuple[ServerLesson, ...]) -> ServerLesson | None:
+    """What the refusal teaches; None where it is not understood, or says again what is known already."""
+    if fault.status not in TEACHING_STATUSES or len(fault.message) > LONGEST_REFUSAL:
+        return None
+    for lesson, pattern in _LESSON_PATTERNS.items():
+        if pattern.fullmatch(fault.message):
+            return None if lesson in known else lesson
+    return None
+
+
+LESSONS_SAID: Mapping[ServerLesson, str] = {
+    "system_first": "takes a system text at the beginning alone: later ones go as the user's",
+    "system_role": "does not take the role `developer`: instructions go as `system`",
+    "between": "takes no user message right behind tool results: an assistant's `OK` goes between them",
+    "alternate": "wants user and assistant by turns: neighbours go as one message",
+    "reasoning_empty": "wants reasoning beside each call: an empty one goes where there is none",
+    "reasoning_blank": "wants reasoning beside each call: a blank goes where there is none",
+    "content_there": "takes no message without content: an empty text goes beside calls",
+    "choice_auto": "takes no tool choice: it goes in words",
+    "choice_unforced": "takes no forced call: it is asked for in words",
+    "max_completion_tokens": "takes the limit of output as `max_completion_tokens` alone",
+}
+"""What was learned, for people: behind the model's name."""

@@ -3,6 +3,8 @@
 from msgspec.structs import replace
 
 from turnwise.rules.bound_thinking import learned, said_of
+from turnwise.rules.retries import LESSONS_SAID, MOST_LESSONS
+from turnwise.rules.retries import lesson_of as dialect_lesson
 from turnwise.turn.affording import affords
 from turnwise.turn.changes import Change, Excused, Learned, Paced, Prepared, Recounted, Roomed, mended
 from turnwise.turn.commands import SendRequest
@@ -53,6 +55,20 @@ def without_stale(known: Known, order: SendRequest | None, fault: Fault, *, refu
         Excused(),
         mended("stale_thinking", f"request {order.number}", said_of(stale)),
     )
+
+
+def as_taught(known: Known, order: SendRequest | None, fault: Fault, *, lessons: int) -> tuple[Change, ...]:
+    """What the same request is written by once more, if its server refused it by known words (promise heal:dialect). So many
+    `lessons` were learned from this request already. Nothing: the refusal stands."""
+    config = known.config
+    if config.family != "openai_chat" or order is None or lessons >= MOST_LESSONS:
+        return ()
+    model = order.request.model
+    lesson = dialect_lesson(fault, known=order.request.lessons)
+    if lesson is None:
+        return ()
+    what = f"`{model}` {LESSONS_SAID[lesson]}; sent again"
+    return Learned(config.taught(model, lesson=lesson)), Excused(), mended("dialect", f"request {order.number}", what)
 
 
 def falling_back(known: Known, *, why: str) -> tuple[Change, ...]:

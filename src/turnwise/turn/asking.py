@@ -14,6 +14,7 @@ from turnwise.vocab import (
     OutputSchema,
     Repair,
     Request,
+    ServerLesson,
     Settings,
     Text,
     ToolChoice,
@@ -29,6 +30,9 @@ PAUSE_GOES_BACK_LAST = frozenset({"anthropic_messages"})
 # Where a message that only became longer is no break: its content is cached block by block (Anthropic docs, "Prompt caching"),
 # or token by token (Gemini API docs, "Context caching": a common prefix of requests).
 CACHES_WITHIN_MESSAGES = frozenset({"anthropic_messages", "gemini"})
+
+# Lessons that change nothing up to the end of the messages.
+BEHIND_MESSAGES: frozenset[ServerLesson] = frozenset({"choice_auto", "choice_unforced", "max_completion_tokens"})
 
 # Why a request may begin otherwise than the one before it, so that the provider's prompt cache misses from there on.
 # Everything else begins with the very same messages, tools and system (promise step:prefix-stable). Only the first of the
@@ -47,6 +51,7 @@ PREFIX_EXCEPTIONS = {
     "thinking": "another amount of reasoning was asked for: `prepare_step` chose it, or a summary needs less",
     # Claude docs, "Fix a thinking block bound to a different conversation": what is dropped is no part of the prompt.
     "stale thinking": "the model refused thinking behind something that has changed, so such thinking is left out from then on",
+    "server's rules": "the server refused how the conversation was written, so it is written otherwise from then on",
     "compaction": "there was too little room: old results were shortened, or older messages summarised",
     "paused content": "a pause that nothing continues keeps its text only",
     "last message": "what stood at the end of the request before was for that request only: a user-role text, or a cut "
@@ -231,8 +236,9 @@ def prefix_changes(
         (_choice(before) != _choice(now), _thinks(old) != _thinks(new)) if marks_cache else (False, False)
     )
     is_stale = old.drops_stale_thinking != new.drops_stale_thinking or before.left_out != now.left_out
+    is_rewritten = old.lessons != new.lessons and not BEHIND_MESSAGES.issuperset({*old.lessons} ^ {*new.lessons})
     is_same = old.model == new.model and before.tools == now.tools and old.system == new.system
-    if is_same and not (lost or choice or thinking or is_stale):
+    if is_same and not (lost or choice or thinking or is_stale or is_rewritten):
         return () if old.output == new.output else ("output",)
     is_compacted = lost > before.own and compacted
     behind = {"tool choice": choice, "thinking": thinking}
@@ -243,6 +249,7 @@ def prefix_changes(
         "system": old.system != new.system,
         "output": old.output != new.output,
         "stale thinking": is_stale,
+        "server's rules": is_rewritten,
         **({"compaction": is_compacted, **behind} if is_back else {**behind, "compaction": is_compacted}),
         "paused content": lost > before.own and not compacted and not is_stale,
         "last message": 0 < lost <= before.own,

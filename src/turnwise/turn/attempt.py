@@ -13,7 +13,7 @@ from turnwise.errors import TurnwiseBug
 from turnwise.rules.retries import GiveUp, TryFallback, WaitThenRetry, judge_retry
 from turnwise.rules.truncation import find_cut, has_end_mark
 from turnwise.turn.affording import affords, left_s, paced
-from turnwise.turn.anew import without_stale
+from turnwise.turn.anew import as_taught, without_stale
 from turnwise.turn.asking import RequestTerms
 from turnwise.turn.changes import Change, Counted, Fit, Paced, TakenBack, Tallied
 from turnwise.turn.commands import Purpose, RunHooks, SendRequest, Wait
@@ -51,6 +51,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     order: SendRequest | None = None
     reply: ResponseReceived | RequestFailed | None = None
     refused: int | None = None  # so much of its thinking stands before what was refused as stale
+    lessons: int = 0  # learned from refusals of this request
     wait: Wait | None = None  # once there is room for the request after it
 
     @classmethod
@@ -142,6 +143,10 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             case RequestFailed(fault=fault) if changes := without_stale(known, self.order, fault, refused=self.refused):
                 purpose, valid = self.asking.purpose, fault.valid_thinking
                 return Move(replace(self, stage="send", purpose="retry", retry_of=purpose, refused=valid), changes)
+            case RequestFailed(fault=fault) if changes := as_taught(known, self.order, fault, lessons=self.lessons):
+                purpose = self.asking.purpose
+                again = replace(self, stage="send", purpose="retry", retry_of=purpose, lessons=self.lessons + 1)
+                return Move(again, changes)
             case RequestFailed(fault=fault, lost=True):
                 return self._send_anew(fault, known)
             case RequestFailed(fault=fault):

@@ -15,7 +15,7 @@ from turnwise.turn.asking import Sent
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.turn.history import History
-from turnwise.vocab import Message, Repair, Text, ToolResult, calls_of
+from turnwise.vocab import Message, Repair, ServerLesson, Text, ToolResult, calls_of
 
 CHANGED_SYSTEM = Text(
     "The instructions have changed. From now on those of this message hold in place of all earlier ones.\n\n",
@@ -68,12 +68,15 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     stale_thinking: StaleThinking = NOTHING_STALE
     adapted: frozenset[Repair] = frozenset()
     told_system: tuple[Text, ...] | None = None
+    lessons: dict[str, tuple[ServerLesson, ...]] = {}
 
     def fit(self, config: TurnConfig) -> TurnConfig:
-        """The configuration with what earlier turns learned of stale thinking, and with the limits that the provider told one of
-        them, where it is the same model's."""
+        """The configuration with what earlier turns learned of stale thinking and of what a server refuses, and with the limits
+        that the provider told one of them, where it is the same model's."""
         if config.stale_thinking == NOTHING_STALE:
             config = config.without_stale(self.stale_thinking)
+        if self.lessons:
+            config = config.with_lessons(self.lessons)
         # Instructions that move change the prefix, which costs the reasoning behind them: after a summary there is none.
         before = None if self.sent is None else self.sent.request
         if config.system_in_input and before is not None and not self.gave_way and before.model == config.model:

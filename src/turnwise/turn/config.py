@@ -21,6 +21,7 @@ from turnwise.vocab import (
     Message,
     OutputSchema,
     Repair,
+    ServerLesson,
     Settings,
     StopReason,
     Text,
@@ -170,6 +171,7 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     leaves_calls_in_text: bool = False  # whether the endpoint may
     model_limits: ModelLimits = UNKNOWN_LIMITS
     stale_thinking: StaleThinking = NOTHING_STALE  # what the session has learned of thinking that its model refuses
+    lessons: dict[str, tuple[ServerLesson, ...]] = {}  # what refusals have taught, by `lessons_key`
     # what is done so that the prompt and its answer fit the model. `budget`: each request asks for as much output as there is
     # room for; `compact`: and what is old gives way before there is too little. Off where it is not said, as `recover`.
     room: RoomPolicy = "off"
@@ -209,6 +211,17 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def with_system(self, system: tuple[Text, ...]) -> "TurnConfig":
         return self if self.system == system else replace(self, system=system)
+
+    def lessons_key(self, model: str) -> str:
+        """The server and model that refused something."""
+        return f"{self.profile} {self.base_url} {model}"
+
+    def with_lessons(self, lessons: dict[str, tuple[ServerLesson, ...]]) -> "TurnConfig":
+        return replace(self, lessons={**lessons, **self.lessons})
+
+    def taught(self, model: str, *, lesson: ServerLesson) -> "TurnConfig":
+        key = self.lessons_key(model)
+        return replace(self, lessons={**self.lessons, key: (*self.lessons.get(key, ()), lesson)})
 
     def with_system_in_input(self, leads: bool) -> "TurnConfig":
         return replace(self, system_in_input=leads)

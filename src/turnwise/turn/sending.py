@@ -29,6 +29,8 @@ def order_of(known: Known, request: Request, *, purpose: Purpose, own: int, allo
         request = replace(request, cache=caching)
     if (stale := known.config.stale_thinking) is not NOTHING_STALE:
         request = fitted(request, known=stale, family=known.config.family)
+    if known.config.lessons and (lessons := known.config.lessons.get(known.config.lessons_key(request.model))):
+        request = replace(request, lessons=lessons)
     if known.config.system_in_input:
         request = replace(request, system_in_input=True)
     if known.config.shows_thinking:

@@ -124,6 +124,7 @@ def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[
         stale_thinking=turn.known.config.stale_thinking,
         adapted=turn.known.record.adapted,
         told_system=before.told_system if (told := told_system_in(history.added)) is None else told,
+        lessons=turn.known.config.lessons,
         changed=history.changed or (spending.changed_before and not spending.has_left),
     )
 

@@ -80,6 +80,21 @@ class Caching(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     shared_only: bool = False
 
 
+ServerLesson = Literal[
+    "system_first",
+    "system_role",
+    "between",
+    "alternate",
+    "reasoning_empty",
+    "reasoning_blank",
+    "content_there",
+    "choice_auto",
+    "choice_unforced",
+    "max_completion_tokens",
+]
+"""What a refusal has taught about one server and model, beyond what its row of `profiles.toml` says."""
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request to a model.
 
@@ -88,6 +103,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     provider should leave out thinking that no longer fits what stands before it, and not refuse it (Claude 5.x).
     `system_in_input`: the instructions go as the first item of the input where the model keeps no others in its cache (GPT-6.2).
     `shows_thinking`: thinking comes back as readable text where the model puts what it says between calls into it (Claude 5.5).
+    `lessons`: what this server has refused before; the request is written so that it takes it (Chat Completions).
     """
 
     model: str
@@ -104,6 +120,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     drops_stale_thinking: bool = False
     system_in_input: bool = False
     shows_thinking: bool = False
+    lessons: tuple[ServerLesson, ...] = ()
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -113,6 +113,7 @@ class EncodedHistory:
             request.drops_stale_thinking,
             request.system_in_input,
             request.shows_thinking,
+            request.lessons,
             profile,
             also,
         )

@@ -2,11 +2,13 @@
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
+
+from turnwise.vocab import ServerLesson
 
 FALLBACK_MAX_TOKENS = 8192
 """Anthropic's API insists on `max_tokens`; used where neither request nor profile says one: every model since 2024 takes it."""
@@ -23,6 +25,21 @@ MARK_WAYS: frozenset[CacheWay] = frozenset({"top", "blocks", "parts", "messages"
 """Those of Anthropic's cache."""
 
 FamilyName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini"]
+
+
+LESSONS: Mapping[ServerLesson, Mapping[str, object]] = {
+    "system_first": {"later_system": "user"},
+    "system_role": {"system_role": "system", "strict_messages": True},
+    "between": {"behind_results": "assistant"},
+    "alternate": {"joined_models": ("",), "later_system": "user"},
+    "reasoning_empty": {"reasoning_replay": "reasoning_content", "reasoning_stand_in": ""},
+    "reasoning_blank": {"reasoning_replay": "reasoning_content", "reasoning_stand_in": " "},
+    "content_there": {"calls_content": "", "empty_text": EMPTY_TEXT},
+    "choice_auto": {"tool_choices": ("auto",), "tool_choices_not_models": (), "thinking_limits_choices": False},
+    "choice_unforced": {"tool_choices": ("auto", "none"), "tool_choices_not_models": ()},
+    "max_completion_tokens": {"max_tokens_field": "max_completion_tokens"},
+}
+"""Which fields of a row a refusal changes (the words by which it is known: `rules/retries.py`)."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,6 +78,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     joined_models: tuple[
         str, ...
     ] = ()  # words in names of models that want users and assistants by turns; "" is in all
+    strict_messages: bool = False  # refuses role `developer`, or a result that is a list of texts
     text_lists: bool = False  # several texts of one message go as a list of parts, not as one string
     calls_content: str | None = None  # `content` beside calls without a text
     empty_text: str = EMPTY_TEXT  # stands where a message would say nothing
@@ -116,6 +134,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Whether two messages of the user in a row go as one, and two of the assistant without calls."""
         name = model.lower()
         return any(word in name for word in self.joined_models)
+
+    def taught(self, lessons: Sequence[ServerLesson]) -> "Profile":
+        """The row with what refusals have told of its server."""
+        changed = {field: value for lesson in lessons for field, value in LESSONS[lesson].items()}
+        return msgspec.structs.replace(self, **changed)
 
     def takes_every_choice(self, model: str, *, thinks: bool) -> bool:
         """Whether its `tool_choice` may be any word or name."""

@@ -66,6 +66,10 @@ REPORTED: Mapping[FaultKind, tuple[int, str, str | None]] = {
 }
 
 
+# llama.cpp: a chat template that refuses the messages ends the request with 500. The same request fails again.
+TEMPLATE = re.compile(r"^\W*While executing \w+ .*Jinja Exception: ", re.DOTALL)
+
+
 def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     """A failed HTTP answer -> what went wrong, with the provider's own message and code."""
     error = _error_object(body)
@@ -81,7 +85,10 @@ def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
         retry_after_s=retry_after_s(headers, message=message),
         request_id=headers.get("x-request-id") or headers.get("apim-request-id"),
     )
-    return timed(fault, headers)
+    fault = timed(fault, headers)
+    if status == 500 and TEMPLATE.search(message):
+        return msgspec.structs.replace(fault, kind=FaultKind.BAD_REQUEST, should_retry=False)
+    return fault
 
 
 def decode_error_event(raw: bytes) -> Fault:

@@ -47,6 +47,8 @@ def _with_leading_texts(request: Request) -> Request:
 
 
 def _frame(request: Request, profile: Profile) -> CallFrame:
+    if request.lessons:
+        profile = profile.taught(request.lessons)
     fields = {
         name: MESSAGES if value is MESSAGES else encode(value) for name, value in _fields(request, profile).items()
     }
@@ -62,7 +64,7 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
     head += b",".join(system)
     marking = _marking(request, profile, fields=fields, head=head, system=system) if listed else None
     joins = profile.joins_neighbours(request.model)
-    if (asked := _asked_in_words(request, profile)) and (request.messages or system):
+    if (asked := asked_in_words(request, profile)) and (request.messages or system):
         tail = b"," + encode({"role": "user", "content": asked}) + tail
     return CallFrame(
         path=path,
@@ -173,7 +175,7 @@ def _described(tool: ToolSpec) -> Fields:
 def _tool_settings(request: Request, profile: Profile) -> Fields:
     """`auto` is what the API does by itself."""
     found: Fields = {}
-    choice = "auto" if _asked_in_words(request, profile) else request.tool_choice
+    choice = "auto" if asked_in_words(request, profile) else request.tool_choice
     match choice:
         case "auto":
             pass
@@ -188,7 +190,7 @@ def _tool_settings(request: Request, profile: Profile) -> Fields:
     return found
 
 
-def _asked_in_words(request: Request, profile: Profile) -> str:
+def asked_in_words(request: Request, profile: Profile) -> str:
     """The choice of a tool as a sentence behind the messages, where the server refuses it in its field; else nothing."""
     choice = request.tool_choice
     word = "named" if isinstance(choice, NamedTool) else choice
