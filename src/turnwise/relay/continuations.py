@@ -87,7 +87,9 @@ def continued_call(sent: HttpCall, *, before: Request, after: Request, profile: 
         return replace(sent, body=second.body)
     fields, old, new = map(read_fields, (sent.body, first.body, second.body))
     history, *places = CHANGED[profile.family]
-    _go_on(fields, old, new, name=history)
+    if len(profile.tool_choices) < 4:  # a choice in words stands behind the messages: it was for that request alone
+        first, second = [encode(replace(one, tool_choice="auto"), profile) for one in (before, after)]
+    _go_on(fields, read_fields(first.body), read_fields(second.body), name=history)
     if "tools" in old and "tools" not in new:
         places = [place for place in places if CHANGED[profile.family][place] is not _NO_CALL]
         for name in ("tools", "tool_choice", "toolConfig", "parallel_tool_calls", *_LEGACY.values()):

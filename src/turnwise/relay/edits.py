@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from turnwise.relay.dialects import heal_messages
 from turnwise.relay.incoming import FALSE, ClientRequest
 from turnwise.relay.stale_reasoning import without_unsigned_thinking, without_unstored_reasoning
 from turnwise.relay.terms import RouteTerms, UpstreamRequest, capped, told_adapted
@@ -40,13 +41,14 @@ _count = msgspec.json.Decoder(int, strict=False)  # 64-bit integers of Gemini ma
 
 def edited(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> UpstreamRequest:
     """The client's request for an upstream of its own family."""
-    request = replace(asked.request, model=terms.model or asked.request.model)
+    request = replace(asked.request, model=terms.model or asked.request.model, lessons=terms.lessons)
     fields = dict(asked.fields)
     told: list[Repair] = []
     adds_usage = False
     match profile.family:
         case "openai_chat":
             adds_usage = _ask_for_usage(fields, request, profile=profile)
+            told += heal_messages(fields, request, profile=profile.taught(terms.lessons) if terms.lessons else profile)
         case "openai_responses":
             request = _settle_storing(fields, request, asked=asked, profile=profile)
             told += without_unstored_reasoning(fields, request)

@@ -14,6 +14,7 @@ from turnwise.relay.call_filters import CallFilter
 from turnwise.relay.client_stream import BROKE_OFF, LOST_PIECE, ClientStream, summed, untrue_end, without_hidden_cuts
 from turnwise.relay.continuations import continued_call, honest, is_unfinished, too_short, within_cap
 from turnwise.relay.deviations import Deviations
+from turnwise.relay.dialects import Rewrite, rewritten
 from turnwise.relay.early_words import EarlyWords, say_the_same
 from turnwise.relay.event_splitting import EventSplitter, completed
 from turnwise.relay.evidence import LAST_EVENTS, Witness
@@ -29,7 +30,7 @@ from turnwise.rules.recovery import (
     mark_cut,
     take_reply,
 )
-from turnwise.rules.retries import RetryPolicy, WaitThenRetry, is_worth_a_retry, judge_retry
+from turnwise.rules.retries import MOST_LESSONS, RetryPolicy, WaitThenRetry, is_worth_a_retry, judge_retry
 from turnwise.rules.truncation import (
     NEARLY_PERCENT,
     Cut,
@@ -49,6 +50,7 @@ from turnwise.vocab import (
     Repair,
     Request,
     Response,
+    ServerLesson,
     TextDelta,
     ToolCallDelta,
     Usage,
@@ -103,13 +105,15 @@ class SoughtInText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpstreamSide(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of the upstream: the request in our words, and as it is sent. `in_text`: calls are looked for in texts."""
+    """What is asked of the upstream: the request in our words, and as it is sent. `in_text`: calls are looked for in texts.
+    `rewrite` gives both anew, written by what the upstream's refusals have taught."""
 
     request: Request
     in_text: SoughtInText | None = None
     call: HttpCall
     family: Family
     profile: Profile
+    rewrite: Rewrite | None = None
 
 
 class ClientSide(msgspec.Struct, frozen=True, kw_only=True):
@@ -329,6 +333,7 @@ class Relay:
         self._found: Continuing | None = None  # what is being continued
         self._sent = self.first()  # last
         self._continuations = 0
+        self._lessons = 0  # learned from refusals of this request
         self._repairs: list[Repair] = [*told, *self.bound.repairs]
         self._body: bytes | None = None
         self._stream = self._new_stream()
@@ -445,6 +450,8 @@ class Relay:
     def _again(self, fault: Fault, *, waited_s: float, jitter: float) -> RelayStep:
         if self.bound.mends(fault):
             return self._anew(*self.bound.repairs, wait_s=0.0)
+        if (taught := self._taught(fault)) is not None:
+            return self._anew(taught, wait_s=0.0)
         verdict = judge_retry(
             fault,
             policy=self._rules.retries,
@@ -457,6 +464,27 @@ class Relay:
             return self._fail(fault)
         self._attempt += 1
         return self._anew(Repair("asked_again", "request", f"{verdict.why}: {fault.kind}"), wait_s=verdict.seconds)
+
+    def _taught(self, fault: Fault) -> Repair | None:
+        """What was learned from a refusal by known words; the request is now another one that may pass."""
+        upstream = self._upstream
+        if upstream.rewrite is None or self._lessons >= MOST_LESSONS:
+            return None
+        found = rewritten(fault, request=upstream.request, rewrite=upstream.rewrite)
+        if found is None:
+            return None
+        sent, told = found
+        self._lessons += 1
+        self._repairs += [one for one in sent.told if one not in self._repairs]
+        self._upstream = msgspec.structs.replace(upstream, request=sent.request, call=sent.call)
+        known = self.bound.conversation
+        self.bound = BoundThinking(sent.call, model=sent.request.model, family=upstream.family, known=known)
+        return told
+
+    @property
+    def lessons(self) -> tuple[ServerLesson, ...]:
+        """What is known of the upstream's refusals by now."""
+        return self._upstream.request.lessons
 
     def _anew(self, *told: Repair, wait_s: float) -> RelayStep:
         self._repairs += told

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from turnwise.vocab import Repair, Request
+from turnwise.vocab import Repair, Request, ServerLesson
 from turnwise.wire.encoded_history import Adapted
 from turnwise.wire.family import HttpCall
 from turnwise.wire.profiles import FamilyName
@@ -16,11 +16,12 @@ NOT_CARRIED = "not_carried"
 
 class RouteTerms(msgspec.Struct, frozen=True, kw_only=True):
     """`model` is the upstream's own name, None: as the client says it. `max_output_tokens` lowers what clients ask for, and never
-    raises it. `one_call_at_a_time`: the route's clients cannot take parallel calls."""
+    raises it. `one_call_at_a_time`: the route's clients cannot take parallel calls. `lessons`: what the upstream has refused."""
 
     model: str | None = None
     max_output_tokens: int | None = None
     one_call_at_a_time: bool = False
+    lessons: tuple[ServerLesson, ...] = ()
 
 
 class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from turnwise.relay.dialects import reshaped
 from turnwise.relay.edits import edited, extra_of, lowered
 from turnwise.relay.fitting import TITLES, fit_beginning, fit_calls, fit_output, fit_settings
 from turnwise.relay.foreign_fields import allowed_alone, budget_alone, carry_extra
@@ -106,6 +107,7 @@ def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Up
         replace(
             crossing.without_reasoning(request),
             model=model,
+            lessons=terms.lessons,
             tools=tools,
             parallel_tool_calls=False if terms.one_call_at_a_time and tools else request.parallel_tool_calls,
             output=output,
@@ -119,6 +121,8 @@ def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Up
         target=target,
     )
     call = family(target).encode_request(wanted, profile)
+    if target == "openai_chat":
+        told += reshaped(wanted, profile.taught(terms.lessons) if terms.lessons else profile)
     told += settings_told + output_told
     told += told_adapted(
         [one for one in call.adapted if one.setting != "prefill"], client=source

@@ -13,7 +13,7 @@ from faces.gateway.relayed import Gathered
 from faces.test_bound_sessions import stale_at_least
 from lab.failing import DEADLINES, settled
 from turnwise.drivers.endpoints.endpoints import Endpoint
-from turnwise.faces.gateway import stale_thinking
+from turnwise.faces.gateway import learned_refusals
 from turnwise.faces.gateway.calls import ClientCall
 from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.faces.gateway.service import RelayService, ServiceMeans
@@ -109,7 +109,7 @@ async def test_a_client_that_edits_its_prefix_goes_on() -> None:
     await client.ask()
     assert BETA not in client.lab.requests[-1].betas
     client.body["messages"] = said
-    await client.clock.advance(stale_thinking.KEPT_S + 1)
+    await client.clock.advance(learned_refusals.KEPT_S + 1)
     await client.ask()
     assert client.statuses()[6:] == [200, 400, 200]
 
@@ -158,7 +158,7 @@ async def test_where_the_setting_is_not_taken_the_gateway_leaves_thinking_out() 
     await client.ask()
     assert (client.statuses()[11:], client.thoughts()[11:], client.told[8:]) == ([200], [4], ["thinking_left_out;n=3"])
     assert client.lab.requests[-1].dropped == ()
-    await client.clock.advance(stale_thinking.KEPT_S + 1)
+    await client.clock.advance(learned_refusals.KEPT_S + 1)
     await client.ask()
     assert client.statuses()[12:] == [400, 400, 200]
 
@@ -188,7 +188,7 @@ def test_of_many_conversations_the_oldest_is_forgotten() -> None:
     """Proves: what is remembered is bounded in conversations and in blocks, and both bounds count again what was forgotten; two
     requests of one conversation that end in any order add up; nothing is kept for a model that does not bind."""
     clock, endpoint = FakeClock(), Endpoint(profile=builtin_profiles()["anthropic"], base_url="http://x", key=None)
-    known = stale_thinking.StaleConversations(clock, most=3, most_prints=5)
+    known = learned_refusals.StaleConversations(clock, most=3, most_prints=5)
 
     def asked(text: str, model: str = MODEL) -> BoundConversation:
         request = Request(model=model, messages=(Message("user", (Text(text),)),))

@@ -30,7 +30,7 @@ from turnwise.rules.apart import terms_asked
 from turnwise.turn.commands import Purpose, SendRequest, SoughtCalls
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import ResponseReceived
-from turnwise.vocab import Fault, FaultKind, Repair, Response
+from turnwise.vocab import Fault, FaultKind, Repair, Response, ServerLesson
 from turnwise.wire.family import Family
 from turnwise.wire.limits import Limits
 
@@ -110,6 +110,16 @@ class Delivery:
     def has_content(self) -> bool:
         """Whether the client has been told a word or a call, and not only comments."""
         return self._relay.has_content
+
+    @property
+    def model(self) -> str:
+        """The upstream's own name of it."""
+        return self._relay.first().request.model
+
+    @property
+    def lessons(self) -> tuple[ServerLesson, ...]:
+        """What is known of the upstream's refusals by now."""
+        return self._relay.lessons
 
     @property
     def bound(self) -> BoundThinking:

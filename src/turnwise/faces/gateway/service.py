@@ -8,6 +8,7 @@ import random
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.drivers.clock import Clock, Overdue, SystemClock, Watchdog
 from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
@@ -35,9 +36,9 @@ from turnwise.faces.gateway.config import (
 from turnwise.faces.gateway.deadlines import DEFAULTS as DEADLINES
 from turnwise.faces.gateway.deadlines import GatewayDeadlines
 from turnwise.faces.gateway.delivery import Delivery, DeliveryMeans, not_carried_header, write_body, write_fault
+from turnwise.faces.gateway.learned_refusals import ServerLessons, StaleConversations
 from turnwise.faces.gateway.refusals import DoorReason
 from turnwise.faces.gateway.routing import SHARED
-from turnwise.faces.gateway.stale_thinking import StaleConversations
 from turnwise.faces.gateway.upstream_faults import PAGE, is_page, without_address
 from turnwise.relay.array_answers import ArrayAnswer
 from turnwise.relay.bound_thinking import BoundConversation, BoundThinking
@@ -54,12 +55,12 @@ from turnwise.relay.paths import AskedPath
 from turnwise.relay.refusals import RequestRefused, refusal_answer
 from turnwise.relay.relaying import ClientSide, Relay, RelayEnd, RelayRules, SoughtInText, UpstreamSide
 from turnwise.relay.stored_things import refuse_stored
-from turnwise.relay.terms import RouteTerms, names_not_carried
+from turnwise.relay.terms import RouteTerms, UpstreamRequest, names_not_carried
 from turnwise.relay.translating import translate
 from turnwise.rules.budget import UNKNOWN_LIMITS
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import Deadlines
-from turnwise.vocab import Fault, FaultKind, Request
+from turnwise.vocab import Fault, FaultKind, Request, ServerLesson
 from turnwise.wire.family import HttpCall
 from turnwise.wire.json_fields import encode, string_of
 from turnwise.wire.limits import DEFAULT_LIMITS
@@ -122,6 +123,7 @@ class RelayService:
                 self._warn_of_end(opened.upstream.model, opened.upstream)
         self._habits = EndHabits()
         self._stale = StaleConversations(means.clock)
+        self._lessons = ServerLessons(means.clock)
         self._counts_not_until: dict[str | UpstreamAddress, float] = {}  # by the clock's `monotonic`
 
     def _warn_of_end(self, model: str, upstream: Upstream) -> None:
@@ -222,6 +224,8 @@ class RelayService:
                 continue  # a fallback that cannot carry the request hides nothing of why the one before failed
             end = await delivery.attempt()
             self._stale.learned(delivery.bound)
+            if end.fault is None and (lessons := delivery.lessons):
+                self._lessons.learned(opened.endpoint, model=delivery.model, lessons=lessons)
             account.relayed(end)
             fault, last = end.fault, (delivery, end)
             if fault is None or delivery.has_content or (delivery.started and not route.heal):
@@ -262,8 +266,14 @@ class RelayService:
             model=model,
             max_output_tokens=route.max_output_tokens,
             one_call_at_a_time=route.one_call_at_a_time,
+            lessons=self._lessons.known(endpoint, model=model or asked.request.model),
         )
-        sent = translate(asked, terms=terms, profile=endpoint.profile)
+
+        def written(lessons: tuple[ServerLesson, ...]) -> UpstreamRequest:
+            found = translate(asked, terms=replace(terms, lessons=lessons), profile=endpoint.profile)
+            return replace(found, call=_with_client_headers(found.call, call, same=found.keeps_bytes))
+
+        sent = written(terms.lessons)
         account.not_carried = names_not_carried(sent.told)
         rules = RelayRules(
             heals=route.heal,
@@ -277,10 +287,11 @@ class RelayService:
         relay = Relay(
             upstream=UpstreamSide(
                 request=sent.request,
-                call=_with_client_headers(sent.call, call, same=sent.keeps_bytes),
+                call=sent.call,
                 family=endpoint.family,
                 profile=endpoint.profile,
                 in_text=_sought(route, endpoint=endpoint, request=sent.request),
+                rewrite=written if endpoint.profile.family == "openai_chat" else None,
             ),
             client=ClientSide(request=asked.request, family=family(call.family), counts=not sent.adds_usage),
             rules=rules,

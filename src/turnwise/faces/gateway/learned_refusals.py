@@ -1,4 +1,6 @@
-"""Which conversations of clients have thinking that its model refuses: remembered, as no client says so again.
+"""What upstreams have refused: remembered, as no client says so again.
+
+Of a server and model, how it wants a conversation written. Of a client's conversation, that its model refuses its thinking.
 
 A conversation is known by a keyed hash of its upstream, model, client and first message; thinking that is left out of it by a
 keyed print of its signature. No text is kept, and the key of the hashes is the process's own. What is not used for some hours is
@@ -16,7 +18,7 @@ from turnwise.drivers.clock import Clock
 from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.faces.gateway.calls import ClientCall
 from turnwise.relay.bound_thinking import UNBOUND, BoundConversation, BoundThinking
-from turnwise.vocab import Request, Text
+from turnwise.vocab import Request, ServerLesson, Text
 from turnwise.wire.anthropic_messages.thinking import binds_thinking
 
 MOST = 20_000  # conversations: some 5 MB
@@ -81,3 +83,31 @@ class StaleConversations:
     def _forget(self, key: str) -> None:
         found, _ = self._known.pop(key, (UNBOUND, 0.0))
         self._prints -= len(found.left_out)
+
+
+MOST_SERVERS = 1000  # servers and models
+LESSONS_S = 24 * 3600.0  # since the lesson: a server changes with its next version
+
+
+class ServerLessons:
+    """Of one process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: OrderedDict[tuple[str, str], tuple[tuple[ServerLesson, ...], float]] = OrderedDict()
+
+    def known(self, endpoint: Endpoint, *, model: str) -> tuple[ServerLesson, ...]:
+        """What this server has taught of the model; nothing once it is a day old."""
+        door = (endpoint.base_url, model)
+        lessons, learned_s = self._known.get(door, ((), 0.0))
+        if lessons and self._clock.monotonic() - learned_s > LESSONS_S:
+            self._known.pop(door, None)  # another thread may have done so
+            return ()
+        return lessons
+
+    def learned(self, endpoint: Endpoint, *, model: str, lessons: tuple[ServerLesson, ...]) -> None:
+        """A request that was written so has passed."""
+        if self.known(endpoint, model=model) != lessons:
+            self._known[endpoint.base_url, model] = (lessons, self._clock.monotonic())
+            while len(self._known) > MOST_SERVERS:
+                self._known.popitem(last=False)
