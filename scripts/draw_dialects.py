@@ -3,10 +3,11 @@
 Usage: python scripts/draw_dialects.py     (tests/lab/test_dialects.py checks that it is up to date)
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from turnwise.lab.strict.dialects import Rule, ServerDialect, Sureness, builtin_dialects
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import Profile, builtin_profiles
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "dialects.md"
 BAR = "\\|"  # a bar inside a cell
@@ -24,9 +25,48 @@ of `--model` ([providers](providers.md)). `turnwise lab --as NAME`, or `Lab(prof
 refuses what that server refuses, with its status, its words and its form of error. A rule with models in its first column holds
 for models with such a name only.
 
-The rules say what a server refuses, not what turnwise sends. The date is that of the newest source; source code without a date
-has the day on which it was read. A server may have changed since.
+The tables say what a server refuses. Below each table stands what turnwise sends because of it. It does so while it writes a
+request, so histories, journals and replays hold what was said. The gateway does the same with a client's conversation, and names
+the field in the header `turnwise-not-carried`. Every server gets its leading system texts as one message. Every server but
+OpenAI's gets several texts of a message as one string, and no empty text in a message without calls.
+
+A server without rules here can teach turnwise. If it refuses a request by words that turnwise knows, the request goes once more
+in another form, after two lessons at the most. A session keeps what it has learned of a server and model; the gateway keeps it
+for a day. The repair is `dialect`.
+
+The date is that of the newest source; source code without a date has the day on which it was read. A server may have changed
+since.
 """
+
+SENT: tuple[tuple[Callable[[Profile], bool], str], ...] = (
+    (
+        lambda row: row.later_system == "user",
+        "A later system text goes as a user message that begins with `[System message]`.",
+    ),
+    (
+        lambda row: row.behind_results == "assistant",
+        "An assistant's `OK` goes between a tool result and a user message.",
+    ),
+    (
+        lambda row: bool(row.joined_models),
+        "With models that want turns, neighbours of one role without calls go as one message.",
+    ),
+    (lambda row: row.reasoning_stand_in == "", 'Calls without reasoning go with `reasoning_content: ""`.'),
+    (lambda row: row.reasoning_stand_in == " ", 'Calls without reasoning go with `reasoning_content: " "`.'),
+    (lambda row: row.calls_content == "", 'Calls without a text go with `content: ""`.'),
+    (lambda row: row.tool_choices == ("auto",), "Every choice of tools goes in words, as the last user message."),
+    (
+        lambda row: row.tool_choices == ("auto", "none"),
+        "A forced call is asked for in words, as the last user message.",
+    ),
+    (
+        lambda row: row.strict_messages,
+        "The gateway writes `developer` as `system`, and a result's list of texts as one string.",
+    ),
+    (lambda row: row.tool_call_id_length is not None, "Ids of calls get the length that the server wants."),
+    (lambda row: row.output == "json_object", "The schema of an answer goes in words, with `json_object`."),
+)
+"""What a row changes in a request, in the words of the page."""
 
 
 def draw() -> str:
@@ -49,6 +89,8 @@ def draw() -> str:
                 "|---|---|---|---|---|---|",
             ]
             lines += [row(rule) for rule in dialect.rules]
+            if sent := [words for holds, words in SENT if holds(builtin_profiles()[name])]:
+                lines += ["", "What turnwise sends:", "", *[f"- {words}" for words in sent]]
         drawn.append(dialect)
     own = [profile.name for profile in builtin_profiles().values() if profile.name not in dialects]
     judged = [name for name in own if name in FAMILIES_OWN]
