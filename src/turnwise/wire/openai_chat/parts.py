@@ -53,6 +53,7 @@ class ChatItems:
         self._listed = listed
         self._joins = joins
         self._files: list[Fields] = []
+        self._is_plain = not joins and profile.later_system == "system" and profile.behind_results == "user"
         self._is_behind_result = False
         self._open: Message | None = None  # a neighbour may join it
 
@@ -66,15 +67,18 @@ class ChatItems:
                     found += self.rest()
                     self._files = []
                     self._is_behind_result = False
-                self._say(message, found)
+                if self._is_plain:
+                    found.append(encode_message(message, profile, listed=self._listed))
+                else:
+                    self._say(message, found)
                 continue
             if self._open is not None:
                 found += self.rest()
                 self._open = None
+            self._is_behind_result = True
             for part in message.parts:
                 if type(part) is not ToolResult:
                     continue
-                self._is_behind_result = True
                 if (usual := usual_result(part, profile, listed=listed)) is not None:
                     found.append(usual)
                     continue
@@ -113,7 +117,9 @@ class ChatItems:
 
     def copy(self) -> "ChatItems":
         other = ChatItems(self._profile, listed=self._listed, joins=self._joins)
-        other._files, other._is_behind_result, other._open = list(self._files), self._is_behind_result, self._open
+        if self._files:
+            other._files = [*self._files]
+        other._is_behind_result, other._open = self._is_behind_result, self._open
         return other
 
 
