@@ -11,7 +11,7 @@ import turnwise
 from turnwise.assembly import heal
 from turnwise.relay.breaches import BREACHES, SOURCES, blames_provider, breach_of, source_of
 from turnwise.relay.terms import NOT_CARRIED
-from turnwise.vocab import CALL_NOT_MADE, NO_FINISH_REASON
+from turnwise.vocab import CALL_NOT_MADE, CALL_NOT_READ, NO_FINISH_REASON
 from turnwise.wire.healing import DAMAGES
 from turnwise.wire.registry import MODULES
 
@@ -19,7 +19,12 @@ SOURCE = Path(turnwise.__file__).parent
 ROOTS = ("relay", "wire", "assembly")
 DRIVER = "drivers/endpoints/exchange.py"
 MAKERS = frozenset({"Repair", "repair", "mended", "_mended", "lost", "_lost", "_note", "_note_once"})
-NAMED = {"CALL_NOT_MADE": CALL_NOT_MADE, "NO_FINISH_REASON": NO_FINISH_REASON, "NOT_CARRIED": NOT_CARRIED}
+NAMED = {
+    "CALL_NOT_MADE": CALL_NOT_MADE,
+    "CALL_NOT_READ": CALL_NOT_READ,
+    "NO_FINISH_REASON": NO_FINISH_REASON,
+    "NOT_CARRIED": NOT_CARRIED,
+}
 # Rules that mend what turns send, and calls that turns run: a gateway's requests are its clients' own.
 OF_TURNS = frozenset({"rules/history.py", "rules/names.py"})
 # Where a kind is no literal: the literals that can get there.

@@ -413,13 +413,13 @@ def test_every_finish_word_is_ours(word: str, reason: FinishReason) -> None:
     [
         ("NEW_WORD", {"text": "x"}, FinishReason.STOP),
         ("NEW_WORD", call("f", args={}), FinishReason.TOOL_CALLS),
-        ("NEW_BLOCKING", {"text": "x"}, FinishReason.CONTENT_FILTER),
+        ("NEW_BLOCKING", {"text": "x"}, FinishReason.STOP),
         (9, {"text": "x"}, FinishReason.ERROR),
         (0, {"text": "x"}, FinishReason.CUT),
     ],
 )
 def test_an_unknown_finish_word_is_judged_and_kept(word: str | int, part: dict[str, Any], reason: FinishReason) -> None:
-    """By a part of it that tells, else by what the response holds (docs/finish-reasons.md)."""
+    """By what the response holds (docs/finish-reasons.md)."""
     response = response_from(chunk(part, finish=word))
     assert (response.finish, response.provider_finish) == (reason, str(word))
 

@@ -104,6 +104,7 @@ BREACHES: Mapping[str, Breach] = {
     "call_not_made": Breach(
         "model", "calls", "A tool call comes in the field for calls, not in the reasoning or in a refusal."
     ),
+    "call_not_read": Breach("model", "calls", "The model writes a call in the form that its server reads."),
     # Events.
     "half_surrogates": Breach("provider", "utf8", _SURROGATE),
     "lone_surrogate": Breach("provider", "utf8", _SURROGATE),

@@ -20,9 +20,11 @@ from turnwise.vocab import (
     Faulted,
     FaultKind,
     Finished,
+    FinishReason,
     Frame,
     Lost,
     Mended,
+    Message,
     PartDone,
     ReasoningDelta,
     RefusalDelta,
@@ -34,6 +36,7 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.family import Family
+from turnwise.wire.finish_words import CALL_FAILED, unread_call
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits, is_wide
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import BOM
@@ -315,3 +318,17 @@ def _assembler(limits: Limits, *, tool_names: frozenset[str], taken_ids: frozens
 
 def too_large(limit_bytes: int) -> Fault:
     return Fault(kind=FaultKind.TOO_LARGE, message=f"the response is longer than our limit of {limit_bytes} bytes")
+
+
+NOTHING_CAME = Response(message=Message("assistant", ()), finish=FinishReason.ERROR)
+
+
+def unread_response(fault: Fault, *, arrived: Response | None) -> Response | None:
+    """The response whose call the server could not read, where it reports that as an error of the request: the model wrote it, so
+    it is what a finish word is that says the same. None for any other fault."""
+    code = fault.code
+    if code is None or code.casefold() not in CALL_FAILED:
+        return None
+    before = NOTHING_CAME if arrived is None else arrived
+    repairs = (*before.repairs, unread_call(code).repair)
+    return msgspec.structs.replace(before, finish=FinishReason.ERROR, provider_finish=code, fault=None, repairs=repairs)

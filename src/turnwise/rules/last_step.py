@@ -20,6 +20,10 @@ CALL_NOT_MADE_AGAIN = (
     "Your last response wrote a tool call into its reasoning, so it was not made. Call the tool outside of your reasoning, or "
     "answer in text."
 )
+CALL_NOT_READ_AGAIN = (
+    "Your last response called a tool in a form that could not be read, so the call was not made. Call the tool again, with "
+    "arguments that are one valid JSON object, or answer in text."
+)
 GO_ON = "Go on."
 NOT_RUN_LAST_STEP = "Not run: this was the last step of the turn, in which no tool may be called."
 

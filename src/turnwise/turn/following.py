@@ -17,7 +17,7 @@ from turnwise.turn.reading import Reading, recorded
 from turnwise.turn.sorting import FromResponse
 from turnwise.turn.tally import Tally
 from turnwise.turn.weighing import Barred
-from turnwise.vocab import ProviderItem, StopReason
+from turnwise.vocab import ProviderItem, StopReason, Text
 from turnwise.vocab.hidden_characters import says_something
 
 EMPTY_TWICE = "The model gave two empty responses in a row, so there is no answer of its own."
@@ -99,8 +99,10 @@ def _empty(found: Reading, *, known: Known, tally: Tally, note: str) -> Follows:
     """Ask once more, as a step or as the one extra request; then answer ourselves (promise end:never-empty)."""
     tally = tally.after("empty")
     changes: tuple[Change, ...] = (PauseSettled(), Tallied(tally))
-    if any(isinstance(part, ProviderItem) for part in found.adopted.message.parts):
-        changes = (*changes, Appended(found.adopted.message))  # a server-side tool's work without a word about it
+    parts = found.adopted.message.parts
+    if any(isinstance(part, ProviderItem) or (isinstance(part, Text) and says_something(part.text)) for part in parts):
+        # a server-side tool's work without a word about it, or words beside a call that could not be read
+        changes = (*changes, Appended(found.adopted.message))
     if tally.empties > 1:
         return Follows(Over(Ends(why=EMPTY_TWICE)), changes)
     wish = Wish(note=note, purpose="answer")

@@ -6,14 +6,17 @@ from typing import Literal
 import msgspec
 
 from turnwise.rules.history import error_result
-from turnwise.rules.last_step import CALL_NOT_MADE_AGAIN, EMPTY_AGAIN
+from turnwise.rules.last_step import CALL_NOT_MADE_AGAIN, CALL_NOT_READ_AGAIN, EMPTY_AGAIN
 from turnwise.turn.asking import RequestTerms
 from turnwise.turn.calls import Adopted, adopt
 from turnwise.turn.changes import Appended, Change, IdsTaken, Repaired, Told
 from turnwise.turn.endings import NOT_RUN_CONTINUING, REFUSED, answer_text
 from turnwise.turn.known import Known
-from turnwise.vocab import CALL_NOT_MADE, FinishReason, Message, Response, calls_of, refusal_of, text_of
+from turnwise.vocab import CALL_NOT_MADE, CALL_NOT_READ, FinishReason, Message, Response, calls_of, refusal_of, text_of
 from turnwise.vocab.hidden_characters import says_something
+
+NOTES = {CALL_NOT_MADE: CALL_NOT_MADE_AGAIN, CALL_NOT_READ: CALL_NOT_READ_AGAIN}
+"""What the model is told of a call that did not come, by the repair that tells of it."""
 
 ReadingKind = Literal["faulted", "refuses", "called", "disobeyed", "paused", "lost all", "empty", "said"]
 
@@ -51,16 +54,20 @@ def read(response: Response, *, known: Known, asking: RequestTerms) -> Reading:
     text = known.words.said + answer_text(response.message)
     lost = response.lost or known.words.said_lost
     refusal = refusal_of(response.message)
-    is_unmade = bool(response.repairs) and any(one.kind == CALL_NOT_MADE for one in response.repairs)
+    kinds = {one.kind for one in response.repairs} if response.repairs else ()
+    # Words beside such a call are no answer yet; the second time they are all that there is.
+    is_unread = CALL_NOT_READ in kinds and not (asking.forced or known.tally.empties)
     return Reading(
-        kind=_kind(response, adopted=adopted, asking=asking, text=text, refusal=refusal, lost=lost),
+        kind=_kind(
+            response, adopted=adopted, asking=asking, text="" if is_unread else text, refusal=refusal, lost=lost
+        ),
         adopted=adopted,
         response=response,
         asking=asking,
         text=text,
         refusal=refusal,
         lost=lost,
-        note=CALL_NOT_MADE_AGAIN if is_unmade else EMPTY_AGAIN,
+        note=next((note for kind, note in NOTES.items() if kind in kinds), EMPTY_AGAIN),
     )
 
 

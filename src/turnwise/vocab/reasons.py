@@ -84,6 +84,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 # The kinds of repair that the chair looks at; all others are for people.
 ADAPTED = "adapted"  # a setting did not go to its model as it was set
 CALL_NOT_MADE = "call_not_made"  # a call stood in the reasoning or in a refusal
+CALL_NOT_READ = "call_not_read"  # the model made a call that its server could not read
 NO_FINISH_REASON = "no_finish_reason"  # the API's own end mark came, but no finish reason
 
 # Why a call that stood in the text is not run, as `ToolCall.reason` begins: it never arrived as a call.

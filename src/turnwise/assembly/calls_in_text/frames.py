@@ -54,6 +54,7 @@ from turnwise.vocab import (
     ToolSpec,
 )
 
+MOST_ECHOED = 1024 * 1024  # characters of reasoning that are kept to tell an echo of them
 MAX_OPENERS = 4  # frames of a run that are taken alone at most, before the rest is looked at together
 _TEXTS: AbstractSet[type[Frame]] = {TextDelta}
 _REASONINGS: AbstractSet[type[Frame]] = {ReasoningDelta}
@@ -76,6 +77,54 @@ class _Given(msgspec.Struct):
     block: str
     call: ReadCall
     syntax: str
+
+
+class _Echoes:
+    """What the provider says as reasoning, to tell the same words between marks in the text. MiniMax's servers say each piece in
+    both places (can1357/oh-my-pi#2434). One character that differs, and all that was held back is reasoning of its own."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []  # as the provider said them
+        self._size = 0
+        self._expected = ""  # what of them has not come in the text
+        self._at = 0  # the beginning of that in `_expected`
+        self._blank: str = ""  # came before the first of the words
+        self._held: list[str] | None = []  # came in the text, and was said before; None: the text says other things
+
+    def hear(self, text: str) -> None:
+        if self._held is not None and self._size < MOST_ECHOED:
+            self._pieces.append(text)
+            self._size += len(text)
+
+    def new_in(self, text: str) -> str:
+        """What of this reasoning in the text the provider has not said as reasoning."""
+        if self._held is None or not self._size:
+            return text
+        if self._pieces:
+            self._expected, self._at = self._expected[self._at :] + "".join(self._pieces), 0
+            self._pieces.clear()
+        bare = text
+        if not self._held:  # templates put line breaks between the mark and the words
+            text = self._blank + text
+            self._blank = ""
+            bare = text.lstrip()
+            if not bare:
+                self._blank = text
+                return ""
+            self._at = len(self._expected) - len(self._expected[self._at :].lstrip())
+        if self._expected.startswith(bare, self._at) or self._says_rest(bare):
+            self._held.append(text)
+            self._at = min(self._at + len(bare), len(self._expected))
+            return ""
+        told = "".join([*self._held, text])
+        self._held = None
+        self._pieces.clear()
+        self._expected = ""
+        return told
+
+    def _says_rest(self, text: str) -> bool:
+        """Whether this says what is left, and blanks."""
+        return text.rstrip() == self._expected[self._at :].rstrip()
 
 
 class CallFinder:
@@ -112,6 +161,7 @@ class CallFinder:
         self._asides: dict[str, TextReader] = {}  # reasoning and refusals
         self._given: dict[str, list[_Given]] = {}  # by the text's block
         self._thought: dict[str, int] = {}  # characters of reasoning that were given out, by the text's block
+        self._echoes = _Echoes()
         self._told_wrong: dict[str, int] = {}  # calls that cannot run and were told, by the text's block
         self._not_made: dict[str, str] = {}  # tools whose calls stand in reasoning or a refusal, and where
         self._has_own = False
@@ -211,7 +261,10 @@ class CallFinder:
         reasonings = cast("list[ReasoningDelta]", frames)
         block = reasonings[0].block
         reader = self._asides.get(block)
-        return reader is not None and _passing(reasonings, block=block, reader=reader) is not None
+        text = None if reader is None else _passing(reasonings, block=block, reader=reader)
+        if text is not None:
+            self._echoes.hear(text)
+        return text is not None
 
     def finish(self, *, is_closed: bool = False) -> list[Frame]:
         """No more frames will come. `is_closed`: nothing but the end mark is missing."""
@@ -270,6 +323,8 @@ class CallFinder:
             take(self, frame, given)
 
     def _take_aside(self, frame: ReasoningDelta | RefusalDelta, given: list[Frame]) -> None:
+        if type(frame) is ReasoningDelta:
+            self._echoes.hear(frame.text)
         self._begin_part(frame.block, given)
         given.append(frame)
         self._look_aside(frame.text, frame.block)
@@ -293,6 +348,8 @@ class CallFinder:
                 self._begin_part(frame.block, given)
                 given.append(frame)
                 if frame.block not in self._asides:
+                    if type(frame.part) is Reasoning:
+                        self._echoes.hear(text)
                     self._look_aside(text, frame.block)
             case ToolCall():
                 given.append(frame)
@@ -483,8 +540,9 @@ class CallFinder:
                     given.append(TextDelta(text, block))
                 case Think(text=text):
                     self._thought[block] = self._thought.get(block, 0) + len(text)
-                    given.append(ReasoningDelta(text, f"{block}/reasoning"))
-                    self._look_aside(text, f"{block}/reasoning")
+                    if new := self._echoes.new_in(text):
+                        given.append(ReasoningDelta(new, f"{block}/reasoning"))
+                        self._look_aside(new, f"{block}/reasoning")
                 case Made():
                     self._make(event, block, given)
                 case Unmade():

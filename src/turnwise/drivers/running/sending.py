@@ -19,6 +19,7 @@ from turnwise.drivers.journal.records import RequestSent
 from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
 from turnwise.drivers.running.observing import TurnObserver
 from turnwise.drivers.running.watching import RequestFinished, RequestStarted, RunNoted, Watchers
+from turnwise.relay.response_reading import unread_response
 from turnwise.turn.asking import asked_of_cache
 from turnwise.turn.commands import Purpose, SendRequest
 from turnwise.turn.events import RequestFailed, ResponseReceived
@@ -109,7 +110,7 @@ class Sender:
         try:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 await asyncio.sleep(0)  # cancelled while the journal was waited for: it does not leave
-            event = await exchange.run(request)
+            event = _with_unread_call(await exchange.run(request))
         except BaseException:
             if self._books.settle(entry, exchange, event=None, asked_hour=asks_hour(call)) is None:
                 self._tell_cut_off(number, seconds=self._clock.monotonic() - began)
@@ -238,6 +239,14 @@ class Sender:
 
     def _jitter(self) -> float:
         return round(self._draw(), 6)
+
+
+def _with_unread_call(event: ResponseReceived | RequestFailed) -> ResponseReceived | RequestFailed:
+    """A call that the server could not read is the model's mistake, not the provider's failure."""
+    is_failure = isinstance(event, RequestFailed)
+    arrived, fault = (event.partial, event.fault) if is_failure else (event.response, event.response.fault)
+    response = None if fault is None else unread_response(fault, arrived=arrived)
+    return event if response is None else ResponseReceived(number=event.number, response=response)
 
 
 def asks_hour(call: HttpCall) -> bool:

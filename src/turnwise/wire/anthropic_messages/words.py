@@ -7,7 +7,7 @@ types/beta/beta_stop_reason.py); "Handling stop reasons".
 from types import MappingProxyType
 
 from turnwise.vocab import Finished, FinishReason, Mended
-from turnwise.wire.finish_words import finish_frames, guess_reason, says_nothing
+from turnwise.wire.finish_words import finish_frames, finish_of_word, says_nothing
 
 FINISH_REASONS = MappingProxyType(
     {
@@ -22,22 +22,6 @@ FINISH_REASONS = MappingProxyType(
     }
 )
 
-# Other families' words that compatible servers let through (none of the API's own, so no encoder writes them).
-GATEWAY_WORDS = MappingProxyType(
-    {
-        "stop": FinishReason.STOP,
-        "eos": FinishReason.STOP,
-        "tool_calls": FinishReason.TOOL_CALLS,
-        "function_call": FinishReason.TOOL_CALLS,
-        "length": FinishReason.LENGTH,
-        "max_output_tokens": FinishReason.LENGTH,
-        "content_filter": FinishReason.CONTENT_FILTER,
-        "safety": FinishReason.CONTENT_FILTER,
-        "error": FinishReason.ERROR,
-        "timeout": FinishReason.ERROR,
-    }
-)
-
 _WORDS = {
     FinishReason.STOP: "end_turn",
     FinishReason.TOOL_CALLS: "tool_use",
@@ -49,12 +33,11 @@ _WORDS = {
 
 
 def read_finish(word: str | None, *, explanation: str | None = None) -> list[Mended | Finished]:
-    """An unknown word is guessed (`guess_reason`), kept and told."""
+    """An unknown word is kept and told."""
     if word is None or says_nothing(word):
         return []
-    known = FINISH_REASONS.get(word) or GATEWAY_WORDS.get(word.casefold())
-    finished = Finished(known or guess_reason(word), provider_reason=word, explanation=explanation)
-    return finish_frames(finished, is_known=known is not None)
+    reason = finish_of_word(word, own=FINISH_REASONS)
+    return finish_frames(Finished(reason, provider_reason=word, explanation=explanation), own=FINISH_REASONS)
 
 
 def stop_word(reason: FinishReason, provider_reason: str | None, *, limit_reached: bool = False) -> str | None:

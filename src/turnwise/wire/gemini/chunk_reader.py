@@ -29,7 +29,7 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
-from turnwise.wire.finish_words import says_nothing, unknown_finish
+from turnwise.wire.finish_words import finish_frames, says_nothing
 from turnwise.wire.gemini.chunks import (
     PLAIN,
     PLAIN_PART,
@@ -208,9 +208,9 @@ class ChunkReader:
         word = None if candidate.finish_reason is None else str(candidate.finish_reason)
         if word is not None and not says_nothing(word):
             reason = finish_of(word, called=self._called)
-            if word not in FINISH_REASONS:
-                frames.append(unknown_finish(word, reason))
-            self._finish_with(Finished(reason, word, explanation=candidate.finish_message), frames)
+            finished = Finished(reason, word, explanation=candidate.finish_message)
+            frames += finish_frames(finished, own=FINISH_REASONS)[:-1]
+            self._finish_with(finished, frames)
 
     def _take_feedback(self, feedback: PromptFeedback, frames: list[Frame]) -> None:
         """The prompt was refused. Nothing else follows."""

@@ -1,7 +1,7 @@
 """Gemini's words and ours, as data."""
 
 from turnwise.vocab import FinishReason
-from turnwise.wire.finish_words import guess_reason
+from turnwise.wire.finish_words import finish_of_word
 
 # `Candidate.finishReason`. Sources: the `FinishReason` enums of the Gemini API reference, of Vertex AI's, and of the
 # official Python SDK. STOP is also what the API says when it called functions; the decoder looks at the calls too.
@@ -79,8 +79,8 @@ FINISH_WORDS: dict[FinishReason, str | None] = {
 
 
 def finish_of(word: str, *, called: bool) -> FinishReason:
-    """Our reason for Gemini's word; an unknown one is guessed."""
-    reason = FINISH_REASONS.get(word) or guess_reason(word)
+    """Our reason for Gemini's word."""
+    reason = finish_of_word(word, own=FINISH_REASONS)
     return FinishReason.TOOL_CALLS if called and reason is FinishReason.STOP else reason
 
 

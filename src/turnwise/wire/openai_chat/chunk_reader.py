@@ -34,7 +34,7 @@ from turnwise.wire.openai_chat.fields import NAME
 from turnwise.wire.openai_chat.files import image_of
 from turnwise.wire.openai_chat.reasoning import ReasoningFields, ReasoningReader, split_content
 from turnwise.wire.openai_chat.usage import UsageReader
-from turnwise.wire.openai_chat.words import finish_of, is_known, says_limit
+from turnwise.wire.openai_chat.words import FINISH_REASONS, finish_of, says_limit
 from turnwise.wire.profiles import Profile
 
 TEXT, REASONING, REFUSAL = "text", "reasoning", "refusal"
@@ -199,7 +199,7 @@ class ChunkReader:
         self._flush(frames)
         word, is_limit = finish
         finished = Finished(finish_of(word, refused=self._refused), word, is_limit)
-        frames += finish_frames(finished, is_known=is_known(word))
+        frames += finish_frames(finished, own=FINISH_REASONS)
 
     def _read_delta(self, delta: Delta, frames: list[Frame]) -> None:
         content = delta.content

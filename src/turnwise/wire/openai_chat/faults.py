@@ -38,7 +38,7 @@ CODES: Mapping[str, FaultKind] = {
     "api_error": FaultKind.SERVER,
     "internal_server_error": FaultKind.SERVER,
     "invalid_request_error": FaultKind.BAD_REQUEST,
-    "tool_use_failed": FaultKind.BAD_REQUEST,  # Groq: the model's call did not parse
+    "tool_use_failed": FaultKind.BAD_REQUEST,  # Groq: the model's call did not parse (`finish_words.CALL_FAILED`)
 }
 
 STATUSES: Mapping[int, FaultKind] = {

@@ -3,7 +3,7 @@
 from types import MappingProxyType
 
 from turnwise.vocab import FinishReason
-from turnwise.wire.finish_words import guess_reason
+from turnwise.wire.finish_words import finish_of_word
 
 FINISH_REASONS = MappingProxyType(
     {
@@ -78,16 +78,9 @@ WORDS = MappingProxyType(
 )
 
 
-def is_known(word: str) -> bool:
-    return word in FINISH_REASONS or word.casefold() in FINISH_REASONS
-
-
 def finish_of(word: str, *, refused: bool) -> FinishReason:
     """The reason for a provider's word. A refusal ends with `stop` in this family; `refused` says that there was one."""
-    folded = word.casefold()
-    reason = FINISH_REASONS.get(word) or FINISH_REASONS.get(folded)
-    if reason is None:
-        reason = guess_reason(word)
+    reason = finish_of_word(word, own=FINISH_REASONS)
     return FinishReason.REFUSAL if refused and reason is FinishReason.STOP else reason
 
 

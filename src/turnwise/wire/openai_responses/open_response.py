@@ -438,7 +438,7 @@ class OpenResponse:
             self._fault = fault_of(error or response)
             frames.append(Faulted(self._fault))
         reason = finish_reason(word, has_calls=self._has_calls, has_refusal=self._has_refusal)
-        frames += finish_frames(Finished(reason, word), is_known=word in FINISH_REASONS)
+        frames += finish_frames(Finished(reason, word), own=FINISH_REASONS)
 
     def _fail(self, fields: Fields, frames: list[Frame]) -> None:
         error = object_at(fields, "error")

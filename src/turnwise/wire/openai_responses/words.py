@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from turnwise.vocab import FinishReason, Repair
-from turnwise.wire.finish_words import guess_reason, says_nothing
+from turnwise.wire.finish_words import finish_of_word, says_nothing
 from turnwise.wire.healing import printable
 from turnwise.wire.json_fields import Fields, is_object, read_fields
 from turnwise.wire.limits import MAX_PARTS
@@ -56,8 +56,9 @@ def input_repairs(response: Fields) -> list[Repair]:
 
 
 def finish_reason(word: str, *, has_calls: bool, has_refusal: bool) -> FinishReason:
-    """An unknown reason for `incomplete` leaves the response cut, which the status says. An unknown status is guessed."""
-    reason = FINISH_REASONS.get(word) or (FinishReason.CUT if word.startswith("incomplete:") else guess_reason(word))
+    """An unknown reason for `incomplete` leaves the response cut, which the status says."""
+    is_cut = word not in FINISH_REASONS and word.startswith("incomplete:")
+    reason = FinishReason.CUT if is_cut else finish_of_word(word, own=FINISH_REASONS)
     if reason != FinishReason.STOP:
         return reason
     if has_calls:

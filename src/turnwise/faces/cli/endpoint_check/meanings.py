@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.assembly.heal import KINDS
-from turnwise.vocab import NO_FINISH_REASON, FaultKind
+from turnwise.vocab import CALL_NOT_READ, NO_FINISH_REASON, FaultKind
 
 Weight = Literal["usual", "healed", "lacks", "broken"]
 ORDER: tuple[Weight, ...] = ("usual", "healed", "lacks", "broken")
@@ -57,6 +57,7 @@ _WAYS: dict[str, Meaning] = {
 _DECODERS: dict[str, Meaning] = {
     NO_FINISH_REASON: Meaning("healed", "the response ends without a finish reason"),
     "unknown_finish": Meaning("healed", "the finish reason is a word that the API does not have"),
+    CALL_NOT_READ: Meaning("healed", "the server could not read a call that the model made; turnwise asks again"),
     "body_for_stream": Meaning("healed", "a whole body comes where a stream was asked for"),
     "stream_for_body": Meaning("healed", "a stream comes where a whole body was asked for"),
     "wrong_type": Meaning("healed", "a stream comes under another content type than text/event-stream"),
