@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from turnwise.relay.refusals import RequestRefused
 from turnwise.relay.terms import not_carried
 from turnwise.vocab import Message, OutputSchema, Part, Repair, Request, Settings, Text, ToolCall, ToolResult, ToolSpec
-from turnwise.wire.json_fields import UNREADABLE, encode, read_fields, write_object
+from turnwise.wire.json_fields import UNREADABLE, read_fields, write_object
 from turnwise.wire.profiles import FamilyName
 
 TITLES: Mapping[FamilyName, str] = {
@@ -76,49 +76,6 @@ def fit_output(
         return output, []
     because = "strict mode wants each property required and no others allowed; the schema goes without it"
     return replace(output, strict=False), [not_carried(field, because=because)]
-
-
-ROOT_UNIONS = ("anyOf", "oneOf", "allOf")
-MOST_TOLD = 2000  # characters of a union that the description may take
-
-
-def fold_root(tool: ToolSpec, *, target: FamilyName) -> tuple[ToolSpec, bool]:
-    """The tool with an object at the root of its schema, and whether a union there was folded into its properties. OpenAI and
-    Anthropic refuse a union at the root, and some servers of Chat Completions an object without `properties`. The copy may say
-    less than the tool's own schema: what it cannot say stands in the description, and nothing is strict then."""
-    if target == "gemini" or tool.free_form:
-        return tool, False
-    try:
-        schema = msgspec.json.decode(tool.parameters, type=dict[str, object])
-    except UNREADABLE:
-        return tool, False
-    unions = {word: schema[word] for word in ROOT_UNIONS if isinstance(schema.get(word), list)}
-    lacks = target == "openai_chat" and "$ref" not in schema and schema.get("type", "object") == "object"
-    if not unions and not (lacks and "properties" not in schema):
-        return tool, False
-    kept = {word: value for word, value in schema.items() if word not in unions}
-    own = kept.get("properties")
-    properties = {**_choices_of(unions), **(cast("dict[str, object]", own) if isinstance(own, dict) else {})}
-    parameters = encode({**kept, "type": "object", "properties": properties}).decode()
-    if not unions:
-        return replace(tool, parameters=parameters), False
-    told = encode(unions).decode()
-    told = f"The arguments must also fit this JSON Schema: {told}" if len(told) <= MOST_TOLD else ""
-    description = "\n\n".join([text for text in (tool.description, told) if text])
-    return replace(tool, parameters=parameters, description=description, strict=False), True
-
-
-def _choices_of(unions: Mapping[str, object]) -> dict[str, object]:
-    """The properties of all choices; one that choices describe differently may be any of them."""
-    forms: dict[str, list[object]] = {}
-    for choices in unions.values():
-        for side in cast("list[object]", choices):
-            inner = cast("dict[str, object]", side).get("properties") if isinstance(side, dict) else None
-            for name, form in (cast("dict[str, object]", inner) if isinstance(inner, dict) else {}).items():
-                found = forms.setdefault(name, [])
-                if form not in found:
-                    found.append(form)
-    return {name: found[0] if len(found) == 1 else {"anyOf": found} for name, found in forms.items()}
 
 
 def with_object_type(schema: str) -> str:

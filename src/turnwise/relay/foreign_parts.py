@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.relay.fitting import TITLES, fit_tool, fold_root
+from turnwise.relay.fitting import TITLES, fit_tool
 from turnwise.relay.foreign_fields import NOTHING_SAID
 from turnwise.relay.refusals import RequestRefused
 from turnwise.relay.terms import not_carried
@@ -162,11 +162,6 @@ class Crossing:
                 because=f"`{tool.name}` runs at the provider that defines it; switch it off in the client",
             )
         self._take_fields(tool.opaque, where="tools")
-        tool, is_folded = fold_root(tool, target=self._target)
-        if is_folded:
-            self._leave_out(
-                "tools.parameters", "a union at the root of a schema is refused: the description tells of it"
-            )
         tool, is_loosened = fit_tool(tool, source=self._source, target=self._target)
         if is_loosened:
             self._leave_out("tools.strict", "strict mode wants each property required and no others allowed")
