@@ -634,13 +634,13 @@ def said(request: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("target", [one for one in FAMILIES if one != "openai_responses"])
-def test_a_namespace_of_tools_is_left_out_and_told(target: str) -> None:
-    """Codex offers one in each request; the tools beside it go along."""
+def test_a_namespace_of_tools_goes_as_its_functions(target: str) -> None:
+    """Codex offers one in each request, and one for each MCP server. Nothing of it is left out."""
     function = {"type": "function", "name": "exec_command", "parameters": {"type": "object", "properties": {}}}
     group = {"type": "namespace", "name": "multi_agent_v1", "description": "Sub-agents.", "tools": [function]}
     sent = send("openai_responses", plain("openai_responses", tools=[function, group]), to=target)
-    assert ([tool.name for tool in sent.request.tools], told_of(sent)) == (["exec_command"], ["tools"])
-    assert "`multi_agent_v1`" in sent.told[0].what
+    names = ["exec_command", "multi_agent_v1__exec_command"]
+    assert ([tool.name for tool in sent.request.tools], told_of(sent)) == (names, [])
 
 
 def test_a_namespace_of_tools_goes_on_to_its_own_family() -> None:

@@ -31,7 +31,16 @@ from turnwise.vocab import (
     ToolSpec,
 )
 from turnwise.wire.files import takes_file
-from turnwise.wire.json_fields import UNREADABLE, Fields, fields_in, is_object, read_fields, read_items, string_of
+from turnwise.wire.json_fields import (
+    UNREADABLE,
+    Fields,
+    encode,
+    fields_in,
+    is_object,
+    read_fields,
+    read_items,
+    string_of,
+)
 from turnwise.wire.profiles import FamilyName, Profile
 
 HISTORY: dict[FamilyName, str] = {
@@ -82,6 +91,9 @@ SAYING = frozenset(
 )
 """Fields of a Chat Completions message that become parts."""
 
+SEALED = frozenset({"agent_message", "compaction", "compaction_trigger", "context_compaction"})
+"""Items of the Responses API that stand for what was said before, encrypted, or ask its server to put it so."""
+
 CACHE_MARK = "cache_control"
 
 
@@ -98,7 +110,7 @@ class Crossing:
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools without what belongs to their family. Raises RequestRefused for one that runs on the provider's server."""
-        return tuple([self._tool(tool) for tool in self._request.tools if not self._is_group(tool)])
+        return tuple([self._tool(tool) for tool in self._request.tools])
 
     def read_history(self) -> None:
         """Raises RequestRefused for what a person or a tool said and the target has no form for."""
@@ -138,17 +150,6 @@ class Crossing:
         raise RequestRefused(f"`{field}` cannot be carried to {TITLES[self._target]}: {because}", field=field)
 
     # --- tools
-
-    def _is_group(self, tool: ToolSpec) -> bool:
-        """A namespace of the client's own functions: a call of one needs a field that other families do not have. Codex offers
-        one in each request, beside the tools that it works with, so the request goes on without it."""
-        if (
-            self._source != "openai_responses"
-            or string_of(fields_in(tool.opaque, family=self._source), "type") != "namespace"
-        ):
-            return False
-        self._leave_out("tools", f"{TITLES[self._target]} does not have namespaces of tools (`{tool.name}`)")
-        return True
 
     def _tool(self, tool: ToolSpec) -> ToolSpec:
         own = fields_in(tool.opaque, family=self._source)
@@ -216,12 +217,14 @@ class Crossing:
         return self._target == "openai_chat" and self._profile.reasoning_replay is not None
 
     def without_reasoning(self, request: Request) -> Request:
-        """The request without what another family's model thought, and without messages that held nothing else."""
-        if self._replays or not any(type(part) is Reasoning for one in request.messages for part in one.parts):
+        """The request without what another family's model thought and what its provider's tools did, and without messages that
+        held nothing else."""
+        left_out = (ProviderItem,) if self._replays else (Reasoning, ProviderItem)
+        if not any(isinstance(part, left_out) for one in request.messages for part in one.parts):
             return request
         kept: list[Message] = []
         for message in request.messages:
-            parts = tuple([part for part in message.parts if type(part) is not Reasoning])
+            parts = tuple([part for part in message.parts if not isinstance(part, left_out)])
             if parts or not message.parts:
                 kept.append(Message(message.role, parts))
         return replace(request, messages=tuple(kept))
@@ -273,6 +276,8 @@ class Crossing:
         return self._target == "anthropic_messages" and bool(words) and all(words)
 
     def _item(self, item: ProviderItem, *, where: str, role: str) -> None:
+        if item.kind in SEALED and self._source == "openai_responses":
+            self._refuse(f"{where}.{item.kind}", because="what it stands for can be read by its provider alone")
         if role != "assistant" or item.kind == "item_reference":
             self._refuse(f"{where}.{item.kind}", because="it has no such content")
         self._leave_out(f"{where}.{item.kind}", "it belongs to the provider that made it")
@@ -314,3 +319,67 @@ def hours(marks: list[msgspec.Raw]) -> bool:
 
 def _fields(raw: msgspec.Raw) -> Fields:
     return read_fields(raw) if is_object(raw) else {}
+
+
+def with_said_results(request: Request) -> Request:
+    """A request of Anthropic's API with text in the place of result blocks that are nothing else: tools that were found, passages
+    of a search, documents of text."""
+    if not any(type(part) is ToolResult and part.opaque for one in request.messages for part in one.parts):
+        return request
+    return replace(request, messages=tuple([_with_said_results(message) for message in request.messages]))
+
+
+def _with_said_results(message: Message) -> Message:
+    return Message(message.role, tuple([_said(part) if type(part) is ToolResult else part for part in message.parts]))
+
+
+def _said(result: ToolResult) -> ToolResult:
+    own = fields_in(result.opaque, family="anthropic_messages")
+    content = own.pop("content", None)
+    if content is None:
+        return result
+    texts = [_block_text(read_fields(raw)) if is_object(raw) else None for raw in _items(content)]
+    said = [Text(text) for text in texts if text is not None]
+    if len(said) < len(texts):
+        return result
+    opaque = Opaque("anthropic_messages", encode(own).decode()) if own else None
+    return replace(result, content=tuple(said), opaque=opaque)
+
+
+def _block_text(block: Fields) -> str | None:
+    """What a block of a result says in words; None where it is more than words."""
+    match string_of(block, "type"):
+        case "text":
+            return string_of(block, "text")
+        case "tool_reference":
+            name = string_of(block, "tool_name")
+            return None if name is None else f"Found the tool `{name}`. It can be called from now on."
+        case "search_result":
+            return _joined(block, inner=block.get("content"), named=("title", "source"))
+        case "document":
+            source = _fields(block["source"]) if "source" in block else {}
+            match string_of(source, "type"):
+                case "text":
+                    return _joined({**block, **source}, inner=source.get("data"), named=("title", "context"))
+                case "content":
+                    return _joined(block, inner=source.get("content"), named=("title", "context"))
+                case _:
+                    return None
+        case _:
+            return None
+
+
+def _joined(block: Fields, *, inner: msgspec.Raw | None, named: tuple[str, ...]) -> str | None:
+    """The texts of `inner`, behind a line for each of the block's own words."""
+    if inner is None:
+        return None
+    text = string_of({"text": inner}, "text")
+    said = [text] if text is not None else [string_of(_fields(raw), "text") for raw in _items(inner)]
+    if any(one is None for one in said):
+        return None
+    heads = [f"{key}: {value}" for key in named if (value := string_of(block, key))]
+    return "\n".join([*heads, *[one for one in said if one is not None]])
+
+
+def _items(raw: msgspec.Raw) -> list[msgspec.Raw]:
+    return read_items(raw) if bytes(raw)[:1] == b"[" else [raw]

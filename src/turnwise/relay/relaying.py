@@ -4,7 +4,7 @@ Feed and ask: the driver sends what `Send` says, feeds `reader()` with the bytes
 of it. Bytes for the client come back from both. Nothing here waits, looks at a clock or draws a number: those come in as data.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from turnwise.relay.bound_thinking import UNBOUND, BoundConversation, BoundThinking
 from turnwise.relay.call_filters import CallFilter
 from turnwise.relay.client_stream import BROKE_OFF, LOST_PIECE, ClientStream, summed, untrue_end, without_hidden_cuts
+from turnwise.relay.client_tools import ClientTool
 from turnwise.relay.continuations import continued_call, honest, is_unfinished, too_short, within_cap
 from turnwise.relay.deviations import Deviations
 from turnwise.relay.dialects import Rewrite, rewritten
@@ -106,9 +107,11 @@ class SoughtInText(msgspec.Struct, frozen=True, kw_only=True):
 
 class UpstreamSide(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked of the upstream: the request in our words, and as it is sent. `in_text`: calls are looked for in texts.
-    `rewrite` gives both anew, written by what the upstream's refusals have taught."""
+    `rewrite` gives both anew, written by what the upstream's refusals have taught.
+    `tools`: what the client calls those whose names are others there."""
 
     request: Request
+    tools: Mapping[str, ClientTool] = {}
     in_text: SoughtInText | None = None
     call: HttpCall
     family: Family
@@ -390,7 +393,9 @@ class Relay:
         """Between equal families the body went up as the client wrote it, free-form tools included."""
         tools = () if self.is_same_family else self._client.request.tools
         return CallFilter(
-            most=self._rules.most_calls, text_tools=frozenset([tool.name for tool in tools if tool.free_form])
+            most=self._rules.most_calls,
+            text_tools=frozenset([tool.name for tool in tools if tool.free_form]),
+            tools=self._upstream.tools,
         )
 
     def saw_body(self, body: bytes) -> None:

@@ -6,11 +6,13 @@ from typing import Literal
 
 import msgspec
 
+from turnwise.relay.client_tools import SEARCH_CALL
 from turnwise.vocab import (
     Frame,
     Message,
     Part,
     PartDone,
+    ProviderItem,
     Reasoning,
     ReasoningDelta,
     Refusal,
@@ -174,6 +176,8 @@ class Shown:
         by_id, by_name = _places(left)
         for number, part in enumerate(message.parts):
             if not isinstance(part, ToolCall):
+                if isinstance(part, ProviderItem) and part.kind == SEARCH_CALL and not self._others:
+                    frames.append(PartDone(f"relay:{number}", part))  # the gateway's own: it goes out as a whole
                 continue
             block = _next_place(by_id.get(part.id), left=left)
             if block is None:

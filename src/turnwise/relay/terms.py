@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from turnwise.relay.client_tools import ClientTool
 from turnwise.vocab import Repair, Request, ServerLesson
 from turnwise.wire.encoded_history import Adapted
 from turnwise.wire.family import HttpCall
@@ -28,10 +29,12 @@ class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request as it goes up. `request` says the same in the vocabulary, for the upstream's family: with more messages it asks
     to go on. `told` is what of the client's request did not get there. `keeps_bytes`: both sides speak one family, so what the
     upstream says can pass as it came. `adds_usage`: the gateway asked for usage in the stream and the client did not, so the
-    event that brings nothing else is the gateway's alone."""
+    event that brings nothing else is the gateway's alone. `tools`: what the client calls a tool, by the name that went up, where
+    the two differ."""
 
     call: HttpCall
     request: Request
+    tools: Mapping[str, ClientTool] = {}
     told: tuple[Repair, ...] = ()
     keeps_bytes: bool = False
     adds_usage: bool = False

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from turnwise.relay.client_tools import PlainTools, fit_names, plain_tools
 from turnwise.relay.dialects import reshaped
 from turnwise.relay.edits import edited, extra_of, lowered
 from turnwise.relay.fitting import TITLES, fit_beginning, fit_calls, fit_output, fit_settings
 from turnwise.relay.foreign_fields import allowed_alone, budget_alone, carry_extra
-from turnwise.relay.foreign_parts import HISTORY, Crossing, hours
+from turnwise.relay.foreign_parts import HISTORY, Crossing, hours, with_said_results
 from turnwise.relay.incoming import ClientRequest
 from turnwise.relay.terms import SETTING_NAMES, RouteTerms, UpstreamRequest, capped, not_carried, told_adapted
 from turnwise.vocab import Caching, Repair, Request, Settings
@@ -78,11 +79,15 @@ def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Up
     """The request for an endpoint of another family."""
     request, source, target = asked.request, asked.asked.family, profile.family
     model = terms.model or request.model
+    plain = PlainTools(request)
     match source:
+        case "openai_responses":
+            plain = plain_tools(request)
+            request = plain.request
         case "gemini":
             request = allowed_alone(request)
         case "anthropic_messages":
-            request = budget_alone(request)
+            request = with_said_results(budget_alone(request))
         case _:
             pass
     extra, told = carry_extra(request, source=source, target=target)
@@ -120,6 +125,8 @@ def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Up
         ),
         target=target,
     )
+    fitted = fit_names(replace(plain, request=wanted), target=target)
+    wanted = fitted.request
     call = family(target).encode_request(wanted, profile)
     if target == "openai_chat":
         told += reshaped(wanted, profile.taught(terms.lessons) if terms.lessons else profile)
@@ -130,7 +137,7 @@ def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Up
     named = {one.where for one in told}
     unsaid = _unsaid(wanted, asked=request, body=read_fields(call.body), source=source, target=target)
     told += [one for one in unsaid if one.where not in named]
-    return UpstreamRequest(call=call, request=wanted, told=tuple(told))
+    return UpstreamRequest(call=call, request=wanted, told=tuple(told), tools=fitted.tools)
 
 
 def _capped(settings: Settings, *, terms: RouteTerms, profile: Profile) -> Settings:

@@ -287,6 +287,7 @@ class RelayService:
         relay = Relay(
             upstream=UpstreamSide(
                 request=sent.request,
+                tools=sent.tools,
                 call=sent.call,
                 family=endpoint.family,
                 profile=endpoint.profile,

@@ -59,7 +59,7 @@ def _decode(fields: Fields) -> Request:
         rest["instructions"] = fields["instructions"]
     leading, messages = _decode_input(fields.get("input"), has_instructions=instructions is not None)
     system = (() if instructions is None else (Text(instructions),)) + leading
-    tools = tuple([_decode_tool(raw, f"tools[{i}]") for i, raw in enumerate(list_at(fields, "tools"))])
+    tools = tuple([decode_tool(raw, f"tools[{i}]") for i, raw in enumerate(list_at(fields, "tools"))])
     settings = _take_settings(rest)
     _take_statelessness(rest, model=model or "", effort=settings.reasoning_effort)
     return Request(
@@ -190,7 +190,7 @@ def _add_message(conversation: _Conversation, item: Fields, where: str, *, has_i
         conversation.close()
 
 
-def _decode_tool(raw: msgspec.Raw, where: str) -> ToolSpec:
+def decode_tool(raw: msgspec.Raw, where: str) -> ToolSpec:
     if not is_object(raw):
         raise BadRequest(f"`{where}` must be an object")
     fields = read_fields(raw)

@@ -1,0 +1,273 @@
+"""A client's tools and their calls on their way to an API that has no such form, and back: long names, other characters in names,
+namespaces of functions, and the search for tools that the client does itself.
+
+A name is made of itself alone, so the same history gives the same bytes whatever else stands beside it. The client gets back what
+it knows: its own name, its namespace, its kind of item.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from turnwise.vocab import (
+    Message,
+    NamedTool,
+    Opaque,
+    Part,
+    ProviderItem,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+)
+from turnwise.wire.family import BadRequest
+from turnwise.wire.json_fields import (
+    UNREADABLE,
+    Fields,
+    encode,
+    fields_in,
+    is_object,
+    read_fields,
+    read_items,
+    string_of,
+    without,
+)
+from turnwise.wire.openai_responses.fields import NAME as RESPONSES
+from turnwise.wire.openai_responses.request_reading import decode_tool
+from turnwise.wire.profiles import FamilyName
+
+SEARCH = "tool_search"
+"""The name of the function that stands for the client's own search for tools, and the type of the tool."""
+SEARCH_CALL = "tool_search_call"
+OUTPUT_TEXT = "Found tools. They can be called from now on: "
+
+# Sources: OpenAI API reference (function names; Chat Completions and Responses), Anthropic API reference (`tools.name`),
+# google-genai 3.6 types.py (`FunctionDeclaration.name`).
+TAKEN: Mapping[FamilyName, re.Pattern[str]] = {
+    "openai_chat": re.compile(r"[A-Za-z0-9_-]{1,64}"),
+    "openai_responses": re.compile(r"[A-Za-z0-9_-]{1,64}"),
+    "anthropic_messages": re.compile(r"[A-Za-z0-9_-]{1,128}"),
+    "gemini": re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}"),
+}
+_FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
+_MOST = 64  # what every family takes
+_MARK = 9  # `_` and eight hexadecimal digits
+
+
+class ClientTool(msgspec.Struct, frozen=True):
+    """What the client calls the tool. `is_search`: a call of it is the client's own search for tools."""
+
+    name: str
+    namespace: str = ""
+    is_search: bool = False
+
+
+class PlainTools(msgspec.Struct, frozen=True):
+    """The request with functions alone. `tools` are the client's, by the names that stand in the request."""
+
+    request: Request
+    tools: Mapping[str, ClientTool] = {}
+
+
+# --- names
+
+
+def fit_names(plain: PlainTools, *, target: FamilyName) -> PlainTools:
+    """The same with names that the target takes."""
+    request, takes = plain.request, TAKEN[target]
+    called = [
+        part.name for message in request.messages for part in message.parts if isinstance(part, ToolCall | ToolResult)
+    ]
+    names = dict.fromkeys([*[tool.name for tool in request.tools], *called])
+    changed = {name: fitted_name(name, beside=names) for name in names if name and takes.fullmatch(name) is None}
+    if not changed:
+        return plain
+    tools = {changed.get(name, name): tool for name, tool in plain.tools.items()}
+    tools.update({new: ClientTool(name) for name, new in changed.items() if new not in tools})
+    return PlainTools(_renamed(request, changed), tools)
+
+
+def fitted_name(name: str, *, beside: Mapping[str, None] | Mapping[str, str]) -> str:
+    """A name that every API takes. It ends in a mark made of the whole name, so two names that differ stay different."""
+    digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()
+    made = f"{_FOREIGN.sub('_', name)[: _MOST - _MARK]}_{digest[: _MARK - 1]}"
+    return made if made not in beside else f"tool_{digest[: _MOST - 5]}"
+
+
+def _renamed(request: Request, names: Mapping[str, str]) -> Request:
+    choice = request.tool_choice
+    return replace(
+        request,
+        tools=tuple([replace(tool, name=names.get(tool.name, tool.name)) for tool in request.tools]),
+        messages=tuple([_message_renamed(message, names) for message in request.messages]),
+        tool_choice=NamedTool(names.get(choice.name, choice.name)) if isinstance(choice, NamedTool) else choice,
+    )
+
+
+def _message_renamed(message: Message, names: Mapping[str, str]) -> Message:
+    if not any(isinstance(part, ToolCall | ToolResult) and part.name in names for part in message.parts):
+        return message
+    parts = [
+        replace(part, name=names[part.name]) if isinstance(part, ToolCall | ToolResult) and part.name in names else part
+        for part in message.parts
+    ]
+    return Message(message.role, tuple(parts))
+
+
+# --- namespaces, and the search for tools
+
+
+def flat_name(namespace: str, name: str) -> str:
+    """The name of a function outside of its namespace."""
+    return f"{namespace}{name}" if namespace.endswith("__") else f"{namespace}__{name}"
+
+
+def plain_tools(request: Request) -> PlainTools:
+    """A request of the Responses API with functions in place of namespaces, and of the search that the client does itself."""
+    found: dict[str, ClientTool] = {}
+    tools = _plain(request.tools, found)
+    messages: list[Message] = []
+    names: dict[str, str] = {}  # of calls, by their ids
+    for message in request.messages:
+        parts: list[Part] = []
+        for part in message.parts:
+            match part:
+                case ToolCall():
+                    parts.append(call := _plain_call(part))
+                    names[call.id] = call.name
+                case ToolResult(call_id=id) if names.get(id, part.name) != part.name:
+                    parts.append(replace(part, name=names[id]))
+                case ProviderItem(family="openai_responses", kind="tool_search_call"):
+                    parts.append(_search_call(part) or part)
+                case ProviderItem(family="openai_responses", kind="tool_search_output" | "additional_tools"):
+                    fields = read_fields(part.json)
+                    added = _plain(_tools_of(fields), found)
+                    tools += [tool for tool in added if tool.name not in {one.name for one in tools}]
+                    if (id := string_of(fields, "call_id")) is not None and part.kind == "tool_search_output":
+                        text = OUTPUT_TEXT + (", ".join([f"`{tool.name}`" for tool in added]) or "none")
+                        parts.append(ToolResult(call_id=id, name=SEARCH, content=(Text(text),)))
+                    elif part.kind == "tool_search_output":
+                        parts.append(part)
+                case ProviderItem(family="openai_responses", kind="agent_message"):
+                    parts += _agent_texts(part)
+                case _:
+                    parts.append(part)
+        messages += _in_roles(message, parts)
+    if not found and tuple(messages) == request.messages:
+        return PlainTools(request)
+    choice = request.tool_choice
+    if isinstance(choice, NamedTool) and choice.name not in {tool.name for tool in tools}:
+        flat = [name for name, tool in found.items() if tool.name == choice.name]
+        choice = NamedTool(flat[0]) if len(flat) == 1 else choice
+    return PlainTools(replace(request, tools=tuple(tools), messages=tuple(messages), tool_choice=choice), found)
+
+
+def _in_roles(message: Message, parts: list[Part]) -> list[Message]:
+    """The message, and those of another role that its items became."""
+    if tuple(parts) == message.parts:
+        return [message]
+    made: list[Message] = []
+    for part in parts:
+        role = message.role
+        if isinstance(part, ToolResult):
+            role = "tool"
+        elif isinstance(part, ToolCall):
+            role = "assistant"
+        elif isinstance(part, Text) and role == "assistant" and part not in message.parts:
+            role = "user"
+        if made and made[-1].role == role:
+            made[-1] = Message(role, (*made[-1].parts, part))
+        else:
+            made.append(Message(role, (part,)))
+    return made
+
+
+def _plain(tools: tuple[ToolSpec, ...], found: dict[str, ClientTool]) -> list[ToolSpec]:
+    """These as functions; what the client calls those that were none goes to `found`."""
+    plain: list[ToolSpec] = []
+    for tool in tools:
+        own = fields_in(tool.opaque, family=RESPONSES)
+        kind = string_of(own, "type")
+        if kind == "namespace":
+            namespace = string_of(own, "name") or tool.name
+            for inner in _tools_of(own):
+                name = flat_name(namespace, inner.name)
+                found[name] = ClientTool(inner.name, namespace)
+                plain.append(replace(inner, name=name))
+        elif kind == SEARCH and string_of(own, "execution") == "client":
+            found[SEARCH] = ClientTool(SEARCH, is_search=True)
+            search = ToolSpec(name=SEARCH, description=string_of(own, "description") or "Find tools.")
+            parameters = own.get("parameters")
+            is_said = parameters is not None and is_object(parameters)
+            plain.append(replace(search, parameters=bytes(parameters or b"").decode()) if is_said else search)
+        else:
+            plain.append(tool)
+    return plain
+
+
+def _tools_of(fields: Fields) -> tuple[ToolSpec, ...]:
+    raw = fields.get("tools")
+    try:
+        return () if raw is None else tuple([_loaded(decode_tool(one, "tools")) for one in read_items(raw)])
+    except (*UNREADABLE, BadRequest):
+        return ()
+
+
+def _loaded(tool: ToolSpec) -> ToolSpec:
+    """A tool of a list that was found, or of a namespace, is there to be called: nothing about it waits for a search."""
+    own = fields_in(tool.opaque, family=RESPONSES)
+    if "defer_loading" not in own:
+        return tool
+    rest = without(own, ("defer_loading",))
+    return replace(tool, opaque=Opaque(RESPONSES, encode(rest).decode()) if rest else None)
+
+
+def _plain_call(call: ToolCall) -> ToolCall:
+    own = fields_in(call.opaque, family=RESPONSES)
+    namespace = string_of(own, "namespace")
+    if not namespace:
+        return call
+    rest = without(own, ("namespace",))
+    opaque = Opaque(RESPONSES, encode(rest).decode()) if rest else None
+    return replace(call, name=flat_name(namespace, call.name), opaque=opaque)
+
+
+def _search_call(item: ProviderItem) -> ToolCall | None:
+    fields = read_fields(item.json)
+    id, arguments = string_of(fields, "call_id"), fields.get("arguments")
+    if id is None or string_of(fields, "execution") != "client":
+        return None
+    text = "{}" if arguments is None or not is_object(arguments) else bytes(arguments).decode()
+    return ToolCall(id=id, name=SEARCH, arguments=text)
+
+
+def _agent_texts(item: ProviderItem) -> list[Part]:
+    """What another agent said, as far as it can be read; what is encrypted stays an item of its provider."""
+    fields = read_fields(item.json)
+    content = fields.get("content")
+    texts: list[Part] = []
+    for raw in () if content is None else read_items(content):
+        text = string_of(read_fields(raw), "text") if is_object(raw) else None
+        if text is None:
+            return [item]
+        author = string_of(fields, "author")
+        texts.append(Text(f"[message from the agent `{author}`]\n{text}" if author else text))
+    return texts or [item]
+
+
+# --- back
+
+
+def search_item(call: ToolCall) -> ProviderItem:
+    """The call of the client's own search as it knows it."""
+    try:
+        arguments: object = msgspec.Raw(call.arguments.encode())
+        read_fields(call.arguments)
+    except UNREADABLE:
+        arguments = {}
+    fields = {"type": SEARCH_CALL, "call_id": call.id, "execution": "client", "arguments": arguments}
+    return ProviderItem(RESPONSES, SEARCH_CALL, encode({**fields, "status": "completed"}).decode())
