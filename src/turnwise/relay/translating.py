@@ -18,6 +18,7 @@ from turnwise.relay.incoming import ClientRequest
 from turnwise.relay.terms import SETTING_NAMES, RouteTerms, UpstreamRequest, capped, not_carried, told_adapted
 from turnwise.vocab import Caching, Repair, Request, Settings
 from turnwise.wire.json_fields import Fields, is_null, is_object, read_fields, string_of
+from turnwise.wire.offers import fitted_tool
 from turnwise.wire.profiles import FamilyName, Profile
 from turnwise.wire.registry import family
 
@@ -130,6 +131,12 @@ def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Up
     call = family(target).encode_request(wanted, profile)
     if target == "openai_chat":
         told += reshaped(wanted, profile.taught(terms.lessons) if terms.lessons else profile)
+    dialect = profile.tool_schemas if target == "openai_chat" else "standard"
+    lost = {tool.name: found.lost for tool in wanted.tools if (found := fitted_tool(tool, dialect)).lost}
+    told += [
+        not_carried("tools.parameters", because=f"{TITLES[target]} takes no {what}")
+        for what in dict.fromkeys(lost.values())
+    ]
     told += settings_told + output_told
     told += told_adapted(
         [one for one in call.adapted if one.setting != "prefill"], client=source

@@ -1,7 +1,18 @@
-"""What every family asks of a request and its profile alike: which tools go along, and which instructions."""
+"""What every family asks of a request and its profile alike: which tools go along, with which schemas, and which instructions.
+
+The copy of a schema that goes up may say less than the tool's own, never something else; what it cannot say stands in the
+description. The tool's own schema judges every call. A property that one choice of a union declares has that form in the copy.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import cast
+
+import msgspec
 
 from turnwise.vocab import Request, Text, ToolSpec
-from turnwise.wire.profiles import Profile
+from turnwise.wire.json_fields import UNREADABLE
+from turnwise.wire.profiles import Profile, SchemaDialect
 
 _NO_PARAMETERS = ToolSpec(name="").parameters
 
@@ -25,3 +36,223 @@ def instructions(request: Request, profile: Profile) -> tuple[Text, ...]:
         return request.system
     told = f"Answer with JSON only, an object that fits this JSON Schema:\n{request.output.schema}"
     return (*request.system, Text(told))
+
+
+# --- schemas
+
+# Words that no provider takes at the root of a tool's schema: the whole request is refused with 400.
+# Sources: langchain-ai/langchain#39271 (Anthropic: the first three), langchain-ai/langchainjs#9804 (OpenAI: all).
+_CHOICES = ("anyOf", "oneOf", "allOf")
+_REFUSED = (*_CHOICES, "not", "enum")
+_ANNOTATIONS = frozenset({"description", "title", "default", "examples", "deprecated"})
+ALSO = "\n\nThe arguments must also fit this JSON Schema: "
+KEPT = 2048  # tools whose copies are kept; a client has a few dozen
+
+MOST_INLINED = 3  # definitions within each other that stand in place of references
+MOST_SAID = 4000  # characters of a schema in a description
+_LENGTHS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"})
+
+SchemaFields = dict[str, object]
+
+
+class FittedTool(msgspec.Struct, frozen=True):
+    """The tool as it goes up. `lost` says what its schema has and the copy has not; empty where they say the same."""
+
+    spec: ToolSpec
+    lost: str = ""
+
+
+@lru_cache(maxsize=KEPT)
+def fitted_tool(tool: ToolSpec, dialect: SchemaDialect = "standard") -> FittedTool:
+    """The tool with a schema that the endpoint takes. The very same where nothing has to change."""
+    if tool.free_form:
+        return FittedTool(tool)
+    try:
+        schema: object = msgspec.json.decode(tool.parameters)
+    except UNREADABLE:
+        return FittedTool(tool)
+    if not isinstance(schema, dict):
+        return FittedTool(tool)
+    before = cast(SchemaFields, schema)
+    after = before
+    if refused := refused_at_root(before):
+        after = folded_root(before) or _without_union(before)
+    if dialect != "standard":
+        after = cast(SchemaFields, _with_properties(_whole(after)))
+    if dialect == "moonshot":
+        after = cast(SchemaFields, _plain_references(after, defs=_table(after.get("$defs"))))
+    lost = f"{', '.join([f'`{word}`' for word in refused])} at the root of its schema" if refused else ""
+    said: object = {word: before[word] for word in refused}
+    if dialect == "xai" and (shorter := _without_words(after, _LENGTHS)) != after:
+        after, lost, said = cast(SchemaFields, shorter), "lengths in its schema", before
+    if after == before:
+        return FittedTool(tool)
+    changes: dict[str, object] = {"parameters": msgspec.json.encode(after).decode()}
+    if lost:
+        words = msgspec.json.encode(said).decode()
+        also = f"{ALSO}{words}" if len(words) <= MOST_SAID else ""
+        changes |= {"description": f"{tool.description}{also}", "strict": False}
+    return FittedTool(msgspec.structs.replace(tool, **changes), lost)
+
+
+# --- a union at the root
+
+
+def refused_at_root(schema: Mapping[str, object]) -> list[str]:
+    """The words at the root that providers refuse there."""
+    return [word for word in _REFUSED if word in schema]
+
+
+def _without_union(schema: SchemaFields) -> SchemaFields:
+    """An object of which only its own properties are said: a choice is more than an object with properties."""
+    unsaid = {*_REFUSED, "properties", "required", "additionalProperties", "unevaluatedProperties", "$ref", "type"}
+    about = {name: value for name, value in schema.items() if name not in unsaid}
+    own = _table(schema.get("properties"))
+    needed = {"required": schema["required"]} if own and "required" in schema else {}
+    return {**about, "type": "object", "properties": own, **needed}
+
+
+def folded_root(schema: SchemaFields) -> SchemaFields | None:
+    """An object with the properties of all choices at the root. It takes more than before. None where a choice is more than an
+    object with properties."""
+    refused = refused_at_root(schema)
+    is_object = schema.get("type") == "object"
+    defs = _table(schema.get("$defs"))
+    forms: dict[str, list[object]] = {}
+    needs = _names(schema.get("required"))
+    for word in [word for word in refused if word in _CHOICES]:
+        sides = [_target(_table(one), defs=defs) for one in _rows(schema[word])]
+        if not sides or not all(_is_plain(side, is_object=is_object) for side in sides):
+            return None
+        is_object = True
+        for side in sides:
+            for name, form in _table(side.get("properties")).items():
+                forms.setdefault(name, []).append(form)
+        needed = [dict.fromkeys(_names(side.get("required"))) for side in sides]
+        common = set(needed[0]).intersection(*needed)
+        needs += [name for side in needed for name in side if word == "allOf" or name in common]
+    if not is_object:
+        return None
+    merged = {
+        name: found[0] if found.count(found[0]) == len(found) else {"anyOf": found} for name, found in forms.items()
+    }
+    properties = {**merged, **_table(schema.get("properties"))}
+    required = {"required": list(dict.fromkeys(needs))} if needs else {}
+    kept = {name: value for name, value in schema.items() if name not in refused}
+    return {**kept, "type": "object", "properties": properties, **required}
+
+
+def _is_plain(side: SchemaFields, *, is_object: bool) -> bool:
+    if not side or any(word in side for word in ("$ref", *_REFUSED)):
+        return False
+    return side["type"] == "object" if "type" in side else is_object
+
+
+# --- a whole root, and references
+
+
+def _whole(schema: SchemaFields) -> SchemaFields:
+    """The same with a root that says what every tool's schema says: an object, and its properties."""
+    if "$ref" in schema and (found := _target(schema, defs=_table(schema.get("$defs")))) is not schema:
+        beside = {name: value for name, value in schema.items() if name != "$ref"}
+        schema = {**found, **beside}
+    kind = schema.get("type")
+    if "type" not in schema or (isinstance(kind, list) and "object" in kind):
+        schema = {"type": "object", **{name: value for name, value in schema.items() if name != "type"}}
+    return schema if isinstance(schema.get("properties"), dict) else {**schema, "properties": {}}
+
+
+_ONE = frozenset({"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"})
+_MANY = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+_NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+
+
+def _below(schema: SchemaFields, change: Callable[[object], object]) -> SchemaFields:
+    """The schema with each of the schemas in it changed; data in it (`enum`, `const`, `default`) stays as it is."""
+    changed: SchemaFields = {}
+    for name, value in schema.items():
+        if name in _ONE and isinstance(value, dict):
+            value = change(cast(SchemaFields, value))
+        elif name in _MANY and isinstance(value, list):
+            value = [change(one) for one in cast("list[object]", value)]
+        elif name in _NAMED and isinstance(value, dict):
+            value = {key: change(one) for key, one in cast(SchemaFields, value).items()}
+        changed[name] = value
+    return changed
+
+
+def _with_properties(schema: object) -> object:
+    """The same where what is required of an object never comes without `properties`."""
+    if not isinstance(schema, dict):
+        return schema
+    fields = cast(SchemaFields, schema)
+    if "required" in fields and "properties" not in fields:
+        fields = cast(SchemaFields, {**fields, "properties": {}})
+    return _below(fields, _with_properties)
+
+
+def _without_words(schema: object, words: frozenset[str]) -> object:
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: value for name, value in cast(SchemaFields, schema).items() if name not in words}
+    return _below(kept, lambda one: _without_words(one, words))
+
+
+def _plain_references(schema: object, *, defs: Mapping[str, object], within: tuple[str, ...] = ()) -> object:
+    """The same where a `$ref` with such a keyword beside it has its target in its place, unions have no type beside them, and all
+    that is required is declared."""
+    if not isinstance(schema, dict):
+        return schema
+    fields = cast(SchemaFields, schema)
+    reference = fields.get("$ref")
+    if isinstance(reference, str) and len(fields) > 1:
+        target = _target(fields, defs=defs)
+        beside = {name: value for name, value in fields.items() if name != "$ref"}
+        if target is not fields and (beside.keys() & target.keys() or "type" in beside):
+            if reference in within or len(within) >= MOST_INLINED:
+                return {"$ref": reference}  # it would go on for ever: the words beside it are left out
+            within = (*within, reference)
+            kept: SchemaFields = {
+                name: value for name, value in beside.items() if name in _ANNOTATIONS or name not in target
+            }
+            fields = {**target, **kept}
+    sides, kind = fields.get("anyOf"), fields.get("type")
+    if isinstance(sides, list) and kind is not None:
+        typed = [_typed(one, kind) for one in cast("list[object]", sides)]
+        untyped: SchemaFields = {name: value for name, value in fields.items() if name != "type"}
+        untyped["anyOf"] = typed
+        fields = untyped
+    named = _table(fields.get("properties"))
+    if undeclared := [name for name in _names(fields.get("required")) if name not in named]:
+        fields = cast(SchemaFields, {**fields, "properties": {**named, **{name: {} for name in undeclared}}})
+    return _below(fields, lambda one: _plain_references(one, defs=defs, within=within))
+
+
+def _typed(side: object, kind: object) -> object:
+    """One side of a union with the type that stood beside the union."""
+    if not isinstance(side, dict) or "type" in side or "$ref" in side:
+        return cast(object, side)
+    typed: SchemaFields = {"type": kind}
+    typed.update(cast(SchemaFields, side))
+    return typed
+
+
+def _target(schema: SchemaFields, *, defs: Mapping[str, object]) -> SchemaFields:
+    """What its `$ref` stands for, if that is one of the root's definitions; else the schema itself."""
+    reference = schema.get("$ref")
+    if not isinstance(reference, str) or not reference.startswith("#/$defs/"):
+        return schema
+    found = defs.get(reference.removeprefix("#/$defs/"))
+    return cast(SchemaFields, found) if isinstance(found, dict) and found else schema
+
+
+def _names(given: object) -> list[str]:
+    return [one for one in _rows(given) if isinstance(one, str)]
+
+
+def _table(given: object) -> SchemaFields:
+    return cast(SchemaFields, given) if isinstance(given, dict) else {}
+
+
+def _rows(given: object) -> list[object]:
+    return cast("list[object]", given) if isinstance(given, list) else []

@@ -24,6 +24,11 @@ that leads requests with the same beginning to the same cache."""
 MARK_WAYS: frozenset[CacheWay] = frozenset({"top", "blocks", "parts", "messages"})
 """Those of Anthropic's cache."""
 
+SchemaDialect = Literal["standard", "whole", "moonshot", "xai"]
+"""`standard`: no union at the root. `whole`: and a root that is an object with `properties`. `moonshot`: and no keyword beside a
+`$ref` that its target has, too, no `type` beside `anyOf`, nothing required that is not declared. `xai`: and none of the words for
+the length of texts and lists. Rules and sources: `lab/strict/dialects.toml`."""
+
 FamilyName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini"]
 
 
@@ -65,6 +70,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     system_role: Literal["system", "developer"] = "system"
     mid_system: bool = False  # Anthropic: takes role "system" inside `messages` (Opus 4.8 and later); else a user text
     strict_tools: bool = True  # takes `strict` on tools
+    tool_schemas: SchemaDialect = "whole"  # Chat Completions: what the schema of a tool has to be like
     output: Literal["json_schema", "json_object", "none"] = "json_schema"  # means for structured output
     reasoning_replay: str | None = None  # Chat Completions: the field in which reasoning goes back, if any
     reasoning_request: str | None = (

@@ -22,7 +22,7 @@ def odd(**given: Any) -> dict[str, Any]:
 LEFT_OUT = {
     "choice of texts": (odd(inputSchema={"anyOf": [{"type": "string"}]}), "`odd`: its schema has `anyOf` at its root"),
     "choice of references": (
-        odd(inputSchema={"type": "object", "oneOf": [OBJECT, {"$ref": "#/$defs/a"}], "$defs": {"a": OBJECT}}),
+        odd(inputSchema={"type": "object", "oneOf": [OBJECT, {"$ref": "#/$defs/b"}], "$defs": {"a": OBJECT}}),
         "`odd`: its schema has `oneOf` at its root, which providers refuse",
     ),
     "choice in a choice": (
@@ -92,6 +92,10 @@ FOLDED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {**OBJECT, "allOf": [{"required": ["n"]}, {"properties": {"n": {}, "m": {}}, "required": ["m"]}]},
         {**OBJECT, "properties": {**OBJECT["properties"], "m": {}}, "required": ["n", "m"]},
     ),
+    "references": (
+        {"type": "object", "oneOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": OBJECT}},
+        {**OBJECT, "$defs": {"a": OBJECT}},
+    ),
     "not": ({**OBJECT, "not": {"required": ["m"]}, "enum": [{}]}, OBJECT),
 }
 
@@ -101,7 +105,7 @@ async def test_a_schema_that_providers_refuse_at_its_root_is_folded(
     tmp_path: Path, given: dict[str, Any], schema: dict[str, Any]
 ) -> None:
     """Proves: one such tool does not have every request refused. The model reads in its description what its schema says no more,
-    and a note names the tool."""
+    and a note names the tool. Its own schema still judges the call."""
     server = stranger(tmp_path, tools=[odd(inputSchema=given)])
     agent, model = agent_of([[call("s__odd", n=1, kind="a", m=2)], "Done."], [server])
     result = await agent.run("Go.")
@@ -110,7 +114,7 @@ async def test_a_schema_that_providers_refuse_at_its_root_is_folded(
     assert msgspec.json.decode(told.parameters) == schema
     said, _, said_schema = told.description.partition("\n\nThe arguments must also fit this JSON Schema: ")
     assert (said, msgspec.json.decode(said_schema)) == ("Odd.", left)
-    assert not results_of(result)[0].is_error
+    assert results_of(result)[0].is_error is ("not" in given)
     assert (
         f"`odd`: {', '.join(f'`{word}`' for word in left)} at the root of its schema, which providers"
         in result.notes[0]

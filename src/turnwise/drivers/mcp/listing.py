@@ -24,11 +24,8 @@ from turnwise.rules.mcp_names import mcp_tool_name
 from turnwise.rules.schema import fault_of_schema
 from turnwise.turn.config import Effect, ToolOffer
 from turnwise.vocab import ToolSpec
+from turnwise.wire.offers import folded_root, refused_at_root
 
-# Words that no provider takes at the root of a tool's schema: the whole request is refused with 400.
-# Sources: langchain-ai/langchain#39271 (Anthropic: the first three), langchainjs#9804 (OpenAI: all).
-_CHOICES = ("anyOf", "oneOf", "allOf")
-_REFUSED = (*_CHOICES, "not", "enum")
 MAX_SHOWN_NAME = 80
 MAX_SHOWN = 5  # names in one message
 
@@ -165,12 +162,10 @@ def _read(one: Tool, *, entry: ServerEntry) -> OfferedTool | str:
         return f"its schema is nested more than {MAX_DEPTH} levels deep"
     if fault := fault_of_schema(parameters):
         return f"its schema cannot be used: {fault}"
-    folded = {word: value for word, value in _table(came).items() if word in _REFUSED and value is not None}
-    also = f"\n\nThe arguments must also fit this JSON Schema: {msgspec.json.encode(folded).decode()}" if folded else ""
     hints = one.annotations
     spec = ToolSpec(
         name=mcp_tool_name(entry.name, one.name),
-        description=cut_middle(_whole_text(f"{one.description or ''}{also}"), limit=MAX_DESCRIPTION),
+        description=cut_middle(_whole_text(one.description or ""), limit=MAX_DESCRIPTION),
         parameters=parameters,
     )
     offer = ToolOffer(
@@ -204,63 +199,17 @@ def _schema(came: object) -> tuple[dict[str, object] | None, str]:
         return None, "its schema has `$ref` at its root in place of `type: object`"
     elif kind not in (None, "object"):
         return None, "its schema is not that of an object"
-    if refused := [word for word in _REFUSED if word in schema]:
-        if (folded := _folded(schema, refused)) is None:
+    if refused := refused_at_root(schema):
+        if folded_root(schema) is None:
             return None, f"its schema has {_some(refused)} at its root, which providers refuse"
-        schema = folded
+        schema["type"] = "object"
         told.append(
-            f"{_some(refused)} at the root of its schema, which providers refuse, is folded into its properties"
+            f"{_some(refused)} at the root of its schema, which providers refuse, is folded into its properties for them"
         )
     elif "type" not in schema:
         schema["type"] = "object"
         told.append("its schema says no `type`, and is taken for that of an object")
     return schema, "; ".join(told)
-
-
-def _folded(schema: dict[str, object], refused: Sequence[str]) -> dict[str, object] | None:
-    """The schema without these words, with the properties of all choices. It takes more than before; the server checks
-    what it gets. None where a choice is more than an object with properties."""
-    is_object = schema.get("type") == "object"
-    forms: dict[str, list[object]] = {}
-    needs = _names(schema.get("required"))
-    for word in [word for word in refused if word in _CHOICES]:
-        sides = [_table(one) for one in _rows(schema[word])]
-        if not sides or not all(_is_plain(side, is_object=is_object) for side in sides):
-            return None
-        is_object = True
-        for side in sides:
-            for name, form in _table(side.get("properties")).items():
-                forms.setdefault(name, []).append(form)
-        needed = [dict.fromkeys(_names(side.get("required"))) for side in sides]
-        common = set(needed[0]).intersection(*needed)
-        needs += [name for side in needed for name in side if word == "allOf" or name in common]
-    if not is_object:
-        return None
-    merged = {
-        name: found[0] if found.count(found[0]) == len(found) else {"anyOf": found} for name, found in forms.items()
-    }
-    kept = {name: value for name, value in schema.items() if name not in refused}
-    properties = {**merged, **_table(schema.get("properties"))}
-    required = {"required": list(dict.fromkeys(needs))} if needs else {}
-    return {**kept, "type": "object", "properties": properties, **required}
-
-
-def _is_plain(side: dict[str, object], *, is_object: bool) -> bool:
-    if not side or any(word in side for word in ("$ref", *_REFUSED)):
-        return False
-    return side["type"] == "object" if "type" in side else is_object
-
-
-def _names(given: object) -> list[str]:
-    return [one for one in _rows(given) if isinstance(one, str)]
-
-
-def _table(given: object) -> dict[str, object]:
-    return cast("dict[str, object]", given) if isinstance(given, dict) else {}
-
-
-def _rows(given: object) -> list[object]:
-    return cast("list[object]", given) if isinstance(given, list) else []
 
 
 def _short(name: str) -> str:

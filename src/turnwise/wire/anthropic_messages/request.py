@@ -46,7 +46,7 @@ from turnwise.wire.json_fields import (
     write_array,
     write_object,
 )
-from turnwise.wire.offers import instructions, offered_tools
+from turnwise.wire.offers import fitted_tool, instructions, offered_tools
 from turnwise.wire.profiles import FALLBACK_MAX_TOKENS, Profile
 
 API_VERSION = "2023-06-01"
@@ -261,6 +261,7 @@ def encode_tool(spec: ToolSpec, profile: Profile, *, eager: bool) -> bytes:
     own = own_fields(spec.opaque)
     if "type" in own and string_of(own, "type") != "custom":
         return write_object({key: bytes(raw) for key, raw in own.items()})
+    spec = fitted_tool(spec).spec
     fields = {"name": quote(spec.name)}
     if spec.description:
         fields["description"] = quote(spec.description)

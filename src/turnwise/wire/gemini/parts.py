@@ -55,6 +55,7 @@ FILES = ("inlineData", "fileData")  # a part has one of them; what stands beside
 # the API's own words (API reference, `FunctionResponse.response`), `result` is what many clients write.
 OUTPUT_KEY, ERROR_KEY = "output", "error"
 _OUTPUT = b'{"' + OUTPUT_KEY.encode() + b'":'
+_RESULT = b'{"result":'
 _COMPLETE = ArgumentsState.COMPLETE  # an enum's member takes longer to find than a name
 TEXT_KEYS = {"output": False, "result": False, "error": True}
 
@@ -176,7 +177,8 @@ def _encode_content(result: ToolResult) -> bytes:
     if result.is_error:
         return write_object({ERROR_KEY: quote(text)})
     if text[:1] == "{" and is_json_object(text) and read_result(text.encode()) == (text, False):
-        return text.encode()
+        # the API reads a `$ref` in the object as the place of one of the result's files, and refuses one that names none
+        return _RESULT + quote(text) + b"}" if "$ref" in text else text.encode()
     return _OUTPUT + quote(text) + b"}"
 
 

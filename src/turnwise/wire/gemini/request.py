@@ -26,7 +26,7 @@ from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.gemini.fields import NAME, own_fields, read_fields
 from turnwise.wire.gemini.parts import SIGNATURE, encode_part, signed_call
 from turnwise.wire.json_fields import UNREADABLE, Fields, quote, write_array, write_object
-from turnwise.wire.offers import instructions, offered_tools
+from turnwise.wire.offers import fitted_tool, instructions, offered_tools
 from turnwise.wire.profiles import Profile
 
 PATH = "/models/{model}:generateContent"
@@ -249,6 +249,7 @@ def _encode_tools(tools: Sequence[ToolSpec]) -> tuple[list[bytes], bool]:
 
 
 def _declaration(tool: ToolSpec, own: dict[str, bytes]) -> bytes:
+    tool = fitted_tool(tool).spec
     fields = {"name": quote(tool.name)}
     if tool.description:
         fields["description"] = quote(tool.description)

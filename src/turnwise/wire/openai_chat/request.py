@@ -16,7 +16,7 @@ from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.generations import adapt_gpt, generation_of
 from turnwise.wire.json_fields import encode, write_object
-from turnwise.wire.offers import instructions, offered_tools
+from turnwise.wire.offers import fitted_tool, instructions, offered_tools
 from turnwise.wire.openai_chat.fields import NAME, Fields, fields_of, merged
 from turnwise.wire.openai_chat.parts import ChatItems, encode_instructions
 from turnwise.wire.profiles import Profile
@@ -161,6 +161,7 @@ def _tool(tool: ToolSpec, profile: Profile) -> Fields:
         return rest
     if tool.free_form and profile.free_form_tools:
         return merged({"type": "custom", "custom": {"name": tool.name, **_described(tool)}}, rest)
+    tool = fitted_tool(tool, profile.tool_schemas).spec
     parameters = FREE_FORM_SCHEMA if tool.free_form else tool.parameters
     function: Fields = {"name": tool.name, **_described(tool), "parameters": msgspec.Raw(parameters.encode())}
     if tool.strict and profile.strict_tools and not tool.free_form:

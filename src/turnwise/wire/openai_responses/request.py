@@ -36,7 +36,7 @@ from turnwise.wire.files import files_in_words, left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA, free_form_arguments
 from turnwise.wire.generations import adapt_gpt, generation_of
 from turnwise.wire.json_fields import Fields, encode, is_object, read_fields, write_object
-from turnwise.wire.offers import instructions, offered_tools
+from turnwise.wire.offers import fitted_tool, instructions, offered_tools
 from turnwise.wire.openai_responses.fields import NAME, own_fields, text_at
 from turnwise.wire.openai_responses.parts import (
     call_item,
@@ -125,6 +125,7 @@ def _encode_tool(tool: ToolSpec, *, profile: Profile) -> dict[str, object]:
     own = own_fields(tool.opaque)
     if "type" in own:
         return {**own}
+    tool = fitted_tool(tool).spec
     described = {"description": tool.description} if tool.description else {}
     if tool.free_form and profile.free_form_tools:
         return {"type": "custom", "name": tool.name, **described, **own}

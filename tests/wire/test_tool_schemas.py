@@ -1,0 +1,138 @@
+"""The schema of a tool as it goes up, judged by a JSON Schema validator that we did not write.
+
+Reports: langchain-ai/langchain#39271, langchain-ai/langchainjs#9804 (a union at the root); tontinton/maki#940,
+lmstudio-ai/lmstudio-bug-tracker#2254 (no `properties`); MoonshotAI/kimi-cli#2061 (keywords beside `$ref`).
+"""
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnwise.lab.strict.dialects import builtin_dialects
+from turnwise.lab.strict.verdicts import Rejected
+from turnwise.vocab import Message, Request, Text, ToolResult, ToolSpec
+from turnwise.wire.offers import ALSO, fitted_tool
+from turnwise.wire.profiles import SchemaDialect, builtin_profiles
+from turnwise.wire.registry import family
+
+UNIONS = ("anyOf", "oneOf", "allOf", "not", "enum")
+TASK = {"type": "object", "description": "A task.", "properties": {"title": {"type": "string"}}, "required": ["title"]}
+NODE = {"type": "object", "description": "N.", "properties": {"next": {"$ref": "#/$defs/Node", "description": "more"}}}
+CLOSED = {"type": "object", "additionalProperties": False}
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "needs": {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"type": "integer"}},
+        "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
+    },
+    "objects": {"oneOf": [{**CLOSED, "properties": {"a": {"type": "string"}}, "required": ["a"]}, {**TASK, **CLOSED}]},
+    "references": {"type": "object", "anyOf": [{"$ref": "#/$defs/Task"}, TASK], "$defs": {"Task": TASK}},
+    "opaque": {"type": "object", "properties": {"a": {"type": "string"}}, "allOf": [{"not": {"required": ["b"]}}]},
+    "closed": {"type": "object", "anyOf": [{"if": {}, "then": TASK}], "additionalProperties": False, "required": ["a"]},
+    "described": {
+        "type": "object",
+        "properties": {"task": {"$ref": "#/$defs/Task", "description": "The task to make."}},
+        "$defs": {"Task": TASK},
+    },
+    "in itself": {
+        "type": "object",
+        "properties": {"root": {"$ref": "#/$defs/Node", "description": "the first"}},
+        "$defs": {"Node": NODE},
+    },
+    "typed union": {
+        "type": "object",
+        "properties": {"a": {"type": "string", "anyOf": [{"minLength": 3}, {"enum": ["x"]}]}},
+    },
+    "words as names": {
+        "type": "object",
+        "properties": {
+            "anyOf": {"type": "string"},
+            "type": {"const": {"$ref": "x", "type": "y"}},
+            "$ref": {"minItems": 2},
+        },
+    },
+    "lengths": {"type": "object", "properties": {"a": {"type": "string", "minLength": 2, "maxLength": 5}}},
+    "bare": {"type": "object"},
+    "nothing": {},
+    "list of types": {"type": ["object", "null"], "properties": {"a": {"type": ["string", "null"]}}},
+}
+DIALECTS: tuple[SchemaDialect, ...] = ("standard", "whole", "moonshot", "xai")
+JSON = st.recursive(
+    st.sampled_from(["x", "y", "abc", 1, None, True]),
+    lambda inner: st.dictionaries(
+        st.sampled_from(["a", "b", "title", "task", "next", "root", "type"]), inner, max_size=3
+    ),
+    max_leaves=6,
+)
+
+
+def taken(schema: object, value: object) -> bool:
+    return jsonschema.Draft202012Validator(schema).is_valid(value)  # pyright: ignore
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("name", SCHEMAS)
+@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@given(value=st.dictionaries(st.sampled_from(["a", "b", "title", "task", "root", "type", "anyOf"]), JSON, max_size=3))
+def test_the_copy_takes_all_that_the_tool_takes(name: str, dialect: SchemaDialect, value: dict[str, Any]) -> None:
+    """Proves: arguments that fit the tool's schema fit the copy. What the copy says no more stands in the description."""
+    own = SCHEMAS[name]
+    tool = ToolSpec(name="t", description="D.", parameters=json.dumps(own), strict=True)
+    found = fitted_tool(tool, dialect)
+    copy = json.loads(found.spec.parameters)
+    assert not taken(own, value) or taken(copy, value)
+    assert not any(word in copy for word in UNIONS)
+    assert bool(found.lost) == (ALSO in found.spec.description) == (not found.spec.strict)
+    if dialect != "standard":
+        assert copy["type"] == "object" and isinstance(copy["properties"], dict)
+    assert (
+        fitted_tool(tool, dialect) is found
+        and fitted_tool(found.spec, dialect).spec.parameters == found.spec.parameters
+    )
+
+
+@pytest.mark.parametrize(
+    "row", ["deepseek", "groq", "lmstudio", "minimax", "moonshot", "xai", "mistral", "vllm", "llamacpp"]
+)
+def test_each_server_takes_the_tools(row: str) -> None:
+    """Proves: the judge of the server refuses none of these schemas as it goes up. It refuses some of them as they are."""
+    profile, judge = builtin_profiles()[row], builtin_dialects()[row]
+    refused: list[str] = []
+    for name, schema in SCHEMAS.items():
+        tool = ToolSpec(name="t", description="D.", parameters=json.dumps(schema))
+        request = Request(model="m", messages=(Message("user", (Text("hi"),)),), tools=(tool,))
+        body = json.loads(family(profile.family).encode_request(request, profile).body)
+        try:
+            judge.check(body)
+        except Rejected as error:
+            refused.append(f"{name}: {error.message}")
+    assert refused == []
+
+
+def test_rows_of_the_three_vendors_change_for_a_union_alone() -> None:
+    """Proves: without a union at its root a schema goes up as it is, byte for byte."""
+    for name, schema in SCHEMAS.items():
+        tool = ToolSpec(name="t", parameters=json.dumps(schema), strict=True)
+        if not any(word in schema for word in UNIONS):
+            assert fitted_tool(tool).spec is tool, name
+    tool = ToolSpec(name="t", parameters='{ "type" : "object" }')
+    for row in ("openai", "openai-chat", "azure", "anthropic", "google"):
+        profile = builtin_profiles()[row]
+        request = Request(model="m", messages=(Message("user", (Text("hi"),)),), tools=(tool,))
+        assert tool.parameters.encode() in family(profile.family).encode_request(request, profile).body
+
+
+def test_a_reference_in_a_result_is_text_for_gemini() -> None:
+    """Proves: the API, which reads `$ref` in a result's object as the place of a file, gets such an object as text."""
+    said = '{"$ref":"#/components/schemas/Pet","a":1}'
+    results = tuple(
+        [ToolResult(call_id=id, name="t", content=(Text(text),)) for id, text in (("a", said), ("b", '{"a":1}'))]
+    )
+    request = Request(model="m", messages=(Message("user", (Text("hi"),)), Message("tool", results)))
+    body = json.loads(family("gemini").encode_request(request, builtin_profiles()["google"]).body)
+    found = [part["functionResponse"]["response"] for part in body["contents"][-1]["parts"]]
+    assert found == [{"result": said}, {"a": 1}]
