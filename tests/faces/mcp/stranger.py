@@ -113,7 +113,7 @@ def call(message: dict[str, Any]) -> None:
             sys.stdout.flush()
             return
         case "parts":
-            result = texts(*["x"] * 1_000)
+            result = texts(*["a part"] * 1_000)
         case "ask_often":
             said: list[str] = []
             for number in range(60):

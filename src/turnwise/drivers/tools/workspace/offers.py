@@ -55,7 +55,7 @@ def make_tool(
     return Tool(offer=offer, function=called, grace_s=grace_s, keeps=keeps, probe=probe)
 
 
-def read_arguments(arguments: Arguments, takes: type[Given]) -> Given:
+def read_arguments(arguments: Mapping[str, object], takes: type[Given]) -> Given:
     """The path as results show it: a name in a message makes no line of its own. Raises ValidationError."""
     given = msgspec.convert(arguments, takes, strict=False)
     path: object = getattr(given, "path", None)
