@@ -13,7 +13,7 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.lab import Lab
 from turnwise.lab.strict.dialects import builtin_dialects
 from turnwise.rules.retries import lesson_of
-from turnwise.vocab import Fault, FaultKind, StopReason
+from turnwise.vocab import Fault, FaultKind, StopReason, Text
 from turnwise.wire.openai_chat.faults import decode_fault
 
 
@@ -48,7 +48,14 @@ async def test_an_unknown_server_teaches_once_what_it_refuses(server: str) -> No
         second = await agent.run("And again.", session=first.session)
         assert {one.status for one in lab.requests[before:]} == {200}
         assert not [one for one in second.repairs if one.kind == "dialect"]
-        assert "OK" not in json.dumps([str(message) for message in second.history])
+        said = [
+            part.text
+            for one in second.history
+            if one.role == "assistant"
+            for part in one.parts
+            if isinstance(part, Text)
+        ]
+        assert "OK" not in [*said]
 
 
 async def test_the_same_refusal_again_ends_with_the_servers_words() -> None:

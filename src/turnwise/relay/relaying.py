@@ -107,8 +107,7 @@ class SoughtInText(msgspec.Struct, frozen=True, kw_only=True):
 
 class UpstreamSide(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked of the upstream: the request in our words, and as it is sent. `in_text`: calls are looked for in texts.
-    `rewrite` gives both anew, written by what the upstream's refusals have taught.
-    `tools`: what the client calls those whose names are others there."""
+    `rewrite` gives both by what refusals have taught; `tools`: what the client calls those whose names are others there."""
 
     request: Request
     tools: Mapping[str, ClientTool] = {}
@@ -475,15 +474,14 @@ class Relay:
         upstream = self._upstream
         if upstream.rewrite is None or self._lessons >= MOST_LESSONS:
             return None
-        found = rewritten(fault, request=upstream.request, rewrite=upstream.rewrite)
-        if found is None:
+        if (found := rewritten(fault, request=upstream.request, rewrite=upstream.rewrite)) is None:
             return None
         sent, told = found
         self._lessons += 1
         self._repairs += [one for one in sent.told if one not in self._repairs]
         self._upstream = msgspec.structs.replace(upstream, request=sent.request, call=sent.call)
-        known = self.bound.conversation
-        self.bound = BoundThinking(sent.call, model=sent.request.model, family=upstream.family, known=known)
+        model, known = sent.request.model, self.bound.conversation
+        self.bound = BoundThinking(sent.call, model=model, family=upstream.family, known=known)
         return told
 
     @property

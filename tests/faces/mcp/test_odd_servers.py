@@ -114,7 +114,7 @@ async def test_a_schema_that_providers_refuse_at_its_root_is_folded(
     assert msgspec.json.decode(told.parameters) == schema
     said, _, said_schema = told.description.partition("\n\nThe arguments must also fit this JSON Schema: ")
     assert (said, msgspec.json.decode(said_schema)) == ("Odd.", left)
-    assert results_of(result)[0].is_error is ("not" in given)
+    assert results_of(result)[0].is_error is ("not" in [*given])
     assert (
         f"`odd`: {', '.join(f'`{word}`' for word in left)} at the root of its schema, which providers"
         in result.notes[0]
