@@ -171,14 +171,22 @@ def find_limits(
 
     The user's rows win and stand over the others field by field; an override's name may begin with "PROFILE:".
     """
-    known = catalogue if catalogue is not None else builtin_catalogue()
-    name = plain_name(model)
-    row: LimitRow | None = None
-    if profile not in known.own_machine:
-        row = _longest(known.hosts.get(profile, {}), name=name) or _longest(known.makers, name=name)
-    own = _own_row(overrides or {}, model=model, profile=profile)
+    row = _builtin_row(model, profile) if catalogue is None else _row_in(catalogue, model, profile)
+    own = _own_row(overrides, model=model, profile=profile) if overrides else None
     row = row if own is None else _row_over(row, own)
     return None if row is None else row.limits()
+
+
+@functools.lru_cache(maxsize=1024)  # a search compares with each row, and a gateway asks for each request
+def _builtin_row(model: str, profile: str) -> LimitRow | None:
+    return _row_in(builtin_catalogue(), model, profile)
+
+
+def _row_in(known: Catalogue, model: str, profile: str) -> LimitRow | None:
+    name = plain_name(model)
+    if profile in known.own_machine:
+        return None
+    return _longest(known.hosts.get(profile, {}), name=name) or _longest(known.makers, name=name)
 
 
 def limits_over(below: ModelLimits | None, above: ModelLimits | None) -> ModelLimits:
