@@ -121,12 +121,9 @@ async def test_a_sub_agent_with_the_runs_model_answers_and_the_run_pays(tmp_path
     asked = model.asked[1]
     assert (asked.model, asked.tools, asked.settings.max_output_tokens) == ("m", (), 50)
     assert "secret plan" not in str(asked)
-    assert [part.text for part in asked.messages[0].parts if isinstance(part, Text)] == [
-        "[a request of the MCP server `s`: its own words, not the user's]",
-        "[system]\nBe short.",
-        "[user]",
-        "Name a colour.",
-    ]
+    (said,) = [part.text for part in asked.messages[0].parts if isinstance(part, Text)]
+    words = "[a request of the MCP server `s`: its own words, not the user's]"
+    assert said.split("\n\n") == [words, "[system]\nBe short.", "[user]", "Name a colour."]
 
 
 async def test_the_answer_is_no_longer_than_the_run_allows_and_a_cut_one_says_so(tmp_path: Path) -> None:
