@@ -46,6 +46,12 @@ class Wire(NamedTuple):
 # What no provider compares: they move on from request to request.
 MARKS = re.compile(rb',"cache_control":\{"type":"ephemeral"(?:,"ttl":"1h")?\}')
 
+# The choice of a tool as a sentence, where the server refuses its field (Chat Completions): no message, and behind all of them.
+CHOICE = re.compile(
+    rb'\{"role":"user","content":"'
+    rb'(?:Answer in text now, without calling a tool|Call (?:the tool `\w+`|one of the tools) now)\."\}'
+)
+
 
 def read_wire(family: str, *, path: str, body: bytes) -> Wire:
     sent, body = body, MARKS.sub(b"", body)
@@ -66,6 +72,8 @@ def read_wire(family: str, *, path: str, body: bytes) -> Wire:
             blocks.append(_told_by(bytes(raw), piece, number=number) if family in PIECES else piece)
             ends.append(start + len(piece))
             start = ends[-1]
+    if blocks and CHOICE.fullmatch(blocks[-1]):
+        del blocks[-1], ends[-1]
     leading = next((n for n, block in enumerate(blocks) if _role(block) not in ("system", "developer")), len(blocks))
     system = (*[head[key] for key in SYSTEM if key in head], *blocks[:leading])
     return Wire(
