@@ -72,6 +72,7 @@ SILENT: dict[str, dict[str, str]] = {
         r"truncation": "`disabled` is what is done anyway",
         r"text\.format": "`text` is what is done anyway",
         r"text\.format:json_schema\.strict": "the other APIs always keep to a schema",
+        r"(tools\[\]:namespace|input\[\]:additional_tools).*\.defer_loading": "its tools are offered at once, without a search",
         r"input\[\]\.type": "`message` is what an item without a type is",
         r"input\[\](:\w+)?\.(id|status)": "bookkeeping of an item that the client sends back",
     },

@@ -5,7 +5,7 @@ or a tool said is never left out: where the other family has no form for it, the
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -40,6 +40,7 @@ from turnwise.wire.json_fields import (
     read_fields,
     read_items,
     string_of,
+    without,
 )
 from turnwise.wire.profiles import FamilyName, Profile
 
@@ -338,47 +339,54 @@ def _said(result: ToolResult) -> ToolResult:
     content = own.pop("content", None)
     if content is None:
         return result
-    texts = [_block_text(read_fields(raw)) if is_object(raw) else None for raw in _items(content)]
-    said = [Text(text) for text in texts if text is not None]
-    if len(said) < len(texts):
+    blocks = [_in_words(read_fields(raw)) if is_object(raw) else None for raw in _items(content)]
+    said = [one for one in blocks if one is not None]
+    if len(said) < len(blocks):
         return result
-    opaque = Opaque("anthropic_messages", encode(own).decode()) if own else None
-    return replace(result, content=tuple(said), opaque=opaque)
+    return replace(result, content=tuple(said), opaque=_opaque(own))
 
 
-def _block_text(block: Fields) -> str | None:
-    """What a block of a result says in words; None where it is more than words."""
+def _in_words(block: Fields) -> Text | None:
+    """What a block of a result says, with its other fields beside it; None where it is more than words."""
     match string_of(block, "type"):
         case "text":
-            return string_of(block, "text")
+            return _worded([block], text=string_of(block, "text"), said=("text",))
         case "tool_reference":
             name = string_of(block, "tool_name")
-            return None if name is None else f"Found the tool `{name}`. It can be called from now on."
+            text = None if name is None else f"Found the tool `{name}`. It can be called from now on."
+            return _worded([block], text=text, said=("tool_name",))
         case "search_result":
-            return _joined(block, inner=block.get("content"), named=("title", "source"))
+            return _joined(block, inner="content", named=("title", "source"))
         case "document":
             source = _fields(block["source"]) if "source" in block else {}
-            match string_of(source, "type"):
-                case "text":
-                    return _joined({**block, **source}, inner=source.get("data"), named=("title", "context"))
-                case "content":
-                    return _joined(block, inner=source.get("content"), named=("title", "context"))
-                case _:
-                    return None
+            inner = {"text": "data", "content": "content"}.get(string_of(source, "type") or "")
+            rest = without(block, ("source",))
+            return None if inner is None else _joined({**source, **rest}, inner=inner, named=("title", "context"))
         case _:
             return None
 
 
-def _joined(block: Fields, *, inner: msgspec.Raw | None, named: tuple[str, ...]) -> str | None:
-    """The texts of `inner`, behind a line for each of the block's own words."""
-    if inner is None:
+def _joined(block: Fields, *, inner: str, named: tuple[str, ...]) -> Text | None:
+    """The texts of the field `inner`, behind a line for each of the block's own words."""
+    if inner not in block:
         return None
-    text = string_of({"text": inner}, "text")
-    said = [text] if text is not None else [string_of(_fields(raw), "text") for raw in _items(inner)]
+    text = string_of(block, inner)
+    blocks = [] if text is not None else [_fields(raw) for raw in _items(block[inner])]
+    said = [text] if text is not None else [string_of(one, "text") for one in blocks]
     if any(one is None for one in said):
         return None
     heads = [f"{key}: {value}" for key in named if (value := string_of(block, key))]
-    return "\n".join([*heads, *[one for one in said if one is not None]])
+    text = "\n".join([*heads, *[one for one in said if one is not None]])
+    return _worded([block, *blocks], text=text, said=(inner, *named, "text", "media_type"))
+
+
+def _worded(blocks: Sequence[Fields], *, text: str | None, said: Sequence[str]) -> Text | None:
+    rest = {key: raw for block in blocks for key, raw in block.items() if key not in (*said, "type")}
+    return None if text is None else Text(text, opaque=_opaque(rest))
+
+
+def _opaque(fields: Fields) -> Opaque | None:
+    return Opaque("anthropic_messages", encode(fields).decode()) if fields else None
 
 
 def _items(raw: msgspec.Raw) -> list[msgspec.Raw]:
