@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.public_tools import PUBLIC_SCHEMAS
+from turnwise.lab.strict import check
 from turnwise.lab.strict.dialects import builtin_dialects
 from turnwise.lab.strict.verdicts import Rejected
 from turnwise.vocab import Message, Request, Text, ToolResult, ToolSpec
@@ -56,11 +58,25 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         },
     },
     "lengths": {"type": "object", "properties": {"a": {"type": "string", "minLength": 2, "maxLength": 5}}},
+    "great lengths": {"type": "object", "properties": {"a": {"type": "string", "minLength": 2001}}},
+    "choices": {"properties": {"a": {"enum": ["x", 1, None]}, "b": {"anyOf": [{"type": "null"}], "enum": ["x", None]}}},
+    "no objects": {"properties": {"a": True, "b": False, "title": {"items": True}}, "required": ["a", "task"]},
+    "older": {"$ref": "#/definitions/Task", "definitions": {"Task": {**TASK, "properties": {"a": {"$ref": "#"}}}}},
+    "elsewhere": {
+        "type": "object",
+        "properties": {
+            "a": {"type": "string"},
+            "b": {"$ref": "#/properties/a"},
+            "task": {"$ref": "#/$defs/Wanted", "description": "one", "maxProperties": 2},
+            "root": {"$ref": "#/properties/root/properties/next", "properties": {"next": {"type": "string"}}},
+        },
+        "$defs": {"Wanted": {"$ref": "#/$defs/Task", "title": "W"}, "Task": {**TASK, "maxProperties": 3}},
+    },
     "bare": {"type": "object"},
     "nothing": {},
     "list of types": {"type": ["object", "null"], "properties": {"a": {"type": ["string", "null"]}}},
 }
-DIALECTS: tuple[SchemaDialect, ...] = ("standard", "whole", "moonshot", "xai")
+DIALECTS: tuple[SchemaDialect, ...] = ("standard", "whole", "moonshot", "xai", "llamacpp")
 JSON = st.recursive(
     st.sampled_from(["x", "y", "abc", 1, None, True]),
     lambda inner: st.dictionaries(
@@ -95,22 +111,22 @@ def test_the_copy_takes_all_that_the_tool_takes(name: str, dialect: SchemaDialec
     )
 
 
-@pytest.mark.parametrize(
-    "row", ["deepseek", "groq", "lmstudio", "minimax", "moonshot", "xai", "mistral", "vllm", "llamacpp"]
-)
+@pytest.mark.parametrize("row", builtin_dialects())
 def test_each_server_takes_the_tools(row: str) -> None:
-    """Proves: the judge of the server refuses none of these schemas as it goes up. It refuses some of them as they are."""
+    """Proves: the judge of the server refuses none of these schemas as it goes up, nor those of public MCP servers. It refuses
+    some of them as they are."""
     profile, judge = builtin_profiles()[row], builtin_dialects()[row]
     refused: list[str] = []
-    for name, schema in SCHEMAS.items():
+    for name, schema in [*SCHEMAS.items(), *PUBLIC_SCHEMAS.items()]:
         tool = ToolSpec(name="t", description="D.", parameters=json.dumps(schema))
         request = Request(model="m", messages=(Message("user", (Text("hi"),)),), tools=(tool,))
         body = json.loads(family(profile.family).encode_request(request, profile).body)
         try:
-            judge.check(body)
+            check(profile.family, body=body, dialect=judge)
         except Rejected as error:
             refused.append(f"{name}: {error.message}")
     assert refused == []
+    assert len(PUBLIC_SCHEMAS) == 40
 
 
 def test_rows_of_the_three_vendors_change_for_a_union_alone() -> None:

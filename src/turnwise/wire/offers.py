@@ -49,8 +49,11 @@ ALSO = "\n\nThe arguments must also fit this JSON Schema: "
 KEPT = 2048  # tools whose copies are kept; a client has a few dozen
 
 MOST_INLINED = 3  # definitions within each other that stand in place of references
+MOST_STEPS = 16  # of references that lead on to others
 MOST_SAID = 4000  # characters of a schema in a description
 _LENGTHS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"})
+_REPEATED = frozenset({"minLength", "minItems"})
+MOST_REPEATED = 2000  # llama.cpp: a grammar has no more repetitions
 
 SchemaFields = dict[str, object]
 
@@ -79,12 +82,20 @@ def fitted_tool(tool: ToolSpec, dialect: SchemaDialect = "standard") -> FittedTo
         after = folded_root(before) or _without_union(before)
     if dialect != "standard":
         after = cast(SchemaFields, _with_properties(_whole(after)))
-    if dialect == "moonshot":
-        after = cast(SchemaFields, _plain_references(after, defs=_table(after.get("$defs"))))
-    lost = f"{', '.join([f'`{word}`' for word in refused])} at the root of its schema" if refused else ""
-    said: object = {word: before[word] for word in refused}
-    if dialect == "xai" and (shorter := _without_words(after, _LENGTHS)) != after:
-        after, lost, said = cast(SchemaFields, shorter), "lengths in its schema", before
+    found: list[str] = []
+    match dialect:
+        case "moonshot":
+            after = _for_moonshot(after, found)
+        case "xai":
+            after = cast(SchemaFields, _without_words(after, _LENGTHS, found))
+        case "llamacpp":
+            after = cast(SchemaFields, _without_words(after, _REPEATED, found, above=MOST_REPEATED))
+        case _:
+            pass
+    losses = [f"{', '.join([f'`{word}`' for word in refused])} at the root of its schema"] if refused else []
+    losses += [f"{', '.join(dict.fromkeys(found))} in its schema"] if found else []
+    lost = ", no ".join(losses)
+    said: object = before if found else {word: before[word] for word in refused}
     if after == before:
         return FittedTool(tool)
     changes: dict[str, object] = {"parameters": msgspec.json.encode(after).decode()}
@@ -153,7 +164,7 @@ def _is_plain(side: SchemaFields, *, is_object: bool) -> bool:
 
 def _whole(schema: SchemaFields) -> SchemaFields:
     """The same with a root that says what every tool's schema says: an object, and its properties."""
-    if "$ref" in schema and (found := _target(schema, defs=_table(schema.get("$defs")))) is not schema:
+    if isinstance(reference := schema.get("$ref"), str) and (found := _resolved(reference, root=schema)):
         beside = {name: value for name, value in schema.items() if name != "$ref"}
         schema = {**found, **beside}
     kind = schema.get("type")
@@ -191,41 +202,144 @@ def _with_properties(schema: object) -> object:
     return _below(fields, _with_properties)
 
 
-def _without_words(schema: object, words: frozenset[str]) -> object:
+def _without_words(schema: object, words: frozenset[str], lost: list[str], *, above: int | None = None) -> object:
+    """The same without these words, or without those whose number is `above` so much; `lost` gets what it had."""
     if not isinstance(schema, dict):
         return schema
-    kept = {name: value for name, value in cast(SchemaFields, schema).items() if name not in words}
-    return _below(kept, lambda one: _without_words(one, words))
+    kept: SchemaFields = {}
+    for name, value in cast(SchemaFields, schema).items():
+        if name not in words or (above is not None and not (isinstance(value, int | float) and value > above)):
+            kept[name] = value
+        else:
+            lost.append("lengths" if above is None else f"`{name}` above {above}")
+    return _below(kept, lambda one: _without_words(one, words, lost, above=above))
 
 
-def _plain_references(schema: object, *, defs: Mapping[str, object], within: tuple[str, ...] = ()) -> object:
-    """The same where a `$ref` with such a keyword beside it has its target in its place, unions have no type beside them, and all
-    that is required is declared."""
+# --- Moonshot
+
+
+def _for_moonshot(schema: SchemaFields, lost: list[str]) -> SchemaFields:
+    older, defs = _table(schema.get("definitions")), _table(schema.get("$defs"))
+    if older and not older.keys() & defs.keys():
+        rest = {name: value for name, value in schema.items() if name != "definitions"}
+        schema = {**cast(SchemaFields, _renamed_references(rest)), "$defs": {**defs, **older}}
+        schema["$defs"] = {name: _renamed_references(one) for name, one in _table(schema["$defs"]).items()}
+    return cast(SchemaFields, _plain_references(schema, root=schema, lost=lost))
+
+
+def _renamed_references(schema: object) -> object:
     if not isinstance(schema, dict):
         return schema
     fields = cast(SchemaFields, schema)
     reference = fields.get("$ref")
-    if isinstance(reference, str) and len(fields) > 1:
-        target = _target(fields, defs=defs)
+    if isinstance(reference, str) and reference.startswith("#/definitions/"):
+        fields = cast(SchemaFields, {**fields, "$ref": reference.replace("#/definitions/", "#/$defs/", 1)})
+    return _below(fields, _renamed_references)
+
+
+def _plain_references(schema: object, *, root: SchemaFields, lost: list[str], within: tuple[str, ...] = ()) -> object:
+    """The same where a `$ref` leads into `$defs` and stands alone where its target has such a keyword, too, unions have no type
+    beside them, `enum` has one, schemas are objects, and all that is required is declared."""
+    if not isinstance(schema, dict):
+        return schema
+    fields = cast(SchemaFields, schema)
+    reference = fields.get("$ref")
+    if isinstance(reference, str):
+        target = _resolved(reference, root=root)
         beside = {name: value for name, value in fields.items() if name != "$ref"}
-        if target is not fields and (beside.keys() & target.keys() or "type" in beside):
-            if reference in within or len(within) >= MOST_INLINED:
-                return {"$ref": reference}  # it would go on for ever: the words beside it are left out
+        is_own = reference == "#" or reference.startswith("#/$defs/")
+        if not is_own and target is None:
+            lost.append("references to other documents")
+            fields = beside
+        elif target is not None and (
+            not is_own or beside.keys() & target.keys() or not beside.keys().isdisjoint(("type", "enum"))
+        ):
+            if reference in within or len(within) >= MOST_INLINED:  # it would go on for ever
+                lost += [] if is_own else ["references to places outside of `$defs`"]
+                return {"$ref": reference} if is_own else {}
             within = (*within, reference)
             kept: SchemaFields = {
                 name: value for name, value in beside.items() if name in _ANNOTATIONS or name not in target
             }
+            changed = any(beside[name] != target[name] for name in beside if name not in kept)
+            lost += ["words beside a reference"] if changed else []
             fields = {**target, **kept}
-    sides, kind = fields.get("anyOf"), fields.get("type")
-    if isinstance(sides, list) and kind is not None:
-        typed = [_typed(one, kind) for one in cast("list[object]", sides)]
-        untyped: SchemaFields = {name: value for name, value in fields.items() if name != "type"}
-        untyped["anyOf"] = typed
-        fields = untyped
+    fields = _typed_choices(_object_schemas(fields, lost), lost)
     named = _table(fields.get("properties"))
     if undeclared := [name for name in _names(fields.get("required")) if name not in named]:
         fields = cast(SchemaFields, {**fields, "properties": {**named, **{name: {} for name in undeclared}}})
-    return _below(fields, lambda one: _plain_references(one, defs=defs, within=within))
+    return _below(fields, lambda one: _plain_references(one, root=root, lost=lost, within=within))
+
+
+def _object_schemas(fields: SchemaFields, lost: list[str]) -> SchemaFields:
+    """The same where the schemas of properties and items are objects: `true` says nothing."""
+    named = _table(fields.get("properties"))
+    if not all(isinstance(one, dict) for one in named.values()):
+        lost += ["`false` as a property's schema"] if False in named.values() else []
+        objects: SchemaFields = {
+            name: SchemaFields() if one is True else one for name, one in named.items() if one is not False
+        }
+        fields = {**fields, "properties": objects}
+    if not isinstance(items := fields.get("items", {}), dict):
+        lost += (
+            ["`items` by position"] if isinstance(items, list) else ["`items` without a schema"] if not items else []
+        )
+        unsaid = ("items", "additionalItems")
+        fields = {name: value for name, value in fields.items() if name not in unsaid}
+    return fields
+
+
+def _typed_choices(fields: SchemaFields, lost: list[str]) -> SchemaFields:
+    """The same where `enum` has a type, and `anyOf` has none beside it."""
+    if isinstance(values := fields.get("enum"), list):
+        if "anyOf" in fields:
+            lost.append("`anyOf` beside `enum`")
+        kinds = list(dict.fromkeys([_kind(one) for one in cast("list[object]", values)]))
+        typed: SchemaFields = {"type": kinds[0] if len(kinds) == 1 else kinds}
+        typed |= {name: value for name, value in fields.items() if name != "anyOf"}
+        return typed if kinds else fields
+    sides, kind = fields.get("anyOf"), fields.get("type")
+    if not isinstance(sides, list) or kind is None:
+        return fields
+    untyped: SchemaFields = {name: value for name, value in fields.items() if name != "type"}
+    untyped["anyOf"] = [_typed(one, kind) for one in cast("list[object]", sides)]
+    return untyped
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def _resolved(reference: str, *, root: SchemaFields) -> SchemaFields | None:
+    """What it stands for, with what stands beside further references on the way; None where the schema has no such place."""
+    found: SchemaFields = {}
+    for _ in range(MOST_STEPS):
+        if not reference.startswith("#"):
+            return None
+        at: object = root
+        for step in reference[1:].split("/")[1:]:
+            at = _table(at).get(step.replace("~1", "/").replace("~0", "~"))
+        if not isinstance(at, dict):
+            return None
+        fields = cast(SchemaFields, at)
+        found = {**fields, **found}
+        if not isinstance(onward := fields.get("$ref"), str):
+            break
+        found.pop("$ref")
+        reference = onward
+    return found
 
 
 def _typed(side: object, kind: object) -> object:
