@@ -27,8 +27,9 @@ for models with such a name only.
 
 The tables say what a server refuses. Below each table stands what turnwise sends because of it. It does so while it writes a
 request, so histories, journals and replays hold what was said. The gateway does the same with a client's conversation, and names
-the field in the header `turnwise-not-carried`. Every server gets its leading system texts as one message. Every server but
-OpenAI's gets several texts of a message as one string, and no empty text in a message without calls.
+the field in the header `turnwise-not-carried`. A tool whose schema takes no object is left out there. Every server gets its
+leading system texts as one message. Every server but OpenAI's gets several texts of a message as one string, and no empty text in
+a message without calls.
 
 A server without rules here can teach turnwise. If it refuses a request by words that turnwise knows, the request goes once more
 in another form, after two lessons at the most. A session keeps what it has learned of a server and model; the gateway keeps it
@@ -64,6 +65,11 @@ SENT: tuple[tuple[Callable[[Profile], bool], str], ...] = (
         "The gateway writes `developer` as `system`, and a result's list of texts as one string.",
     ),
     (lambda row: row.tool_call_id_length is not None, "Ids of calls get the length that the server wants."),
+    (
+        lambda row: "schema" in row.refused_tools,
+        "A tool's schema goes in a form that is taken. If that says less, the tool's description holds the schema.",
+    ),
+    (lambda row: bool(row.tool_names), "The gateway gives a tool another name if this one is refused."),
     (lambda row: row.output == "json_object", "The schema of an answer goes in words, with `json_object`."),
 )
 """What a row changes in a request, in the words of the page."""

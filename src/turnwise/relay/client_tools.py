@@ -36,9 +36,10 @@ from turnwise.wire.json_fields import (
     string_of,
     without,
 )
+from turnwise.wire.offers import fitted_tool
 from turnwise.wire.openai_responses.fields import NAME as RESPONSES
 from turnwise.wire.openai_responses.request_reading import decode_tool
-from turnwise.wire.profiles import FamilyName
+from turnwise.wire.profiles import FamilyName, Profile
 
 SEARCH = "tool_search"
 """The name of the function that stands for the client's own search for tools, and the type of the tool."""
@@ -76,14 +77,17 @@ class PlainTools(msgspec.Struct, frozen=True):
 # --- names
 
 
-def fit_names(plain: PlainTools, *, target: FamilyName) -> PlainTools:
-    """The same with names that the target takes."""
-    request, takes = plain.request, TAKEN[target]
+def fit_names(plain: PlainTools, *, profile: Profile, crosses: bool = True) -> PlainTools:
+    """The same with names that the endpoint takes: those of its row, and where the request `crosses` of its family."""
+    request = plain.request
+    takes = [TAKEN[profile.family]] if crosses else []
+    takes += [re.compile(profile.tool_names)] if profile.tool_names else []
     called = [
         part.name for message in request.messages for part in message.parts if isinstance(part, ToolCall | ToolResult)
     ]
-    names = dict.fromkeys([*[tool.name for tool in request.tools], *called])
-    changed = {name: fitted_name(name, beside=names) for name in names if name and takes.fullmatch(name) is None}
+    names = dict.fromkeys([*[tool.name for tool in request.tools if crosses or not _is_servers(tool)], *called])
+    refused = [name for name in names if name and not all(one.fullmatch(name) for one in takes)]
+    changed = {name: fitted_name(name, beside=names) for name in refused}
     if not changed:
         return plain
     tools = {changed.get(name, name): tool for name, tool in plain.tools.items()}
@@ -91,10 +95,28 @@ def fit_names(plain: PlainTools, *, target: FamilyName) -> PlainTools:
     return PlainTools(_renamed(request, changed), tools)
 
 
+def _is_servers(tool: ToolSpec) -> bool:
+    return tool.opaque is not None and "type" in fields_in(tool.opaque, family=tool.opaque.family)
+
+
+def callable_tools(request: Request) -> tuple[Request, list[str]]:
+    """The request without the tools that no call could fit, and their names."""
+    left_out = [tool.name for tool in request.tools if fitted_tool(tool).root == "never"]
+    if not left_out:
+        return request, left_out
+    tools = tuple([tool for tool in request.tools if fitted_tool(tool).root != "never"])
+    choice = request.tool_choice
+    is_lost = not tools if isinstance(choice, str) else choice.name in left_out
+    return replace(request, tools=tools, tool_choice="auto" if is_lost else choice), left_out
+
+
 def fitted_name(name: str, *, beside: Mapping[str, None] | Mapping[str, str]) -> str:
-    """A name that every API takes. It ends in a mark made of the whole name, so two names that differ stay different."""
+    """A name that every API takes: a letter leads. It ends in a mark made of the whole name, so two names that differ stay
+    different."""
     digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()
-    made = f"{_FOREIGN.sub('_', name)[: _MOST - _MARK]}_{digest[: _MARK - 1]}"
+    stem = _FOREIGN.sub("_", name)
+    stem = stem if stem[:1].isalpha() else f"tool_{stem}"
+    made = f"{stem[: _MOST - _MARK]}_{digest[: _MARK - 1]}"
     return made if made not in beside else f"tool_{digest[: _MOST - 5]}"
 
 

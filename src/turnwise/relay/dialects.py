@@ -4,20 +4,50 @@ Between equal families the body goes up in its own bytes, unless the upstream wo
 its row or by what its refusals have taught. Then the messages alone are written anew; what the client said stays as it was said.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
+from turnwise.relay.client_tools import PlainTools, callable_tools, fit_names
 from turnwise.relay.terms import UpstreamRequest, not_carried
 from turnwise.rules.retries import LESSONS_SAID, lesson_of
-from turnwise.vocab import Fault, Message, Reasoning, Repair, Request, ServerLesson, Text, ToolCall, ToolResult
-from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, read_items, string_of
+from turnwise.vocab import (
+    Fault,
+    Message,
+    Reasoning,
+    Repair,
+    Request,
+    ServerLesson,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+)
+from turnwise.wire.json_fields import (
+    UNREADABLE,
+    Fields,
+    encode,
+    is_null,
+    read_fields,
+    read_items,
+    string_of,
+    write_array,
+    write_object,
+)
+from turnwise.wire.offers import FittedTool, fitted_tool
 from turnwise.wire.openai_chat.request import asked_in_words
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import Profile, RefusedTool, SchemaDialect
 from turnwise.wire.registry import family
 
 NONE = msgspec.Raw(b"[]")
+BARE = ToolSpec(name="")
+KEPT_BODIES = 64  # lists of tools that are fitted already, of so many bytes at most
+MOST_KEPT_BYTES = 256 * 1024
 Rewrite = Callable[[tuple[ServerLesson, ...]], UpstreamRequest]
 """The client's request anew, written by what the upstream's refusals have taught."""
 
@@ -50,6 +80,98 @@ def heal_messages(fields: Fields, request: Request, *, profile: Profile) -> list
     if asked_in_words(request, profile):
         fields.pop("tool_choice", None)
     return told
+
+
+def fit_tools(fields: Fields, request: Request, *, profile: Profile) -> tuple[PlainTools, list[Repair]]:
+    """Writes the tools of a client's body anew where the upstream's row would refuse their schemas or names. The others keep
+    their bytes."""
+    if not request.tools or "tools" not in fields:
+        return PlainTools(request), []
+    raw = bytes(fields["tools"])
+    fit = _fitted_tools if len(raw) <= MOST_KEPT_BYTES else _fitted_tools.__wrapped__
+    tools = fit(raw, profile.tool_schemas, profile.refused_tools, profile.tool_names)
+    told = list(tools.told)
+    if told:
+        fields["tools"] = msgspec.Raw(tools.raw)
+    if tools.loses_some:
+        request, _ = callable_tools(request)
+        for key, is_lost in (("tools", not request.tools), ("tool_choice", request.tool_choice == "auto")):
+            if is_lost:
+                fields.pop(key, None)
+    plain = PlainTools(request)
+    if not tools.misnames_some:
+        return plain, told
+    named = fit_names(plain, profile=profile, crosses=False)
+    if named is not plain:
+        body = read_fields(family(profile.family).encode_request(named.request, profile).body)
+        for key in [key for key in ("tools", "tool_choice", "messages") if key in fields]:
+            fields.pop(key)
+            fields.update({key: body[key]} if key in body else {})
+        told.append(not_carried("tools.name", because="the upstream refuses such names; the client gets its own back"))
+    return named, told
+
+
+class _FittedTools(NamedTuple):
+    """The tools of the body, and what is told of them."""
+
+    raw: bytes
+    told: tuple[Repair, ...] = ()
+    loses_some: bool = False
+    misnames_some: bool = False
+
+
+@lru_cache(maxsize=KEPT_BODIES)
+def _fitted_tools(raw: bytes, dialect: SchemaDialect, refused: tuple[RefusedTool, ...], names: str) -> _FittedTools:
+    """A client sends the same tools again and again, so they are read once."""
+    items: list[bytes] = []
+    told: list[Repair] = []
+    misnames_some = False
+    for item in read_items(raw):
+        fields = read_fields(item)
+        own = fields.get("function")
+        function = {} if own is None else read_fields(own)
+        given = function.get("parameters")
+        tool = replace(
+            BARE,
+            name=string_of(function, "name") or "",
+            description=string_of(function, "description") or "",
+            parameters=BARE.parameters if given is None or is_null(given) else bytes(given).decode(),
+            strict=function.get("strict") == msgspec.Raw(b"true"),
+        )
+        found = fitted_tool(tool, dialect, folds="union" in refused, fills="required" in refused)
+        if found.root == "never":
+            told.append(left_out(tool.name))
+            continue
+        misnames_some = misnames_some or (bool(names) and own is not None and not re.fullmatch(names, tool.name))
+        is_needed = found.is_changed and (
+            found.root == "untold" or ("schema" in refused and not _adds_nothing(found, tool, refused))
+        )
+        if own is None or not (is_needed or ("bare" in refused and is_null(given))):
+            items.append(item)
+            continue
+        function["parameters"] = msgspec.Raw(found.spec.parameters.encode())
+        if found.spec.description != tool.description:
+            function["description"] = msgspec.Raw(encode(found.spec.description))
+        if tool.strict and not found.spec.strict:
+            del function["strict"]
+        items.append(write_object({**fields, "function": msgspec.Raw(write_object(function))}))
+        takes = f"takes no {found.lost}" if found.lost else "takes such a schema in another form"
+        told.append(not_carried("tools.parameters", because=f"the upstream {takes}"))
+    loses_some = any(one.where == "`tools`" for one in told)
+    return _FittedTools(write_array(items), tuple(dict.fromkeys(told)), loses_some, misnames_some)
+
+
+def _adds_nothing(found: FittedTool, tool: ToolSpec, refused: tuple[RefusedTool, ...]) -> bool:
+    """Whether the copy has no more than empty `properties`, which most servers do not ask for."""
+    before, after = read_fields(tool.parameters), read_fields(found.spec.parameters)
+    if after != {**before, "properties": msgspec.Raw(b"{}")}:
+        return False
+    return not ("properties" in refused or ("required" in before and "required" in refused))
+
+
+def left_out(name: str) -> Repair:
+    """Of a tool whose schema takes no object."""
+    return not_carried("tools", because=f"`{name}` is left out: arguments are an object, and its schema takes none")
 
 
 def _unfit(request: Request, profile: Profile) -> Iterator[tuple[str, str]]:

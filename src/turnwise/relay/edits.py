@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.relay.dialects import heal_messages
+from turnwise.relay.client_tools import PlainTools
+from turnwise.relay.dialects import fit_tools, heal_messages
 from turnwise.relay.incoming import FALSE, ClientRequest
 from turnwise.relay.stale_reasoning import without_unsigned_thinking, without_unstored_reasoning
 from turnwise.relay.terms import RouteTerms, UpstreamRequest, capped, told_adapted
@@ -44,10 +45,13 @@ def edited(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Upst
     request = replace(asked.request, model=terms.model or asked.request.model, lessons=terms.lessons)
     fields = dict(asked.fields)
     told: list[Repair] = []
+    plain = PlainTools(request)
     adds_usage = False
     match profile.family:
         case "openai_chat":
             adds_usage = _ask_for_usage(fields, request, profile=profile)
+            plain, tools_told = fit_tools(fields, request, profile=profile)
+            request, told = plain.request, tools_told
             told += heal_messages(fields, request, profile=profile.taught(terms.lessons) if terms.lessons else profile)
         case "openai_responses":
             request = _settle_storing(fields, request, asked=asked, profile=profile)
@@ -67,6 +71,7 @@ def edited(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Upst
     return UpstreamRequest(
         call=replace(_empty_call(request, profile), body=write_object(fields)),
         request=request,
+        tools=plain.tools,
         told=tuple(told),
         keeps_bytes=True,
         adds_usage=adds_usage,

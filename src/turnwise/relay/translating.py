@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from turnwise.relay.client_tools import PlainTools, fit_names, plain_tools
-from turnwise.relay.dialects import reshaped
+from turnwise.relay.client_tools import PlainTools, callable_tools, fit_names, plain_tools
+from turnwise.relay.dialects import left_out, reshaped
 from turnwise.relay.edits import edited, extra_of, lowered
 from turnwise.relay.fitting import TITLES, fit_beginning, fit_calls, fit_output, fit_settings
 from turnwise.relay.foreign_fields import allowed_alone, budget_alone, carry_extra
@@ -126,7 +126,9 @@ def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Up
         ),
         target=target,
     )
-    fitted = fit_names(replace(plain, request=wanted), target=target)
+    wanted, uncallable = callable_tools(wanted)
+    told += [left_out(name) for name in uncallable]
+    fitted = fit_names(replace(plain, request=wanted), profile=profile)
     wanted = fitted.request
     call = family(target).encode_request(wanted, profile)
     if target == "openai_chat":

@@ -6,7 +6,7 @@ description. The tool's own schema judges every call. A property that one choice
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 
@@ -59,29 +59,39 @@ SchemaFields = dict[str, object]
 
 
 class FittedTool(msgspec.Struct, frozen=True):
-    """The tool as it goes up. `lost` says what its schema has and the copy has not; empty where they say the same."""
+    """The tool as it goes up. `lost` says what its schema has and the copy has not; empty where they say the same. `root`: what
+    its schema says of the arguments, which are an object; `never`: something else, so no call could fit."""
 
     spec: ToolSpec
     lost: str = ""
+    is_changed: bool = False
+    root: Literal["object", "untold", "never"] = "object"
 
 
 @lru_cache(maxsize=KEPT)
-def fitted_tool(tool: ToolSpec, dialect: SchemaDialect = "standard") -> FittedTool:
-    """The tool with a schema that the endpoint takes. The very same where nothing has to change."""
+def fitted_tool(
+    tool: ToolSpec, dialect: SchemaDialect = "standard", *, folds: bool = True, fills: bool = True
+) -> FittedTool:
+    """The tool with a schema that the endpoint takes. The very same where nothing has to change. `folds`: a union at the root
+    goes; `fills`: wherever something is required there are `properties`."""
     if tool.free_form:
         return FittedTool(tool)
     try:
         schema: object = msgspec.json.decode(tool.parameters)
     except UNREADABLE:
         return FittedTool(tool)
+    if schema is True:
+        spec = msgspec.structs.replace(tool, parameters=_NO_PARAMETERS)
+        return FittedTool(spec, is_changed=True, root="untold")
     if not isinstance(schema, dict):
-        return FittedTool(tool)
+        return FittedTool(tool, root="never")
     before = cast(SchemaFields, schema)
-    after = before
-    if refused := refused_at_root(before):
+    after, refused = before, refused_at_root(before) if folds else []
+    if refused:
         after = folded_root(before) or _without_union(before)
     if dialect != "standard":
-        after = cast(SchemaFields, _with_properties(_whole(after)))
+        whole = _whole(after)
+        after = cast(SchemaFields, _with_properties(whole)) if fills else whole
     found: list[str] = []
     match dialect:
         case "moonshot":
@@ -96,14 +106,16 @@ def fitted_tool(tool: ToolSpec, dialect: SchemaDialect = "standard") -> FittedTo
     losses += [f"{', '.join(dict.fromkeys(found))} in its schema"] if found else []
     lost = ", no ".join(losses)
     said: object = before if found else {word: before[word] for word in refused}
+    kind = before.get("type", "")
+    root = "object" if kind == "object" else "untold" if kind == "" or "object" in _rows(kind) else "never"
     if after == before:
-        return FittedTool(tool)
+        return FittedTool(tool, root=root)
     changes: dict[str, object] = {"parameters": msgspec.json.encode(after).decode()}
     if lost:
         words = msgspec.json.encode(said).decode()
         also = f"{ALSO}{words}" if len(words) <= MOST_SAID else ""
         changes |= {"description": f"{tool.description}{also}", "strict": False}
-    return FittedTool(msgspec.structs.replace(tool, **changes), lost)
+    return FittedTool(msgspec.structs.replace(tool, **changes), lost, is_changed=True, root=root)
 
 
 # --- a union at the root

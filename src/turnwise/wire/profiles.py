@@ -30,6 +30,10 @@ SchemaDialect = Literal["standard", "whole", "moonshot", "xai", "llamacpp"]
 `true` or a list, nothing required that is not declared. `xai`: and none of the words for the length of texts and lists.
 `llamacpp`: and no great least length. Rules and sources: `lab/strict/dialects.toml`."""
 
+RefusedTool = Literal["schema", "union", "properties", "required", "bare"]
+"""Schemas that `tool_schemas` would change; and a union at the root, a root without `properties`, `required` without
+`properties`, a tool without `parameters`. A client's tools keep their bytes where there is none of it."""
+
 FamilyName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini"]
 
 
@@ -72,6 +76,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     mid_system: bool = False  # Anthropic: takes role "system" inside `messages` (Opus 4.8 and later); else a user text
     strict_tools: bool = True  # takes `strict` on tools
     tool_schemas: SchemaDialect = "whole"  # Chat Completions: what the schema of a tool has to be like
+    refused_tools: tuple[RefusedTool, ...] = ()  # Chat Completions: what the server is known to refuse
+    tool_names: str = ""  # pattern of the names that it takes, beyond the family's rule
     output: Literal["json_schema", "json_object", "none"] = "json_schema"  # means for structured output
     reasoning_replay: str | None = None  # Chat Completions: the field in which reasoning goes back, if any
     reasoning_request: str | None = (

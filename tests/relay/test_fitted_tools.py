@@ -1,0 +1,127 @@
+"""Tools of a Chat client for a Chat server that refuses some of their schemas or names.
+
+Reports: MoonshotAI/kimi-cli#2531 and #2061 (names, `$ref`); langchain-ai/langchainjs#9804 (unions); QwenLM/qwen-code#11834
+(no `parameters`).
+"""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from lab.public_tools import PUBLIC_SCHEMAS
+from relay.asking_relay import plain, send, told_of
+from turnwise.lab.strict import Rejected, check
+from turnwise.lab.strict.dialects import builtin_dialects
+from turnwise.relay.relaying import ClientSide, EventReader, Relay, RelayEnd, RelayRules, UpstreamSide
+from turnwise.relay.response_reading import ResponseReader
+from turnwise.relay.terms import UpstreamRequest
+from turnwise.vocab import Finished, FinishReason, Started, ToolCallDelta, calls_of
+from turnwise.wire.openai_chat import FAMILY
+from turnwise.wire.profiles import Profile, builtin_profiles
+
+ROWS = [*builtin_dialects(), "openai-chat"]
+# OpenAI's own server: the gateway mends a union at the root, nothing else.
+REFUSED = {("openai-chat", name) for name in ("empty", "no_type", "root_reference", "root_nullable")}
+# Known from reports alone (langchain-ai/langchainjs#9804); and below `then` no judge looks.
+UNJUDGED = {("openai-chat", "root_one_of_needs"), ("openai-chat", "root_condition"), ("groq", "root_condition")}
+PLAIN: dict[str, Any] = {"type": "object", "properties": {"q": {"type": "string"}}}
+
+
+def tool(name: str, parameters: Any = None, **more: Any) -> dict[str, Any]:
+    given = {} if parameters is None else {"parameters": parameters}
+    return {"type": "function", "function": {"name": name, "description": "D.", **given, **more}}
+
+
+def sent_to(row: str, tools: list[Any], **more: Any) -> UpstreamRequest:
+    body = json.dumps(plain("openai_chat", tools=tools, stream=True, **more)).encode()
+    return send("openai_chat", body, to="openai_chat", profile=builtin_profiles()[row])
+
+
+def is_taken(row: str, body: bytes) -> bool:
+    try:
+        check("openai_chat", body=json.loads(body), dialect=builtin_dialects().get(row))
+    except Rejected:
+        return False
+    return True
+
+
+@pytest.mark.promise("heal:dialect")
+@pytest.mark.parametrize("row", ROWS)
+def test_a_schema_changes_where_the_row_refuses_it_and_only_there(row: str) -> None:
+    """Proves: of forty schemas each one that the server takes goes up in its own bytes; each other one goes up in a form that it
+    takes, told."""
+    for name, schema in PUBLIC_SCHEMAS.items():
+        tools = [tool("plain", PLAIN), tool(name, schema, strict=False)]
+        asked = json.dumps(plain("openai_chat", tools=tools)).encode()
+        sent = sent_to(row, tools)
+        as_asked = json.dumps(tools).encode() in sent.call.body
+        assert is_taken(row, sent.call.body) != ((row, name) in REFUSED), name
+        assert as_asked == is_taken(row, asked) or (row, name) in UNJUDGED | REFUSED, name
+        assert as_asked == (told_of(sent) == []), name
+
+
+@pytest.mark.promise("heal:dialect")
+def test_a_tool_without_parameters_and_one_that_takes_no_object() -> None:
+    """Proves: MiniMax gets `parameters` where there are none; a tool that no call could fit is left out by name, with a choice
+    that names it, and the rest of the request goes up."""
+    sent = sent_to("minimax", [tool("bare"), tool("plain", PLAIN)])
+    assert is_taken("minimax", sent.call.body) and told_of(sent) == ["tools.parameters"]
+    assert sent_to("deepseek", [tool("bare")]).told == ()
+    choice = {"type": "function", "function": {"name": "rows"}}
+    sent = sent_to("deepseek", [tool("rows", {"type": "array"}), tool("plain", PLAIN)], tool_choice=choice)
+    body = json.loads(sent.call.body)
+    assert [one["function"]["name"] for one in body["tools"]] == ["plain"] and "tool_choice" not in body
+    assert told_of(sent) == ["tools"] and "`rows`" in sent.told[0].what and is_taken("deepseek", sent.call.body)
+    crossed = send(
+        "openai_chat", plain("openai_chat", tools=[tool("rows", {"type": "array"})]), to="anthropic_messages"
+    )
+    assert "tools" not in json.loads(crossed.call.body) and "tools" in told_of(crossed)
+
+
+@pytest.mark.promise("heal:dialect")
+@pytest.mark.parametrize(
+    ("row", "name"), [("moonshot", "2captcha"), ("mistral", "a.b"), ("gemini-openai", "1st"), ("mistral", "x" * 65)]
+)
+def test_a_name_that_the_row_refuses_is_the_clients_own_again_in_the_answer(row: str, name: str) -> None:
+    """Proves: tools, history and choice have one name that the server takes; the client's stream has its own. A server without
+    such a rule gets the client's bytes."""
+    call = {"id": "abcdefgh1", "type": "function", "function": {"name": name, "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "", "tool_calls": [call], "reasoning_content": "hm"},
+        {"role": "tool", "tool_call_id": "abcdefgh1", "content": "ok"},
+    ]
+    choice = {"type": "function", "function": {"name": name}}
+    tools = [tool(name, PLAIN), tool("plain", PLAIN)]
+    sent = sent_to(row, tools, messages=messages, tool_choice=choice, model="kimi-k3")
+    body, profile = json.loads(sent.call.body), builtin_profiles()[row]
+    fitted = body["tools"][0]["function"]["name"]
+    assert re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,63}", fitted) and "tools.name" in told_of(sent)
+    assert body["messages"][1]["tool_calls"][0]["function"]["name"] == fitted
+    assert row != "mistral" or (body["tool_choice"]["function"]["name"], is_taken(row, sent.call.body)) == (
+        fitted,
+        True,
+    )
+    assert read_back(sent, fitted, profile) == name
+    assert json.dumps(name).encode() in sent_to("vllm", tools, messages=messages).call.body
+
+
+def read_back(sent: UpstreamRequest, called: str, profile: Profile) -> str:
+    """The name of a call in the client's stream, when the upstream calls this one."""
+    client = sent.request
+    upstream = UpstreamSide(request=sent.request, tools=sent.tools, call=sent.call, family=FAMILY, profile=profile)
+    relay = Relay(upstream=upstream, client=ClientSide(request=client, family=FAMILY), rules=RelayRules())
+    relay.first()
+    encoder = FAMILY.stream_encoder(client)
+    delta = ToolCallDelta(block="a", index=0, id="call_1", name=called, arguments="{}")
+    frames = [Started(id="r", model="m"), delta, Finished(FinishReason.TOOL_CALLS, None)]
+    reader = relay.reader()
+    assert isinstance(reader, EventReader)
+    reader.feed(b"".join([*map(encoder.encode, frames), encoder.finish()]))
+    step = relay.ended(reader.finish(), None, waited_s=0, jitter=0.5)
+    assert isinstance(step.next, RelayEnd) and step.next.fault is None
+    decoder = ResponseReader(FAMILY, profile=profile)
+    decoder.feed(reader.take_out() + step.out)
+    return calls_of(decoder.finish().message)[0].name
