@@ -69,6 +69,10 @@ SENT: tuple[tuple[Callable[[Profile], bool], str], ...] = (
         lambda row: "schema" in row.refused_tools,
         "A tool's schema goes in a form that is taken. If that says less, the tool's description holds the schema.",
     ),
+    (
+        lambda row: bool(row.renamed_fields),
+        "The gateway renames or leaves out a body field that is refused, if the answer stays the same.",
+    ),
     (lambda row: bool(row.tool_names), "The gateway gives a tool another name if this one is refused."),
     (lambda row: row.output == "json_object", "The schema of an answer goes in words, with `json_object`."),
 )

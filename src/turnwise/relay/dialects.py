@@ -40,6 +40,7 @@ from turnwise.wire.json_fields import (
     write_object,
 )
 from turnwise.wire.offers import FittedTool, fitted_tool
+from turnwise.wire.openai_chat.parts import wire_id
 from turnwise.wire.openai_chat.request import asked_in_words
 from turnwise.wire.profiles import Profile, RefusedTool, SchemaDialect
 from turnwise.wire.registry import family
@@ -71,6 +72,8 @@ def heal_messages(fields: Fields, request: Request, *, profile: Profile) -> list
     if "max_completion_tokens" in request.lessons and "max_tokens" in fields:
         fields["max_completion_tokens"] = fields.pop("max_tokens")
     told = reshaped(request, profile)
+    if profile.tool_call_id_length is not None and any(wire_id(id, profile) != id for id in _call_ids(request)):
+        told.append(not_carried("messages.tool_calls.id", because="an id has the length that the upstream wants"))
     if profile.strict_messages:
         told += [not_carried("messages", because=because) for because in _unfit_bytes(fields, profile)]
     if not told:
@@ -79,6 +82,18 @@ def heal_messages(fields: Fields, request: Request, *, profile: Profile) -> list
     fields["messages"] = body["messages"]
     if asked_in_words(request, profile):
         fields.pop("tool_choice", None)
+    return told
+
+
+def fit_fields(fields: Fields, *, profile: Profile) -> list[Repair]:
+    """Gives the fields of a client's body that the upstream refuses its own name, or takes them away."""
+    told: list[Repair] = []
+    for name in [name for name in profile.renamed_fields if name in fields]:
+        value, own = fields.pop(name), profile.renamed_fields[name]
+        if own:
+            fields.setdefault(own, value)
+        elif not is_null(value):
+            told.append(not_carried(name, because="the upstream refuses it"))
     return told
 
 
@@ -217,6 +232,10 @@ def _is_alike(pair: tuple[Message, Message]) -> bool:
 
 def _calls(message: Message) -> bool:
     return any(type(part) is ToolCall for part in message.parts)
+
+
+def _call_ids(request: Request) -> set[str]:
+    return {part.id for message in request.messages for part in message.parts if type(part) is ToolCall}
 
 
 def _lacks_reasoning(message: Message) -> bool:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.relay.client_tools import PlainTools
-from turnwise.relay.dialects import fit_tools, heal_messages
+from turnwise.relay.dialects import fit_fields, fit_tools, heal_messages
 from turnwise.relay.incoming import FALSE, ClientRequest
 from turnwise.relay.stale_reasoning import without_unsigned_thinking, without_unstored_reasoning
 from turnwise.relay.terms import RouteTerms, UpstreamRequest, capped, told_adapted
@@ -51,7 +51,7 @@ def edited(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Upst
         case "openai_chat":
             adds_usage = _ask_for_usage(fields, request, profile=profile)
             plain, tools_told = fit_tools(fields, request, profile=profile)
-            request, told = plain.request, tools_told
+            request, told = plain.request, [*fit_fields(fields, profile=profile), *tools_told]
             told += heal_messages(fields, request, profile=profile.taught(terms.lessons) if terms.lessons else profile)
         case "openai_responses":
             request = _settle_storing(fields, request, asked=asked, profile=profile)

@@ -77,6 +77,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     strict_tools: bool = True  # takes `strict` on tools
     tool_schemas: SchemaDialect = "whole"  # Chat Completions: what the schema of a tool has to be like
     refused_tools: tuple[RefusedTool, ...] = ()  # Chat Completions: what the server is known to refuse
+    renamed_fields: dict[str, str] = {}  # Chat Completions: body fields that it refuses -> its own; empty: it has none
     tool_names: str = ""  # pattern of the names that it takes, beyond the family's rule
     output: Literal["json_schema", "json_object", "none"] = "json_schema"  # means for structured output
     reasoning_replay: str | None = None  # Chat Completions: the field in which reasoning goes back, if any
