@@ -17,7 +17,7 @@ from turnwise.lab.strict.dialects import builtin_dialects
 from turnwise.relay.relaying import ClientSide, EventReader, Relay, RelayEnd, RelayRules, UpstreamSide
 from turnwise.relay.response_reading import ResponseReader
 from turnwise.relay.terms import UpstreamRequest
-from turnwise.vocab import Finished, FinishReason, Started, ToolCallDelta, calls_of
+from turnwise.vocab import Finished, FinishReason, Started, Text, ToolCall, ToolCallDelta, ToolResult, calls_of
 from turnwise.wire.openai_chat import FAMILY
 from turnwise.wire.profiles import Profile, builtin_profiles
 
@@ -37,6 +37,10 @@ def tool(name: str, parameters: Any = None, **more: Any) -> dict[str, Any]:
 def sent_to(row: str, tools: list[Any], **more: Any) -> UpstreamRequest:
     body = json.dumps(plain("openai_chat", tools=tools, stream=True, **more)).encode()
     return send("openai_chat", body, to="openai_chat", profile=builtin_profiles()[row])
+
+
+def text_of(result: ToolResult) -> str:
+    return "".join([part.text for part in result.content if isinstance(part, Text)])
 
 
 def is_taken(row: str, body: bytes) -> bool:
@@ -125,3 +129,36 @@ def read_back(sent: UpstreamRequest, called: str, profile: Profile) -> str:
     decoder = ResponseReader(FAMILY, profile=profile)
     decoder.feed(reader.take_out() + step.out)
     return calls_of(decoder.finish().message)[0].name
+
+
+@pytest.mark.promise("heal:dialect")
+def test_ids_that_begin_anew_in_each_message_are_of_one_call_each() -> None:
+    """Proves: a history with Kimi's ids, which Anthropic's API would refuse, goes up with one id for each call and its result; a
+    longer history begins with the same."""
+
+    def step(number: int, *, calls: int) -> list[dict[str, Any]]:
+        made = [
+            {
+                "id": "functions.read:0",
+                "type": "function",
+                "function": {"name": "read", "arguments": f'{{"n":{number}{n}}}'},
+            }
+            for n in range(calls)
+        ]
+        results = [
+            {"role": "tool", "tool_call_id": "functions.read:0", "content": f"result-{number}{n}"} for n in range(calls)
+        ]
+        return [{"role": "assistant", "content": None, "tool_calls": made}, *results]
+
+    history = [{"role": "user", "content": "hi"}, *step(1, calls=1), *step(2, calls=2), *step(3, calls=1)]
+    for target in ("anthropic_messages", "openai_responses", "gemini"):
+        parts: list[list[Any]] = []
+        for length in (3, len(history)):
+            sent = send("openai_chat", plain("openai_chat", messages=history[:length]), to=target)
+            parts.append([part for message in sent.request.messages for part in message.parts])
+        assert parts[1][: len(parts[0])] == parts[0]
+        numbers = {part.id: json.loads(part.arguments)["n"] for part in parts[1] if isinstance(part, ToolCall)}
+        results = {part.call_id: text_of(part) for part in parts[1] if isinstance(part, ToolResult)}
+        assert len(numbers) == 4 and results == {id: f"result-{number}" for id, number in numbers.items()}
+        body = json.loads(sent.call.body)
+        check(target, body=body)

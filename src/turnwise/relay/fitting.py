@@ -143,8 +143,9 @@ MOST_ID: Mapping[FamilyName, int] = {"openai_chat": 40, "openai_responses": 64}
 
 
 def fit_calls(request: Request, *, target: FamilyName) -> Request:
-    """The request with call ids as short as the target wants them, alike in a call and its result; and for Anthropic's API with
-    the tools that its history calls: it refuses calls of tools that are not there."""
+    """The request with call ids of one call each, as short as the target wants them, alike in a call and its result; and for
+    Anthropic's API with the tools that its history calls: it refuses calls of tools that are not there."""
+    request = _with_own_ids(request)
     most = MOST_ID.get(target)
     if most is not None and any(len(id_of(part)) > most for message in request.messages for part in message.parts):
         request = replace(request, messages=tuple([_with_short_ids(message, most) for message in request.messages]))
@@ -159,6 +160,33 @@ def fit_calls(request: Request, *, target: FamilyName) -> Request:
 
 def id_of(part: Part) -> str:
     return part.id if type(part) is ToolCall else part.call_id if type(part) is ToolResult else ""
+
+
+def _with_own_ids(request: Request) -> Request:
+    """The same where no two calls have one id, as Anthropic's API wants it: Kimi counts anew in each message. Earlier calls keep
+    theirs, so a longer history has the same."""
+    ids = [part.id for message in request.messages for part in message.parts if type(part) is ToolCall]
+    if len(ids) == len(set(ids)):
+        return request
+    taken: set[str] = set()
+    waiting: dict[str, list[str]] = {}  # by a client's id: those of its calls that have no result yet, the last stays
+    messages: list[Message] = []
+    for message in request.messages:
+        parts: list[Part] = []
+        for part in message.parts:
+            if type(part) is ToolCall:
+                number, own = 2, part.id
+                while own in taken:
+                    own, number = f"{part.id}_{number}", number + 1
+                taken.add(own)
+                is_parallel = any(type(one) is ToolCall for one in parts)
+                waiting[part.id] = [*(waiting.get(part.id, []) if is_parallel else []), own]
+                part = replace(part, id=own)
+            elif type(part) is ToolResult and (left := waiting.get(part.call_id)):
+                part = replace(part, call_id=left.pop(0) if len(left) > 1 else left[0])
+            parts.append(part)
+        messages.append(Message(message.role, tuple(parts)))
+    return replace(request, messages=tuple(messages))
 
 
 def _with_short_ids(message: Message, most: int) -> Message:
