@@ -5,6 +5,7 @@ lmstudio-ai/lmstudio-bug-tracker#2254 (no `properties`); MoonshotAI/kimi-cli#206
 """
 
 import json
+from itertools import product
 from typing import Any
 
 import jsonschema
@@ -35,6 +36,11 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "references": {"type": "object", "anyOf": [{"$ref": "#/$defs/Task"}, TASK], "$defs": {"Task": TASK}},
     "opaque": {"type": "object", "properties": {"a": {"type": "string"}}, "allOf": [{"not": {"required": ["b"]}}]},
     "closed": {"type": "object", "anyOf": [{"if": {}, "then": TASK}], "additionalProperties": False, "required": ["a"]},
+    "open": {
+        "type": "object",
+        "anyOf": [{"properties": {"a": {"type": "string", "description": "An A."}}}, {"required": ["b"]}],
+        "unevaluatedProperties": {"type": ["string", "integer"]},
+    },
     "described": {
         "type": "object",
         "properties": {"task": {"$ref": "#/$defs/Task", "description": "The task to make."}},
@@ -109,6 +115,38 @@ def test_the_copy_takes_all_that_the_tool_takes(name: str, dialect: SchemaDialec
         fitted_tool(tool, dialect) is found
         and fitted_tool(found.spec, dialect).spec.parameters == found.spec.parameters
     )
+
+
+CHOICE = st.fixed_dictionaries(
+    {"properties": st.dictionaries(st.sampled_from("ab"), st.sampled_from([{"type": "string"}, {"const": 1}, False]))},
+    optional={
+        "additionalProperties": st.sampled_from([False, True, {"type": "string"}]),
+        "patternProperties": st.just({"^a": {"type": "string"}}),
+        "unevaluatedProperties": st.just(False),
+        "required": st.sampled_from([["a"], ["b"], []]),
+    },
+)
+ROOT = st.builds(
+    lambda own, choices: {**own, "type": "object", **choices},
+    CHOICE,
+    st.dictionaries(st.sampled_from(UNIONS[:3]), st.lists(CHOICE, min_size=1, max_size=3), min_size=1, max_size=2),
+)
+VALUES = [
+    dict(zip(names, values, strict=True))
+    for names in ("", "a", "b", "ab", "bc")
+    for values in product(["x", 1, None], repeat=len(names))
+]
+
+
+@settings(max_examples=500, deadline=None, database=None, derandomize=True)
+@given(own=ROOT)
+def test_a_folded_union_never_says_what_the_tool_does_not(own: dict[str, Any]) -> None:
+    """Proves: whatever choices stand at the root, open or closed, no arguments that fit them fail the copy. Where one choice
+    leaves a property open that another one types, the copy keeps the property and its description, not the type."""
+    copy = json.loads(fitted_tool(ToolSpec(name="t", parameters=json.dumps(own))).spec.parameters)
+    assert [value for value in VALUES if taken(own, value) and not taken(copy, value)] == []
+    spec = fitted_tool(ToolSpec(name="t", parameters=json.dumps(SCHEMAS["open"]))).spec
+    assert json.loads(spec.parameters) == {"type": "object", "properties": {"a": {"description": "An A."}}}
 
 
 @pytest.mark.parametrize("row", builtin_dialects())

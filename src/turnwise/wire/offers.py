@@ -1,7 +1,8 @@
 """What every family asks of a request and its profile alike: which tools go along, with which schemas, and which instructions.
 
 The copy of a schema that goes up may say less than the tool's own, never something else; what it cannot say stands in the
-description. The tool's own schema judges every call. A property that one choice of a union declares has that form in the copy.
+description. The tool's own schema judges every call. A property has the forms that the choices of a union give it; where another
+choice leaves it open, the copy leaves it open, too.
 """
 
 from collections.abc import Callable, Mapping
@@ -142,27 +143,39 @@ def folded_root(schema: SchemaFields) -> SchemaFields | None:
     is_object = schema.get("type") == "object"
     defs = _table(schema.get("$defs"))
     forms: dict[str, list[object]] = {}
+    about: dict[str, SchemaFields] = {}
     needs = _names(schema.get("required"))
     for word in [word for word in refused if word in _CHOICES]:
         sides = [_target(_table(one), defs=defs) for one in _rows(schema[word])]
         if not sides or not all(_is_plain(side, is_object=is_object) for side in sides):
             return None
         is_object = True
-        for side in sides:
-            for name, form in _table(side.get("properties")).items():
-                forms.setdefault(name, []).append(form)
+        tables = [_table(side.get("properties")) for side in sides]
+        for name in dict.fromkeys([name for table in tables for name in table]):
+            given = [table[name] for table in tables if name in table]
+            others = [side for side, table in zip(sides, tables, strict=True) if name not in table]
+            is_open = word != "allOf" and not all(_is_closed(side) for side in others)
+            forms.setdefault(name, []).extend([] if is_open else given)
+            about.setdefault(name, {word: value for word, value in _table(given[0]).items() if word in _ANNOTATIONS})
         needed = [dict.fromkeys(_names(side.get("required"))) for side in sides]
         common = set(needed[0]).intersection(*needed)
         needs += [name for side in needed for name in side if word == "allOf" or name in common]
     if not is_object:
         return None
     merged = {
-        name: found[0] if found.count(found[0]) == len(found) else {"anyOf": found} for name, found in forms.items()
+        name: about[name] if not found else found[0] if found.count(found[0]) == len(found) else {"anyOf": found}
+        for name, found in forms.items()
     }
     properties = {**merged, **_table(schema.get("properties"))}
     required = {"required": list(dict.fromkeys(needs))} if needs else {}
-    kept = {name: value for name, value in schema.items() if name not in refused}
+    # What a choice has seen is not unevaluated; the copy has no choices.
+    kept = {name: value for name, value in schema.items() if name not in (*refused, "unevaluatedProperties")}
     return {**kept, "type": "object", "properties": properties, **required}
+
+
+def _is_closed(side: SchemaFields) -> bool:
+    """Whether it takes no property that it does not declare."""
+    return side.get("additionalProperties") is False and "patternProperties" not in side
 
 
 def _is_plain(side: SchemaFields, *, is_object: bool) -> bool:
