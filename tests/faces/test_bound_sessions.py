@@ -91,6 +91,34 @@ async def test_thirty_steps_go_on_and_lose_no_more_than_they_must(change: str) -
 
 
 @pytest.mark.promise("step:bound-thinking")
+async def test_a_new_tool_is_offered_in_one_place_and_in_front_after_a_summary() -> None:
+    """Proves: the item with the tool gives way with the messages around it; from that request on the tool stands in front, and no
+    request is without it."""
+    lab = Lab([replace(thinking("gpt-6.2-sol", reads=29), summarises="Write a summary")])
+    limits = ModelLimits(context_window_tokens=6_000, max_output_tokens=1_000)
+    more: dict[str, Any] = {
+        "model": "openai:gpt-6.2-sol",
+        "base_url": "http://lab/v1",
+        "model_limits": limits,
+        "max_steps": 40,
+    }
+    with Journal(None, clock=SystemClock()) as journal:
+        first = await agent_at(lab, journal=journal, tools=[read], **more).run("Read.")
+        sent = len(lab.requests)
+        again = agent_at(lab, journal=journal, tools=[look, read], **more)
+        result = await again.run("Again.", session=first.session)
+        assert result.text == "Done."
+    places: list[str] = []
+    for body in [json.loads(one.body) for one in lab.requests[sent:]]:
+        items = [tool for item in body["input"] if item.get("type") == "additional_tools" for tool in item["tools"]]
+        front, behind = ([tool["name"] for tool in tools].count("look") for tools in (body.get("tools", []), items))
+        assert front + behind == 1
+        places.append("front" if front else "behind")
+    assert [places[0], places[-1]] == ["behind", "front"]
+    assert places == sorted(places)
+
+
+@pytest.mark.promise("step:bound-thinking")
 async def test_a_fork_has_the_setting_at_once() -> None:
     """It goes on from the same records, and they tell of the refusal."""
     lab = Lab([thinking()])

@@ -5,6 +5,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from flat_agents import flat_agent
 from turnwise import Agent, Journal, MaxCost, MaxRequests, Prices, StepChanges, read_prices
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
+from turnwise.drivers.replaying.forking import fork
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
 from turnwise.lab.script import Binding, Script, ScriptedCall, ScriptedStep
@@ -42,8 +45,8 @@ def look(path: str) -> str:
     return path
 
 
-def thinking(name: str = BOUND, *, reads: int = 2, binds: Binding = "refuses") -> Script:
-    calls = [ScriptedCall(name="read", arguments={"path": f"part-{number}"}) for number in range(reads)]
+def thinking(name: str = BOUND, *, reads: int = 2, binds: Binding = "refuses", tool: str = "read") -> Script:
+    calls = [ScriptedCall(name=tool, arguments={"path": f"part-{number}"}) for number in range(reads)]
     steps = [ScriptedStep(reasoning=f"Thought {at}.", calls=(call,)) for at, call in enumerate(calls)]
     end = ScriptedStep(reasoning="Now it is plain.", text="Done.")
     return Script(name=name, title="thinks", steps=(*steps, end), binds=binds)
@@ -228,6 +231,42 @@ async def test_changed_instructions_are_told_behind_the_messages_where_the_model
     assert [result.prefix_changes for result in results] == [()] * 4
     told = [item["content"] for item in items[-1] if item.get("role") in ("developer", "system")]
     assert [content[-1]["text"].rpartition("\n")[2] for content in told] == ["Be brief.", "Be thorough.", "Be brief."]
+
+
+@pytest.mark.promise("step:bound-thinking", "step:prefix-stable")
+async def test_a_new_tool_goes_behind_the_messages_where_the_model_takes_it() -> None:
+    """Proves: GPT-6.2 gets a tool that the session did not have as an item of the input: tools and items before it stay byte for
+    byte, no reasoning is dropped, and the tool works. It stands there in later turns and in a fork, each of them with the session
+    read from its file again. Without the tool its item goes."""
+    name = "gpt-6.2-sol"
+    labs = [Lab([thinking(name, tool=tool)]) for tool in ("read", "look", "read", "read", "read")]
+    offered = [[read], [look, read], [look, read], [look, read], [read]]
+    ids = iter([f"fork-{number}" for number in range(9)])
+    with TemporaryDirectory() as folder:
+        session, results = None, list[Any]()
+        for lab, tools in zip(labs, offered, strict=True):
+            with Journal(Path(folder) / "journal.db", clock=SystemClock()) as journal:
+                if lab is labs[3]:
+                    session = fork(journal, journal.find_session(session or ""), new_id=lambda: next(ids)).session
+                agent = agent_at(
+                    lab, tools=tools, journal=journal, base_url="http://lab/v1", model=f"openai:{name}", max_steps=9
+                )
+                result = await (agent.run("Go on.", session=session) if session else agent.run("Go on."))
+                results.append(result)
+                session = result.session
+    bodies = [[json.loads(one.body) for one in lab.requests] for lab in labs]
+    kept = [body for lot in bodies[:4] for body in lot]
+    assert all(body["tools"] == kept[0]["tools"] for body in kept)
+    assert {body["prompt_cache_key"] for body in kept} == {kept[0]["prompt_cache_key"]}
+    assert all(after["input"][: len(before["input"])] == before["input"] for before, after in pairwise(kept))
+    assert [one.dropped for lab in labs[:4] for one in lab.requests] == [()] * len(kept)
+    assert [result.prefix_changes for result in results[:4]] == [()] * 4
+    items = [item for item in kept[-1]["input"] if item.get("type") == "additional_tools"]
+    assert [(item["role"], [tool["name"] for tool in item["tools"]]) for item in items] == [("developer", ["look"])]
+    assert "part-0" in str([item for item in bodies[1][-1]["input"] if item.get("type") == "function_call_output"][-2:])
+    assert results[1].text == "Done." and not results[1].repairs
+    assert not [item for item in bodies[4][0]["input"] if item.get("type") == "additional_tools"]
+    assert results[4].prefix_changes[0].startswith("request 1: tools")
 
 
 def test_instructions_lead_the_input_where_the_model_reads_others_behind_it() -> None:

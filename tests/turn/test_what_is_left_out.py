@@ -106,6 +106,7 @@ CONFIG = {
     "accepts_prefill": False,
     "default_max_tokens": None,
     "system_in_input": False,
+    "appends_tools": False,
     "shows_thinking": False,
     "stale_thinking": NOTHING_STALE,
     "lessons": {},

@@ -169,6 +169,7 @@ CHANGED: dict[str, object] = {
     "cache": Caching(key="k"),
     "drops_stale_thinking": True,
     "system_in_input": True,
+    "appended_tools": ("t",),
     "shows_thinking": True,
     "lessons": ("content_there",),
 }
@@ -189,6 +190,7 @@ def test_what_stands_around_the_messages_is_kept_for_no_other_request(profile: P
             "cache",
             "drops_stale_thinking",
             "system_in_input",
+            "appended_tools",
             "shows_thinking",
             "lessons",
         )

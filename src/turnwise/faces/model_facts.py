@@ -31,6 +31,7 @@ def at_endpoint(config: TurnConfig, *, endpoint: Endpoint) -> TurnConfig:
         tool_choice_none=profile.tool_choice_none,
         leaves_calls_in_text=endpoint.leaves_calls_in_text,
         system_in_input=profile.leads_input(config.model),
+        appends_tools=profile.leads_input(config.model),
         shows_thinking=profile.family == "anthropic_messages" and moves_text(config.model),
         marks_cache=profile.cache_way(config.model) in MARK_WAYS,
     )

@@ -144,7 +144,8 @@ def read_responses(body: dict[str, Raw]) -> Conversation:
         one = responses_item(table(item))
         if one is not None:
             said.append(one)
-    tools = [table(tool) for tool in rows(body.get("tools"))]
+    more = [item.get("tools") for item in map(table, rows(given)) if item.get("type") == "additional_tools"]
+    tools = [table(tool) for offered in (body.get("tools"), *more) for tool in rows(offered)]
     return Conversation(
         said=join(said),
         tools=tuple([Offered(name=text(tool.get("name")), schema=tool.get("parameters")) for tool in tools]),

@@ -14,7 +14,7 @@ import msgspec
 
 from turnwise.rules.budget import PART_BYTES, PromptSize, message_bytes, part_bytes, shrunk, tokens_in
 from turnwise.rules.result_size import MIN_RESULT_BYTES, OLD_RESULT_BYTES, WORTH_BYTES, shorten
-from turnwise.vocab import FinishReason, Message, Text, ToolResult
+from turnwise.vocab import FinishReason, Message, Text, ToolResult, new_tools_in
 from turnwise.vocab.hidden_characters import says_something
 
 # A compaction throws the provider's prompt cache away from its first change on, so it makes room for a while: the prompt
@@ -264,12 +264,12 @@ def users_that_stay(
     messages: Sequence[Message], *, sizes: Sequence[int], first: int, end: int, room: int
 ) -> tuple[int, ...]:
     """The user's messages between `first` and `end` that stay: all of them, or as many of the newest as fit into `room`
-    bytes."""
+    bytes. New tools need not be told any more: behind a summary all go in front."""
     kept: list[int] = []
     newest: int | None = None
     for index in range(end - 1, first - 1, -1):
         message = messages[index]
-        if message.role not in ("user", "system") or is_summary(message):
+        if message.role not in ("user", "system") or is_summary(message) or new_tools_in(message):
             continue
         if newest is None and message.role == "user":
             newest = index  # what the turn is about: stays in any case

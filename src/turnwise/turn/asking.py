@@ -20,6 +20,7 @@ from turnwise.vocab import (
     ToolChoice,
     ToolSpec,
     messages_in_common,
+    new_tools_in,
 )
 
 # A pause is sent back with the provider's content as the last message, by design of that API (Anthropic `pause_turn`).
@@ -237,7 +238,9 @@ def prefix_changes(
     )
     is_stale = old.drops_stale_thinking != new.drops_stale_thinking or before.left_out != now.left_out
     is_rewritten = old.lessons != new.lessons and not BEHIND_MESSAGES.issuperset({*old.lessons} ^ {*new.lessons})
-    is_same = old.model == new.model and before.tools == now.tools and old.system == new.system
+    is_alike = before.tools == now.tools and old.appended_tools == new.appended_tools
+    tools = not is_alike and _tools_differ(before, now)
+    is_same = old.model == new.model and not tools and old.system == new.system
     if is_same and not (lost or choice or thinking or is_stale or is_rewritten):
         return () if old.output == new.output else ("output",)
     is_compacted = lost > before.own and compacted
@@ -245,7 +248,7 @@ def prefix_changes(
     is_back = old.tool_choice == "none" != new.tool_choice
     found = {
         "model": old.model != new.model,
-        "tools": before.tools != now.tools,
+        "tools": tools,
         "system": old.system != new.system,
         "output": old.output != new.output,
         "stale thinking": is_stale,
@@ -255,6 +258,12 @@ def prefix_changes(
         "last message": 0 < lost <= before.own,
     }
     return tuple([what for what, holds in found.items() if holds])
+
+
+def _tools_differ(before: Sent, now: Sent) -> bool:
+    """Whether tools in front of the messages changed, or those that the messages of the request before tell of."""
+    new = frozenset(now.request.appended_tools).difference(new_tools_in(*before.request.messages))
+    return before.tools != tuple([tool for tool in now.tools if tool.name not in new])
 
 
 def _choice(sent: Sent) -> object:

@@ -12,10 +12,10 @@ from turnwise.rules.budget import ModelLimits, PromptSize, grown, request_bytes
 from turnwise.rules.compaction import weighed
 from turnwise.rules.history import Healed, heal
 from turnwise.turn.asking import Sent
-from turnwise.turn.config import TurnConfig
+from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.turn.history import History
-from turnwise.vocab import Message, Repair, ServerLesson, Text, ToolResult, calls_of
+from turnwise.vocab import Message, Repair, ServerLesson, Text, ToolResult, ToolSpec, calls_of, new_tool, new_tools_in
 
 CHANGED_SYSTEM = Text(
     "The instructions have changed. From now on those of this message hold in place of all earlier ones.\n\n",
@@ -86,6 +86,8 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         if self._keeps_system(config):
             config = config.with_system(self._first_system)
         left = self.left
+        if left is not None and self._appends(config):
+            config = config.with_tools(_in_order(config.tools, before=left.config.tools))
         if left is None or config.room == "off" or not left.is_counted_for(config):
             return config
         if left.given_limits != config.model_limits or left.config.model_limits == config.model_limits:
@@ -109,6 +111,23 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         if known is None or known == started.config.system:
             return started
         return _behind_results(started, (Message("system", (CHANGED_SYSTEM, *started.config.system)),))
+
+    def _appends(self, config: TurnConfig) -> bool:
+        before = None if self.sent is None else self.sent.request
+        return config.appends_tools and before is not None and before.model == config.model
+
+    def with_tools(self, started: TurnStarted, *, config: TurnConfig) -> TurnStarted:
+        """What the next turn starts with: tools that the last turn did not have are told behind the messages, where the model
+        takes them there (`config` is fitted) and those that it had are the same."""
+        left = self.left
+        if left is None or not self._appends(config):
+            return started
+        had, has = _specs(left.config.tools), _specs(config.tools)
+        if has[: len(had)] != had or len(has) == len(had):
+            return started
+        told = new_tools_in(*self.messages)
+        new = [spec.name for spec in has[len(had) :] if spec.name not in told]
+        return _behind_results(started, (Message("system", tuple(map(new_tool, new))),)) if new else started
 
     def with_words(self, started: TurnStarted) -> TurnStarted:
         """What the next turn starts with: `words` are part of its input, behind the results that it begins with."""
@@ -162,6 +181,16 @@ def _behind_results(started: TurnStarted, words: Sequence[Message]) -> TurnStart
     given = started.input
     at = next((place for place, message in enumerate(given) if message.role != "tool"), len(given))
     return msgspec.structs.replace(started, input=(*given[:at], *words, *given[at:]))
+
+
+def _in_order(offers: tuple[ToolOffer, ...], *, before: tuple[ToolOffer, ...]) -> tuple[ToolOffer, ...]:
+    """Those of `before` in their order, and the others behind them."""
+    places = {offer.spec.name: place for place, offer in enumerate(before)}
+    return tuple(sorted(offers, key=lambda offer: places.get(offer.spec.name, len(places))))
+
+
+def _specs(offers: tuple[ToolOffer, ...]) -> tuple[ToolSpec, ...]:
+    return tuple([offer.spec for offer in offers])
 
 
 def carried_of(earlier: "Sequence[Message] | Carried") -> Carried:

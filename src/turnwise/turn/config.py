@@ -192,6 +192,7 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool_choice_none: Literal["send", "drop_tools"] = "send"
     # its instructions go as the first item of the input; in journals of before, and what goes on from them, they do not
     system_in_input: bool = False
+    appends_tools: bool = False  # a session's new tools go behind its messages; not in journals of before
     shows_thinking: bool = False  # its requests ask for readable thinking; a session that began without goes on so
     marks_cache: bool = False  # Anthropic's cache: what is kept of the messages rests on tool choice and thinking, too
     # where the user sent the turn, for whoever goes on with the session; never the key itself, and no query (it may hold one)
@@ -233,9 +234,8 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """With what a person's answers have added to the rules."""
         return replace(self, policy=policy)
 
-    def offering(self, offer: ToolOffer) -> "TurnConfig":
-        """With one tool more."""
-        return replace(self, tools=(*self.tools, offer))
+    def with_tools(self, tools: tuple[ToolOffer, ...]) -> "TurnConfig":
+        return self if self.tools == tools else replace(self, tools=tools)
 
     def fallen_back(self) -> "TurnConfig":
         """With the first of the fallbacks in the model's place."""

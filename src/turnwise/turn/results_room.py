@@ -77,7 +77,7 @@ def with_own_tools(config: TurnConfig) -> TurnConfig:
     names = [offer.spec.name for offer in config.tools]
     if config.room != "compact" or not names or READ_RESULT.name in names:
         return config
-    return config.offering(READ_OFFER)
+    return config.with_tools((*config.tools, READ_OFFER))
 
 
 def _capacity_by_guess(config: TurnConfig, *, prompt: PromptSize) -> int:

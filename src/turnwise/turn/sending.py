@@ -10,7 +10,7 @@ from turnwise.turn.changes import Sending
 from turnwise.turn.commands import Purpose, SendRequest, SoughtCalls
 from turnwise.turn.known import Known
 from turnwise.turn.purse import AtStake
-from turnwise.vocab import Request
+from turnwise.vocab import Request, new_tools_in
 
 
 class Allowed(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +33,9 @@ def order_of(known: Known, request: Request, *, purpose: Purpose, own: int, allo
         request = replace(request, lessons=lessons)
     if known.config.system_in_input:
         request = replace(request, system_in_input=True)
+    if known.config.appends_tools and (told := new_tools_in(*request.messages)):
+        offered = {tool.name for tool in request.tools}
+        request = replace(request, appended_tools=tuple([name for name in dict.fromkeys(told) if name in offered]))
     if known.config.shows_thinking:
         request = replace(request, shows_thinking=True)
     number = known.spending.requests + 1

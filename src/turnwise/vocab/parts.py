@@ -178,6 +178,28 @@ def notes_of(message: Message) -> tuple[Text, ...]:
     return tuple(found)
 
 
+_NEW_TOOL = "new tool "  # begins the note; the tool's name follows
+
+
+def new_tool(name: str) -> Text:
+    """Tells the model of a tool that the session did not have before. An API that takes tools behind messages has its definition
+    there in place of these words."""
+    return Text(f"The tool `{name}` is new. You can call it from now on.\n", note=f"{_NEW_TOOL}{name}")
+
+
+def new_tools_in(*messages: Message) -> tuple[str, ...]:
+    """The names of the tools that these messages tell of, in order."""
+    return tuple(
+        [
+            part.note.removeprefix(_NEW_TOOL)
+            for message in messages
+            if message.role == "system"
+            for part in message.parts
+            if type(part) is Text and part.note.startswith(_NEW_TOOL)
+        ]
+    )
+
+
 def reasoning_of(message: Message) -> str:
     return "".join([part.text for part in message.parts if type(part) is Reasoning])
 

@@ -102,6 +102,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     they are merged over the encoded body. Without `cache` the request does not ask for caching. `drops_stale_thinking`: the
     provider should leave out thinking that no longer fits what stands before it, and not refuse it (Claude 5.x).
     `system_in_input`: the instructions go as the first item of the input where the model keeps no others in its cache (GPT-6.2).
+    `appended_tools`: names of those `tools` that messages tell of as new. They go in the place of these messages, not in front,
+    where the model takes them there (GPT-6.2).
     `shows_thinking`: thinking comes back as readable text where the model puts what it says between calls into it (Claude 5.5).
     `lessons`: what this server has refused before; the request is written so that it takes it (Chat Completions).
     """
@@ -119,6 +121,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache: Caching | None = None
     drops_stale_thinking: bool = False
     system_in_input: bool = False
+    appended_tools: tuple[str, ...] = ()
     shows_thinking: bool = False
     lessons: tuple[ServerLesson, ...] = ()
 

@@ -112,6 +112,7 @@ class EncodedHistory:
             request.cache,
             request.drops_stale_thinking,
             request.system_in_input,
+            request.appended_tools,
             request.shows_thinking,
             request.lessons,
             profile,

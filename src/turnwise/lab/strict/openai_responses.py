@@ -32,7 +32,8 @@ OUTPUTS = {output: call for call, output in ANSWERS.items()}
 CALL_WORDS = {"custom_tool_call": "custom tool call", "function_call": "function call"}
 OTHER_ITEMS = (
     "message reasoning web_search_call file_search_call code_interpreter_call image_generation_call mcp_list_tools "
-    "mcp_approval_request mcp_approval_response mcp_call item_reference tool_search_call tool_search_output compaction"
+    "mcp_approval_request mcp_approval_response mcp_call item_reference tool_search_call tool_search_output compaction "
+    "additional_tools"
 ).split()
 ITEMS = (*OTHER_ITEMS, *ANSWERS, *OUTPUTS)
 USER_CONTENT = ("input_text", "input_image", "input_file", "input_audio")
@@ -95,34 +96,45 @@ def missing(where: str) -> Rejected:
 
 
 def check_tools(body: dict[str, Raw]) -> None:
-    for position, tool in enumerate(rows(body.get("tools"))):
+    more = {
+        f"input[{position}].tools": table(item).get("tools")
+        for position, item in enumerate(rows(body.get("input")))
+        if table(item).get("type") == "additional_tools"
+    }
+    for where, tools in {"tools": body.get("tools"), **more}.items():
+        _check_tools(rows(tools), where=where)
+    tools = [tool for offered in (body.get("tools"), *more.values()) for tool in rows(offered)]
+    choice = body.get("tool_choice")
+    if choice is not None:
+        check_choice(choice, tools=tools, api="responses", words=CHOICES)
+    if choice == "required" and not tools:
+        raise Rejected("Tool choice 'required' must be specified with 'tools' parameter.", param="tool_choice")
+
+
+def _check_tools(tools: list[Raw], *, where: str) -> None:
+    for position, tool in enumerate(tools):
         fields = table(tool)
         type = text(fields.get("type"))
         if not type:
-            raise missing(f"tools[{position}].type")
+            raise missing(f"{where}[{position}].type")
         if type not in TOOLS:
             supported = ", ".join(f"'{name}'" for name in TOOLS[:-1]) + f", and '{TOOLS[-1]}'"
             raise Rejected(
                 f"Invalid value: '{type}'. Supported values are: {supported}.",
-                param=f"tools[{position}].type",
+                param=f"{where}[{position}].type",
                 code="invalid_value",
             )
         if type in ("function", "custom"):
             if not text(fields.get("name")):  # what a Chat Completions tool gets here: its name stands under `function`
-                raise missing(f"tools[{position}].name")
-            check_name(fields["name"], where=f"tools[{position}].name")
+                raise missing(f"{where}[{position}].name")
+            check_name(fields["name"], where=f"{where}[{position}].name")
         if type == "function":
             check_parameters(
                 fields.get("parameters"),
                 name=text(fields["name"]),
                 strict=fields.get("strict") is True,
-                where=f"tools[{position}].parameters",
+                where=f"{where}[{position}].parameters",
             )
-    choice = body.get("tool_choice")
-    if choice is not None:
-        check_choice(choice, tools=body.get("tools"), api="responses", words=CHOICES)
-    if choice == "required" and not rows(body.get("tools")):
-        raise Rejected("Tool choice 'required' must be specified with 'tools' parameter.", param="tool_choice")
 
 
 def check_item(item: dict[str, Raw], *, where: str) -> None:
@@ -135,6 +147,13 @@ def check_item(item: dict[str, Raw], *, where: str) -> None:
     check_item_ids(item, type=type, where=where)
     if type == "message":
         check_message(item, where=where)
+    elif type == "additional_tools":  # openai-python 3.57, types/responses/response_input_item_param.py
+        if item.get("role") != "developer":
+            raise Rejected(
+                f"Invalid value: '{text(item.get('role'))}'. Supported values are: 'developer'.", param=f"{where}.role"
+            )
+        if not isinstance(item.get("tools"), list):
+            raise missing(f"{where}.tools")
     elif type in ANSWERS:
         if type != "computer_call" and not text(item.get("call_id")):
             raise missing(f"{where}.call_id")

@@ -7,7 +7,7 @@ We keep no state at the provider: `store` is false and reasoning comes back encr
 client wrote keeps what it says (or leaves unsaid) in `extra`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 import msgspec
@@ -28,6 +28,7 @@ from turnwise.vocab import (
     ToolChoice,
     ToolResult,
     ToolSpec,
+    new_tools_in,
 )
 from turnwise.wire.cache_keys import cache_key_fields
 from turnwise.wire.encoded_history import CallFrame, EncodedHistory
@@ -74,10 +75,13 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
         before["model"] = request.model
     leading = list(instructions(request, profile))
     tools = offered_tools(request, profile, family=NAME)
-    leads = request.system_in_input and profile.leads_input(request.model)
+    takes_more = profile.leads_input(request.model)
+    leads = request.system_in_input and takes_more
     if leading and leading[0].opaque is None and not leads:
         before["instructions"] = leading.pop(0).text
-    written = [_encode_tool(tool, profile=profile) for tool in tools]
+    later = frozenset(request.appended_tools) if takes_more else frozenset[str]()
+    written = [_encode_tool(tool, profile=profile) for tool in tools if tool.name not in later]
+    appended = [(tool.name, encode(_encode_tool(tool, profile=profile))) for tool in tools if tool.name in later]
     if written:
         before["tools"] = written
     if profile.stateless:
@@ -107,8 +111,10 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
         path=profile.path or PATH,
         head=head + b'"input":[' + b",".join(items),
         tail=b"]" + tail,
-        items=ResponseItems(profile, keeps_bare_reasoning=keeps_bare_reasoning),
-        rests_on=(profile, keeps_bare_reasoning),
+        items=ResponseItems(
+            profile, keeps_bare_reasoning=keeps_bare_reasoning, tools=dict(appended) if takes_more else None
+        ),
+        rests_on=(profile, keeps_bare_reasoning, takes_more, appended),
         adapted=adapted,
     )
 
@@ -176,10 +182,14 @@ def _output_format(output: OutputSchema, profile: Profile) -> dict[str, object]:
 
 
 class ResponseItems:
-    """The input items of messages; those of one depend on no other."""
+    """The input items of messages; those of one depend on no other. `tools` are those that stand where a message tells of them as
+    new, encoded; None: the model takes none there, and reads the message's words."""
 
-    def __init__(self, profile: Profile, *, keeps_bare_reasoning: bool) -> None:
+    def __init__(
+        self, profile: Profile, *, keeps_bare_reasoning: bool, tools: Mapping[str, bytes] | None = None
+    ) -> None:
         self._profile = profile
+        self._tools = tools
         self._keeps_bare_reasoning = keeps_bare_reasoning
 
     def take(self, messages: Sequence[Message]) -> list[bytes]:
@@ -194,6 +204,9 @@ class ResponseItems:
             items = _assistant_items(
                 files_in_words(message.parts, family=NAME), profile=self._profile, keeps_bare_reasoning=keeps
             )
+        elif self._tools is not None and (names := new_tools_in(message)):
+            tools = [msgspec.Raw(self._tools[name]) for name in names if name in self._tools]
+            items = [{"type": "additional_tools", "role": "developer", "tools": tools}] if tools else []
         else:
             role = self._profile.system_role if message.role == "system" else "user"
             items = _client_items(message.parts, role=role, profile=self._profile)
