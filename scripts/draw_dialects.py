@@ -54,6 +54,10 @@ SENT: tuple[tuple[Callable[[Profile], bool], str], ...] = (
     ),
     (lambda row: row.reasoning_stand_in == "", 'Calls without reasoning go with `reasoning_content: ""`.'),
     (lambda row: row.reasoning_stand_in == " ", 'Calls without reasoning go with `reasoning_content: " "`.'),
+    (
+        lambda row: bool(row.signature_stand_in),
+        "Calls without a signature go with the stand-in that Google documents, but not to models that ask for none.",
+    ),
     (lambda row: row.calls_content == "", 'Calls without a text go with `content: ""`.'),
     (lambda row: row.tool_choices == ("auto",), "Every choice of tools goes in words, as the last user message."),
     (

@@ -200,6 +200,11 @@ def _unfit(request: Request, profile: Profile) -> Iterator[tuple[str, str]]:
         yield "messages", "an assistant's `OK` goes between a tool result and the user, as the upstream wants it"
     if profile.reasoning_stand_in is not None and any(map(_lacks_reasoning, messages)):
         yield "messages.reasoning_content", "calls go with an empty one, as the upstream refuses them without"
+    if profile.for_model(request.model).signature_stand_in and any(map(_lacks_signature, messages)):
+        yield (
+            "messages.tool_calls.extra_content",
+            "calls go with a stand-in for the signature, as the upstream refuses them without",
+        )
     if profile.calls_content is not None and any(map(_has_bare_calls, messages)):
         yield "messages.content", "calls go with an empty text, as the upstream refuses none"
     if profile.joined_models and profile.joins_neighbours(request.model) and any(map(_is_alike, pairwise(messages))):
@@ -240,6 +245,11 @@ def _call_ids(request: Request) -> set[str]:
 
 def _lacks_reasoning(message: Message) -> bool:
     return _calls(message) and not any(type(part) is Reasoning and part.text for part in message.parts)
+
+
+def _lacks_signature(message: Message) -> bool:
+    first = next((part for part in message.parts if type(part) is ToolCall), None)
+    return first is not None and (first.opaque is None or '"extra_content"' not in first.opaque.json)
 
 
 def _has_bare_calls(message: Message) -> bool:

@@ -97,6 +97,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     calls_content: str | None = None  # `content` beside calls without a text
     empty_text: str = EMPTY_TEXT  # stands where a message would say nothing
     reasoning_stand_in: str | None = None  # goes back with calls where the model gave no reasoning
+    signature_stand_in: str = ""  # goes back with a message's first call where the model gave no signature
+    unsigned_models: tuple[str, ...] = ()  # words in names of models that ask for none
     tool_choices: tuple[Literal["auto", "none", "required", "named"], ...] = ("auto", "none", "required", "named")
     tool_choices_not_models: tuple[str, ...] = ()  # words in names of models that take every choice
     thinking_limits_choices: bool = False  # and so does every model that is asked not to think
@@ -153,6 +155,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """The row with what refusals have told of its server."""
         changed = {field: value for lesson in lessons for field, value in LESSONS[lesson].items()}
         return msgspec.structs.replace(self, **changed)
+
+    def for_model(self, model: str) -> "Profile":
+        """The row without what this model does not ask for."""
+        if not self.signature_stand_in or not any(word in model.lower() for word in self.unsigned_models):
+            return self
+        return msgspec.structs.replace(self, signature_stand_in="")
 
     def takes_every_choice(self, model: str, *, thinks: bool) -> bool:
         """Whether its `tool_choice` may be any word or name."""

@@ -224,6 +224,9 @@ def assistant_message(parts: Sequence[Part], profile: Profile) -> Fields:
     if calls and profile.reasoning_stand_in is not None and profile.reasoning_replay is not None:
         message.setdefault(profile.reasoning_replay, profile.reasoning_stand_in)
     if calls:
+        if profile.signature_stand_in:
+            # Gemini API, "Thought signatures": of parallel calls the first has it, here in `extra_content`.
+            calls[0].setdefault("extra_content", {"google": {"thought_signature": profile.signature_stand_in}})
         message["tool_calls"] = calls
     message.update(message_fields(parts))
     return message
@@ -250,6 +253,8 @@ def usual_assistant(parts: Sequence[Part], profile: Profile) -> bytes | None:
         return None
     if not calls:
         return b"".join((_ASSISTANT, content, b"}")) if text and texts else None
+    if profile.signature_stand_in:
+        return None
     back = b""
     if profile.reasoning_stand_in is not None and profile.reasoning_replay is not None:
         back = b"".join((b',"', profile.reasoning_replay.encode(), b'":', quote_whole(profile.reasoning_stand_in)))

@@ -49,6 +49,7 @@ def _with_leading_texts(request: Request) -> Request:
 def _frame(request: Request, profile: Profile) -> CallFrame:
     if request.lessons:
         profile = profile.taught(request.lessons)
+    profile = profile.for_model(request.model)
     fields = {
         name: MESSAGES if value is MESSAGES else encode(value) for name, value in _fields(request, profile).items()
     }
