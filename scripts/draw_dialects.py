@@ -68,6 +68,19 @@ SENT: tuple[tuple[Callable[[Profile], bool], str], ...] = (
         lambda row: row.strict_messages,
         "The gateway writes `developer` as `system`, and a result's list of texts as one string.",
     ),
+    (
+        lambda row: row.strict_fields or row.reasoning_stand_in is not None,
+        "The gateway writes reasoning in the field that the server takes.",
+    ),
+    (
+        lambda row: row.needs_user,
+        "The gateway sends lone system texts as the user's. If an assistant begins, a line of the user stands before it.",
+    ),
+    (
+        lambda row: row.user_last,
+        "If a client's last message is an assistant's text, the gateway puts a line of the user behind it.",
+    ),
+    (lambda row: row.files == "none", "A line of text stands in place of a file."),
     (lambda row: row.tool_call_id_length is not None, "Ids of calls get the length that the server wants."),
     (
         lambda row: "schema" in row.refused_tools,

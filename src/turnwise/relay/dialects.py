@@ -14,10 +14,12 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.relay.client_tools import PlainTools, callable_tools, fit_names
+from turnwise.relay.fitting import ASSISTANT_FIRST, id_of
 from turnwise.relay.terms import UpstreamRequest, not_carried
 from turnwise.rules.retries import LESSONS_SAID, lesson_of
 from turnwise.vocab import (
     Fault,
+    File,
     Message,
     Reasoning,
     Repair,
@@ -28,6 +30,7 @@ from turnwise.vocab import (
     ToolResult,
     ToolSpec,
 )
+from turnwise.wire.files import takes_file
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
@@ -45,6 +48,7 @@ from turnwise.wire.openai_chat.request import asked_in_words
 from turnwise.wire.profiles import Profile, RefusedTool, SchemaDialect
 from turnwise.wire.registry import family
 
+GO_ON = Text("[Go on from there.]")
 NONE = msgspec.Raw(b"[]")
 BARE = ToolSpec(name="")
 KEPT_BODIES = 64  # lists of tools that are fitted already, of so many bytes at most
@@ -62,6 +66,19 @@ def rewritten(fault: Fault, *, request: Request, rewrite: Rewrite) -> tuple[Upst
     return rewrite((*request.lessons, lesson)), told
 
 
+def with_user(request: Request, profile: Profile) -> Request:
+    """The request with a word of the user where the server wants one: a client may leave out what an agent always says."""
+    _, said = _leading(request)
+    lead = request.messages[: len(request.messages) - len(said)]
+    if not said:
+        parts = (*request.system, *[part for one in lead for part in one.parts])
+        lone = profile.needs_user and parts
+        return msgspec.structs.replace(request, messages=(Message("user", parts),), system=()) if lone else request
+    begin = (Message("user", (ASSISTANT_FIRST,)),) if _lacks_first(said, request, profile) else ()
+    end = (Message("user", (GO_ON,)),) if profile.user_last and _says_last(said[-1]) else ()
+    return msgspec.structs.replace(request, messages=(*lead, *begin, *said, *end)) if begin or end else request
+
+
 def reshaped(request: Request, profile: Profile) -> list[Repair]:
     """What the upstream would have refused in the conversation, and how it goes: for Chat Completions, by its row."""
     return [not_carried(where, because=because) for where, because in _unfit(request, profile)]
@@ -72,13 +89,12 @@ def heal_messages(fields: Fields, request: Request, *, profile: Profile) -> list
     if "max_completion_tokens" in request.lessons and "max_tokens" in fields:
         fields["max_completion_tokens"] = fields.pop("max_tokens")
     told = reshaped(request, profile)
-    if profile.tool_call_id_length is not None and any(wire_id(id, profile) != id for id in _call_ids(request)):
-        told.append(not_carried("messages.tool_calls.id", because="an id has the length that the upstream wants"))
-    if profile.strict_messages:
-        told += [not_carried("messages", because=because) for because in _unfit_bytes(fields, profile)]
+    told += [not_carried(where, because=because) for where, because in _unfit_as_written(fields, request, profile)]
     if not told:
         return []
-    body = read_fields(family(profile.family).encode_request(request, profile).body)
+    if profile.reasoning_replay is None and (field := _reasoning_field(fields)):
+        profile = msgspec.structs.replace(profile, reasoning_replay=field)
+    body = read_fields(family(profile.family).encode_request(with_user(request, profile), profile).body)
     fields["messages"] = body["messages"]
     if asked_in_words(request, profile):
         fields.pop("tool_choice", None)
@@ -196,6 +212,10 @@ def _unfit(request: Request, profile: Profile) -> Iterator[tuple[str, str]]:
             yield "messages.role", "leading system messages go as one"
         if any(message.role == "system" for message in messages):
             yield "messages.role", "a system message in mid-conversation goes as the user's"
+    if not messages and profile.needs_user:
+        yield "messages.role", "a system message that stands alone goes as the user's"
+    if _lacks_first(messages, request, profile):
+        yield "messages[0]", "a line of text stands before it, as the upstream wants the user to begin"
     if profile.behind_results == "assistant" and any(_is_behind(*pair) for pair in pairwise(messages)):
         yield "messages", "an assistant's `OK` goes between a tool result and the user, as the upstream wants it"
     if profile.reasoning_stand_in is not None and any(map(_lacks_reasoning, messages)):
@@ -211,6 +231,15 @@ def _unfit(request: Request, profile: Profile) -> Iterator[tuple[str, str]]:
         yield "messages", "neighbours of one role go as one message, as the upstream wants them by turns"
     if asked_in_words(request, profile):
         yield "tool_choice", "the upstream refuses it; the model is asked in words"
+
+
+def _lacks_first(messages: Sequence[Message], request: Request, profile: Profile) -> bool:
+    wants = profile.needs_user or profile.joins_neighbours(request.model)
+    return wants and bool(messages) and messages[0].role == "assistant"
+
+
+def _says_last(message: Message) -> bool:
+    return message.role == "assistant" and not _calls(message)
 
 
 def _leading(request: Request) -> tuple[int, Sequence[Message]]:
@@ -239,10 +268,6 @@ def _calls(message: Message) -> bool:
     return any(type(part) is ToolCall for part in message.parts)
 
 
-def _call_ids(request: Request) -> set[str]:
-    return {part.id for message in request.messages for part in message.parts if type(part) is ToolCall}
-
-
 def _lacks_reasoning(message: Message) -> bool:
     return _calls(message) and not any(type(part) is Reasoning and part.text for part in message.parts)
 
@@ -256,14 +281,46 @@ def _has_bare_calls(message: Message) -> bool:
     return _calls(message) and not any(type(part) is Text for part in message.parts)
 
 
-def _unfit_bytes(fields: Fields, profile: Profile) -> Iterator[str]:
-    """What the vocabulary does not tell: how a role or a content is written."""
+def _unfit_as_written(fields: Fields, request: Request, profile: Profile) -> Iterator[tuple[str, str]]:
+    """What another family's client does not write, or is told of in its own words."""
+    length, parts = profile.tool_call_id_length, [part for one in request.messages for part in one.parts]
+    if length is not None and any(wire_id(id, profile) != id for part in parts if (id := id_of(part))):
+        yield "messages.tool_calls.id", f"ids of calls go with {length} characters, as the upstream wants them"
+    if profile.files != "all" and any(type(part) is File and not takes_file(part, profile) for part in parts):
+        yield "messages.file", "the upstream takes no such files; a line of text stands in its place"
+    if profile.user_last and request.messages[-1:] and _says_last(request.messages[-1]):
+        yield "messages[-1]", "a line of text stands behind it, as the upstream wants the user's word last"
+    if profile.empty_text and any(map(_says_nothing, _leading(request)[1])):
+        yield "messages.content", f"a message without content goes as `{profile.empty_text}`"
+    places = profile.strict_fields or profile.reasoning_stand_in is not None
+    if not (profile.strict_messages or (places and any(type(part) is Reasoning for part in parts))):
+        return
     try:
         messages = [read_fields(raw) for raw in read_items(fields.get("messages", NONE))]
     except UNREADABLE:
         return
+    if places and any(_REASONING & one.keys() - {profile.reasoning_replay} for one in messages):
+        yield "messages.reasoning", "reasoning goes in the field that the upstream takes"
+    if not profile.strict_messages:
+        return
     if any(string_of(message, "role") == "developer" for message in messages):
-        yield "`developer` goes as `system`, which the upstream takes"
+        yield "messages", "`developer` goes as `system`, which the upstream takes"
     results = [one.get("content") for one in messages if string_of(one, "role") == "tool"]
     if any(raw is not None and bytes(memoryview(raw)[:1]) == b"[" for raw in results):
-        yield "a result's texts go as one string, which the upstream takes"
+        yield "messages", "a result's texts go as one string, which the upstream takes"
+
+
+_REASONING = frozenset({"reasoning", "reasoning_content", "reasoning_text", "reasoning_details"})
+
+
+def _reasoning_field(fields: Fields) -> str:
+    """Where the client wrote reasoning; empty if it wrote none. It goes back there if nobody knows the upstream's field."""
+    messages = [read_fields(raw) for raw in read_items(fields.get("messages", NONE))]
+    names = ("reasoning_content", *_REASONING)
+    return next((name for one in messages for name in names if not is_null(one.get(name))), "")
+
+
+def _says_nothing(message: Message) -> bool:
+    return message.role in ("user", "assistant") and not any(
+        type(part) is not Reasoning and (type(part) is not Text or part.text) for part in message.parts
+    )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from turnwise.relay.client_tools import PlainTools, callable_tools, fit_names, plain_tools
-from turnwise.relay.dialects import left_out, reshaped
+from turnwise.relay.dialects import left_out, reshaped, with_user
 from turnwise.relay.edits import edited, extra_of, lowered
 from turnwise.relay.fitting import TITLES, fit_beginning, fit_calls, fit_output, fit_settings
 from turnwise.relay.foreign_fields import allowed_alone, budget_alone, carry_extra
@@ -130,9 +130,10 @@ def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Up
     told += [left_out(name) for name in uncallable]
     fitted = fit_names(replace(plain, request=wanted), profile=profile)
     wanted = fitted.request
-    call = family(target).encode_request(wanted, profile)
     if target == "openai_chat":
         told += reshaped(wanted, profile.taught(terms.lessons) if terms.lessons else profile)
+        wanted = with_user(wanted, profile)
+    call = family(target).encode_request(wanted, profile)
     dialect = profile.tool_schemas if target == "openai_chat" else "standard"
     lost = {tool.name: found.lost for tool in wanted.tools if (found := fitted_tool(tool, dialect)).lost}
     told += [

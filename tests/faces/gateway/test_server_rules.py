@@ -15,6 +15,7 @@ from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.faces.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock
+from turnwise.wire.profiles import builtin_profiles
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {}}}}
@@ -33,7 +34,8 @@ class Gateway:
 
     def __init__(self, server: str, *, row: str = "") -> None:
         self.lab, self.clock = Lab(profile=server), FakeClock()
-        env = {"LAB_KEY": "k", "MISTRAL_API_KEY": "k"}
+        keys = builtin_profiles()[row].api_key_env if row else ("LAB_KEY",)
+        env = dict.fromkeys(keys, "k")
         means = ServiceMeans(transport=self.lab.transport(), clock=self.clock, env=env, deadlines=DEADLINES)
         route = GatewayRoute(
             models=("*",), upstream=f"{row}:plain-answer" if row else upstream_at("openai_chat"), retry=0
@@ -63,6 +65,51 @@ async def test_a_clients_history_is_healed_and_told(row: str) -> None:
     usual = await gateway.ask(USUAL)
     assert usual.status == 200 and "turnwise-not-carried" not in usual.headers
     assert msgspec.json.encode(USUAL) in gateway.lab.requests[-1].body
+
+
+HI, EMPTY = {"role": "user", "content": "hi"}, {"role": "assistant", "content": ""}
+THOUGHT = {"role": "assistant", "content": "Hello.", "reasoning_content": "They greet me."}
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,eA=="}}
+ODD: list[tuple[str, list[dict[str, Any]], str]] = [
+    ("mistral", USUAL, "messages.tool_calls.id"),
+    ("mistral", [HI, THOUGHT, HI], "messages.reasoning"),
+    ("groq", [HI, THOUGHT, HI], "messages.reasoning"),
+    ("moonshot", [HI, EMPTY, HI], "messages.content"),
+    ("deepseek", [{"role": "user", "content": [{"type": "text", "text": "hi"}, PICTURE]}], "messages.file"),
+    ("gemini-openai", USUAL, "messages.tool_calls.extra_content"),
+    ("vllm", HISTORY[:1], "messages.role"),
+    ("llamacpp", HISTORY[:1], "messages.role"),
+    ("zai", HISTORY[:1], "messages.role"),
+    ("vllm", [THOUGHT], "messages[0]"),
+    ("mistral", [HI, {"role": "assistant", "content": "Hel"}], "messages[-1]"),
+    ("llamacpp", [HI, {"role": "assistant", "content": "Hel"}], "messages[-1]"),
+]
+
+
+@pytest.mark.promise("heal:dialect")
+@pytest.mark.parametrize(("row", "messages", "field"), ODD, ids=[f"{row} {field}" for row, _, field in ODD])
+async def test_an_odd_conversation_is_healed_for_its_server(
+    row: str, messages: list[dict[str, Any]], field: str
+) -> None:
+    """Proves: what the server's judge refuses goes up as it takes it, at once, with every text of the client and a header that
+    names what was changed. A longer conversation begins with the same messages."""
+    gateway = Gateway(row, row=row)
+    found = await gateway.ask(messages)
+    assert (found.status, found.headers["turnwise-not-carried"], gateway.lab.count()) == (200, field, 1)
+    sent = gateway.sent()
+    said = json.dumps(sent)
+    texts = [one[key] for one in messages for key in ("content", "reasoning_content") if isinstance(one.get(key), str)]
+    assert all(text in said for text in texts)
+    if messages[-1]["role"] == "user":
+        assert (await gateway.ask([*messages, {"role": "assistant", "content": "So."}, HI])).status == 200
+        assert gateway.sent()[: len(sent)] == sent
+
+
+async def test_reasoning_stays_where_the_client_wrote_it() -> None:
+    """Proves: if a conversation is written anew for an upstream that nobody knows, no thought of the client's model is lost."""
+    gateway = Gateway("vllm")
+    assert (await gateway.ask([HI, THOUGHT, HI, EMPTY, HI])).status == 200
+    assert [one.get("reasoning_content") for one in gateway.sent()] == [None, "They greet me.", None, None, None]
 
 
 @pytest.mark.promise("heal:dialect")

@@ -75,6 +75,11 @@ LOSSES = (
         becomes="the text `(no text)`, unless the message has calls",
     ),
     Loss(
+        what="a call without a signature, where the server wants one",
+        direction="request",
+        becomes="the stand-in that Google names",
+    ),
+    Loss(
         what="neighbours of one role without calls, with models that want user and assistant by turns",
         direction="request",
         becomes="one message",
