@@ -124,6 +124,31 @@ def test_two_names_never_become_one() -> None:
     assert len(set(again)) == 2 and again[1] == first[0]
 
 
+def test_functions_of_two_namespaces_never_become_one() -> None:
+    """Proves: where a namespace and a name spell what another tool is called, each has a name of its own, in tools and calls
+    alike, and a call comes back as the tool that was meant."""
+    groups: list[Any] = [
+        {"type": "namespace", "name": "a__", "description": "d", "tools": [{**FUNCTION, "name": "b__c"}]},
+        {"type": "namespace", "name": "a__b__", "description": "d", "tools": [{**FUNCTION, "name": "c"}]},
+        {"type": "namespace", "name": "ns", "description": "d", "tools": [{**FUNCTION, "name": "read"}]},
+        {**FUNCTION, "name": "ns__read"},
+    ]
+    item = {"type": "function_call", "call_id": "call_1", "name": "c", "namespace": "a__b__", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "call_1", "output": "fine"}
+    body = plain("openai_responses", tools=groups, input=[{"role": "user", "content": "hi"}, item, output])
+    sent = send("openai_responses", body, to="openai_chat")
+    names = [tool.name for tool in sent.request.tools]
+    assert len(set(names)) == 4 and (names[0], names[3]) == ("a__b__c", "ns__read")
+    parts = [part for message in sent.request.messages for part in message.parts]
+    assert [part.name for part in parts if isinstance(part, ToolCall | ToolResult)] == [names[1]] * 2
+    came: list[tuple[str, str]] = []
+    for name in names:
+        call = ToolCall(id="call_2", name=name, arguments="{}")
+        [one] = calls_of(answered("openai_responses", body, sent, call, stream=False).message)
+        came.append((one.name, json.loads(one.opaque.json).get("namespace", "") if one.opaque else ""))
+    assert came == [("b__c", "a__"), ("c", "a__b__"), ("read", "ns"), ("ns__read", "")]
+
+
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("target", OTHERS)
 def test_functions_of_a_namespace_are_called_and_come_back_with_it(target: str, stream: bool) -> None:

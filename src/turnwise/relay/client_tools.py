@@ -7,7 +7,7 @@ it knows: its own name, its namespace, its kind of item.
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 import msgspec
 from msgspec.structs import replace
@@ -151,7 +151,9 @@ def flat_name(namespace: str, name: str) -> str:
 def plain_tools(request: Request) -> PlainTools:
     """A request of the Responses API with functions in place of namespaces, and of the search that the client does itself."""
     found: dict[str, ClientTool] = {}
-    tools = _plain(request.tools, found)
+    kinds = {tool.name: string_of(fields_in(tool.opaque, family=RESPONSES), "type") for tool in request.tools}
+    singles = {name for name, kind in kinds.items() if kind not in ("namespace", SEARCH)}
+    tools = _plain(request.tools, found, singles)
     messages: list[Message] = []
     names: dict[str, str] = {}  # of calls, by their ids
     for message in request.messages:
@@ -159,7 +161,7 @@ def plain_tools(request: Request) -> PlainTools:
         for part in message.parts:
             match part:
                 case ToolCall():
-                    parts.append(call := _plain_call(part))
+                    parts.append(call := _plain_call(part, found, singles))
                     names[call.id] = call.name
                 case ToolResult(call_id=id) if names.get(id, part.name) != part.name:
                     parts.append(replace(part, name=names[id]))
@@ -167,7 +169,7 @@ def plain_tools(request: Request) -> PlainTools:
                     parts.append(_search_call(part) or part)
                 case ProviderItem(family="openai_responses", kind="tool_search_output" | "additional_tools"):
                     fields = read_fields(part.json)
-                    added = _plain(_tools_of(fields), found)
+                    added = _plain(_tools_of(fields), found, singles)
                     tools += [tool for tool in added if tool.name not in {one.name for one in tools}]
                     if (id := string_of(fields, "call_id")) is not None and part.kind == "tool_search_output":
                         text = OUTPUT_TEXT + (", ".join([f"`{tool.name}`" for tool in added]) or "none")
@@ -208,8 +210,16 @@ def _in_roles(message: Message, parts: list[Part]) -> list[Message]:
     return made
 
 
-def _plain(tools: tuple[ToolSpec, ...], found: dict[str, ClientTool]) -> list[ToolSpec]:
-    """These as functions; what the client calls those that were none goes to `found`."""
+def _name_of(tool: ClientTool, found: Mapping[str, ClientTool], singles: Set[str]) -> str:
+    """The name of a function outside of its namespace. A marked one where another tool has the usual name."""
+    usual = flat_name(tool.namespace, tool.name)
+    if usual not in singles and found.get(usual, tool) == tool:
+        return usual
+    return fitted_name(f"{tool.namespace}\n{tool.name}", beside={})
+
+
+def _plain(tools: tuple[ToolSpec, ...], found: dict[str, ClientTool], singles: Set[str]) -> list[ToolSpec]:
+    """These as functions; what the client calls those that were none goes to `found`. `singles` have no namespace."""
     plain: list[ToolSpec] = []
     for tool in tools:
         own = fields_in(tool.opaque, family=RESPONSES)
@@ -217,8 +227,8 @@ def _plain(tools: tuple[ToolSpec, ...], found: dict[str, ClientTool]) -> list[To
         if kind == "namespace":
             namespace = string_of(own, "name") or tool.name
             for inner in _tools_of(own):
-                name = flat_name(namespace, inner.name)
-                found[name] = ClientTool(inner.name, namespace)
+                named = ClientTool(inner.name, namespace)
+                found[name := _name_of(named, found, singles)] = named
                 plain.append(replace(inner, name=name))
         elif kind == SEARCH and string_of(own, "execution") == "client":
             found[SEARCH] = ClientTool(SEARCH, is_search=True)
@@ -248,14 +258,14 @@ def _loaded(tool: ToolSpec) -> ToolSpec:
     return replace(tool, opaque=Opaque(RESPONSES, encode(rest).decode()) if rest else None)
 
 
-def _plain_call(call: ToolCall) -> ToolCall:
+def _plain_call(call: ToolCall, found: Mapping[str, ClientTool], singles: Set[str]) -> ToolCall:
     own = fields_in(call.opaque, family=RESPONSES)
     namespace = string_of(own, "namespace")
     if not namespace:
         return call
     rest = without(own, ("namespace",))
     opaque = Opaque(RESPONSES, encode(rest).decode()) if rest else None
-    return replace(call, name=flat_name(namespace, call.name), opaque=opaque)
+    return replace(call, name=_name_of(ClientTool(call.name, namespace), found, singles), opaque=opaque)
 
 
 def _search_call(item: ProviderItem) -> ToolCall | None:
