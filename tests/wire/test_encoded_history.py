@@ -258,3 +258,28 @@ def test_messages_that_cannot_be_encoded_leave_nothing_behind() -> None:
     with pytest.raises(ValueError, match="no"):
         body(user, wrong, user)
     assert body(user, model) == b"[user,assistant]"
+
+
+def test_a_shortened_history_is_read_up_to_the_first_shortened_result() -> None:
+    """Proves: the mark that a request before had at its end stands there again, so that what did not change is read (Anthropic
+    reads where a mark stands, or up to 20 blocks before it). The request's own field marks its end, as ever."""
+    profile, system = ROWS["anthropic"], (Text("Be brief."),)
+    encode, history = family(profile.family).encode_request, EncodedHistory()
+    messages: tuple[Message, ...] = (Message("user", (Text("go"),)),)
+
+    def marked() -> list[int]:
+        """The messages with a mark."""
+        asked = Request(model="claude-sonnet-4-6", messages=messages, system=system, tools=(TOOL,), cache=Caching())
+        said = msgspec.json.decode(encode(asked, profile, history=history).body)["messages"]
+        return [place for place, one in enumerate(said) if any("cache_control" in block for block in one["content"])]
+
+    ends = list[int]()
+    for number in range(1, 31):
+        messages = (*messages, *step(number))
+        ends = marked()
+    assert ends == [58]
+    short = ToolResult(call_id="call_13", name="t", content=(Text("Shortened."),))
+    messages = (*messages[:26], Message("tool", (short,)), *messages[27:], *step(31))
+    assert marked() == [24]
+    messages = (*messages, *step(32))
+    assert marked() == [62]

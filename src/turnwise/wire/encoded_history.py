@@ -136,6 +136,10 @@ class EncodedHistory:
         before = self._before(frame, common=common) if is_changed else None
         shared = self._shared_with(frame, items=frame.items, messages=messages, common=common)
         same_bytes = len(head) + shared.length if shared.length and self._last and head == self._last.head else 0
+        stays = None  # where the messages end that the body before has, too, but in its middle
+        if marking is not None and is_changed and self._last is not None and self._last.head == head:
+            shared = self._take(messages[shared.messages : common], behind=shared, frame=frame)
+            stays = shared.length + bool(shared.items.rest()) * len(b",x")
         until = self._take(messages[shared.messages : kept], behind=shared, frame=frame)
         behind_kept = until.items.rest()
         self._whole = self._take(messages[kept:], behind=until, frame=frame) if kept < len(messages) else until
@@ -151,7 +155,9 @@ class EncodedHistory:
         changed_at = None if before is None else before.change(body)
         spans: tuple[tuple[int, int], ...] = ()
         if marking is not None:
-            marks = self._marks(frame, marking=marking, until=until, behind=behind_kept, rest=rest, begins=begins)
+            marks = self._marks(
+                frame, marking=marking, until=until, stays=stays, behind=behind_kept, rest=rest, begins=begins
+            )
             body, spans = _with_marks(body, marks=marks)
         del encoded[self._whole.length :]
         return body, same_bytes, spans, changed_at
@@ -175,6 +181,7 @@ class EncodedHistory:
         *,
         marking: Marking,
         until: _Mark,
+        stays: int | None,
         behind: Sequence[bytes],
         rest: Sequence[bytes],
         begins: int,
@@ -187,7 +194,7 @@ class EncodedHistory:
             own += placed_marks(item, at=begins + at)
         end = begins + len(self._encoded) + len(frame.tail)
         own += () if marking.at_top is None else marks_at(end, ttls=(marking.at_top,))
-        ends = [begins + at for at in self._ends(marking, until=until, behind=behind)]
+        ends = [begins + at for at in self._ends(marking, until=until, stays=stays, behind=behind)]
         if not marking.passing and (marking.at_end or marking.at_top is not None):
             # the field marks the last block: another mark there is refused if it says another time
             items = self._from_the_end(until, behind=behind)
@@ -205,13 +212,14 @@ class EncodedHistory:
     def _whole_length(self) -> int:
         return 0 if self._whole is None else self._whole.length
 
-    def _ends(self, marking: Marking, *, until: _Mark, behind: Sequence[bytes]) -> list[int]:
+    def _ends(self, marking: Marking, *, until: _Mark, stays: int | None, behind: Sequence[bytes]) -> list[int]:
         """The places for marks at the end of what is worth keeping, and at the end of that in the request before it: what the
-        model said in between begins with an assistant's item."""
+        model said in between begins with an assistant's item. Where old messages were shortened, the second goes in front of the
+        first of them, where an earlier request may have ended: up to there (`stays`) the cache can still be read."""
         found: list[int] = []
         is_open = True
         for at, item in self._from_the_end(until, behind=behind):
-            if item.startswith(ASSISTANT):
+            if item.startswith(ASSISTANT) or (stays is not None and found and at >= stays):
                 is_open = True
             elif is_open and (place := marking.place(item)) is not None:
                 if not self._encoded.startswith(item[:place], at):  # a later message has changed it
