@@ -51,6 +51,7 @@ IDS = st.text(string.ascii_letters + string.digits + "_-", min_size=1, max_size=
 JSON_TEXTS = st.dictionaries(NAMES, st.integers(0, 9) | TEXTS, max_size=2).map(
     lambda v: msgspec.json.encode(v).decode()
 )
+SCHEMAS = JSON_TEXTS.map(lambda v: msgspec.json.encode({**json.loads(v), "type": "object", "properties": {}}).decode())
 CACHED = opaque(cache_control={"type": "ephemeral"})
 OPAQUES = st.sampled_from([None, None, CACHED])
 FOREIGN = st.sampled_from([None, Opaque("gemini", '{"thoughtSignature":"s"}')])
@@ -71,7 +72,7 @@ TOOLS = st.builds(
     ToolSpec,
     name=NAMES,
     description=st.sampled_from(["", "Does it."]),
-    parameters=JSON_TEXTS,
+    parameters=SCHEMAS,
     strict=st.booleans(),
     opaque=OPAQUES,
 ) | st.builds(ToolSpec, name=NAMES, free_form=st.just(True))

@@ -122,7 +122,7 @@ def test_a_body_holds_what_stays_the_same_first_and_what_may_change_last() -> No
 
 def test_arguments_and_schemas_go_back_byte_for_byte() -> None:
     """Blanks, key order and large numbers stay as the model and the user wrote them."""
-    schema = '{"type": "object",  "b":12345678901234567890, "a":1.0}'
+    schema = '{"type": "object",  "properties": {}, "b":12345678901234567890, "a":1.0}'
     arguments = '{"b": 1,\n "a":12345678901234567890}'
     request = Request(
         model="m",
@@ -407,10 +407,15 @@ def test_functions_of_the_first_days_are_read_as_tools() -> None:
 @pytest.mark.promise("assembly:kinds")
 def test_fields_without_a_word_of_ours_are_kept_where_they_stood() -> None:
     """`cache_control`, names, server-side tools, unknown content parts: read, written, and the same again."""
+    schema = {"type": "object", "properties": {}}
     wire = {
         "model": "m",
         "tools": [
-            {"type": "function", "function": {"name": "f", "parameters": {}}, "cache_control": {"type": "ephemeral"}},
+            {
+                "type": "function",
+                "function": {"name": "f", "parameters": schema},
+                "cache_control": {"type": "ephemeral"},
+            },
             {"type": "openrouter:web_search", "parameters": {"max_uses": 1}},
         ],
         "messages": [

@@ -314,15 +314,16 @@ def test_a_repeated_finish_reason_is_told_once_and_a_new_one_again() -> None:
     [
         ("length", FinishReason.LENGTH),
         ("model_length", FinishReason.LENGTH),
-        ("MAX_OUTPUT_TOKENS_REACHED", FinishReason.LENGTH),
+        ("MAX_OUTPUT_TOKENS_REACHED", FinishReason.STOP),
         ("eos_token", FinishReason.STOP),
         ("insufficient_system_resource", FinishReason.ERROR),
-        ("called_a_tool", FinishReason.TOOL_CALLS),
+        ("called_a_tool", FinishReason.STOP),
         ("sensitive", FinishReason.CONTENT_FILTER),
         ("nobody knows", FinishReason.STOP),
     ],
 )
-def test_an_unknown_word_is_taken_in_its_best_sense_and_kept(word: str, reason: FinishReason) -> None:
+def test_a_servers_own_word_is_known_whole_and_kept(word: str, reason: FinishReason) -> None:
+    """Proves: nothing is guessed from a part of a word; what nobody knows is an end, and its content decides."""
     assert frames(delta({"content": "a"}, word))[-1] == Finished(reason, word)
 
 
