@@ -23,6 +23,7 @@ from turnwise.rules.compaction import (
     judge_summary,
     plan,
     resized,
+    users_that_stay,
     weighed,
 )
 from turnwise.testing.pairing import pairing_faults
@@ -162,6 +163,19 @@ def test_users_messages_that_fill_the_room_themselves_give_way_from_the_middle()
     after = apply_summary(planned=planned, summary="Much was said.")
     assert (after[0], after[-1]) == (talk[0], talk[-1])
     assert 2 < len(users(after)) < len(users(talk))
+
+
+def test_instructions_that_hold_stay_and_older_ones_give_way() -> None:
+    """Proves: those that were told last behind the messages stay whatever room there is, and nothing older stays with them where
+    there is none. Before, a summary could leave out what the model had been told to do from then on."""
+
+    def told(text: str) -> Message:
+        return Message("system", (Text("From now on:", note="instructions"), Text(text * 500)))
+
+    messages = [user("a"), told("old"), user("b" * 900), told("new"), said("c"), user("d" * 1200), user("e")]
+    sizes, _ = sized(messages)
+    assert users_that_stay(messages, sizes=sizes, first=0, end=7, room=1000) == (3, 6)
+    assert users_that_stay(messages, sizes=sizes, first=0, end=7, room=100_000) == (0, 1, 2, 3, 5, 6)
 
 
 def test_what_has_to_stay_and_is_too_large_is_told() -> None:

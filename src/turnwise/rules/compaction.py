@@ -264,22 +264,30 @@ def users_that_stay(
     messages: Sequence[Message], *, sizes: Sequence[int], first: int, end: int, room: int
 ) -> tuple[int, ...]:
     """The user's messages between `first` and `end` that stay: all of them, or as many of the newest as fit into `room`
-    bytes. New tools need not be told any more: behind a summary all go in front."""
+    bytes. The instructions that were told last hold: they stay in any case. New tools need not be told any more: behind a summary
+    all go in front."""
     kept: list[int] = []
     newest: int | None = None
+    holds = -1  # where the instructions were told last
     for index in range(end - 1, first - 1, -1):
         message = messages[index]
         if message.role not in ("user", "system") or is_summary(message) or new_tools_in(message):
             continue
         if newest is None and message.role == "user":
             newest = index  # what the turn is about: stays in any case
+        elif holds < 0 and _tells_instructions(message):
+            holds = index
         elif sizes[index] > room:
-            if newest is not None:
-                break
+            room = room if newest is None else -1  # none that is older
             continue
         room -= sizes[index]
         kept.append(index)
     return tuple(reversed(kept))
+
+
+def _tells_instructions(message: Message) -> bool:
+    first = message.parts[0] if message.role == "system" and message.parts else None
+    return type(first) is Text and first.note == "instructions"
 
 
 # what gives way

@@ -112,6 +112,7 @@ def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[
     if history.known_as and not history.gave_way:  # the session keeps its own ids; they are healed anew
         left = None
         messages = [*before.messages, *started.history, *history.added] if gave_way else whole
+    told = told_system_in(messages if history.gave_way else history.added)
     return Carried(
         messages=messages,
         words=history.inbox if turn.result is None and turn.known.pending else (),
@@ -123,7 +124,7 @@ def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[
         sent=spending.last_sent,
         stale_thinking=turn.known.config.stale_thinking,
         adapted=turn.known.record.adapted,
-        told_system=before.told_system if (told := told_system_in(history.added)) is None else told,
+        told_system=before.told_system if told is None and not history.gave_way else told,
         lessons=turn.known.config.lessons,
         changed=history.changed or (spending.changed_before and not spending.has_left),
     )
