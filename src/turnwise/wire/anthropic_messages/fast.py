@@ -10,7 +10,8 @@ plain one. Both give the same frames of every stream (tests/wire/test_fast_ways.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, Literal, TypeVar
+from types import GenericAlias
+from typing import Generic, Literal, TypeVar, cast
 
 import msgspec
 
@@ -77,7 +78,11 @@ class DeltaKind(msgspec.Struct, frozen=True, gc=False):
 
 
 _KINDS: Mapping[str | None, DeltaKind] = {
-    kind: DeltaKind(msgspec.json.Decoder(piece).decode, msgspec.json.Decoder(list[tuple[piece]]).decode, frame)
+    kind: DeltaKind(
+        msgspec.json.Decoder(piece).decode,
+        msgspec.json.Decoder(cast("type[list[tuple[_Piece]]]", GenericAlias(list, GenericAlias(tuple, piece)))).decode,
+        frame,
+    )
     for kind, piece, frame in (
         ("text_delta", More[TextPiece], TextDelta),
         ("input_json_delta", More[InputPiece], None),

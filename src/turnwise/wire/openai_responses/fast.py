@@ -11,6 +11,7 @@ frames of every stream (tests/wire/test_fast_ways.py).
 """
 
 from collections.abc import Callable, Mapping
+from types import GenericAlias
 from typing import cast
 
 import msgspec
@@ -49,7 +50,10 @@ def _decoders_of(kind: str) -> Decoders:
     piece = cast(
         "type[Piece]", msgspec.defstruct("TypedPiece", [], bases=(Piece,), tag_field="type", tag=kind, gc=False)
     )
-    return Decoders(msgspec.json.Decoder(piece).decode, msgspec.json.Decoder(list[tuple[piece]]).decode)
+    return Decoders(
+        msgspec.json.Decoder(piece).decode,
+        msgspec.json.Decoder(cast("type[list[tuple[Piece]]]", GenericAlias(list, GenericAlias(tuple, piece)))).decode,
+    )
 
 
 DECODERS: Mapping[str, Decoders] = {kind: _decoders_of(kind) for kind in DELTAS}
