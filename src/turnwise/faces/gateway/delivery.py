@@ -24,7 +24,8 @@ from turnwise.faces.gateway.calls import Outlet, PieceWriter
 from turnwise.faces.gateway.upstream_faults import without_address
 from turnwise.relay.array_answers import ArrayAnswer
 from turnwise.relay.bound_thinking import BoundThinking
-from turnwise.relay.relaying import EventReader, Relay, RelayEnd, Send
+from turnwise.relay.event_reader import EventReader
+from turnwise.relay.relaying import Relay, RelayEnd, Send
 from turnwise.relay.response_reading import StreamReader
 from turnwise.rules.apart import terms_asked
 from turnwise.turn.commands import Purpose, SendRequest, SoughtCalls
