@@ -23,8 +23,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, list[str]]] = [
     ("openai_chat", {"modalities": ["text", "audio"]}, "modalities", OTHERS["openai_chat"]),
     ("openai_chat", {"audio": {"voice": "ash", "format": "mp3"}}, "audio", OTHERS["openai_chat"]),
     ("openai_chat", {"web_search_options": {}}, "web_search_options", OTHERS["openai_chat"]),
-    ("openai_chat", {"stop": list("abcde")}, "stop", ["openai_responses"]),
-    ("openai_chat", {"stop": list("abcdef")}, "stop", ["openai_responses", "gemini"]),
+    ("openai_chat", {"stop": [f"{number}" for number in range(65)]}, "stop", ["openai_responses", "gemini"]),
     ("openai_chat", {"response_format": {"type": "json_object"}}, "response_format", ["anthropic_messages"]),
     ("openai_chat", {"tool_choice": {"type": "allowed_tools"}}, "tool_choice", OTHERS["openai_chat"]),
     ("openai_responses", {"top_logprobs": 1}, "top_logprobs", OTHERS["openai_responses"]),
@@ -49,7 +48,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, list[str]]] = [
         "tools",
         OTHERS["anthropic_messages"],
     ),
-    ("anthropic_messages", {"stop_sequences": ["a"]}, "stop_sequences", ["openai_responses"]),
+    ("anthropic_messages", {"stop_sequences": ["a" * 16_385]}, "stop_sequences", ["openai_chat", "openai_responses"]),
     (
         "anthropic_messages",
         {"messages": [{"role": "user", "content": [{"type": "search_result", "source": "x", "content": []}]}]},

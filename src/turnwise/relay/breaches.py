@@ -190,6 +190,9 @@ BREACHES: Mapping[str, Breach] = {
         "model", "turnwise", "A model that cannot be forced to call a tool does so when a sentence asks for it."
     ),
     "not_carried": Breach("gateway", "turnwise", "The upstream's API does not take this as the client said it."),
+    "stop_served": Breach(
+        "gateway", "turnwise", "The upstream takes no stop sequences here. The gateway ends the answer."
+    ),
     "output_capped": Breach("gateway", "turnwise", "The route caps the output below what the client asked for."),
 }
 

@@ -88,17 +88,28 @@ class ClientStream:
     """Give it each event's bytes with its frames (`take`), then the end (`settle` or `fail`); it returns the client's bytes.
 
     `passes`: the upstream speaks the client's family, so that a healthy event goes on in its original bytes. `counts`: the client
-    has asked for the usage, or its family always tells it. Unless it `heals`, every event goes on as it came.
+    has asked for the usage, or its family always tells it. Unless it `heals`, every event goes on as it came; if it `rewrites`,
+    none does.
 
     All that a client reads of a stream is written here, and whole events alone: what is no event has no `raw` bytes.
     """
 
-    def __init__(self, family: Family, *, request: Request, passes: bool, counts: bool, heals: bool = True) -> None:
+    def __init__(
+        self,
+        family: Family,
+        *,
+        request: Request,
+        passes: bool,
+        counts: bool,
+        heals: bool = True,
+        rewrites: bool = False,
+    ) -> None:
         self._family = family
         self._request = request
         self._encoder = family.stream_encoder(request)
-        self._passes = self._is_same_family = passes
-        self._heals = heals
+        self._is_same_family = passes
+        self._passes = passes and not rewrites
+        self._heals = heals or rewrites
         self._originals = Originals(family.name)
         self._hides_empty = not passes or family.name in _EMPTY_IS_OBJECT
         self._counts = counts
@@ -451,6 +462,8 @@ def summed(usage: Usage | None, more: Usage | None) -> Usage | None:
 
 def _finished(response: Response, held: Sequence[_Held]) -> Finished:
     """The provider's own word stands where it means the same."""
+    if (sequence := response.stop_sequence) is not None:
+        return Finished(response.finish, stop_sequence=sequence)
     for one in held:
         for frame in one.healed:
             if isinstance(frame, Finished) and frame.reason is response.finish and not frame.limit_reached:

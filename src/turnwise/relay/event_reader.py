@@ -10,12 +10,14 @@ from turnwise.relay.early_words import EarlyWords, say_the_same
 from turnwise.relay.event_splitting import EventSplitter, completed
 from turnwise.relay.evidence import LAST_EVENTS, Witness
 from turnwise.relay.response_reading import ResponseReader
+from turnwise.relay.stops import StopCutter, ended_at_stop
 from turnwise.vocab import Frame, Response, TextDelta, ToolCallDelta
 from turnwise.wire.limits import Limits
 
 
 class EventReader:
-    """A `StreamReader` that keeps each event's bytes beside its frames, and writes them for the client as they come."""
+    """A `StreamReader` that keeps each event's bytes beside its frames, and writes them for the client as they come. `cutter`
+    ends it at a stop sequence. `has_choices`: several answers come at once, of which the first one is read."""
 
     def __init__(
         self,
@@ -25,11 +27,18 @@ class EventReader:
         bounds: Limits,
         deviations: Deviations,
         filter: CallFilter | None = None,
+        cutter: StopCutter | None = None,
+        has_choices: bool = False,
         spread: float = 0.0,
         compares_events: bool = False,
     ) -> None:
         self._reader = reader
         self._filter = filter
+        self._cutter = cutter
+        self._is_stopped = False  # it has come to a stop sequence
+        self._has_choices = has_choices
+        self._others = 0  # events of other answers
+        self._all_ended = not has_choices
         self._client = client
         self._splitter = EventSplitter(bounds)
         passes = reader.lets_pass if reader.seeks_calls else None
@@ -48,7 +57,7 @@ class EventReader:
 
     @property
     def finished(self) -> bool:
-        return self._reader.finished
+        return self._reader.finished and self._all_ended
 
     @property
     def failed(self) -> bool:
@@ -56,11 +65,11 @@ class EventReader:
 
     @property
     def faulted(self) -> bool:
-        return self._reader.faulted
+        return self._reader.faulted or self._is_stopped
 
     @property
     def heard(self) -> int:
-        return self._reader.heard + self.early_words.heard
+        return self._reader.heard + self.early_words.heard + self._others
 
     def is_closed(self, *, open_texts: bool = False) -> bool:
         self._catch_up()
@@ -97,9 +106,14 @@ class EventReader:
 
     def flush(self) -> list[Frame]:
         self._catch_up()
+        if self._is_stopped:
+            self._reader.leave()
+            return []
         rest = self._splitter.rest()
         event = completed(rest) if rest and not self._splitter.has_torn else None
         found = self._take(event) if event is not None else self._take_torn(rest) if rest else []
+        if self._cutter is not None:
+            self._reader.heal(self._cutter.rest())  # the end of the answer brings it to the client
         last = self._reader.flush()
         if self._filter is not None:
             last = self._filter.without(last)
@@ -111,7 +125,10 @@ class EventReader:
 
     def finish(self) -> Response:
         self.flush()
-        return self._deviations.added_to(self._reader.finish())
+        response = self._deviations.added_to(self._reader.finish())
+        if self._cutter is None or self._cutter.sequence is None:
+            return response
+        return ended_at_stop(response, self._cutter.sequence)
 
     def close(self) -> None:
         """No more bytes come: nothing of it holds the reader, so it is freed with the last one who does."""
@@ -125,6 +142,11 @@ class EventReader:
 
     def _take(self, event: bytes) -> list[Frame]:
         frames = self._reader.decode(event)
+        if self._cutter is not None:
+            frames = self._cut(frames, self._cutter)
+        elif self._has_choices:
+            self._others += not frames and not event.startswith(b":")
+            self._all_ended = self._all_ended or b"[DONE]" in event
         healed = self._reader.heal(frames) if frames else frames
         self._watch(event, frames)
         if self._filter is not None:
@@ -134,10 +156,18 @@ class EventReader:
             self._out.append(out)
         return healed
 
+    def _cut(self, frames: list[Frame], cutter: StopCutter) -> list[Frame]:
+        """Of these what stands before the stop sequence."""
+        found = cutter.take(frames)
+        self._is_stopped = cutter.sequence is not None
+        return found
+
     def _take_torn(self, piece: bytes) -> list[Frame]:
         """Bytes that are no whole event: the client gets what was read of them, written anew, and never the bytes. Behind them
         nothing could stand: a client would read it as more of the same line."""
         frames = self._reader.decode(piece)
+        if self._cutter is not None:
+            frames = self._cut(frames, self._cutter)
         healed = self._reader.heal(frames)
         if not frames:
             return healed

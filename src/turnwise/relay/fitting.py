@@ -7,7 +7,6 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.relay.refusals import RequestRefused
 from turnwise.relay.terms import not_carried
 from turnwise.vocab import Message, OutputSchema, Part, Repair, Request, Settings, Text, ToolCall, ToolResult, ToolSpec
 from turnwise.wire.json_fields import UNREADABLE, read_fields, write_object
@@ -22,8 +21,6 @@ TITLES: Mapping[FamilyName, str] = {
 
 OPENAI: frozenset[FamilyName] = frozenset({"openai_chat", "openai_responses"})
 
-# Sources: the API references; Anthropic's names no figure for stop sequences.
-MOST_STOPS: Mapping[FamilyName, int] = {"openai_chat": 4, "openai_responses": 0, "gemini": 5}
 MOST_TEMPERATURE: Mapping[FamilyName, float] = {"anthropic_messages": 1.0}  # the others take up to 2
 # Claude Code asks whether it may ask with a limit of 1.
 LEAST_OUTPUT: Mapping[FamilyName, int] = {"openai_responses": 16}
@@ -33,13 +30,8 @@ OBJECT = msgspec.Raw(b'"object"')
 
 
 def fit_settings(settings: Settings, *, names: Mapping[str, str], target: FamilyName) -> tuple[Settings, list[Repair]]:
-    """Within what the target takes; `names` are the client's. Raises RequestRefused for more stop sequences than it takes:
-    without one of them the answer would go on."""
+    """Within what the target takes; `names` are the client's."""
     title = TITLES[target]
-    most = MOST_STOPS.get(target)
-    if most is not None and len(settings.stop) > most:
-        takes = f"takes {most} stop sequences at the most" if most else "takes no stop sequences"
-        raise RequestRefused(f"`{names['stop']}` cannot be carried: {title} {takes}", field=names["stop"])
     told: list[Repair] = []
     warmest = MOST_TEMPERATURE.get(target, 2.0)
     if settings.temperature is not None and settings.temperature > warmest:

@@ -13,9 +13,10 @@ from turnwise.rules.schema import shorten
 from turnwise.vocab import Request
 from turnwise.vocab.schema_bounds import MAX_REFERENCES_OF_A_REQUEST, cost_fault, size_of
 from turnwise.wire.family import BadRequest
-from turnwise.wire.json_fields import UNREADABLE, Fields, is_null, read_fields, write_object
+from turnwise.wire.json_fields import UNREADABLE, Fields, compact_text, is_null, read_fields, write_object
 from turnwise.wire.registry import family
 
+NULL = msgspec.Raw(b"null")
 HALF_CHARACTER = "a string holds half of a character (an escape from `\\ud800` to `\\udfff` without its other half)"
 
 GEMINI_PATHS = {False: "/models/model:generateContent", True: "/models/model:streamGenerateContent"}
@@ -37,6 +38,11 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def streams(self) -> bool:
         return self.request.stream
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether it asks Chat Completions for several answers at once."""
+        return self.asked.family == "openai_chat" and compact_text(self.fields.get("n", NULL)) not in ("null", "1")
 
 
 def read_client_request(asked: AskedPath, body: bytes, *, one_client: bool = False) -> ClientRequest:

@@ -18,12 +18,15 @@ from turnwise.relay.deviations import Deviations
 from turnwise.relay.dialects import Rewrite, rewritten
 from turnwise.relay.event_reader import EventReader
 from turnwise.relay.evidence import Witness
+from turnwise.relay.refusals import RequestRefused
 from turnwise.relay.response_reading import ResponseReader, StreamReader
+from turnwise.relay.stops import StopCutter, cut_at_stop
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.recovery import (
     Continuing,
     Means,
     Settled,
+    as_far_as_it_came,
     begin,
     continue_request,
     give_up,
@@ -83,9 +86,11 @@ asked for itself has cut them; `all`: these, too."""
 class RelayRules(msgspec.Struct, frozen=True, kw_only=True):
     """What a route allows. `retries` counts the first attempt; `limits` are the model's, as far as they are known. `heals`: false
     passes a stream of the client's own family on as it comes, whatever stands in it. `most_calls`: of those in one response, for
-    clients that cannot take parallel ones. `most_output_tokens`: of one answer, its continuations included."""
+    clients that cannot take parallel ones. `most_output_tokens`: of one answer, its continuations included. `has_choices`:
+    several answers come at once, which pass as they come."""
 
     heals: bool = True
+    has_choices: bool = False
     continues: Continues = "calls"
     most_calls: int | None = None
     most_output_tokens: int | None = None
@@ -103,10 +108,12 @@ class SoughtInText(msgspec.Struct, frozen=True, kw_only=True):
 
 class UpstreamSide(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked of the upstream: the request in our words, and as it is sent. `in_text`: calls are looked for in texts.
-    `rewrite` gives both by what refusals have taught; `tools`: what the client calls those whose names are others there."""
+    `rewrite` gives both by what refusals have taught; `tools`: what the client calls those whose names are others there. `stops`:
+    sequences at which the answer ends here, as the upstream does not know them."""
 
     request: Request
     tools: Mapping[str, ClientTool] = {}
+    stops: tuple[str, ...] = ()
     in_text: SoughtInText | None = None
     call: HttpCall
     family: Family
@@ -188,6 +195,9 @@ class Relay:
         self._body: bytes | None = None
         self._stream = self._new_stream()
         self._filter = self._new_filter()
+        self._cutter: StopCutter | None = (
+            None  # of the reply at hand, if the client reads it and it may have a stop sequence
+        )
         self.witness: Witness | None = None  # of the reply at hand, if the client reads it
         self._broke: Fault | None = None  # what ended a response that the client knows the beginning of
         self._spent: Usage | None = None  # on that response
@@ -222,6 +232,7 @@ class Relay:
         if self._found is not None or self._broke is not None or not self._client.request.stream:
             return plain
         self._filter = self._new_filter()
+        self._cutter = StopCutter(self._upstream.stops) if self._upstream.stops else None
         reader = EventReader(
             plain,
             client=self._stream,
@@ -230,6 +241,8 @@ class Relay:
                 self._upstream.family.name, forces_call=self._sent.request.tool_choice not in ("auto", "none")
             ),
             filter=None if self._filter.does_nothing else self._filter,
+            cutter=self._cutter,
+            has_choices=self._rules.has_choices,
             spread=self._spread,
             compares_events=self._upstream.family.compares_events,
         )
@@ -248,6 +261,7 @@ class Relay:
     def saw_body(self, body: bytes) -> None:
         """The reply was no stream: its bytes, which go on as they came if nothing has to be mended."""
         self._body = body if self._found is None else None
+        self._cutter = None
         self.witness = Witness()
         self.witness.saw_body(body)
 
@@ -264,6 +278,9 @@ class Relay:
         seconds since the first failure, `left_s` those in which a further attempt may begin, `jitter` a number of [0, 1)."""
         self.witness = None
         self._left_s = left_s
+        if reply is not None and self._cutter is None and self._found is None:
+            reply = self._at_stop(reply)
+        self._cutter = None
         if self._found is not None:
             return self._took_rest(self._found, reply, fault)
         if self._broke is not None:
@@ -284,6 +301,14 @@ class Relay:
                 return self._ask_anew(fault, reply=reply)
             reply = msgspec.structs.replace(reply, fault=None, finish=FinishReason.CUT, is_closed=False)
         return self._judge(reply, fault=fault)
+
+    def _at_stop(self, whole: Response) -> Response:
+        """A response that did not come through a cutter, up to its first stop sequence."""
+        cut = cut_at_stop(whole, self._upstream.stops)
+        if cut is not whole:
+            self._body = None
+            self._stream.forget_held()
+        return cut
 
     def _broke_off(self, reply: Response) -> bool:
         """Whether it ended without a word, and no limit is the likelier reason."""
@@ -322,12 +347,16 @@ class Relay:
         upstream = self._upstream
         if upstream.rewrite is None or self._lessons >= MOST_LESSONS:
             return None
-        if (found := rewritten(fault, request=upstream.request, rewrite=upstream.rewrite)) is None:
+        try:
+            found = rewritten(fault, request=upstream.request, rewrite=upstream.rewrite)
+        except RequestRefused:  # what is known now cannot be written: the upstream's own words say why
+            return None
+        if found is None:
             return None
         sent, told = found
         self._lessons += 1
         self._repairs += [one for one in sent.told if one not in self._repairs]
-        self._upstream = msgspec.structs.replace(upstream, request=sent.request, call=sent.call)
+        self._upstream = msgspec.structs.replace(upstream, request=sent.request, call=sent.call, stops=sent.stops)
         model, known = sent.request.model, self.bound.conversation
         self.bound = BoundThinking(sent.call, model=model, family=upstream.family, known=known)
         return told
@@ -472,7 +501,12 @@ class Relay:
         usage = summed(found.response.usage, reply.usage)
         found = msgspec.structs.replace(found, response=msgspec.structs.replace(found.response, usage=usage))
         limit = self._sent.request.settings.max_output_tokens
-        return self._continue(take_reply(found, reply=reply, limit_tokens=limit))
+        grown = take_reply(found, reply=reply, limit_tokens=limit)
+        if self._upstream.stops:
+            whole = grown.response if isinstance(grown, Settled) else as_far_as_it_came(grown)
+            if (ended := self._at_stop(whole)) is not whole:
+                grown = Settled(response=ended, repairs=grown.repairs)
+        return self._continue(grown)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -520,6 +554,7 @@ class Relay:
             passes=self.is_same_family,
             counts=client.counts,
             heals=self._rules.heals or not self.is_same_family,
+            rewrites=bool(self._upstream.stops),
         )
 
 

@@ -200,6 +200,14 @@ class ResponseReader:
         found = self._in_text.finish(is_closed=not self.finished and self.is_closed())
         return [*last, *self._assembler.receive_all(found)]
 
+    def leave(self) -> None:
+        """Nothing more is read, though more may come."""
+        if self._flushed:
+            return
+        self._flushed = True
+        if self._in_text is not None:
+            self._assembler.receive_all(self._in_text.finish())
+
     def finish(self) -> Response:
         """The whole response; `flush` first if you want to see its last frames."""
         self.flush()

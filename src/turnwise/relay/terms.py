@@ -30,7 +30,7 @@ class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     to go on. `told` is what of the client's request did not get there. `keeps_bytes`: both sides speak one family, so what the
     upstream says can pass as it came. `adds_usage`: the gateway asked for usage in the stream and the client did not, so the
     event that brings nothing else is the gateway's alone. `tools`: what the client calls a tool, by the name that went up, where
-    the two differ."""
+    the two differ. `stops`: sequences at which the gateway ends the answer."""
 
     call: HttpCall
     request: Request
@@ -38,6 +38,7 @@ class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     told: tuple[Repair, ...] = ()
     keeps_bytes: bool = False
     adds_usage: bool = False
+    stops: tuple[str, ...] = ()
 
 
 def capped(field: str, most: int) -> Repair:

@@ -15,6 +15,7 @@ from turnwise.relay.fitting import TITLES, fit_beginning, fit_calls, fit_output,
 from turnwise.relay.foreign_fields import allowed_alone, budget_alone, carry_extra
 from turnwise.relay.foreign_parts import HISTORY, Crossing, hours, with_said_results
 from turnwise.relay.incoming import ClientRequest
+from turnwise.relay.stops import serve_stops
 from turnwise.relay.terms import SETTING_NAMES, RouteTerms, UpstreamRequest, capped, not_carried, told_adapted
 from turnwise.vocab import Caching, Repair, Request, Settings
 from turnwise.wire.json_fields import Fields, is_null, is_object, read_fields, string_of
@@ -71,9 +72,11 @@ PLACES: Mapping[FamilyName, Mapping[str, tuple[str, ...]]] = {
 
 def translate(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> UpstreamRequest:
     """The request as it goes to the endpoint of `profile`. Raises RequestRefused, and nothing else."""
-    if asked.asked.family == profile.family:
-        return edited(asked, terms=terms, profile=profile)
-    return _crossed(asked, terms=terms, profile=profile)
+    learned = profile.taught(terms.lessons) if terms.lessons else profile
+    served = serve_stops(asked, model=terms.model or asked.request.model, profile=learned)
+    way = edited if asked.asked.family == profile.family else _crossed
+    found = way(served.asked, terms=terms, profile=profile)
+    return replace(found, stops=served.sequences, told=(*found.told, *served.told)) if served.told else found
 
 
 def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> UpstreamRequest:

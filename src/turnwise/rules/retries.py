@@ -219,6 +219,8 @@ _LESSON_WORDS: Mapping[ServerLesson, str] = {
     r"|tool_choice '(?:required|specified)' is incompatible with thinking enabled",
     "max_completion_tokens": r"Unsupported parameter: 'max_tokens' is not supported with this model\."
     r" Use 'max_completion_tokens' instead\.",
+    "no_stop": r"Unsupported parameter: 'stop' is not supported with this model\."
+    r"|Argument not supported on this model: stop|Model [\w./:-]{1,100} does not support parameter stop\.",
 }
 _LESSON_PATTERNS: Mapping[ServerLesson, re.Pattern[str]] = {
     lesson: re.compile(rf"\s*{_TEMPLATE}(?:{words})\s*", re.IGNORECASE) for lesson, words in _LESSON_WORDS.items()
@@ -246,5 +248,6 @@ LESSONS_SAID: Mapping[ServerLesson, str] = {
     "choice_auto": "takes no tool choice: it goes in words",
     "choice_unforced": "takes no forced call: it is asked for in words",
     "max_completion_tokens": "takes the limit of output as `max_completion_tokens` alone",
+    "no_stop": "takes no stop sequences: the gateway ends the answer at them",
 }
 """What was learned, for people: behind the model's name."""

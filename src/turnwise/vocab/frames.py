@@ -93,12 +93,14 @@ class Finished(msgspec.Struct, frozen=True, tag="finished", omit_defaults=True):
     """The provider said why the response ended. `provider_reason` is its own word (Responses: the status, with `:reason`
     where there is one). `limit_reached` is a second witness that the output limit cut it (OpenRouter's
     `native_finish_reason`) whatever the first word claims. `explanation` is the provider's own sentence about it
-    (Anthropic's `stop_details.explanation`, Gemini's `finishMessage`): not the model's words, so it is no part."""
+    (Anthropic's `stop_details.explanation`, Gemini's `finishMessage`): not the model's words, so it is no part.
+    `stop_sequence` is the one with which the gateway ended the response."""
 
     reason: FinishReason
     provider_reason: str | None = None
     limit_reached: bool = False
     explanation: str | None = None
+    stop_sequence: str | None = None
 
 
 class Faulted(msgspec.Struct, frozen=True, tag="faulted"):

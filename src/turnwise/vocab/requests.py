@@ -91,6 +91,7 @@ ServerLesson = Literal[
     "choice_auto",
     "choice_unforced",
     "max_completion_tokens",
+    "no_stop",
 ]
 """What a refusal has taught about one server and model, beyond what its row of `profiles.toml` says."""
 
@@ -143,6 +144,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     finish: FinishReason
     provider_finish: str | None = None
     explanation: str | None = None  # the provider's own sentence about the finish (why it refused)
+    stop_sequence: str | None = None  # with which the gateway ended it
     usage: Usage | None = None  # None: the provider did not say
     id: str | None = None
     model: str | None = None

@@ -48,6 +48,7 @@ LESSONS: Mapping[ServerLesson, Mapping[str, object]] = {
     "choice_auto": {"tool_choices": ("auto",), "tool_choices_not_models": (), "thinking_limits_choices": False},
     "choice_unforced": {"tool_choices": ("auto", "none"), "tool_choices_not_models": ()},
     "max_completion_tokens": {"max_tokens_field": "max_completion_tokens"},
+    "no_stop": {"no_stop_models": ("",)},
 }
 """Which fields of a row a refusal changes (the words by which it is known: `rules/retries.py`)."""
 
@@ -78,6 +79,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     tool_schemas: SchemaDialect = "whole"  # Chat Completions: what the schema of a tool has to be like
     refused_tools: tuple[RefusedTool, ...] = ()  # Chat Completions: what the server is known to refuse
     renamed_fields: dict[str, str] = {}  # Chat Completions: body fields that it refuses -> its own; empty: it has none
+    no_stop_models: tuple[str, ...] = ()  # Chat Completions: beginnings of models that refuse `stop`
     tool_names: str = ""  # pattern of the names that it takes, beyond the family's rule
     output: Literal["json_schema", "json_object", "none"] = "json_schema"  # means for structured output
     reasoning_replay: str | None = None  # Chat Completions: the field in which reasoning goes back, if any
@@ -148,6 +150,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def leads_input(self, model: str) -> bool:
         """Whether the instructions should go as the first item of the input; a vendor may stand before the model's name."""
         return bool(self.system_in_input_models) and model.rpartition("/")[2].startswith(self.system_in_input_models)
+
+    def refuses_stop(self, model: str) -> bool:
+        """Whether the model takes no stop sequences; a vendor may stand before its name."""
+        return bool(self.no_stop_models) and model.rpartition("/")[2].startswith(self.no_stop_models)
 
     def joins_neighbours(self, model: str) -> bool:
         """Whether two messages of the user in a row go as one, and two of the assistant without calls."""

@@ -505,7 +505,7 @@ class Exchange:
             self._tell([Mended(LEFT_OPEN)])
             response = msgspec.structs.replace(response, repairs=(*response.repairs, LEFT_OPEN))
         if not bare:
-            if habits is not None and response.fault is None:
+            if habits is not None and response.fault is None and reader.finished:
                 habits.saw_mark(self._door)
         elif not is_end and not self._order.request.stream and response.fault is None:
             return self._failed(DROPPED, partial=response)  # a stream in place of a whole body

@@ -273,12 +273,14 @@ class RelayService:
             found = translate(asked, terms=replace(terms, lessons=lessons), profile=endpoint.profile)
             return replace(found, call=_with_client_headers(found.call, call, same=found.keeps_bytes))
 
+        heals = route.heal and not asked.has_choices  # of several answers only one could be healed
         sent = written(terms.lessons)
         account.not_carried = names_not_carried(sent.told)
         rules = RelayRules(
-            heals=route.heal,
-            continues="calls" if route.continues and route.heal else "off",
-            most_calls=1 if route.one_call_at_a_time else None,
+            heals=heals,
+            has_choices=asked.has_choices,
+            continues="calls" if route.continues and heals else "off",
+            most_calls=1 if route.one_call_at_a_time and not asked.has_choices else None,
             most_output_tokens=route.max_output_tokens,
             retries=RetryPolicy(attempts=route.retry + 1),
             limits=find_limits(model, profile=endpoint.profile.name) or UNKNOWN_LIMITS,
@@ -288,6 +290,7 @@ class RelayService:
             upstream=UpstreamSide(
                 request=sent.request,
                 tools=sent.tools,
+                stops=sent.stops,
                 call=sent.call,
                 family=endpoint.family,
                 profile=endpoint.profile,

@@ -33,7 +33,8 @@ def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
 def encode_body(response: Response, request: Request) -> bytes:
     if response.fault is not None:
         return error_body(response.fault)
-    word = stop_word(response.finish, response.provider_finish)
+    sequence = response.stop_sequence
+    word = stop_word(response.finish, response.provider_finish if sequence is None else "stop_sequence")
     blocks = [block for part in response.message.parts if (block := write_answer_block(part)) is not None]
     return write_object(
         {
@@ -43,7 +44,7 @@ def encode_body(response: Response, request: Request) -> bytes:
             "model": quote(response.model or request.model),
             "content": write_array(blocks),
             "stop_reason": b"null" if word is None else quote(word),
-            "stop_sequence": b"null",
+            "stop_sequence": b"null" if sequence is None else quote(sequence),
             "stop_details": stop_details(word, response.explanation),
             "usage": write_usage(response.usage or NO_USAGE),
         }

@@ -110,12 +110,14 @@ class MessagesStreamEncoder:
         self._drain(out)
         if self._finished is not None:
             end = self._finished
-            word = stop_word(end.reason, end.provider_reason, limit_reached=end.limit_reached)
+            sequence = end.stop_sequence
+            said = end.provider_reason if sequence is None else "stop_sequence"
+            word = stop_word(end.reason, said, limit_reached=end.limit_reached)
             if word is not None:
                 delta = write_object(
                     {
                         "stop_reason": quote(word),
-                        "stop_sequence": b"null",
+                        "stop_sequence": b"null" if sequence is None else quote(sequence),
                         "stop_details": stop_details(word, end.explanation),
                     }
                 )
