@@ -97,7 +97,8 @@ def providers() -> str:
     lines += [
         "name, never guessed from an address. Endpoints without an address here want `--base-url`. `first event` is how long a",
         "stream may take to begin, unless `Deadlines(first_event_s=...)` says otherwise ([deadlines](deadlines.md)).",
-        "`caches` is how the provider is asked to keep prompts (below).",
+        "`caches` is how the provider is asked to keep prompts (below). Behind the gateway `openai` serves each request by",
+        "one of OpenAI's two APIs ([which one](gateway.md#both-of-openais-apis)).",
         "",
     ]
     lines += table(

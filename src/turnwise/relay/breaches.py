@@ -190,6 +190,7 @@ BREACHES: Mapping[str, Breach] = {
         "model", "turnwise", "A model that cannot be forced to call a tool does so when a sentence asks for it."
     ),
     "not_carried": Breach("gateway", "turnwise", "The upstream's API does not take this as the client said it."),
+    "other_api": Breach("gateway", "turnwise", "The model takes such a request in the other API of its provider."),
     "stop_served": Breach(
         "gateway", "turnwise", "The upstream takes no stop sequences here. The gateway ends the answer."
     ),

@@ -59,6 +59,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     name: str
     family: FamilyName
     title: str = ""  # how people call it
+    chat_row: str = ""  # the row of the same address that speaks Chat Completions, if a gateway chooses between both
     base_url: str | None = None  # None: the user has to give one
     api_key_env: tuple[str, ...] = ()  # looked at in order
     key_required: bool = True

@@ -22,6 +22,7 @@ from turnwise.faces.gateway.config import (
 )
 from turnwise.wire.profiles import builtin_profiles
 
+OPENAI_CHAT = builtin_profiles()["openai-chat"]
 WHOLE = """
 host = "0.0.0.0"
 port = 0
@@ -233,7 +234,16 @@ def test_a_route_without_patterns_serves_every_name(model: str) -> None:
 @pytest.mark.parametrize(
     ("given", "upstream"),
     [
-        ("openai:gpt-5", Upstream(profile=builtin_profiles()["openai"], model="gpt-5")),
+        ("openai:gpt-5", Upstream(profile=builtin_profiles()["openai"], chat=OPENAI_CHAT, model="gpt-5")),
+        ("openai-chat:gpt-5", Upstream(profile=OPENAI_CHAT, model="gpt-5")),
+        (
+            UpstreamAddress(url="https://api.openai.com/v1"),
+            Upstream(profile=builtin_profiles()["openai"], chat=OPENAI_CHAT, base_url="https://api.openai.com/v1"),
+        ),
+        (
+            UpstreamAddress(url="https://api.openai.com/v1", family="openai_responses"),
+            Upstream(profile=builtin_profiles()["openai"], base_url="https://api.openai.com/v1"),
+        ),
         ("ollama:qwen3:8b", Upstream(profile=builtin_profiles()["ollama"], model="qwen3:8b")),
         ("anthropic:*", Upstream(profile=builtin_profiles()["anthropic"])),
         (
@@ -257,7 +267,8 @@ def test_a_route_without_patterns_serves_every_name(model: str) -> None:
     ],
 )
 def test_an_upstream_is_a_model_or_an_address(given: str | UpstreamAddress, upstream: Upstream) -> None:
-    """Of a provider's own address its profile counts, of another the family's."""
+    """Of a provider's own address its profile counts, of another the family's. Both of OpenAI's APIs are there unless one of them
+    is named."""
     assert upstream_of(given) == upstream
 
 

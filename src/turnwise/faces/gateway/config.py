@@ -71,7 +71,8 @@ _Tokens = Annotated[int, msgspec.Meta(ge=1)]
 class UpstreamAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An upstream by its URL. `family` is needed where the URL is not a provider's own and speaks something else than Chat
     Completions. `provider` says instead whose API stands behind the URL (`anthropic` behind a proxy of one's own), so that what
-    it alone can do is used. Without `model` the client's name for it goes up."""
+    it alone can do is used. Without `model` the client's name for it goes up. With `family` every request goes to this API, also
+    where the address has another one."""
 
     url: str
     family: FamilyName | None = None
@@ -81,9 +82,11 @@ class UpstreamAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Upstream(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a route leads. `model` is None if the client's choice goes up; `base_url` None if it is the profile's own."""
+    """Where a route leads. `model` is None if the client's choice goes up; `base_url` None if it is the profile's own. `chat` is
+    the row of Chat Completions at the same address, if each request goes to the API that can serve it."""
 
     profile: Profile
+    chat: Profile | None = None
     model: str | None = None
     base_url: str | None = None
     key_env: str | None = None
@@ -196,7 +199,8 @@ def upstream_of(given: str | UpstreamAddress) -> Upstream:
         named = read_model(given)
         if named.profile.base_url is None or "{" in named.profile.base_url:
             raise CallerError(f"`{named.profile.name}` has no address of its own: write {{ url = ..., family = ... }}")
-        return Upstream(profile=named.profile, model=None if named.name == "*" else named.name)
+        model = None if named.name == "*" else named.name
+        return Upstream(profile=named.profile, chat=_chat_of(named.profile), model=model)
     address = UpstreamAddress(url=given) if isinstance(given, str) else given
     if not address.url.startswith(("http://", "https://")):
         raise CallerError(f"the URL `{address.url}` must begin with http:// or https://")
@@ -205,7 +209,12 @@ def upstream_of(given: str | UpstreamAddress) -> Upstream:
         raise CallerError(f"`{address.provider}` speaks `{known.family}`, not `{address.family}`: leave out `family`")
     if known is None or address.family not in (None, known.family):
         known = find_profile(address.family or "openai_chat")
-    return Upstream(profile=known, model=address.model, base_url=address.url, key_env=address.key_env)
+    chat = _chat_of(known) if address.family is None else None
+    return Upstream(profile=known, chat=chat, model=address.model, base_url=address.url, key_env=address.key_env)
+
+
+def _chat_of(profile: Profile) -> Profile | None:
+    return find_profile(profile.chat_row) if profile.chat_row else None
 
 
 def read_config(path: Path) -> GatewayConfig:

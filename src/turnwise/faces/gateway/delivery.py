@@ -80,11 +80,13 @@ class Delivery:
         account: Account | None = None,
         array: ArrayAnswer | None = None,
         not_carried: tuple[str, ...] = (),
+        api: str = "",
         started: bool = False,
         answer: OpenAnswer | None = None,
     ) -> None:
-        """`array`: the client reads the stream as one JSON array. `not_carried` are names of fields of its request. `started`: it
-        has a status already, from an upstream that then failed. `answer` is what it takes up."""
+        """`array`: the client reads the stream as one JSON array. `not_carried` are names of fields of its request. `api`: the
+        row that was chosen for it. `started`: it has a status already, from an upstream that then failed. `answer` is what it
+        takes up."""
         self._answer = answer
         self._relay = relay
         self._account = account
@@ -94,6 +96,7 @@ class Delivery:
         self._streams = streams
         self._array = array
         self._not_carried = not_carried
+        self._api = api
         self._reader: EventReader | None = None
         self._failed_s: float | None = None  # when the first failure was
         self._sends = 0
@@ -289,6 +292,8 @@ class Delivery:
                 else:
                     headers.append(("content-length", str(len(out))))
                 headers += not_carried_header(self._not_carried)
+                if self._api:
+                    headers.append(("turnwise-api", self._api))
                 if over is not None and over.repairs:
                     headers.append(("turnwise-repairs", repairs_header(over.repairs)))
                 await self._outlet.start(200, headers)

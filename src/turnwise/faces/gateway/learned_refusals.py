@@ -11,6 +11,7 @@ import hashlib
 import secrets
 import threading
 from collections import OrderedDict
+from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
@@ -18,7 +19,7 @@ from turnwise.drivers.clock import Clock
 from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.faces.gateway.calls import ClientCall
 from turnwise.relay.bound_thinking import UNBOUND, BoundConversation, BoundThinking
-from turnwise.vocab import Request, ServerLesson, Text
+from turnwise.vocab import Request, Text
 from turnwise.wire.anthropic_messages.thinking import binds_thinking
 
 MOST = 20_000  # conversations: some 5 MB
@@ -85,18 +86,20 @@ class StaleConversations:
         self._prints -= len(found.left_out)
 
 
+L = TypeVar("L")
+
 MOST_SERVERS = 1000  # servers and models
 LESSONS_S = 24 * 3600.0  # since the lesson: a server changes with its next version
 
 
-class ServerLessons:
-    """Of one process."""
+class ServerLessons(Generic[L]):
+    """Of one process: what is learned of one kind."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known: OrderedDict[tuple[str, str], tuple[tuple[ServerLesson, ...], float]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], tuple[tuple[L, ...], float]] = OrderedDict()
 
-    def known(self, endpoint: Endpoint, *, model: str) -> tuple[ServerLesson, ...]:
+    def known(self, endpoint: Endpoint, *, model: str) -> tuple[L, ...]:
         """What this server has taught of the model; nothing once it is a day old."""
         door = (endpoint.base_url, model)
         lessons, learned_s = self._known.get(door, ((), 0.0))
@@ -105,7 +108,7 @@ class ServerLessons:
             return ()
         return lessons
 
-    def learned(self, endpoint: Endpoint, *, model: str, lessons: tuple[ServerLesson, ...]) -> None:
+    def learned(self, endpoint: Endpoint, *, model: str, lessons: tuple[L, ...]) -> None:
         """A request that was written so has passed."""
         if self.known(endpoint, model=model) != lessons:
             self._known[endpoint.base_url, model] = (lessons, self._clock.monotonic())

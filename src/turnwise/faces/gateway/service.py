@@ -5,6 +5,7 @@ import contextlib
 import functools
 import logging
 import random
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import msgspec
@@ -51,6 +52,7 @@ from turnwise.relay.counting import (
     write_count,
 )
 from turnwise.relay.incoming import ClientRequest, read_body, read_client_request
+from turnwise.relay.openai_apis import ApiRefusal, api_refusal, choose_api, other_api
 from turnwise.relay.paths import AskedPath
 from turnwise.relay.refusals import RequestRefused, refusal_answer
 from turnwise.relay.relaying import ClientSide, Relay, RelayEnd, RelayRules, SoughtInText, UpstreamSide
@@ -60,7 +62,7 @@ from turnwise.relay.translating import translate
 from turnwise.rules.budget import UNKNOWN_LIMITS
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import Deadlines
-from turnwise.vocab import Fault, FaultKind, Request, ServerLesson
+from turnwise.vocab import Fault, FaultKind, Repair, Request, ServerLesson
 from turnwise.wire.family import HttpCall
 from turnwise.wire.json_fields import encode, string_of
 from turnwise.wire.limits import DEFAULT_LIMITS
@@ -80,10 +82,14 @@ NO_STREAMS = (
 
 
 class OpenUpstream(msgspec.Struct, frozen=True, kw_only=True):
-    """An upstream of the configuration with its key at hand."""
+    """An upstream of the configuration with its key at hand. `chat`: the same address with Chat Completions, if each request goes
+    to the API that can serve it. `api` is the row that a request was given then, and `told` what is known of that."""
 
     upstream: Upstream
     endpoint: Endpoint
+    chat: Endpoint | None = None
+    api: str = ""
+    told: tuple[Repair, ...] = ()
 
 
 class ServiceMeans(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +129,8 @@ class RelayService:
                 self._warn_of_end(opened.upstream.model, opened.upstream)
         self._habits = EndHabits()
         self._stale = StaleConversations(means.clock)
-        self._lessons = ServerLessons(means.clock)
+        self._lessons = ServerLessons[ServerLesson](means.clock)
+        self._api_refusals = ServerLessons[ApiRefusal](means.clock)
         self._counts_not_until: dict[str | UpstreamAddress, float] = {}  # by the clock's `monotonic`
 
     def _warn_of_end(self, model: str, upstream: Upstream) -> None:
@@ -200,8 +207,9 @@ class RelayService:
         times = self._times(route)
         assert times.total_s is not None, "the defaults have it"
         ends_s = self._means.clock.monotonic() + times.total_s
-        for given in (route.upstream, *route.fallbacks):
-            opened = self._for_client(self._upstreams[given], call)
+        waiting = deque(self._for_client(self._upstreams[given], call) for given in (route.upstream, *route.fallbacks))
+        while waiting:
+            opened = self._with_api(waiting.popleft(), asked, chosen=chosen)
             try:
                 deliver = functools.partial(
                     self._delivery,
@@ -228,6 +236,10 @@ class RelayService:
                 self._lessons.learned(opened.endpoint, model=delivery.model, lessons=lessons)
             account.relayed(end)
             fault, last = end.fault, (delivery, end)
+            if (other := self._other_api(opened, delivery, fault)) is not None:
+                waiting.appendleft(other)
+                fault = fault if delivery.started else None  # what neither API takes is refused by its name
+                continue
             if fault is None or delivery.has_content or (delivery.started and not route.heal):
                 break
             if not _may_be_anothers(fault) or self._means.clock.monotonic() >= ends_s:
@@ -237,6 +249,29 @@ class RelayService:
         await delivery.end(end)
         if end.fault is not None and not delivery.started:
             await write_fault(end.fault, family=family(call.family), outlet=outlet)
+
+    def _with_api(self, opened: OpenUpstream, asked: ClientRequest, *, chosen: ChosenRoute) -> OpenUpstream:
+        """The upstream with the API that can serve the request, where it has two."""
+        chat = opened.chat
+        if chat is None:
+            return opened
+        model = chosen.name_at(opened.upstream) or asked.request.model
+        row = chat.profile.taught(self._lessons.known(chat, model=model))
+        refused = self._api_refusals.known(chat, model=model)
+        choice = choose_api(asked, model=model, chat=row, refused=refused)
+        endpoint = chat if choice.api == "chat" else opened.endpoint
+        return replace(opened, endpoint=endpoint, api=endpoint.profile.name)
+
+    def _other_api(self, opened: OpenUpstream, delivery: Delivery, fault: Fault | None) -> OpenUpstream | None:
+        """The upstream once more, if it has just taught that its other API is the one for this request."""
+        if fault is None or opened.chat is None or opened.endpoint.profile != opened.chat.profile:
+            return None
+        taught, known = api_refusal(fault), self._api_refusals.known(opened.chat, model=delivery.model)
+        if taught is None or taught in known or delivery.has_content:
+            return None
+        self._api_refusals.learned(opened.chat, model=delivery.model, lessons=(*known, taught))
+        own = replace(opened.chat, profile=opened.upstream.profile)
+        return replace(opened, endpoint=own, told=(other_api(taught, row=own.profile.name),))
 
     def _read(self, call: ClientCall) -> tuple[ChosenRoute, ClientRequest]:
         """Raises RequestRefused."""
@@ -266,7 +301,7 @@ class RelayService:
             model=model,
             max_output_tokens=route.max_output_tokens,
             one_call_at_a_time=route.one_call_at_a_time,
-            lessons=self._lessons.known(endpoint, model=model or asked.request.model),
+            lessons=self._lessons_of(endpoint, model=model or asked.request.model),
         )
 
         def written(lessons: tuple[ServerLesson, ...]) -> UpstreamRequest:
@@ -299,7 +334,7 @@ class RelayService:
             ),
             client=ClientSide(request=asked.request, family=family(call.family), counts=not sent.adds_usage),
             rules=rules,
-            told=sent.told,
+            told=(*opened.told, *sent.told),
             spread=random.random(),
             conversation=self._stale.of(call, sent.request, endpoint=endpoint),
         )
@@ -322,9 +357,14 @@ class RelayService:
             account=account,
             array=array,
             not_carried=account.not_carried,
+            api=opened.api,
             started=started,
             answer=answer,
         )
+
+    def _lessons_of(self, endpoint: Endpoint, *, model: str) -> tuple[ServerLesson, ...]:
+        """They are about Chat Completions, and may stand at the address of another API, too."""
+        return self._lessons.known(endpoint, model=model) if endpoint.profile.family == "openai_chat" else ()
 
     async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """Asked of the upstream where it counts, else estimated, which a header says."""
@@ -504,14 +544,17 @@ class RelayService:
             key = find_key(profile, env=self._means.env, api_key_env=upstream.key_env, way="name it with `key_env`")
         base_url = upstream.base_url or profile.base_url
         assert base_url is not None, "the configuration has refused it"
-        return OpenUpstream(upstream=upstream, endpoint=Endpoint(profile=profile, base_url=base_url, key=key))
+        endpoint = Endpoint(profile=profile, base_url=base_url, key=key)
+        chat = None if upstream.chat is None else replace(endpoint, profile=upstream.chat)
+        return OpenUpstream(upstream=upstream, endpoint=endpoint, chat=chat)
 
     def _for_client(self, opened: OpenUpstream, call: ClientCall) -> OpenUpstream:
         """With the client's own key, where that is what goes up."""
         if not self._forward_key:
             return opened
         key = Secret(call.client_key) if call.client_key else None
-        return msgspec.structs.replace(opened, endpoint=msgspec.structs.replace(opened.endpoint, key=key))
+        chat = None if opened.chat is None else replace(opened.chat, key=key)
+        return replace(opened, endpoint=replace(opened.endpoint, key=key), chat=chat)
 
 
 @contextlib.asynccontextmanager
