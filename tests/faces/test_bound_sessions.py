@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from faces.test_bound_thinking import agent_at, look, read, settings, thinking
+from faces.test_bound_thinking import agent_at, look, read, reread, settings, thinking, unmarked
 from turnwise import Journal, ModelLimits, StepChanges
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.replaying.forking import fork
@@ -28,14 +28,6 @@ def flat(body: dict[str, Any]) -> list[tuple[str, str]]:
                 (signature, "" if signature else json.dumps([message["role"], unmarked(block)], sort_keys=True))
             )
     return found
-
-
-def unmarked(value: Any) -> Any:
-    if isinstance(value, list):
-        return [unmarked(one) for one in value]
-    if isinstance(value, dict):
-        return {key: unmarked(one) for key, one in value.items() if key != "cache_control"}
-    return value
 
 
 def stale_at_least(requests: list[Received]) -> list[int]:
@@ -60,18 +52,19 @@ def stale_at_least(requests: list[Received]) -> list[int]:
 
 
 @pytest.mark.promise("step:bound-thinking")
-@pytest.mark.parametrize("change", ["none", "compaction", "tool", "instructions"])
+@pytest.mark.parametrize("change", ["none", "compaction", "tool", "new tool", "changed tool", "instructions"])
 async def test_thirty_steps_go_on_and_lose_no_more_than_they_must(change: str) -> None:
     """All that is dropped was thought on something else: what each block had before it is compared with the request that it
     answered, by a second reading of the bodies."""
 
     def prepare(view: PrepareStep) -> StepChanges:
-        late = view.step > 15 and change == "tool"
-        return StepChanges(tools=("read", "look") if late else ("read",))
+        return StepChanges(tools=("read", "look") if view.step > 15 else ("read",))
 
     script = replace(thinking(reads=29), summarises="Write a summary")
     lab = Lab([script])
-    more: dict[str, Any] = {"tools": [read, look], "prepare_step": prepare, "max_steps": 40}
+    more: dict[str, Any] = {"tools": [read], "max_steps": 40}
+    if change == "tool":
+        more |= {"tools": [read, look], "prepare_step": prepare}
     if change == "compaction":
         more["model_limits"] = ModelLimits(context_window_tokens=6_000, max_output_tokens=1_000)
     with Journal(None, clock=SystemClock()) as journal:
@@ -79,15 +72,18 @@ async def test_thirty_steps_go_on_and_lose_no_more_than_they_must(change: str) -
         assert (result.text, result.complete) == ("Done.", True)
         if change == "instructions":
             more["instructions"] = "Be thorough."
+        elif change in ("new tool", "changed tool"):
+            more["tools"] = [read, look] if change == "new tool" else [reread]
         second = await agent_at(lab, journal=journal, **more).run("Read again.", session=result.session)
         assert second.text == "Done."
         changes = " ".join([*result.prefix_changes, *second.prefix_changes])
         assert ("compaction" in changes) == (change == "compaction")
     refused = [one for one in lab.requests if one.status == 400]
-    assert len(refused) == (0 if change == "none" else 1)
+    stays = change in ("none", "new tool", "instructions")
+    assert len(refused) == (0 if stays else 1)
     taken = [one for one in lab.requests if one.status == 200]
     assert [len(one.dropped) for one in taken] == stale_at_least(taken)
-    assert any(one.dropped for one in taken) == (change != "none")
+    assert any(one.dropped for one in taken) != stays
 
 
 @pytest.mark.promise("step:bound-thinking")
@@ -124,7 +120,7 @@ async def test_a_fork_has_the_setting_at_once() -> None:
     lab = Lab([thinking()])
     with Journal(None, clock=SystemClock()) as journal:
         first = await agent_at(lab, journal=journal).run("Read.")
-        changed = agent_at(lab, journal=journal, instructions="Be thorough.")
+        changed = agent_at(lab, journal=journal, tools=[reread])
         await changed.run("Again.", session=first.session)
         ids = iter([f"fork-{number}" for number in range(9)])
         forked = fork(journal, journal.find_session(first.session), new_id=lambda: next(ids))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from faces.test_cache_refusals import Picky
 from flat_agents import flat_agent
 from turnwise import Agent, Journal, MaxCost, MaxRequests, Prices, StepChanges, read_prices
 from turnwise.drivers.clock import SystemClock
@@ -43,6 +44,14 @@ def read(path: str) -> str:
 def look(path: str) -> str:
     """Look at a part."""
     return path
+
+
+def reread(path: str) -> str:
+    """Read a part once more: a tool that has changed, which breaks every prefix."""
+    return read(path)
+
+
+reread.__name__ = "read"
 
 
 def thinking(name: str = BOUND, *, reads: int = 2, binds: Binding = "refuses", tool: str = "read") -> Script:
@@ -86,7 +95,7 @@ def thoughts(one: Received) -> int:
 
 @pytest.mark.promise("step:bound-thinking")
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_session_with_changed_instructions_lives_on(stream: bool) -> None:
+async def test_a_session_with_a_changed_tool_lives_on(stream: bool) -> None:
     """The refused request is sent again once, with the setting and its beta, and all that is stale is dropped: no more. Every
     later request has the setting, in the turns after it too. Nothing is asked before the refusal."""
     lab = Lab([thinking()])
@@ -94,10 +103,10 @@ async def test_a_session_with_changed_instructions_lives_on(stream: bool) -> Non
         given = {"journal": journal, "stream": stream}
         first = await agent_at(lab, **given).run("Read.")
         assert (first.text, settings(lab)) == ("Done.", [False] * 3)
-        second = await agent_at(lab, instructions="Be thorough.", **given).run("Again.", session=first.session)
+        second = await agent_at(lab, tools=[reread], **given).run("Again.", session=first.session)
         assert (second.text, second.stop_reason) == ("Done.", StopReason.ANSWERED)
         assert settings(lab) == [*[False] * 4, *[True] * 3]
-        third = await agent_at(lab, instructions="Be thorough.", **given).run("Once more.", session=first.session)
+        third = await agent_at(lab, tools=[reread], **given).run("Once more.", session=first.session)
         assert (third.text, settings(lab)[7:]) == ("Done.", [True] * 3)
     assert [one.status for one in lab.requests] == [200] * 3 + [400] + [200] * 6
     stale = ("messages.1.content.0", "messages.3.content.0", "messages.5.content.0")
@@ -138,7 +147,7 @@ async def test_a_mended_refusal_does_not_use_up_the_last_request(limits: dict[st
     lab = Lab([thinking(reads=0)])
     with Journal(None, clock=SystemClock()) as journal:
         first = await agent_at(lab, journal=journal, tools=()).run("Think.")
-        changed = agent_at(lab, journal=journal, tools=(), instructions="Be thorough.", **limits)
+        changed = agent_at(lab, journal=journal, tools=[look], **limits)
         lab.reset()
         result = await changed.run("Again.", session=first.session)
     assert (result.text, [one.status for one in lab.requests]) == ("Done.", [400, 200])
@@ -174,7 +183,7 @@ async def test_a_setting_of_the_caller_stands() -> None:
     with Journal(None, clock=SystemClock()) as journal:
         given = {"journal": journal, "transport": Beta(lab), "extra": own}
         first = await agent_at(lab, **given).run("Read.")
-        second = await agent_at(lab, instructions="Be thorough.", **given).run("Again.", session=first.session)
+        second = await agent_at(lab, tools=[reread], **given).run("Again.", session=first.session)
     assert (second.stop_reason, second.fault is not None and second.fault.binding) == (StopReason.PROVIDER_FAILED, "")
     assert [one.status for one in lab.requests] == [200] * 3 + [400]
 
@@ -185,7 +194,7 @@ async def test_another_model_and_back() -> None:
     lab = Lab([thinking(), thinking(FREE, binds="")])
     with Journal(None, clock=SystemClock()) as journal:
         first = await agent_at(lab, journal=journal).run("Read.")
-        agent = agent_at(lab, journal=journal, instructions="Be thorough.")
+        agent = agent_at(lab, journal=journal, tools=[reread])
         for number, model in enumerate((None, f"anthropic:{FREE}", None)):
             other = agent if model is None else agent_at(lab, journal=journal, model=model)
             result = await other.run(f"Turn {number}.", session=first.session)
@@ -213,32 +222,60 @@ async def test_reasoning_that_openai_drops_in_silence_is_told(stream: bool) -> N
     ]
 
 
+PLACES: dict[str, dict[str, Any]] = {
+    "gpt-6.2-sol": {"model": "openai:gpt-6.2-sol", "base_url": "http://lab/v1"},
+    BOUND: {"model": f"anthropic:{BOUND}"},
+}
+
+
+def said(body: dict[str, Any]) -> list[Any]:
+    """The items or messages of a body, without marks for the cache, of which each request has others."""
+    return unmarked(body.get("input") or body["messages"])
+
+
+def unmarked(value: Any) -> Any:
+    if isinstance(value, list):
+        return [unmarked(one) for one in value]
+    if isinstance(value, dict):
+        return {key: unmarked(one) for key, one in value.items() if key != "cache_control"}
+    return value
+
+
+def told_behind(body: dict[str, Any]) -> list[str]:
+    """What each item or message of instructions ends with: their last line, or the name of a tool."""
+    told = [one for one in said(body) if one.get("role") in ("system", "developer")]
+    last = [(one.get("content") or one["tools"])[-1] for one in told]
+    tools = [block.get("tool", {}).get("definition", block) for block in last]
+    return [tool.get("name") or tool["text"].rpartition("\n")[2] for tool in tools]
+
+
 @pytest.mark.promise("step:bound-thinking", "step:prefix-stable")
-async def test_changed_instructions_are_told_behind_the_messages_where_the_model_takes_them() -> None:
-    """Proves: GPT-6.2 has them as one more item of the instructions, once; nothing before it changes, so no reasoning is dropped
-    and no prefix breaks. The first instructions are told again when they come back."""
-    lab = Lab([thinking("gpt-6.2-sol")])
+@pytest.mark.parametrize("name", PLACES)
+async def test_changed_instructions_are_told_behind_the_messages_where_the_model_takes_them(name: str) -> None:
+    """Proves: GPT-6.2 has them as one more item of the instructions, Claude behind the user's words, once; nothing before it
+    changes, so no reasoning is dropped and no prefix breaks. The first instructions are told again when they come back."""
+    lab = Lab([thinking(name)])
     asked = ["Be brief.", "Be thorough.", "Be thorough.", "Be brief."]
     with Journal(None, clock=SystemClock()) as journal:
-        given: dict[str, Any] = {"journal": journal, "base_url": "http://lab/v1", "model": "openai:gpt-6.2-sol"}
+        given: dict[str, Any] = {"journal": journal, **PLACES[name]}
         results = [await agent_at(lab, instructions=asked[0], **given).run("Read.")]
-        for said in asked[1:]:
-            agent = agent_at(lab, instructions=said, **given)
+        for words in asked[1:]:
+            agent = agent_at(lab, instructions=words, **given)
             results.append(await agent.run("Again.", session=results[0].session))
-    items = [json.loads(one.body)["input"] for one in lab.requests]
-    assert all(after[: len(before)] == before for before, after in pairwise(items))
-    assert [one.dropped for one in lab.requests] == [()] * len(items)
+    bodies = [json.loads(one.body) for one in lab.requests]
+    assert all(said(after)[: len(said(before))] == said(before) for before, after in pairwise(bodies))
+    assert [one.dropped for one in lab.requests] == [()] * len(bodies)
     assert [result.prefix_changes for result in results] == [()] * 4
-    told = [item["content"] for item in items[-1] if item.get("role") in ("developer", "system")]
-    assert [content[-1]["text"].rpartition("\n")[2] for content in told] == ["Be brief.", "Be thorough.", "Be brief."]
+    first = [text["text"] for text in bodies[-1].get("system", [])]
+    assert [*first, *told_behind(bodies[-1])] == ["Be brief.", "Be thorough.", "Be brief."]
 
 
 @pytest.mark.promise("step:bound-thinking", "step:prefix-stable")
-async def test_a_new_tool_goes_behind_the_messages_where_the_model_takes_it() -> None:
-    """Proves: GPT-6.2 gets a tool that the session did not have as an item of the input: tools and items before it stay byte for
-    byte, no reasoning is dropped, and the tool works. It stands there in later turns and in a fork, each of them with the session
-    read from its file again. Without the tool its item goes."""
-    name = "gpt-6.2-sol"
+@pytest.mark.parametrize("name", PLACES)
+async def test_a_new_tool_goes_behind_the_messages_where_the_model_takes_it(name: str) -> None:
+    """Proves: GPT-6.2 and Claude get a tool that the session did not have behind the messages. All that stands before it stays
+    byte for byte, no reasoning is dropped, and the tool works. It stands there in later turns and in a fork, each of them with
+    the session read from its file again. Without the tool its item goes."""
     labs = [Lab([thinking(name, tool=tool)]) for tool in ("read", "look", "read", "read", "read")]
     offered = [[read], [look, read], [look, read], [look, read], [read]]
     ids = iter([f"fork-{number}" for number in range(9)])
@@ -248,25 +285,52 @@ async def test_a_new_tool_goes_behind_the_messages_where_the_model_takes_it() ->
             with Journal(Path(folder) / "journal.db", clock=SystemClock()) as journal:
                 if lab is labs[3]:
                     session = fork(journal, journal.find_session(session or ""), new_id=lambda: next(ids)).session
-                agent = agent_at(
-                    lab, tools=tools, journal=journal, base_url="http://lab/v1", model=f"openai:{name}", max_steps=9
-                )
+                agent = agent_at(lab, tools=tools, journal=journal, max_steps=9, **PLACES[name])
                 result = await (agent.run("Go on.", session=session) if session else agent.run("Go on."))
                 results.append(result)
                 session = result.session
     bodies = [[json.loads(one.body) for one in lab.requests] for lab in labs]
     kept = [body for lot in bodies[:4] for body in lot]
-    assert all(body["tools"] == kept[0]["tools"] for body in kept)
-    assert {body["prompt_cache_key"] for body in kept} == {kept[0]["prompt_cache_key"]}
-    assert all(after["input"][: len(before["input"])] == before["input"] for before, after in pairwise(kept))
+    assert all(unmarked(body["tools"]) == unmarked(kept[0]["tools"]) for body in kept)
+    assert {body.get("prompt_cache_key") for body in kept} == {kept[0].get("prompt_cache_key")}
+    assert all(said(after)[: len(said(before))] == said(before) for before, after in pairwise(kept))
     assert [one.dropped for lab in labs[:4] for one in lab.requests] == [()] * len(kept)
     assert [result.prefix_changes for result in results[:4]] == [()] * 4
-    items = [item for item in kept[-1]["input"] if item.get("type") == "additional_tools"]
-    assert [(item["role"], [tool["name"] for tool in item["tools"]]) for item in items] == [("developer", ["look"])]
-    assert "part-0" in str([item for item in bodies[1][-1]["input"] if item.get("type") == "function_call_output"][-2:])
+    assert [one for one in told_behind(kept[-1]) if one != "Be brief."] == ["look"]
+    assert json.dumps(said(bodies[1][-1])[-2:]).count("part-1") == 2  # the call, and what the tool answered
     assert results[1].text == "Done." and not results[1].repairs
-    assert not [item for item in bodies[4][0]["input"] if item.get("type") == "additional_tools"]
+    assert [one for one in told_behind(bodies[4][0]) if one != "Be brief."] == []
     assert results[4].prefix_changes[0].startswith("request 1: tools")
+    betas = ["inline-tools-2026-09-15" in one.betas for lab in labs for one in lab.requests]
+    assert betas == [name == BOUND and "look" in told_behind(body) for lot in bodies for body in lot]
+
+
+@pytest.mark.promise("step:bound-thinking")
+@pytest.mark.parametrize(
+    "says",
+    [
+        "tool_addition/tool_removal is not supported on this model",
+        "messages.7: role 'system' is not supported on this model",
+        "Unexpected value(s) `inline-tools-2026-09-15` for the `anthropic-beta` header.",
+    ],
+)
+async def test_a_server_that_takes_nothing_behind_messages_costs_one_refusal(says: str) -> None:
+    """Proves: the refused request goes again with the tool in front and the instructions as the user's text, and the session's
+    later requests do so at once; thinking that this makes stale is dropped as ever."""
+    lab = Lab([thinking()])
+    roles = [{"user", "assistant"}, {"user", "assistant", "system"}]
+    server = Picky(lab, lambda body: (400, says) if {one["role"] for one in body["messages"]} == roles[1] else None)
+    with Journal(None, clock=SystemClock()) as journal:
+        first = await agent_at(lab, journal=journal, transport=server).run("Read.")
+        for _ in range(2):
+            more = agent_at(lab, journal=journal, transport=server, tools=[read, look], instructions="Be thorough.")
+            result = await more.run("Again.", session=first.session)
+            assert result.text == "Done."
+    bodies = [json.loads(one.body) for one in lab.requests]
+    assert [one.status for one in lab.requests] == [200] * 3 + [400] + [200] * 6
+    assert len(server.bodies) == len(bodies) + 1
+    assert all("look" in [tool["name"] for tool in body["tools"]] for body in bodies[3:])
+    assert json.dumps(said(bodies[-1])).count("Be thorough.") == 1
 
 
 def test_instructions_lead_the_input_where_the_model_reads_others_behind_it() -> None:
@@ -303,7 +367,7 @@ async def test_a_session_shows_what_the_model_says_between_calls_from_its_first_
     lab = Lab([thinking()])
     with Journal(None, clock=SystemClock()) as journal:
         first = await agent_at(lab, journal=journal).run("Read.")
-        second = await agent_at(lab, instructions="Be thorough.", journal=journal).run("Again.", session=first.session)
+        second = await agent_at(lab, tools=[reread], journal=journal).run("Again.", session=first.session)
     asked = [json.loads(one.body)["thinking"] for one in lab.requests]
     shown = {"type": "adaptive", "display": "summarized"}
     assert asked == [*[shown] * 4, *[{**SETTING, **shown}] * 3]

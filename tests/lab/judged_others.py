@@ -41,6 +41,16 @@ def unanswered(position: int, ids: str) -> str:
 BLANK = "messages: text content blocks must contain non-whitespace text"
 SPACE = {"type": "text", "text": " \n"}
 THOUGHTS = {"type": "thinking", "thinking": "hm", "signature": "s"}
+TELL = {"role": "system", "content": "From now on be brief."}
+AFTER = (
+    "role 'system' must follow a 'user' message or an 'assistant' message ending in a server tool result; the directive-only "
+    "form (content: [] with output_config) is accepted at any position"
+)
+BEFORE = (
+    "role 'system' must precede an 'assistant' message or end the array; the directive-only form (content: [] with "
+    "output_config) is accepted at any position"
+)
+UNRESOLVED = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "look"}}
 ANTHROPIC: list[tuple[dict[str, Any], str | None]] = [
     (claude(ASKED, model(SPACE, USE), human(DONE)), None),  # recorded
     (claude(human(SPACE, TEXT)), None),
@@ -130,6 +140,19 @@ ANTHROPIC: list[tuple[dict[str, Any], str | None]] = [
         claude({"role": "system", "content": "x"}, ASKED),
         'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, not "system" as an '
         "input message role.",
+    ),
+    (claude(ASKED, TELL, model="claude-opus-5-5"), None),
+    (claude(ASKED, model(USE), human(DONE), TELL, TELL, model(TEXT), ASKED, model="claude-opus-4-8"), None),
+    (claude(ASKED, model(TEXT), TELL, ASKED, model="claude-opus-5"), f"messages.2: {AFTER}"),
+    (claude(ASKED, TELL, ASKED, model="claude-haiku-5-5"), f"messages.1: {BEFORE}"),
+    (claude(ASKED, model(USE), TELL, human(DONE), model="claude-fable-5-1"), f"messages.2: {AFTER}"),
+    (
+        claude(human(UNRESOLVED)),
+        "messages: 'tool_addition'/'tool_removal' blocks are only permitted within role: \"system\" messages",
+    ),
+    (
+        claude(ASKED, {"role": "system", "content": [UNRESOLVED]}, model="claude-opus-5-5"),
+        "messages.1.content.0: Input tag 'tool_addition' found using 'type' does not match any of the expected tags: 'text'",
     ),
     (
         claude(ASKED, model(USE), human(DONE), tools=[]),

@@ -24,6 +24,7 @@ from turnwise.vocab import (
     ToolCall,
     ToolResult,
     ToolSpec,
+    new_tool,
 )
 from turnwise.wire.encoded_history import CallFrame, EncodedHistory
 from turnwise.wire.family import HttpCall
@@ -60,11 +61,19 @@ PARTS: tuple[Part, ...] = (
     ToolResult(call_id="a", name="t", content=(Text("first"), PAPER)),
 )
 TOOL = ToolSpec(name="t", description="d")
+LATER = ToolSpec(name="later", description="d")
+TOLD = (
+    Message("system", (new_tool("later"),)),
+    Message("system", (Text("They changed.", note="instructions"), Text("Be short."))),
+)
 
-messages = st.builds(
-    Message,
-    st.sampled_from(("user", "assistant", "tool", "system")),
-    st.lists(st.sampled_from(PARTS), max_size=3).map(tuple),
+messages = st.one_of(
+    st.builds(
+        Message,
+        st.sampled_from(("user", "assistant", "tool", "system")),
+        st.lists(st.sampled_from(PARTS), max_size=3).map(tuple),
+    ),
+    st.sampled_from(TOLD),
 )
 
 
@@ -79,14 +88,18 @@ def requests(draw: st.DrawFn) -> list[Request]:
             history = history[: draw(st.integers(0, len(history)))]
         history = (*history, *draw(st.lists(messages, max_size=4)))
         own = draw(st.lists(messages, max_size=1))
-        model = draw(st.sampled_from(("m", "anthropic/m", "anthropic/m", "gemini-3-pro")))
-        tools = draw(st.sampled_from(((TOOL,), (TOOL,), (TOOL,), ())))
+        model = draw(
+            st.sampled_from(("m", "anthropic/m", "anthropic/m", "gemini-3-pro", "claude-opus-5-5", "claude-opus-5-5"))
+        )
+        tools = draw(st.sampled_from(((TOOL,), (TOOL, LATER), (TOOL, LATER), ())))
         asked.append(
             Request(
                 model=model,
                 messages=(*history, *own),
                 system=(Text("Be kind."),) if draw(st.booleans()) else (),
                 tools=tools,
+                system_in_input=draw(st.booleans()),
+                appended_tools=draw(st.sampled_from(((), ("later",)))),
                 stream=draw(st.booleans()),
                 extra=None if extra is None else Opaque("openai_chat", extra),
                 cache=draw(st.sampled_from((None, Caching(passing=len(own)), Caching(passing=len(own), hour=True)))),

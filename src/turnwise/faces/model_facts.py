@@ -15,13 +15,14 @@ from turnwise.faces.plain import check_plain
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import Effect, Fallback, TurnConfig
 from turnwise.turn.events import StepPrepared
-from turnwise.wire.generations import moves_text
+from turnwise.wire.generations import moves_text, tells_behind
 from turnwise.wire.profiles import MARK_WAYS
 
 
 def at_endpoint(config: TurnConfig, *, endpoint: Endpoint) -> TurnConfig:
     """With the facts of the endpoint that rules need."""
     profile = endpoint.profile
+    told_behind = profile.leads_input(config.model) or (profile.told_behind and tells_behind(config.model))
     return msgspec.structs.replace(
         config,
         family=profile.family,
@@ -30,8 +31,8 @@ def at_endpoint(config: TurnConfig, *, endpoint: Endpoint) -> TurnConfig:
         default_max_tokens=profile.sent_max_tokens,
         tool_choice_none=profile.tool_choice_none,
         leaves_calls_in_text=endpoint.leaves_calls_in_text,
-        system_in_input=profile.leads_input(config.model),
-        appends_tools=profile.leads_input(config.model),
+        system_in_input=told_behind,
+        appends_tools=told_behind,
         shows_thinking=profile.family == "anthropic_messages" and moves_text(config.model),
         marks_cache=profile.cache_way(config.model) in MARK_WAYS,
     )

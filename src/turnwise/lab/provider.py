@@ -93,7 +93,7 @@ class Provider:
             strict.check(family.name, body=raw, dialect=self.dialect)
             return self._replay(self.recording, conversation=read(family.name, body=raw), kept=kept)
         script = self._script(kept, raw=raw)
-        strict.check(family.name, body=raw, rules=rules_of(script), dialect=self.dialect)
+        strict.check(family.name, body=raw, rules=rules_of(script, betas=kept.betas), dialect=self.dialect)
         judged = binding.judge(family.name, body=raw, binding=script.binds, betas=kept.betas)
         conversation = read(family.name, body=raw)
         use = self._cached(script, raw=raw, kept=kept)
@@ -194,9 +194,14 @@ class Provider:
         return outgoing, msgspec.structs.replace(kept, step=number + 1)
 
 
-def rules_of(script: Script) -> ModelRules:
-    adaptive = bool(script.binds or script.generation)
-    return ModelRules(prefill=script.prefill, signed=script.thinks, adaptive=adaptive, generation=script.generation)
+def rules_of(script: Script, *, betas: str = "") -> ModelRules:
+    return ModelRules(
+        prefill=script.prefill,
+        signed=script.thinks,
+        adaptive=bool(script.binds or script.generation),
+        generation=script.generation,
+        betas=betas,
+    )
 
 
 def parsed(body: bytes, *, route: Route) -> Raw:

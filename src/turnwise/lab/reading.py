@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.lab.raw import Raw, dig, dump, either, parse, rows, table, text
+from turnwise.lab.strict.told_behind import tools_defined
 
 
 class CallSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,6 +186,10 @@ def read_anthropic(body: dict[str, Raw]) -> Conversation:
         if table(message).get("role") == "assistant":
             said.append(SentMessage(role="assistant", texts=texts_of(content), calls=anthropic_calls(content)))
             continue
+        if table(message).get("role") == "system":  # stands behind what the user says
+            place = len(said) - (said[-1].role == "user") if said else 0
+            said.insert(place, SentMessage(role="system", texts=texts_of(content)))
+            continue
         blocks = [table(block) for block in rows(content)]
         results = [
             ResultSeen(id=text(block.get("tool_use_id")), name="", content=plain(block.get("content")))
@@ -196,7 +201,8 @@ def read_anthropic(body: dict[str, Raw]) -> Conversation:
         files = files_of(content) - len(results)
         if texts_of(content) or files:
             said.append(SentMessage(role="user", texts=texts_of(content), files=files))
-    tools = [table(tool) for tool in rows(body.get("tools"))]
+    more = [tool for _, tool in tools_defined(rows(body.get("messages")))]
+    tools = [*map(table, rows(body.get("tools"))), *more]
     own = [tool for tool in tools if text(tool.get("type")) in ("", "custom")]
     return Conversation(
         said=join(said),

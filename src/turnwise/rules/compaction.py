@@ -14,7 +14,7 @@ import msgspec
 
 from turnwise.rules.budget import PART_BYTES, PromptSize, message_bytes, part_bytes, shrunk, tokens_in
 from turnwise.rules.result_size import MIN_RESULT_BYTES, OLD_RESULT_BYTES, WORTH_BYTES, shorten
-from turnwise.vocab import FinishReason, Message, Text, ToolResult, new_tools_in
+from turnwise.vocab import FinishReason, Message, Text, ToolResult, new_tools_in, tells_instructions
 from turnwise.vocab.hidden_characters import says_something
 
 # A compaction throws the provider's prompt cache away from its first change on, so it makes room for a while: the prompt
@@ -275,7 +275,7 @@ def users_that_stay(
             continue
         if newest is None and message.role == "user":
             newest = index  # what the turn is about: stays in any case
-        elif holds < 0 and _tells_instructions(message):
+        elif holds < 0 and tells_instructions(message):
             holds = index
         elif sizes[index] > room:
             room = room if newest is None else -1  # none that is older
@@ -283,11 +283,6 @@ def users_that_stay(
         room -= sizes[index]
         kept.append(index)
     return tuple(reversed(kept))
-
-
-def _tells_instructions(message: Message) -> bool:
-    first = message.parts[0] if message.role == "system" and message.parts else None
-    return type(first) is Text and first.note == "instructions"
 
 
 # what gives way

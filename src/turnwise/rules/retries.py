@@ -221,18 +221,30 @@ _LESSON_WORDS: Mapping[ServerLesson, str] = {
     r" Use 'max_completion_tokens' instead\.",
     "no_stop": r"Unsupported parameter: 'stop' is not supported with this model\."
     r"|Argument not supported on this model: stop|Model [\w./:-]{1,100} does not support parameter stop\.",
+    # reported: pydantic-ai 2.68, providers/anthropic.py (the first); a server in between that knows nothing of it says the others
+    "nothing_behind": r"(?:[\w.]+: )?'?tool_addition'?(?:/'?tool_removal'?)? .{0,300}"
+    r"|messages[\w.]*: Input tag '(?:tool_addition|tool_definition)' found using 'type' does not match .{0,1500}"
+    r"|(?:messages[\w.]*: )?(?:Unexpected )?role ['\"]system['\"].{0,300}"
+    r"|messages[\w.]*\.role: Input should be 'user' or 'assistant'"
+    r"|Unexpected value\(s\) [`\w, -]*inline-tools-2026-09-15.{0,300}",
 }
 _LESSON_PATTERNS: Mapping[ServerLesson, re.Pattern[str]] = {
     lesson: re.compile(rf"\s*{_TEMPLATE}(?:{words})\s*", re.IGNORECASE) for lesson, words in _LESSON_WORDS.items()
 }
 
 
-def lesson_of(fault: Fault, *, known: tuple[ServerLesson, ...]) -> ServerLesson | None:
+CLAUDE_LESSONS: tuple[ServerLesson, ...] = ("nothing_behind",)
+CHAT_LESSONS: tuple[ServerLesson, ...] = tuple([one for one in _LESSON_WORDS if one not in CLAUDE_LESSONS])
+
+
+def lesson_of(
+    fault: Fault, *, known: tuple[ServerLesson, ...], among: tuple[ServerLesson, ...] = CHAT_LESSONS
+) -> ServerLesson | None:
     """What the refusal teaches; None where it is not understood, or says again what is known already."""
     if fault.status not in TEACHING_STATUSES or len(fault.message) > LONGEST_REFUSAL:
         return None
-    for lesson, pattern in _LESSON_PATTERNS.items():
-        if pattern.fullmatch(fault.message):
+    for lesson in among:
+        if _LESSON_PATTERNS[lesson].fullmatch(fault.message):
             return None if lesson in known else lesson
     return None
 
@@ -249,5 +261,6 @@ LESSONS_SAID: Mapping[ServerLesson, str] = {
     "choice_unforced": "takes no forced call: it is asked for in words",
     "max_completion_tokens": "takes the limit of output as `max_completion_tokens` alone",
     "no_stop": "takes no stop sequences: the gateway ends the answer at them",
+    "nothing_behind": "takes no tools or instructions among its messages: tools go in front, instructions as the user's text",
 }
 """What was learned, for people: behind the model's name."""

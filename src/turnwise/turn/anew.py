@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from turnwise.rules.bound_thinking import learned, said_of
-from turnwise.rules.retries import LESSONS_SAID, MOST_LESSONS
+from turnwise.rules.retries import CHAT_LESSONS, CLAUDE_LESSONS, LESSONS_SAID, MOST_LESSONS
 from turnwise.rules.retries import lesson_of as dialect_lesson
 from turnwise.turn.affording import affords
 from turnwise.turn.changes import Change, Excused, Learned, Paced, Prepared, Recounted, Roomed, mended
@@ -61,10 +61,11 @@ def as_taught(known: Known, order: SendRequest | None, fault: Fault, *, lessons:
     """What the same request is written by once more, if its server refused it by known words (promise heal:dialect). So many
     `lessons` were learned from this request already. Nothing: the refusal stands."""
     config = known.config
-    if config.family != "openai_chat" or order is None or lessons >= MOST_LESSONS:
+    among = {"openai_chat": CHAT_LESSONS, "anthropic_messages": CLAUDE_LESSONS}.get(config.family)
+    if among is None or order is None or lessons >= MOST_LESSONS:
         return ()
     model = order.request.model
-    lesson = dialect_lesson(fault, known=order.request.lessons)
+    lesson = dialect_lesson(fault, known=order.request.lessons, among=among)
     if lesson is None:
         return ()
     what = f"`{model}` {LESSONS_SAID[lesson]}; sent again"

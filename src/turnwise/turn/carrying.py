@@ -123,7 +123,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         if left is None or not self._appends(config):
             return started
         had, has = _specs(left.config.tools), _specs(config.tools)
-        if has[: len(had)] != had or len(has) == len(had):
+        if has[: len(had)] != had or len(has) == len(had) or not _may_append(config, has[len(had) :], had=had):
             return started
         told = new_tools_in(*self.messages)
         new = [spec.name for spec in has[len(had) :] if spec.name not in told]
@@ -181,6 +181,12 @@ def _behind_results(started: TurnStarted, words: Sequence[Message]) -> TurnStart
     given = started.input
     at = next((place for place, message in enumerate(given) if message.role != "tool"), len(given))
     return msgspec.structs.replace(started, input=(*given[:at], *words, *given[at:]))
+
+
+def _may_append(config: TurnConfig, new: tuple[ToolSpec, ...], *, had: tuple[ToolSpec, ...]) -> bool:
+    """Claude takes some of a provider's own tools in front alone, and behind no tool in front none without reading all anew (API
+    docs, "Define tools in a message")."""
+    return config.family != "anthropic_messages" or (bool(had) and all(spec.opaque is None for spec in new))
 
 
 def _in_order(offers: tuple[ToolOffer, ...], *, before: tuple[ToolOffer, ...]) -> tuple[ToolOffer, ...]:

@@ -41,6 +41,7 @@ from turnwise.vocab.parts import (
     own_text_of,
     reasoning_of,
     refusal_of,
+    tells_instructions,
     text_of,
 )
 from turnwise.vocab.reasons import (
@@ -142,6 +143,7 @@ __all__ = [
     "own_text_of",
     "reasoning_of",
     "refusal_of",
+    "tells_instructions",
     "text_of",
     "with_untold",
 ]

@@ -200,6 +200,12 @@ def new_tools_in(*messages: Message) -> tuple[str, ...]:
     )
 
 
+def tells_instructions(message: Message) -> bool:
+    """Whether it tells the model that the session's instructions have changed."""
+    first = message.parts[0] if message.role == "system" and message.parts else None
+    return type(first) is Text and first.note == "instructions"
+
+
 def reasoning_of(message: Message) -> str:
     return "".join([part.text for part in message.parts if type(part) is Reasoning])
 

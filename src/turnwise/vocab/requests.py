@@ -92,6 +92,7 @@ ServerLesson = Literal[
     "choice_unforced",
     "max_completion_tokens",
     "no_stop",
+    "nothing_behind",
 ]
 """What a refusal has taught about one server and model, beyond what its row of `profiles.toml` says."""
 
@@ -102,11 +103,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `system` are the leading instructions, one text each. `extra` are body fields of one API family (a JSON object as text);
     they are merged over the encoded body. Without `cache` the request does not ask for caching. `drops_stale_thinking`: the
     provider should leave out thinking that no longer fits what stands before it, and not refuse it (Claude 5.x).
-    `system_in_input`: the instructions go as the first item of the input where the model keeps no others in its cache (GPT-6.2).
+    `system_in_input`: the instructions go as the first item of the input where the model keeps no others in its cache (GPT-6.2),
+    and messages that tell of changed ones as instructions where the model takes them behind the user's words (Claude).
     `appended_tools`: names of those `tools` that messages tell of as new. They go in the place of these messages, not in front,
-    where the model takes them there (GPT-6.2).
+    where the model takes them there (GPT-6.2, Claude).
     `shows_thinking`: thinking comes back as readable text where the model puts what it says between calls into it (Claude 5.5).
-    `lessons`: what this server has refused before; the request is written so that it takes it (Chat Completions).
+    `lessons`: what this server has refused before; the request is written so that it takes it (Chat
+    Completions, Claude).
     """
 
     model: str

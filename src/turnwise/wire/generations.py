@@ -42,15 +42,22 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     forced: bool = True  # a tool choice that forces a call
     binds: bool = False
     moves_text: bool = False
+    told_behind: bool = False  # Claude: takes changed instructions and new tools behind the messages
     none: bool = True  # GPT: effort `none`, and temperature and top_p beside it
     chat_max: bool = True  # GPT: effort `max` in Chat Completions
 
 
 GENERATIONS = (
+    Generation(names=("claude-opus-4-7",), source='Claude docs, "Migrating to Claude Opus 4.7", 2026-11'),
     Generation(
-        names=("claude-opus-4-7", "claude-opus-4-8"), source='Claude docs, "Migrating to Claude Opus 4.7", 2026-11'
+        names=("claude-opus-4-8",), source='Claude docs, "Migrating to Claude Opus 4.7", 2026-11', told_behind=True
     ),
-    Generation(names=("claude-opus-5",), source='Claude docs, "What\'s new in Claude Opus 5", 2026-11', off="to_high"),
+    Generation(
+        names=("claude-opus-5",),
+        source='Claude docs, "What\'s new in Claude Opus 5", 2026-11',
+        off="to_high",
+        told_behind=True,
+    ),
     Generation(
         names=("claude-opus-5-5",),
         source='Claude docs, "What\'s new in Claude Opus 5.5", 2026-11',
@@ -58,6 +65,7 @@ GENERATIONS = (
         forced=False,
         binds=True,
         moves_text=True,
+        told_behind=True,
     ),
     Generation(names=("claude-sonnet-5",), source='Claude docs, "Migrating to Claude Sonnet 5", 2026-11'),
     Generation(
@@ -67,15 +75,20 @@ GENERATIONS = (
         forced=False,
         binds=True,
         moves_text=True,
+        told_behind=True,
     ),
     Generation(
-        names=("claude-haiku-5-5",), source='Claude docs, "What\'s new in Claude Haiku 5.5", 2026-11', binds=True
+        names=("claude-haiku-5-5",),
+        source='Claude docs, "What\'s new in Claude Haiku 5.5", 2026-11',
+        binds=True,
+        told_behind=True,
     ),
     Generation(
         names=("claude-fable-5", "claude-mythos-5"),
         source='Claude docs, "Claude Fable 5 migration guide", 2026-11',
         off="left_out",
         moves_text=True,
+        told_behind=True,
     ),
     Generation(
         names=("claude-fable-5-1", "claude-fable-5-2", "claude-mythos-5-2"),
@@ -84,6 +97,7 @@ GENERATIONS = (
         forced=False,
         binds=True,
         moves_text=True,
+        told_behind=True,
     ),
     Generation(  # AWS docs, "Preserved thinking": it binds and does not check
         names=("claude-mythos-5-1",),
@@ -91,6 +105,7 @@ GENERATIONS = (
         off="left_out",
         forced=False,
         moves_text=True,
+        told_behind=True,
     ),
     Generation(
         names=("gpt-5.6", "gpt-6-sol", "gpt-6-luna", "gpt-6.1-terra"),
@@ -133,6 +148,12 @@ def moves_text(model: str) -> bool:
     """Whether what a Claude model says between its calls comes as thinking, empty unless it is asked for."""
     row = generation_of(model, "claude")
     return row is not None and row.moves_text
+
+
+def tells_behind(model: str) -> bool:
+    """Whether a Claude model takes changed instructions and new tools behind the messages."""
+    row = generation_of(model, "claude")
+    return row is not None and row.told_behind
 
 
 def softens(model: str, choice: ToolChoice) -> bool:

@@ -49,6 +49,7 @@ LESSONS: Mapping[ServerLesson, Mapping[str, object]] = {
     "choice_unforced": {"tool_choices": ("auto", "none"), "tool_choices_not_models": ()},
     "max_completion_tokens": {"max_tokens_field": "max_completion_tokens"},
     "no_stop": {"no_stop_models": ("",)},
+    "nothing_behind": {"told_behind": False},
 }
 """Which fields of a row a refusal changes (the words by which it is known: `rules/retries.py`)."""
 
@@ -76,6 +77,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     sends_parallel_tool_calls: bool = True  # takes the field that allows or forbids parallel calls
     system_role: Literal["system", "developer"] = "system"
     mid_system: bool = False  # Anthropic: takes role "system" inside `messages` (Opus 4.8 and later); else a user text
+    told_behind: bool = (
+        False  # Anthropic: and changed instructions and new tools behind messages, from models that know it
+    )
     strict_tools: bool = True  # takes `strict` on tools
     tool_schemas: SchemaDialect = "whole"  # Chat Completions: what the schema of a tool has to be like
     refused_tools: tuple[RefusedTool, ...] = ()  # Chat Completions: what the server is known to refuse

@@ -5,6 +5,14 @@ import re
 from turnwise.lab.raw import Raw, rows, table, text
 from turnwise.lab.signing import bound_in, sign
 from turnwise.lab.strict.cache_marks import check_marks, marks_of_messages
+from turnwise.lab.strict.told_behind import (
+    CHANGES,
+    check_changes,
+    check_content,
+    check_places,
+    check_role,
+    tools_defined,
+)
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
 
 # The fields of each tool choice beside its type (the SDK's `ToolChoiceParam`).
@@ -59,10 +67,16 @@ def check(body: Raw, rules: ModelRules) -> None:
         raise Rejected("messages: Input should be a valid list")
     if not messages:
         raise Rejected("messages: at least one message is required")
+    if any(table(message).get("role") == "system" for message in messages):
+        check_role(text(body["model"]))
     for position, message in enumerate(messages):
         check_message(message, position=position, last=position == len(messages) - 1)
     if table(messages[0]).get("role") != "user":
         raise Rejected('messages: first message must use the "user" role')
+    check_places(messages)
+    check_changes(
+        messages, named=[text(table(tool).get("name")) for tool in rows(body.get("tools"))], betas=rules.betas
+    )
     check_pairing(messages)
     if not rows(body.get("tools")) and any(uses_tools(message) for message in messages):
         raise Rejected("Requests which include `tool_use` or `tool_result` blocks must define tools.")
@@ -107,11 +121,11 @@ def check_budget(body: dict[str, Raw], *, limit: int) -> None:
 
 def check_tools(body: dict[str, Raw]) -> None:
     names: list[str] = []
-    for position, tool in enumerate(rows(body.get("tools"))):
-        fields = table(tool)
+    front = [(f"tools.{position}.custom", table(tool)) for position, tool in enumerate(rows(body.get("tools")))]
+    behind = list(tools_defined(rows(body.get("messages"))))
+    for where, fields in (*front, *behind):
         name = text(fields.get("name"))
         if text(fields.get("type")) in ("", "custom"):
-            where = f"tools.{position}.custom"
             if not TOOL_NAME.match(name):
                 raise Rejected(f"{where}.name: String should match pattern '{TOOL_NAME.pattern}'")
             schema = fields.get("input_schema")
@@ -122,7 +136,7 @@ def check_tools(body: dict[str, Raw]) -> None:
             if "type" not in schema:  # recorded: anthropic 400 012
                 raise Rejected(f"{where}.input_schema.type: Field required")
         names.append(name)
-    if len(names) != len(set(names)):
+    if len(set(names[: len(front)])) < len(front):
         raise Rejected("tools: Tool names must be unique.")
     choice = body.get("tool_choice")
     if choice is None:
@@ -138,7 +152,7 @@ def check_tools(body: dict[str, Raw]) -> None:
     extra = [field for field in choice if field not in ("type", *CHOICES[type])]
     if extra:
         raise Rejected(f"tool_choice.{type}.{extra[0]}: Extra inputs are not permitted")
-    if not names and type != "none":
+    if not front and type != "none":
         raise Rejected("tool_choice: tool_choice may only be specified while providing tools")
     if type == "tool" and text(choice.get("name")) not in names:
         raise Rejected(f"Tool '{text(choice.get('name'))}' not found in provided tools")
@@ -147,12 +161,7 @@ def check_tools(body: dict[str, Raw]) -> None:
 def check_message(message: Raw, *, position: int, last: bool) -> None:
     fields = table(message)
     role = text(fields.get("role"))
-    if role == "system":
-        raise Rejected(
-            'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, '
-            'not "system" as an input message role.'
-        )
-    if role not in ("user", "assistant"):
+    if role not in ("user", "assistant", "system"):
         raise Rejected(f"messages.{position}.role: Input should be 'user' or 'assistant'")
     content = fields.get("content")
     if content is None:
@@ -166,6 +175,9 @@ def check_message(message: Raw, *, position: int, last: bool) -> None:
     extra = next((name for name in fields if name not in ("role", "content")), None)
     if extra is not None:  # reported: Roo-Code#11429
         raise Rejected(f"messages.{position}.{extra}: Extra inputs are not permitted")
+    if role == "system":
+        check_content(content, where=f"messages.{position}")
+        return
     for index, block in enumerate(rows(content)):
         check_block(block, role=role, where=f"messages.{position}.content.{index}")
     check_blank(content, role=role)
@@ -194,6 +206,10 @@ def check_blank(content: Raw, *, role: str) -> None:
 def check_block(block: Raw, *, role: str, where: str) -> None:
     fields = table(block)
     type = text(fields.get("type"))
+    if type in CHANGES:
+        raise Rejected(
+            "messages: 'tool_addition'/'tool_removal' blocks are only permitted within role: \"system\" messages"
+        )
     if type not in BLOCKS:
         raise Rejected(
             f"{where}: Input tag '{type}' found using 'type' does not match any of the expected tags: "
@@ -310,10 +326,12 @@ def leading_results(blocks: list[Raw]) -> set[str]:
 
 
 def turns(messages: list[Raw]) -> list[tuple[int, str, list[Raw]]]:
-    """(position of its first message, role, blocks) of each turn."""
+    """(position of its first message, role, blocks) of each turn of the user and the assistant."""
     found: list[tuple[int, str, list[Raw]]] = []
     for position, message in enumerate(messages):
         role = text(table(message).get("role"))
+        if role == "system":
+            continue
         blocks = list(rows(table(message).get("content")))
         if found and found[-1][1] == role:
             found[-1][2].extend(blocks)

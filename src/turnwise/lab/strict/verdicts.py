@@ -6,7 +6,7 @@ from turnwise.lab.raw import Raw, dump
 
 
 class ModelRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model, rather than its API, insists on; a script may say so."""
+    """What a model, rather than its API, insists on; a script may say so. And what stands in headers."""
 
     prefill: bool = True  # False: the conversation must end with the user (Claude Opus 4.6 and later)
     adaptive: bool = (
@@ -14,6 +14,7 @@ class ModelRules(msgspec.Struct, frozen=True, kw_only=True):
     )
     signed: bool = False  # True: it thinks, and its signed thoughts have to come back unchanged beside their calls
     generation: str = ""  # a name of `generations.py`: what that model refuses is refused
+    betas: str = ""  # what the request's header `anthropic-beta` says
     parts: tuple[str, ...] = ()  # Chat Completions: types of content part that its server takes beside OpenAI's
 
 

@@ -4,7 +4,7 @@ The body begins with what stays the same over a turn (model, tools, system: the 
 messages, then what a step may change.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, get_args
 from urllib.parse import quote as quote_path
 
@@ -18,6 +18,8 @@ from turnwise.vocab import (
     ToolCall,
     ToolResult,
     ToolSpec,
+    new_tools_in,
+    tells_instructions,
 )
 from turnwise.wire.anthropic_messages.fields import NAME, merged, own_fields
 from turnwise.wire.anthropic_messages.parts import write_blocks, write_tool_result, write_tool_use
@@ -35,7 +37,7 @@ from turnwise.wire.encoded_history import MESSAGES, CallFrame, EncodedHistory, a
 from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.files import files_in_words
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
-from turnwise.wire.generations import adapt_claude, generation_of, in_words
+from turnwise.wire.generations import adapt_claude, generation_of, in_words, tells_behind
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
@@ -60,6 +62,8 @@ EFFORT_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "
 """Thinking budgets for models and endpoints that know no effort (`reasoning_request = "budget"`)."""
 
 
+TOOLS_BETA = "inline-tools-2026-09-15"  # a tool is defined in a message
+
 WireRole = Literal["user", "assistant", "system"]
 
 
@@ -75,7 +79,10 @@ def encode_request(request: Request, profile: Profile, *, history: EncodedHistor
 
 
 def _frame(request: Request, profile: Profile) -> CallFrame:
-    fields = _fields(request, profile)
+    if request.lessons:
+        profile = profile.taught(request.lessons)
+    tells = profile.told_behind and tells_behind(request.model)
+    fields, added = _fields(request, profile, tells=tells)
     row = generation_of(request.model, "claude")
     adapted = () if row is None else tuple(adapt_claude(fields, row))
     in_body = "anthropic_version" in fields or "anthropic-version" in {key.lower() for key in profile.headers}
@@ -84,18 +91,21 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
         show(fields)
     if request.drops_stale_thinking and binds_thinking(request.model) and ask_to_drop(fields):
         headers = with_beta(fields, headers)
+    if added:
+        headers = with_beta(fields, headers, beta=TOOLS_BETA)
     path = _path(request, profile)
     if fields.get("messages") is not MESSAGES:  # `extra` has put its own in their place
         return CallFrame(path=path, headers=headers, head=write_object(fields), adapted=adapted)
     head, tail = around(fields, name="messages")
     marking = _marking(request, profile, fields=fields, head=head)
+    says_system = tells and request.system_in_input
     return CallFrame(
         path=path,
         headers=headers,
         head=head,
         tail=tail,
-        items=BlockItems(profile),
-        rests_on=(profile, marking is None),
+        items=BlockItems(profile, says_system=says_system, added=added),
+        rests_on=(profile, marking is None, says_system, added),
         marking=marking,
         adapted=adapted,
     )
@@ -122,11 +132,19 @@ def _end_of_user_message(item: bytes) -> int | None:
     return end_of_content(item) if item.startswith(b'{"role":"user"') else None
 
 
-def _fields(request: Request, profile: Profile) -> dict[str, bytes]:
+def _fields(request: Request, profile: Profile, *, tells: bool) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """The fields of a body, and the tools that stand where messages tell of them, by name. One tool at least is in front: without
+    any, the first one that a message defines changes the beginning of the prompt (API docs, "Define tools in a message")."""
     fields: dict[str, bytes] = {}
     if profile.model_in_body:
         fields["model"] = quote(request.model)
-    tools = encode_tools(offered_tools(request, profile, family=NAME), request, profile)
+    offered = offered_tools(request, profile, family=NAME)
+    later = frozenset(request.appended_tools) if tells else frozenset[str]()
+    if later.issuperset([tool.name for tool in offered]):
+        later = frozenset[str]()
+    tools = encode_tools([tool for tool in offered if tool.name not in later], request, profile)
+    behind = [tool for tool in offered if tool.name in later]
+    added = {tool.name: raw for tool, raw in zip(behind, encode_tools(behind, request, profile), strict=True)}
     if tools:
         fields["tools"] = write_array(tools)
     system = write_blocks(Message("system", instructions(request, profile)), profile)
@@ -140,7 +158,7 @@ def _fields(request: Request, profile: Profile) -> dict[str, bytes]:
         for key in [key for key, value in own.items() if is_null(value)]:
             del fields[key]  # the row takes it away (RFC 7396)
     _put_over(fields, own_fields(request.extra))
-    return fields
+    return fields, added
 
 
 def _path(request: Request, profile: Profile) -> str:
@@ -179,24 +197,39 @@ def encode_message(message: Message, profile: Profile) -> tuple[WireRole, list[b
 
 class BlockItems:
     """Neighbours of one role become one message, as the API makes of them anyway; tool results come first in theirs,
-    because it refuses anything before them."""
+    because it refuses anything before them.
 
-    def __init__(self, profile: Profile) -> None:
+    What tells of tools (`added`, encoded, by name) or, if `says_system`, of changed instructions goes behind what the user says:
+    such a message "must immediately follow a `user` turn" and be the last one or stand before the assistant's (API docs,
+    "Mid-conversation system messages and tool changes", read in November 2026).
+    """
+
+    def __init__(
+        self, profile: Profile, *, says_system: bool = False, added: Mapping[str, bytes] | None = None
+    ) -> None:
         self._profile = profile
+        self._says_system = says_system
+        self._added = added or {}
         self._role: WireRole | None = None  # of the message that is not whole yet; None before the first one
         self._blocks: list[bytes] = []
         self._results = 0  # so many of the blocks are results
+        self._told: list[bytes] = []  # stand behind the user's message
 
     def take(self, messages: Sequence[Message]) -> list[bytes]:
         found: list[bytes] = []
         profile = self._profile
         for message in messages:
+            if message.role == "system" and self._holds_back(message):
+                continue
             role, blocks = _usual(message, profile) or encode_message(message, profile)
             if not blocks:
                 continue
             if role != self._role:
                 if self._role is not None:
                     found.append(_message(self._role, self._blocks))
+                if self._told and self._role == "user":
+                    found.append(_message("system", self._told))
+                    self._told = []
                 self._role, self._blocks, self._results = role, [], 0
             if message.role == "tool":
                 self._blocks[self._results : self._results] = blocks
@@ -205,16 +238,32 @@ class BlockItems:
                 self._blocks += blocks
         return found
 
+    def _holds_back(self, message: Message) -> bool:
+        """Whether the message goes behind the user's words. Tools that are no longer offered have no place in it."""
+        if self._added and (names := new_tools_in(message)):
+            self._told += [_addition(self._added[name]) for name in names if name in self._added]
+            return True
+        if self._says_system and tells_instructions(message):
+            self._told += write_blocks(message, self._profile)
+            return True
+        return False
+
     def rest(self) -> list[bytes]:
         if self._role is None:
             return []
         blocks = _trimmed_end(self._blocks) if self._role == "assistant" else self._blocks
-        return [_message(self._role, blocks)] if blocks else []
+        told = [_message("system", self._told)] if self._told and self._role == "user" else []
+        return [_message(self._role, blocks), *told] if blocks else []
 
     def copy(self) -> "BlockItems":
-        copied = BlockItems(self._profile)
+        copied = BlockItems(self._profile, says_system=self._says_system, added=self._added)
         copied._role, copied._blocks, copied._results = self._role, list(self._blocks), self._results
+        copied._told = list(self._told)
         return copied
+
+
+def _addition(tool: bytes) -> bytes:
+    return b'{"type":"tool_addition","tool":{"type":"tool_definition","definition":' + tool + b"}}"
 
 
 def _usual(message: Message, profile: Profile) -> tuple[WireRole, list[bytes]] | None:

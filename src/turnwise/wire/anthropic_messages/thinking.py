@@ -116,13 +116,15 @@ def _forces_call(fields: Mapping[str, bytes]) -> bool:
     return is_object(choice) and string_of(read_fields(choice), "type") in ("any", "tool")
 
 
-def with_beta(fields: dict[str, bytes], headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """The headers with the beta that the setting for stale thinking needs. Amazon Bedrock reads betas from the body
-    (anthropic-python 2.14, lib/bedrock/_client.py)."""
+def with_beta(
+    fields: dict[str, bytes], headers: tuple[tuple[str, str], ...], *, beta: str = BINDING_BETA
+) -> tuple[tuple[str, str], ...]:
+    """The headers with a beta: as a rule the one that the setting for stale thinking needs. Amazon Bedrock reads betas from the
+    body (anthropic-python 2.14, lib/bedrock/_client.py)."""
     if b"bedrock" not in fields.get("anthropic_version", b""):
-        return *headers, (BETA_HEADER, BINDING_BETA)
+        return *headers, (BETA_HEADER, beta)
     betas = read_items(fields.get("anthropic_beta", b"[]"))
-    fields["anthropic_beta"] = write_array([*[bytes(one) for one in betas], quote(BINDING_BETA)])
+    fields["anthropic_beta"] = write_array([*[bytes(one) for one in betas], quote(beta)])
     return headers
 
 
