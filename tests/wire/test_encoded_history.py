@@ -293,6 +293,14 @@ def test_a_shortened_history_is_read_up_to_the_first_shortened_result() -> None:
     assert ends == [58]
     short = ToolResult(call_id="call_13", name="t", content=(Text("Shortened."),))
     messages = (*messages[:26], Message("tool", (short,)), *messages[27:], *step(31))
-    assert marked() == [24]
+    assert marked() == [24, 26]  # behind the change, too
     messages = (*messages, *step(32))
-    assert marked() == [62]
+    assert marked() == [26, 62]
+    short = ToolResult(call_id="call_14", name="t", content=(Text("Shortened."),))
+    messages = (*messages[:28], Message("tool", (short,)), *messages[29:], *step(33))
+    assert marked() == [26, 28]  # the next change leaves all up to there as it was
+    for number in range(34, 37):
+        messages = (*messages, *step(number))
+        assert marked()[0] == 28
+    messages = messages[:20]
+    assert 28 not in marked()

@@ -121,8 +121,7 @@ class PromptCaches:
         return self._take_chunks(body, model=model, least=least)
 
     def _take_marked(self, prompt: CachedPrompt, *, model: str, least: int) -> CacheUse:
-        blocks = [*prompt.shared, *prompt.messages]
-        states = list(_states(blocks, begins=model, settings=(len(prompt.shared), prompt.settings)))
+        blocks, states = [*prompt.shared, *prompt.messages], _prefixes(prompt, model=model)
         marks = [(at, block.mark) for at, block in enumerate(blocks) if block.mark and states[at][1] >= least]
         hits = [
             at
@@ -200,6 +199,16 @@ def _states(
         digest = hashlib.blake2b(digest + block.said, digest_size=16).digest()
         size += len(block.said)
         yield digest, -(-size // BYTES_A_TOKEN)
+
+
+def cached_prefixes(body: Raw, *, model: str) -> list[tuple[bytes, int]]:
+    """What stands for each beginning of a Messages request that could be kept, and its tokens."""
+    return _prefixes(prompt_of_messages(body), model=model)
+
+
+def _prefixes(prompt: CachedPrompt, *, model: str) -> list[tuple[bytes, int]]:
+    blocks = [*prompt.shared, *prompt.messages]
+    return list(_states(blocks, begins=model, settings=(len(prompt.shared), prompt.settings)))
 
 
 # --- prompts

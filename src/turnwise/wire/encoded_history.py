@@ -86,6 +86,7 @@ class EncodedHistory:
         self._starts: list[int] = []  # of the items in there, where marks are put in
         self._own: list[Placed] = []  # the user's cache marks among them, where they are looked for
         self._rest = b""  # what stood behind them in the last body
+        self._changed_end: int | None = None  # where the last message begins that was shortened, or stands for others
         self._shared: _Mark | None = None  # up to what the last two bodies had in common
         self._whole: _Mark | None = None  # up to the last message
 
@@ -140,7 +141,7 @@ class EncodedHistory:
         if marking is not None and is_changed and self._last is not None and self._last.head == head:
             shared = self._take(messages[shared.messages : common], behind=shared, frame=frame)
             stays = shared.length + bool(shared.items.rest()) * len(b",x")
-        until = self._take(messages[shared.messages : kept], behind=shared, frame=frame)
+        until = self._take_noted(messages, end=kept, behind=shared, frame=frame, is_noted=stays is not None)
         behind_kept = until.items.rest()
         self._whole = self._take(messages[kept:], behind=until, frame=frame) if kept < len(messages) else until
         self._last, self._messages, self._shared = frame, messages, shared
@@ -161,6 +162,17 @@ class EncodedHistory:
             body, spans = _with_marks(body, marks=marks)
         del encoded[self._whole.length :]
         return body, same_bytes, spans, changed_at
+
+    def _take_noted(
+        self, messages: Sequence[Message], *, end: int, behind: _Mark, frame: CallFrame, is_noted: bool
+    ) -> _Mark:
+        """The messages up to `end`. If they changed in their middle, it is noted where that part ends: the next change begins
+        there as a rule, and only what was kept up to there can be read then."""
+        changed = _changed_part(self._messages, messages[:end], common=behind.messages) if is_noted else 0
+        if changed:
+            behind = self._take(messages[behind.messages : changed], behind=behind, frame=frame)
+            self._changed_end = behind.length + bool(behind.length)
+        return self._take(messages[behind.messages : end], behind=behind, frame=frame)
 
     def _before(self, frame: CallFrame, *, common: int) -> "_Before | None":
         """The body before up to its last message, from where it may be another one than the next; None where it is none."""
@@ -204,6 +216,8 @@ class EncodedHistory:
                 ends = [place for place in ends if place != begins + at + block.place]
                 if marking.at_top is None and not block.is_marked:
                     ends.insert(0, end - 1)
+        if (kept := self._end_of_change(marking)) is not None and begins + kept not in ends:
+            ends.append(begins + kept)
         places = [] if marking.shared_only else [(9 - number, at) for number, at in enumerate(ends)]
         places += list(enumerate(marking.in_head))
         return [(at, MARKS[ttl]) for at, ttl in chosen(places, own=own, ttl=marking.ttl)]
@@ -230,6 +244,15 @@ class EncodedHistory:
                     break
         return found
 
+    def _end_of_change(self, marking: Marking) -> int | None:
+        """The place for a mark at the end of what was shortened last."""
+        at = bisect_left(self._starts, self._changed_end) if self._changed_end is not None else len(self._starts)
+        if at >= len(self._starts) - 1 or self._starts[at] != self._changed_end:
+            return None
+        start = self._starts[at]
+        place = marking.place(bytes(self._encoded[start : self._starts[at + 1] - 1]))
+        return None if place is None else start + place
+
     def _from_the_end(self, until: _Mark, *, behind: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
         yield from reversed(list(_at(behind, behind=until.length)))
         end = until.length
@@ -255,6 +278,8 @@ class EncodedHistory:
         """Keep so many bytes."""
         del self._encoded[length:]
         del self._starts[bisect_left(self._starts, length) :]
+        if self._changed_end is not None and self._changed_end >= length:
+            self._changed_end = None
         while self._own and self._own[-1][0] >= length:
             self._own.pop()
 
@@ -282,6 +307,19 @@ class EncodedHistory:
 
 
 ASSISTANT = b'{"role":"assistant"'
+
+
+def _changed_part(before: Sequence[Message], messages: Sequence[Message], *, common: int) -> int:
+    """How many messages there are up to the end of a change in their middle: behind that stand messages of before. 0: there is no
+    such change, or nothing of before behind it."""
+    if len(before) - common < 2:  # at most its last message is another one
+        return 0
+    known = {id(message) for message in before}
+    is_old = [id(message) in known for message in messages[common:]]
+    if True not in is_old:
+        return 0
+    last_old = len(is_old) - 1 - is_old[::-1].index(True)
+    return next((common + at + 1 for at in range(last_old, -1, -1) if not is_old[at]), 0)
 
 
 def _at(items: Sequence[bytes], *, behind: int) -> Iterator[tuple[int, bytes]]:
