@@ -250,10 +250,10 @@ class EditorSession:
             options["session"] = self.id
         if turn.is_cancelled:
             return PromptResponse(stop_reason="cancelled")
-        runs_before(self.note, approver=approver, ask_s=place.ask_s)
         try:
-            self._run = place.agent.start([*typed, *prompt.given], **options)
-            result = await self._run
+            with runs_before(self.note, approver=approver, ask_s=place.ask_s, clock=place.clock):
+                self._run = place.agent.start([*typed, *prompt.given], **options)
+                result = await self._run
         finally:
             self._run = None
             teller.has_ended()

@@ -1,8 +1,10 @@
 """What happens at the start of each turn of the command line: the model is told where it works, which instructions of folders it
 knows already, and what has changed of those of its own folder."""
 
+import contextlib
+import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from turnwise.drivers.unasked_files import LeftOut
 from turnwise.errors import CallerError
 from turnwise.faces.agent_groups import OpeningSource
 from turnwise.faces.cli.folder import read_agents_md
+from turnwise.rules.compaction import is_summary
 from turnwise.turn.approvals import OneAsk
 from turnwise.vocab import Message, Text, ToolCall, ToolResult, notes_of
 
@@ -27,23 +30,35 @@ HEAD = "[AGENTS.md, the instructions of this folder, has changed. From now on th
 TAIL = "\n\n[End of AGENTS.md]\n\n"
 GONE = "[AGENTS.md, the instructions of this folder, is gone. Its instructions do not hold any more.]\n\n"
 ONLY_READ = frozenset({"read", "list", "search", "read_result"})
+OF_FILES = ONLY_READ | {"write", "edit", "apply_patch"}  # what these change is known
 FOLLOW, LEAVE = "Follow it from now on", "Leave it out"
+DROP, KEEP = "They hold no more", "They still hold"
 
 
-class Present(msgspec.Struct, frozen=True, kw_only=True):
-    """The person before whom a turn runs: who is told, and who asks them; None: nobody can be asked."""
+class Present(msgspec.Struct, kw_only=True):
+    """The person before whom a turn runs: who is told, and who asks them; None: nobody can be asked. `ended_s`: when the turn was
+    over."""
 
     tell: Callable[[str], object]
     approver: Approver | None
     ask_s: float
+    ended_s: float | None = None
 
 
 _present: ContextVar[Present | None] = ContextVar("turnwise_present", default=None)
 
 
-def runs_before(tell: Callable[[str], object], *, approver: Approver | None, ask_s: float) -> None:
-    """From here on, in this task and what is begun in it, the start of a turn tells and asks this person."""
-    _present.set(Present(tell=tell, approver=approver, ask_s=ask_s))
+@contextlib.contextmanager
+def runs_before(
+    tell: Callable[[str], object], *, approver: Approver | None, ask_s: float, clock: Clock
+) -> Generator[None]:
+    """In this task and what is begun in it, the start of a turn tells and asks this person; the turn ends with the context."""
+    present = Present(tell=tell, approver=approver, ask_s=ask_s)
+    _present.set(present)
+    try:
+        yield
+    finally:
+        present.ended_s = clock.now()
 
 
 class FolderInstructions:
@@ -54,7 +69,11 @@ class FolderInstructions:
     def __init__(self, folder: Path, *, began: str | None, before: Session | None, changes: FileChanges) -> None:
         self._folder = folder
         self._began = began
-        self._turns = frozenset(() if before is None else [turn.id for turn in before.turns])
+        turns = () if before is None else before.turns
+        self._turns = frozenset([turn.id for turn in turns])
+        ends = [turn.finished for turn in turns]
+        self._ended_s = None if None in ends else max([end for end in ends if end is not None], default=None)
+        self._last: Present | None = None  # the turn before this one, in this process
         self._changes = changes
         self._has_begun = False
         self._note: Text | None = None  # what was told last, if not `began`
@@ -75,12 +94,17 @@ class FolderInstructions:
         if isinstance(found, LeftOut):
             _tell(present, f"AGENTS.md is not read again: it {found.why}")
             return None
+        last, self._last = self._last, present
         before = self._told()
         if found == before:
             return None
         lines = _lines_said(before or "", found or "")
-        if found is not None and self._is_own_work(messages) and not await _is_followed(present, lines=lines):
-            _tell(present, f"AGENTS.md was changed by this session ({lines}), and is not followed: nobody allowed it")
+        ended_s = self._ended_s if last is None else last.ended_s
+        is_own = self._is_own_work(messages) or (_has_run_commands(messages) and self._is_old(found, ended_s=ended_s))
+        if is_own and not await _is_followed(present, lines=lines, is_gone=found is None):
+            what = "removed" if found is None else f"changed by this session ({lines})"
+            held = "its instructions still hold" if found is None else "is not followed"
+            _tell(present, f"AGENTS.md was {what}, and {held}: nobody allowed it")
             return None
         now = GONE if found is None else f"{HEAD}{found}{TAIL}"
         gone = (
@@ -113,23 +137,48 @@ class FolderInstructions:
             for part in message.parts
             if isinstance(part, ToolCall)
         )
-        return named or self._changes.has_changed(self._folder / NAME, groups=self._turns)
+        path = self._folder / NAME
+        return named or any(
+            self._changes.has_changed(one, groups=self._turns) for one in {path, Path(os.path.realpath(path))}
+        )
+
+    def _is_old(self, found: str | None, *, ended_s: float | None) -> bool:
+        """Whether the file became what it is before the session's last turn was over, by the time that no program sets; also
+        where nobody knows: it is gone, or the turn has no end."""
+        if found is None or ended_s is None:
+            return True
+        try:
+            return (self._folder / NAME).stat().st_ctime <= ended_s
+        except OSError:
+            return True
 
 
-async def _is_followed(present: Present | None, *, lines: str) -> bool:
-    """What the person says of a file that the session has written itself."""
+def _has_run_commands(messages: Sequence[Message]) -> bool:
+    """Whether the session has called anything that may write a file unseen; also where a summary stands for older calls."""
+    return any(is_summary(message) for message in messages) or any(
+        part.name not in OF_FILES for message in messages for part in message.parts if isinstance(part, ToolCall)
+    )
+
+
+async def _is_followed(present: Present | None, *, lines: str, is_gone: bool) -> bool:
+    """What the person says of a file that the session has written or removed itself."""
     if present is None or present.approver is None:
         return False
+    wanted, otherwise = (DROP, KEEP) if is_gone else (FOLLOW, LEAVE)
+    changed = (
+        f"This session may have changed AGENTS.md ({lines}). Is the model to follow its new text as your instructions?"
+    )
+    removed = "This session may have removed AGENTS.md. Do its instructions still hold?"
     question = OneAsk(
         call=ToolCall(id="agents_md", name=NAME, arguments="{}"),
         arguments="{}",
         kind="question",
-        subject=f"This session has changed AGENTS.md ({lines}). Is the model to follow its new text as your instructions?",
-        options=(FOLLOW, LEAVE),
+        subject=removed if is_gone else changed,
+        options=(wanted, otherwise),
         by="tool",
     )
     answers = await put(present.approver, Asking(asks=(question,), deadline_s=present.ask_s))
-    return any(answer.verdict == "allow" and answer.text == FOLLOW for answer in answers)
+    return any(answer.verdict == "allow" and answer.text == wanted for answer in answers)
 
 
 def _tell(present: Present | None, text: str) -> None:

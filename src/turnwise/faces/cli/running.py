@@ -197,8 +197,8 @@ async def run_turn(
         answers = await _ask_again(asks, approver=shown.approver, within_s=place.ask_s)
         options = {**options, "approvals": [*options.get("approvals", ()), *answers]}
         run.forget_interrupt()  # Ctrl-C at these asks leaves them for later, and the turn ends by that
-    runs_before(face.tell, approver=shown.approver, ask_s=place.ask_s)
-    with shown.stop.heeded():
+    before = runs_before(face.tell, approver=shown.approver, ask_s=place.ask_s, clock=place.clock)
+    with before, shown.stop.heeded():
         parts = None if prompt is None else await _parts_of(prompt, place=place, policy=policy, face=face)
         result = await run.to_end(place.agent.start(parts, **{**options, "watch": shown.seeing}))
     return await shown.ran(result)
