@@ -153,3 +153,32 @@ def test_a_command_that_does_not_name_the_file_is_asked_about_too(cli: Cli, lab:
         person.sees("Done.")
         leave(person)
     assert GONE.strip() in last_user(asked(lab)[-1])
+
+
+@pytest.mark.promise("step:prefix-stable")
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"x" * 1_000_000, "has 1000000 bytes; 65536 at most"),
+        (b"\xff", "is not UTF-8 (byte 0)"),
+        (None, "is a link that leads out of the folder"),
+    ],
+)
+def test_a_session_goes_on_with_what_it_knows_where_the_file_cannot_be_read_any_more(
+    content: bytes | None, why: str, cli: Cli, lab: Lab, folder: Path
+) -> None:
+    """Proves: the file does not end the session; its instructions stay, nothing of the new file is sent, and a line says why."""
+    path, here = folder / "AGENTS.md", at(lab, "writes-it")
+    path.write_text("Be brief.\n")
+    cli("run", "Hi.", *here)
+    path.unlink()
+    if content is None:
+        path.symlink_to("/etc/hostname")
+    else:
+        path.write_bytes(content)
+    ran = cli("run", "Again.", "--continue", *here)
+    assert (ran.code, ran.err.count("AGENTS.md")) == (0, 1)
+    assert f"AGENTS.md is not read again: it {why}" in ran.err
+    first, second = asked(lab)
+    assert second["messages"][: len(first["messages"])] == first["messages"]
+    assert last_user(second) == "Again."

@@ -19,16 +19,26 @@ MAX_AGENTS_BYTES = 64 * 1024  # instructions travel with every request
 
 def read_agents_md(folder: Path) -> str | LeftOut | None:
     """The text of AGENTS.md, if there is one, or why it is left out. Raises CallerError where it is too long or not UTF-8."""
-    path = folder / "AGENTS.md"
-    content = read_unasked(path, within=folder, max_bytes=MAX_AGENTS_BYTES)
+    found, way_out = _found(folder)
+    if isinstance(found, LeftOut) and way_out:
+        raise CallerError(f"`{folder / 'AGENTS.md'}` {found.why}{way_out} leave it out with --no-agents-md")
+    return found
+
+
+def reread_agents_md(folder: Path) -> str | LeftOut | None:
+    """The same for a session that has begun: where the file cannot be taken, it goes on with what it knows."""
+    return _found(folder)[0]
+
+
+def _found(folder: Path) -> tuple[str | LeftOut | None, str]:
+    """And how the sentence goes on that tells a person what to do; empty where nothing has to be done."""
+    content = read_unasked(folder / "AGENTS.md", within=folder, max_bytes=MAX_AGENTS_BYTES)
     if content is None or isinstance(content, LeftOut):
-        if content is not None and content.is_too_long:
-            raise CallerError(f"`{path}` {content.why}, or leave it out with --no-agents-md")
-        return content
+        return content, ", or" if content is not None and content.is_too_long else ""
     try:
-        return content.decode().strip() or None
+        return content.decode().strip() or None, ""
     except UnicodeDecodeError as error:
-        raise CallerError(f"`{path}` is not UTF-8 (byte {error.start}); leave it out with --no-agents-md") from error
+        return LeftOut(f"is not UTF-8 (byte {error.start})"), ";"
 
 
 def agents_md_in(config: TurnConfig) -> str | None:

@@ -18,9 +18,8 @@ from turnwise.drivers.tools.workspace.changes import FileChanges
 from turnwise.drivers.tools.workspace.instructions import NAME, begin_telling
 from turnwise.drivers.tools.workspace.shell import Shell
 from turnwise.drivers.unasked_files import LeftOut
-from turnwise.errors import CallerError
 from turnwise.faces.agent_groups import OpeningSource
-from turnwise.faces.cli.folder import read_agents_md
+from turnwise.faces.cli.folder import reread_agents_md
 from turnwise.rules.compaction import is_summary
 from turnwise.turn.approvals import OneAsk
 from turnwise.vocab import Message, Text, ToolCall, ToolResult, notes_of
@@ -87,10 +86,7 @@ class FolderInstructions:
         notes = [note for message in messages if message.role == "user" for note in notes_of(message)]
         self._note = next((note for note in reversed(notes) if note.note == NOTE), None)
         present = _present.get()
-        try:
-            found = read_agents_md(self._folder)
-        except CallerError as error:
-            found = LeftOut(str(error))
+        found = reread_agents_md(self._folder)
         if isinstance(found, LeftOut):
             _tell(present, f"AGENTS.md is not read again: it {found.why}")
             return None

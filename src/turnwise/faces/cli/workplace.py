@@ -32,7 +32,7 @@ from turnwise.faces.agent_groups import OpeningSource
 from turnwise.faces.children import MAX_DEPTH, Subagents
 from turnwise.faces.cli.attendance import allow_hint
 from turnwise.faces.cli.choice import Choice, choose, key_variables
-from turnwise.faces.cli.folder import AGENTS_HEAD, agents_md_in, read_agents_md, settings_of_run
+from turnwise.faces.cli.folder import AGENTS_HEAD, agents_md_in, read_agents_md, reread_agents_md, settings_of_run
 from turnwise.faces.cli.opening import FolderInstructions, opening_of
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.permissions import allowed_rules, policy_of_run, remembered_rules
@@ -133,9 +133,10 @@ def furnish(
     if given["go_on"] and given["session"]:
         raise CallerError("give either --continue or --session, not both")
     folder = (given["cwd"] or Path.cwd()).resolve()
-    agents_md = None if given["no_agents_md"] or left is not None else read_agents_md(folder)
     before = find_session(journal, folder=folder, go_on=given["go_on"], session=given["session"])
     last = None if before is None else last_config(journal, before)
+    read = read_agents_md if last is None else reread_agents_md
+    agents_md = None if given["no_agents_md"] or left is not None else read(folder)
     layers = read_layers(folder, env=os.environ)
     settings, choice = _chosen(given, layers=layers, last=last)
     journal.keep(settings.durability or "normal")
@@ -470,8 +471,9 @@ def _notes_of(
     agents_md: str | LeftOut | None, before: Session | None, *, layers: Sequence[Layer], agents: "_Agents"
 ) -> list[str]:
     notes = [f"left out {layer.path}: it {layer.left_out}" for layer in layers if layer.left_out]
-    if isinstance(agents_md, LeftOut):
-        notes.append(f"left out AGENTS.md: it {agents_md.why}")
+    if isinstance(agents_md, LeftOut):  # of a session that goes on, the start of its turn says it
+        if before is None:
+            notes.append(f"left out AGENTS.md: it {agents_md.why}")
     elif agents_md is not None:
         notes.append(f"reading AGENTS.md as instructions ({len(agents_md)} characters; --no-agents-md leaves it out)")
     if before is not None and before.row.folder != shown_name(
