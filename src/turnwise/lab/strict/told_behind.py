@@ -1,8 +1,8 @@
 """What api.anthropic.com checks of a message of role `system` among the messages: instructions, and tools that come or go.
 
-Source: Claude docs, "Mid-conversation system messages and tool changes" (a copy of 2026-09-26; its list of models with Sonnet 5.5
-and Haiku 5.5 from November 2026). The sentences about its place are reported, word for word: EndyKaufman/pinelab#1, bifrost. The
-one about Sonnet 5 is reported: langchain-ai/langchainjs#11707 and pydantic-ai 2.68, providers/anthropic.py.
+Source: Claude docs, "Mid-conversation system messages and tool changes" (a copy of 2026-09-26; the list of models with Sonnet 5.5
+and Haiku 5.5 is from a later one). The sentences about its place are as public code quotes them from answers of the API in
+October 2026; the others are ours, in the API's manner.
 """
 
 import re
