@@ -194,6 +194,26 @@ def encode(family: str) -> Prepare:
     return prepare
 
 
+def encode_tools(family: str) -> Prepare:
+    """`size` first requests of sessions that offer the same 40 tools: nothing but the tools is known from the one before."""
+
+    def prepare(size: int) -> Work:
+        from turnwise.vocab import Message, Request, Text, ToolSpec
+        from turnwise.wire.profiles import builtin_profiles
+        from turnwise.wire.registry import family as find_family
+
+        schema = (
+            '{"type":"object","properties":{"place":{"type":"string","description":"Where."}},"required":["place"]}'
+        )
+        tools = tuple([ToolSpec(name=f"look_{n}", description=f"Look {n}.", parameters=schema) for n in range(40)])
+        request = Request(model="counted", messages=(Message("user", (Text("Look."),)),), tools=tools, stream=True)
+        profile = builtin_profiles()[family]
+        encode_request = find_family(family).encode_request
+        return lambda: [len(encode_request(request, profile).body) for _ in range(size)]
+
+    return prepare
+
+
 def dispatch(kind: str) -> Prepare:
     """`size` calls one after another: arguments decoded and validated, the function run, its result made."""
 
@@ -301,6 +321,10 @@ HOT_PATHS = (
         for journal in ("none", "memory", "file")
     ],
     *[HotPath(f"encode {family}", "request", encode(family), (8, 24, 104)) for family in FAMILIES],
+    *[
+        HotPath(f"first request, 40 tools, {family}", "request", encode_tools(family), (8, 24, 104))
+        for family in FAMILIES
+    ],
     *[HotPath(f"tool call, {kind}", "call", dispatch(kind), (10, 20, 60)) for kind in ("async", "sync")],
     *[HotPath(f"journal append, {where}", "event", append(where), (20, 60, 300)) for where in ("memory", "file")],
 )

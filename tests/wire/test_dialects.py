@@ -160,3 +160,16 @@ def test_the_same_history_gives_the_same_bytes_at_every_step(row: str) -> None:
         for end in range(1, len(messages) + 1):
             request = Request(model=model, messages=messages[:end], tools=TOOLS)
             assert sent(row, request, history=growing) == sent(row, request)
+
+
+@pytest.mark.parametrize("name", ["openai_chat", "openai_responses", "anthropic_messages"])
+def test_a_tool_that_is_encoded_once_is_encoded_for_each_kind_of_endpoint(name: str) -> None:
+    """Proves: tools whose bytes are kept from another endpoint still say what this one takes: `strict`, and free form or JSON."""
+    tools = (*TOOLS, ToolSpec(name="patch", free_form=True))
+    for strict, free_form in ((True, True), (False, True), (True, False), (False, False)) * 2:
+        profile = replace(KNOWN[name], strict_tools=strict, free_form_tools=free_form)
+        body = family(name).encode_request(replace(ASKED, tools=tools, tool_choice="auto"), profile).body.decode()
+        assert ('"strict":true' in body, '"type":"custom"' in body) == (
+            strict,
+            free_form and name != "anthropic_messages",
+        )

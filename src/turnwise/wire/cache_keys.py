@@ -1,7 +1,9 @@
 """The key by which OpenAI's API, and those who took it over, lead requests with one beginning to one cache."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from turnwise.vocab import Request
 from turnwise.wire.json_fields import encode
@@ -15,8 +17,8 @@ KEY_CHARACTERS = 64  # OpenAI answers 400 to more
 KEY_BYTES = 1024
 
 
-def cache_key_fields(request: Request, profile: Profile, *, tools: Iterable[Mapping[str, object]]) -> dict[str, object]:
-    """Fields of a body of Chat Completions or Responses, with these `tools` as they are sent.
+def cache_key_fields(request: Request, profile: Profile, *, tools: Iterable[msgspec.Raw]) -> dict[str, object]:
+    """Fields of a body of Chat Completions or Responses, with these `tools` as they are sent (JSON).
 
     What is kept for longer is asked for by `24h`: the APIs know no hour (OpenAI API reference, `prompt_cache_retention`).
     """
@@ -31,9 +33,9 @@ def cache_key_fields(request: Request, profile: Profile, *, tools: Iterable[Mapp
     return fields
 
 
-def _beginning(request: Request, profile: Profile, *, tools: Iterable[Mapping[str, object]]) -> Iterator[bytes]:
+def _beginning(request: Request, profile: Profile, *, tools: Iterable[msgspec.Raw]) -> Iterator[bytes]:
     """Of the prompt, in its order: OpenAI puts the tools before the instructions (OpenAI Cookbook, "Prompt Caching 201")."""
-    yield from map(encode, tools)
+    yield from map(bytes, tools)
     for text in instructions(request, profile):
         yield encode(text.text)
 

@@ -7,6 +7,7 @@ up to `max`. What has no other form (an old version of a tool) is left for the p
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -121,6 +122,7 @@ GENERATIONS = (
 _BY_NAME = {name: row for row in GENERATIONS for name in row.names}
 # A further number would be another model (`claude-opus-5-7` of `claude-opus-5`); a date or a word is a version of this one.
 _NAME = re.compile(rf"(?:{'|'.join(map(re.escape, sorted(_BY_NAME, reverse=True)))})(?!\.?\d|-\d{{1,2}}(?!\d))")
+KEPT_MODELS = 256  # names that were looked up; a process asks a few
 _GPT_EFFORTS = {"none": "low", "minimal": "low", "max": "xhigh"}  # where a model does not have them
 # As a model that knows effort alone understands a budget: the other way round in `EFFORT_BUDGETS`.
 _BUDGETS = ((2048, "low"), (8192, "medium"), (16384, "high"))
@@ -138,6 +140,7 @@ def plain_name(model: str) -> str:
     return model.rpartition("/")[2] if at < 0 else re.sub(r"[.@:]", "-", model[at:])
 
 
+@lru_cache(maxsize=KEPT_MODELS)
 def generation_of(model: str, maker: Literal["claude", "gpt"]) -> Generation | None:
     """None for a model that the table does not know, or another maker's."""
     found = _NAME.match(plain_name(model))

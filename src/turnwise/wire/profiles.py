@@ -154,7 +154,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def leads_input(self, model: str) -> bool:
         """Whether the instructions should go as the first item of the input; a vendor may stand before the model's name."""
-        return bool(self.system_in_input_models) and model.rpartition("/")[2].startswith(self.system_in_input_models)
+        names = self.system_in_input_models
+        return bool(names) and model[model.rfind("/") + 1 :].startswith(names)
 
     def refuses_stop(self, model: str) -> bool:
         """Whether the model takes no stop sequences; a vendor may stand before its name."""

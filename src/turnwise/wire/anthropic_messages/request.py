@@ -5,6 +5,7 @@ messages, then what a step may change.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal, get_args
 from urllib.parse import quote as quote_path
 
@@ -48,7 +49,7 @@ from turnwise.wire.json_fields import (
     write_array,
     write_object,
 )
-from turnwise.wire.offers import fitted_tool, instructions, offered_tools
+from turnwise.wire.offers import KEPT, fitted_tool, instructions, offered_tools
 from turnwise.wire.profiles import FALLBACK_MAX_TOKENS, Profile
 
 API_VERSION = "2023-06-01"
@@ -301,12 +302,13 @@ def _trimmed_end(blocks: Sequence[bytes]) -> Sequence[bytes]:
 
 def encode_tools(tools: Iterable[ToolSpec], request: Request, profile: Profile) -> list[bytes]:
     eager = profile.fine_grained_tool_streaming and request.stream
-    return [encode_tool(spec, profile, eager=eager) for spec in tools]
+    return [_written_tool(spec, profile.strict_tools, eager) for spec in tools]
 
 
-def encode_tool(spec: ToolSpec, profile: Profile, *, eager: bool) -> bytes:
-    """A server-side tool goes as it came. `eager` asks for argument pieces as they are
-    generated, instead of whole values (API docs, "Fine-grained tool streaming")."""
+@lru_cache(maxsize=KEPT)
+def _written_tool(spec: ToolSpec, takes_strict: bool, eager: bool) -> bytes:
+    """The tool encoded, once for all requests that offer it. A server-side tool goes as it came. `eager` asks for argument
+    pieces as they are generated, instead of whole values (API docs, "Fine-grained tool streaming")."""
     own = own_fields(spec.opaque)
     if "type" in own and string_of(own, "type") != "custom":
         return write_object({key: bytes(raw) for key, raw in own.items()})
@@ -315,7 +317,7 @@ def encode_tool(spec: ToolSpec, profile: Profile, *, eager: bool) -> bytes:
     if spec.description:
         fields["description"] = quote(spec.description)
     fields["input_schema"] = (FREE_FORM_SCHEMA if spec.free_form else spec.parameters).encode()
-    if spec.strict and profile.strict_tools:
+    if spec.strict and takes_strict:
         fields["strict"] = b"true"
     if eager:
         fields["eager_input_streaming"] = b"true"

@@ -15,6 +15,7 @@ Opaque keys of this family on ToolSpec: `{"functionDeclaration": {...}}` holds f
 import re
 import urllib.parse
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -26,7 +27,7 @@ from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.gemini.fields import NAME, own_fields, read_fields
 from turnwise.wire.gemini.parts import SIGNATURE, encode_part, signed_call
 from turnwise.wire.json_fields import UNREADABLE, Fields, quote, write_array, write_object
-from turnwise.wire.offers import fitted_tool, instructions, offered_tools
+from turnwise.wire.offers import KEPT, fitted_tool, instructions, offered_tools
 from turnwise.wire.profiles import Profile
 
 PATH = "/models/{model}:generateContent"
@@ -239,23 +240,25 @@ def _encode_tools(tools: Sequence[ToolSpec]) -> tuple[list[bytes], bool]:
     declared: list[bytes] = []
     served: list[bytes] = []
     for tool in tools:
-        own = own_fields(tool.opaque)
-        if own and DECLARATION not in own:
-            served.append(write_object(own))
-        else:
-            declared.append(_declaration(tool, own))
+        is_declared, written = _written_tool(tool)
+        (declared if is_declared else served).append(written)
     entries = [write_object({"functionDeclarations": write_array(declared)})] if declared else []
     return entries + served, bool(declared)
 
 
-def _declaration(tool: ToolSpec, own: dict[str, bytes]) -> bytes:
+@lru_cache(maxsize=KEPT)
+def _written_tool(tool: ToolSpec) -> tuple[bool, bytes]:
+    """Whether it is a declared function, and the tool encoded, once for all requests that offer it."""
+    own = own_fields(tool.opaque)
+    if own and DECLARATION not in own:
+        return False, write_object(own)
     tool = fitted_tool(tool).spec
     fields = {"name": quote(tool.name)}
     if tool.description:
         fields["description"] = quote(tool.description)
     schema = FREE_FORM_SCHEMA if tool.free_form else tool.parameters
     fields["parametersJsonSchema"] = schema.encode()
-    return write_object(fields | _read_extra(own.get(DECLARATION, b"").decode()))
+    return True, write_object(fields | _read_extra(own.get(DECLARATION, b"").decode()))
 
 
 def _encode_choice(request: Request) -> Tree:

@@ -42,23 +42,40 @@ BETWEEN = b'{"role":"assistant","content":"OK"}'
 ALPHANUMERIC = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
+_CallForm = tuple[bytes, bytes, bool]
+"""What is the same in all usual messages with calls: from the start to the first call, where there is no text; from the text to
+the first call; and whether nothing goes into the calls themselves. (A tuple: a name's value takes longer to find.)"""
+
+
+def _call_form(profile: Profile) -> _CallForm:
+    content = b"null" if profile.calls_content is None else encode(profile.calls_content)
+    back = b""
+    if profile.reasoning_stand_in is not None and profile.reasoning_replay is not None:
+        back = b"," + encode(profile.reasoning_replay) + b":" + encode(profile.reasoning_stand_in)
+    behind = back + b',"tool_calls":['
+    return _ASSISTANT + content + behind, behind, not profile.signature_stand_in
+
+
 class ChatItems:
     """The wire's messages for ours. Several tool messages in a row are one run: what their results cannot hold (files)
     follows the whole run, since the API wants all results right after the calls. `listed`: content that could be a string is a
     list of one part, which can have a mark of the provider's cache; so its bytes are the same with and without one. `joins`:
     neighbours of one role go as one message, the last of which waits for the next."""
 
+    __slots__ = ("_files", "_form", "_is_behind_result", "_is_plain", "_joins", "_listed", "_open", "_profile")
+
     def __init__(self, profile: Profile, *, listed: bool = False, joins: bool = False) -> None:
         self._profile = profile
         self._listed = listed
         self._joins = joins
         self._files: list[Fields] = []
+        self._form = _call_form(profile)
         self._is_plain = not joins and profile.later_system == "system" and profile.behind_results == "user"
         self._is_behind_result = False
         self._open: Message | None = None  # a neighbour may join it
 
     def take(self, messages: Sequence[Message]) -> list[bytes]:
-        profile = self._profile
+        profile, form, is_plain = self._profile, self._form, self._is_plain
         listed = self._listed and profile.cache == "parts"
         found: list[bytes] = []
         for message in messages:
@@ -67,15 +84,16 @@ class ChatItems:
                     found += self.rest()
                     self._files = []
                     self._is_behind_result = False
-                if self._is_plain:
-                    found.append(encode_message(message, profile, listed=self._listed))
+                if is_plain:
+                    found.append(_encode_message(message, profile, form, listed=self._listed))
                 else:
                     self._say(message, found)
                 continue
-            if self._open is not None:
-                found += self.rest()
-                self._open = None
-            self._is_behind_result = True
+            if not is_plain:
+                if self._open is not None:
+                    found += self.rest()
+                    self._open = None
+                self._is_behind_result = True
             for part in message.parts:
                 if type(part) is not ToolResult:
                     continue
@@ -105,20 +123,21 @@ class ChatItems:
                 found.append(BETWEEN)
             self._is_behind_result = False
         if self._open is None:
-            found.append(encode_message(message, self._profile, listed=self._listed))
+            found.append(_encode_message(message, self._profile, self._form, listed=self._listed))
 
     def rest(self) -> list[bytes]:
         if self._open is not None:
-            return [encode_message(self._open, self._profile, listed=self._listed)]
+            return [_encode_message(self._open, self._profile, self._form, listed=self._listed)]
         if not self._files:
             return []
         files = encode({"role": "user", "content": self._files})
         return [BETWEEN, files] if self._profile.behind_results == "assistant" else [files]
 
     def copy(self) -> "ChatItems":
-        other = ChatItems(self._profile, listed=self._listed, joins=self._joins)
-        if self._files:
-            other._files = [*self._files]
+        other = ChatItems.__new__(ChatItems)
+        other._profile, other._listed, other._joins = self._profile, self._listed, self._joins
+        other._form, other._is_plain = self._form, self._is_plain
+        other._files = [*self._files]
         other._is_behind_result, other._open = self._is_behind_result, self._open
         return other
 
@@ -127,11 +146,11 @@ def _has_calls(message: Message) -> bool:
     return message.role == "assistant" and any(type(part) is ToolCall for part in message.parts)
 
 
-def encode_message(message: Message, profile: Profile, *, listed: bool = False) -> bytes:
+def _encode_message(message: Message, profile: Profile, form: _CallForm, *, listed: bool) -> bytes:
     """A system, user or assistant message. `listed`: as `ChatItems` says it."""
     match message.role:
         case "assistant":
-            usual = usual_assistant(message.parts, profile)
+            usual = _usual_assistant(message.parts, profile, form)
             return encode(assistant_message(message.parts, profile)) if usual is None else usual
         case "system":
             return encode(_plain_message(profile.system_role, message.parts, profile, listed=listed))
@@ -146,7 +165,7 @@ def encode_instructions(texts: Sequence[Text], profile: Profile, *, listed: bool
         fields = message_fields(said)
         one = Text(JOINT.join([text.text for text in said]))
         return encode({"role": profile.system_role, "content": one.text, **fields})
-    return encode_message(Message("system", tuple(said)), profile, listed=listed)
+    return encode(_plain_message(profile.system_role, said, profile, listed=listed))
 
 
 def _plain_message(role: str, parts: Sequence[Part], profile: Profile, *, listed: bool) -> Fields:
@@ -232,9 +251,10 @@ def assistant_message(parts: Sequence[Part], profile: Profile) -> Fields:
     return message
 
 
-def usual_assistant(parts: Sequence[Part], profile: Profile) -> bytes | None:
+def _usual_assistant(parts: Sequence[Part], profile: Profile, form: _CallForm) -> bytes | None:
     """`assistant_message` of texts and whole calls with nothing beside them, which long histories are made of; None for any
     other."""
+    bare, behind, is_usual = form
     texts: list[str] = []
     calls: list[bytes] = []
     try:
@@ -247,18 +267,19 @@ def usual_assistant(parts: Sequence[Part], profile: Profile) -> bytes | None:
                 texts.append(part.text)
             else:
                 return None
-        text = "".join(texts) if texts else profile.calls_content
-        content = b"null" if text is None else quote_whole(text)
+        if texts:
+            text = "".join(texts)
+            content = quote_whole(text)
+            if not calls:
+                return b"".join((_ASSISTANT, content, b"}")) if text else None
+            begins = b"".join((_ASSISTANT, content, behind))
+        elif calls:
+            begins = bare
+        else:
+            return None
     except UnicodeEncodeError:
         return None
-    if not calls:
-        return b"".join((_ASSISTANT, content, b"}")) if text and texts else None
-    if profile.signature_stand_in:
-        return None
-    back = b""
-    if profile.reasoning_stand_in is not None and profile.reasoning_replay is not None:
-        back = b"".join((b',"', profile.reasoning_replay.encode(), b'":', quote_whole(profile.reasoning_stand_in)))
-    return b"".join((_ASSISTANT, content, back, b',"tool_calls":[', b",".join(calls), b"]}"))
+    return b"".join((begins, b",".join(calls), b"]}")) if is_usual else None
 
 
 def _assistant_content(parts: Sequence[Part], reasoning: list[Reasoning], profile: Profile) -> object:
@@ -325,11 +346,12 @@ def usual_result(result: ToolResult, profile: Profile, *, listed: bool) -> bytes
     content = result.content
     if listed or len(content) != 1 or type(text := content[0]) is not Text:
         return None
-    if text.opaque is not None or result.opaque is not None or not text.text:
+    said = text.text
+    if text.opaque is not None or result.opaque is not None or not said:
         return None
     id = result.call_id if profile.tool_call_id_length is None else wire_id(result.call_id, profile)
     try:
-        return b"".join((_RESULT_ID, quote_whole(id), b',"content":', quote_whole(text.text), b"}"))
+        return b"".join((_RESULT_ID, quote_whole(id), b',"content":', quote_whole(said), b"}"))
     except UnicodeEncodeError:
         return None
 

@@ -5,6 +5,7 @@ the next step begins with the bytes of this one up to its last message (promise 
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -16,10 +17,10 @@ from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.generations import adapt_gpt, generation_of
 from turnwise.wire.json_fields import encode, write_object
-from turnwise.wire.offers import fitted_tool, instructions, offered_tools
+from turnwise.wire.offers import KEPT, fitted_tool, instructions, offered_tools
 from turnwise.wire.openai_chat.fields import NAME, Fields, fields_of, merged
 from turnwise.wire.openai_chat.parts import ChatItems, encode_instructions
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import Profile, SchemaDialect
 
 PATH = "/chat/completions"
 CHOICES_IN_WORDS = {"none": "Answer in text now, without calling a tool.", "required": "Call one of the tools now."}
@@ -127,7 +128,8 @@ def _fields(request: Request, profile: Profile) -> Fields:
     body: Fields = {}
     if profile.model_in_body:
         body["model"] = request.model
-    tools = [_tool(tool, profile) for tool in offered_tools(request, profile, family=NAME)]
+    form = profile.tool_schemas, profile.free_form_tools, profile.strict_tools
+    tools = [_written_tool(tool, *form) for tool in offered_tools(request, profile, family=NAME)]
     if tools:
         body["tools"] = tools
     body["messages"] = MESSAGES
@@ -156,16 +158,22 @@ def _lay_over(body: Fields, extra: Fields) -> None:
             body[key] = value
 
 
-def _tool(tool: ToolSpec, profile: Profile) -> Fields:
+@lru_cache(maxsize=KEPT)
+def _written_tool(tool: ToolSpec, schemas: SchemaDialect, takes_free_form: bool, takes_strict: bool) -> msgspec.Raw:
+    """The tool encoded, once for all requests that offer it."""
+    return msgspec.Raw(encode(_tool(tool, schemas, takes_free_form, takes_strict)))
+
+
+def _tool(tool: ToolSpec, schemas: SchemaDialect, takes_free_form: bool, takes_strict: bool) -> Fields:
     rest = fields_of(tool.opaque)
     if "type" in rest:  # a tool of the server's own, as it came
         return rest
-    if tool.free_form and profile.free_form_tools:
+    if tool.free_form and takes_free_form:
         return merged({"type": "custom", "custom": {"name": tool.name, **_described(tool)}}, rest)
-    tool = fitted_tool(tool, profile.tool_schemas).spec
+    tool = fitted_tool(tool, schemas).spec
     parameters = FREE_FORM_SCHEMA if tool.free_form else tool.parameters
     function: Fields = {"name": tool.name, **_described(tool), "parameters": msgspec.Raw(parameters.encode())}
-    if tool.strict and profile.strict_tools and not tool.free_form:
+    if tool.strict and takes_strict and not tool.free_form:
         function["strict"] = True
     return merged({"type": "function", "function": function}, rest)
 

@@ -8,6 +8,7 @@ client wrote keeps what it says (or leaves unsaid) in `extra`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 
 import msgspec
@@ -37,7 +38,7 @@ from turnwise.wire.files import files_in_words, left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA, free_form_arguments
 from turnwise.wire.generations import adapt_gpt, generation_of
 from turnwise.wire.json_fields import Fields, encode, is_object, read_fields, write_object
-from turnwise.wire.offers import fitted_tool, instructions, offered_tools
+from turnwise.wire.offers import KEPT, fitted_tool, instructions, offered_tools
 from turnwise.wire.openai_responses.fields import NAME, own_fields, text_at
 from turnwise.wire.openai_responses.parts import (
     call_item,
@@ -79,9 +80,10 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
     leads = request.system_in_input and takes_more
     if leading and leading[0].opaque is None and not leads:
         before["instructions"] = leading.pop(0).text
-    later = frozenset(request.appended_tools) if takes_more else frozenset[str]()
-    written = [_encode_tool(tool, profile=profile) for tool in tools if tool.name not in later]
-    appended = [(tool.name, encode(_encode_tool(tool, profile=profile))) for tool in tools if tool.name in later]
+    form = profile.free_form_tools, profile.strict_tools
+    later = request.appended_tools if takes_more else ()
+    written = [_written_tool(tool, *form) for tool in tools if tool.name not in later]
+    appended = [(tool.name, _written_tool(tool, *form)) for tool in tools if tool.name in later] if later else []
     if written:
         before["tools"] = written
     if profile.stateless:
@@ -127,16 +129,22 @@ def wants_encrypted_reasoning(model: str, *, effort: str | None) -> bool:
     return effort not in (None, "none") or not model.startswith(MODELS_WITHOUT_REASONING)
 
 
-def _encode_tool(tool: ToolSpec, *, profile: Profile) -> dict[str, object]:
+@lru_cache(maxsize=KEPT)
+def _written_tool(tool: ToolSpec, takes_free_form: bool, takes_strict: bool) -> msgspec.Raw:
+    """The tool encoded, once for all requests that offer it."""
+    return msgspec.Raw(encode(_encode_tool(tool, takes_free_form=takes_free_form, takes_strict=takes_strict)))
+
+
+def _encode_tool(tool: ToolSpec, *, takes_free_form: bool, takes_strict: bool) -> dict[str, object]:
     own = own_fields(tool.opaque)
     if "type" in own:
         return {**own}
     tool = fitted_tool(tool).spec
     described = {"description": tool.description} if tool.description else {}
-    if tool.free_form and profile.free_form_tools:
+    if tool.free_form and takes_free_form:
         return {"type": "custom", "name": tool.name, **described, **own}
     # The API's own default is true.
-    strict = {"strict": tool.strict and not tool.free_form} if profile.strict_tools else {}
+    strict = {"strict": tool.strict and not tool.free_form} if takes_strict else {}
     if tool.free_form:
         parameters = msgspec.Raw(FREE_FORM_SCHEMA)
         return {"type": "function", "name": tool.name, **described, "parameters": parameters, **strict}
@@ -186,7 +194,7 @@ class ResponseItems:
     new, encoded; None: the model takes none there, and reads the message's words."""
 
     def __init__(
-        self, profile: Profile, *, keeps_bare_reasoning: bool, tools: Mapping[str, bytes] | None = None
+        self, profile: Profile, *, keeps_bare_reasoning: bool, tools: Mapping[str, msgspec.Raw] | None = None
     ) -> None:
         self._profile = profile
         self._tools = tools
@@ -205,7 +213,7 @@ class ResponseItems:
                 files_in_words(message.parts, family=NAME), profile=self._profile, keeps_bare_reasoning=keeps
             )
         elif self._tools is not None and (names := new_tools_in(message)):
-            tools = [msgspec.Raw(self._tools[name]) for name in names if name in self._tools]
+            tools = [self._tools[name] for name in names if name in self._tools]
             items = [{"type": "additional_tools", "role": "developer", "tools": tools}] if tools else []
         else:
             role = self._profile.system_role if message.role == "system" else "user"
