@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from turnwise.drivers.endpoints.endpoints import Endpoint, Secret, find_key
+from turnwise.drivers.settings.endpoint_rows import own_profiles
 from turnwise.errors import CallerError, MissingKey, UnknownModel
 from turnwise.wire.profiles import Profile, builtin_profiles
 
@@ -59,12 +60,14 @@ def read_model(text: str, *, profiles: Mapping[str, Profile] | None = None) -> M
             f"`{text}` is no model: write PROVIDER:NAME, for example `openai:gpt-6.1-sol` or `ollama:qwen3:8b` "
             f"(or FAMILY:NAME with a base URL)"
         )
-    return ModelName(find_profile(provider, profiles=known), name)
+    return ModelName(find_profile(provider, profiles=profiles), name)
 
 
 def find_profile(name: str, *, profiles: Mapping[str, Profile] | None = None) -> Profile:
-    """The profile of a provider or API family. Raises UnknownModel with what is near."""
+    """The profile of a provider or API family, or the user's own of that name. Raises UnknownModel with what is near."""
     known = builtin_profiles() if profiles is None else profiles
+    if name not in known and profiles is None:
+        known = {**known, **own_profiles()}
     if name in known:
         return known[name]
     near = difflib.get_close_matches(name, known, n=3)

@@ -7,6 +7,7 @@ import msgspec
 
 from turnwise.drivers.endpoints.body_hash import BodyHash
 from turnwise.drivers.endpoints.cache_refusals import CacheRefusals, Refused, narrowed_by
+from turnwise.drivers.settings.endpoint_rows import known_profiles
 from turnwise.turn.asking import asked_of_cache
 from turnwise.turn.commands import Purpose, SendRequest
 from turnwise.turn.config import TurnConfig
@@ -14,7 +15,7 @@ from turnwise.turn.events import RequestFailed
 from turnwise.vocab import Request, ToolChoice
 from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.family import HttpCall
-from turnwise.wire.profiles import Profile, builtin_profiles
+from turnwise.wire.profiles import Profile
 from turnwise.wire.registry import family as find_family
 
 # What an endpoint may have refused before this session began; its journal does not hold that.
@@ -30,7 +31,7 @@ class Bodies:
     """Encodes the requests of one turn in order, as `Sender` does: without a key, as the key is no part of a body."""
 
     def __init__(self, config: TurnConfig, *, refusals: CacheRefusals) -> None:
-        self._profile = builtin_profiles().get(config.profile)
+        self._profile = known_profiles().get(config.profile)
         self._plain: ToolChoice = config.tool_choice
         self._refusals = refusals
         self._history = EncodedHistory()

@@ -18,13 +18,13 @@ from turnwise.drivers.replaying.recorded import RecordedSession, RecordedTurn, a
 from turnwise.drivers.replaying.secret_finder import SecretFinder
 from turnwise.drivers.replaying.stand_ins import StandIns, can_be_replaced
 from turnwise.drivers.replaying.texts import TextChange, texts_in, with_texts
+from turnwise.drivers.settings.endpoint_rows import known_profiles
 from turnwise.drivers.tools.sandbox import is_secret
 from turnwise.errors import CallerError
 from turnwise.turn.commands import Ask, Command, FinishTurn, RunTools, SendRequest
 from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted
 from turnwise.turn.snapshot import SessionFold
 from turnwise.vocab import Message, Response, Text, ToolCall
-from turnwise.wire.profiles import builtin_profiles
 
 RANDOM_BYTES = 32
 LEAST_BYTES = (
@@ -92,7 +92,7 @@ def key_variables_of(session: RecordedSession) -> list[str]:
 
 def provider_keys(env: Mapping[str, str], *, also: Sequence[str] = ()) -> list[str]:
     """The keys in the variables that providers' profiles name, and in those named beside them."""
-    names = dict.fromkeys([*also, *[name for profile in builtin_profiles().values() for name in profile.api_key_env]])
+    names = dict.fromkeys([*also, *[name for profile in known_profiles().values() for name in profile.api_key_env]])
     values = [env.get(name, "").strip() for name in names]
     return list(dict.fromkeys([value for value in values if len(value) >= SHORTEST_KEY]))
 

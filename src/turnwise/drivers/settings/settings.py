@@ -190,8 +190,8 @@ def read_layers(folder: Path, *, env: Mapping[str, str]) -> tuple[Layer, ...]:
     """
     own = user_file(env)
     layers: list[Layer] = []
-    if (table := _read_own(own, must_be=bool(env.get("TURNWISE_CONFIG")))) is not None:
-        layers.append(Layer(source="user", table=table, path=own))
+    if (of_user := user_layer(env)) is not None:
+        layers.append(of_user)
     above = project_folders(folder)
     for place in above:
         found = _read_project(place, user_file=own, root=above[-1])
@@ -200,6 +200,13 @@ def read_layers(folder: Path, *, env: Mapping[str, str]) -> tuple[Layer, ...]:
         if found is not None and not found.left_out:
             break
     return tuple(layers)
+
+
+def user_layer(env: Mapping[str, str]) -> Layer | None:
+    """What the user's own file says; None where there is none. Raises CallerError as `read_layers`."""
+    path = user_file(env)
+    table = _read_own(path, must_be=bool(env.get("TURNWISE_CONFIG")))
+    return None if table is None else Layer(source="user", table=table, path=path)
 
 
 def is_table(value: object) -> TypeGuard[dict[str, object]]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from turnwise.drivers.settings.catalogue import find_end
+from turnwise.drivers.settings.endpoint_rows import known_profiles
 from turnwise.drivers.settings.settings import RunSettings
 from turnwise.errors import CallerError, UnknownModel
 from turnwise.faces.models import ON_THE_COMMAND_LINE, ModelName, open_endpoint, read_model
@@ -126,5 +127,5 @@ def address_in(env: Mapping[str, str], *, provider: str) -> str | None:
 
 def key_variables(choice: Choice) -> frozenset[str]:
     """What a command that the model runs must not see: every variable in which turnwise would look for a key."""
-    named = {name for profile in builtin_profiles().values() for name in profile.api_key_env}
+    named = {name for profile in known_profiles().values() for name in profile.api_key_env}
     return frozenset(named | ({choice.api_key_env} if choice.api_key_env else set()))

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from turnwise.drivers.journal.prices import KEY as PRICES
+from turnwise.drivers.settings.endpoint_rows import ENDPOINTS, endpoint_rows
 from turnwise.drivers.settings.options import RunSettings, kept_by
 from turnwise.drivers.settings.permission_files import KEY as PERMISSIONS
 from turnwise.drivers.settings.retention_files import KEY as SESSIONS
@@ -13,7 +14,9 @@ from turnwise.errors import CallerError
 from turnwise.turn.config import TurnConfig
 
 AGENTS_HEAD = "Instructions of this folder (AGENTS.md):\n\n"
-READ_ELSEWHERE = frozenset({PERMISSIONS, PRICES, SESSIONS, "mcp", "hooks"})  # tables with readers of their own
+READ_ELSEWHERE = frozenset(
+    {PERMISSIONS, PRICES, SESSIONS, ENDPOINTS, "mcp", "hooks"}
+)  # tables with readers of their own
 MAX_AGENTS_BYTES = 64 * 1024  # instructions travel with every request
 
 
@@ -56,6 +59,7 @@ def settings_of_run(
     The session's model is not among it: it goes together with an address and a key (`choose`). Some of what a session keeps
     is of that model, and holds if the run is of the same.
     """
+    endpoint_rows(layers)  # a mistake in them is told now, not with the first model that has one
     files = [check_layer(layer, also=READ_ELSEWHERE) for layer in layers]
     kept = RunSettings() if last is None else kept_by(last, is_same_model=is_same_model)
     return merge(

@@ -12,6 +12,7 @@ from turnwise.drivers.mcp.entries import ServerAddress, ServerCommand, ServerEnt
 from turnwise.drivers.mcp.inside import path_apart, runs_inside
 from turnwise.drivers.mcp.trust import ChangedTool, ServerTrust
 from turnwise.drivers.own_loop import run_to_end
+from turnwise.drivers.settings.endpoint_rows import known_profiles
 from turnwise.drivers.settings.mcp_files import NamedServer, around_of, read_servers, shown
 from turnwise.drivers.settings.settings import read_layers
 from turnwise.drivers.tools.workspace.previews import diff_of
@@ -22,7 +23,6 @@ from turnwise.faces.cli.run_servers import RunServers
 from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.text import clean_row, visible_line
 from turnwise.faces.mcp_servers import ServerToolset
-from turnwise.wire.profiles import builtin_profiles
 
 if TYPE_CHECKING:
     from turnwise.drivers.mcp.listing import Listing, OfferedTool
@@ -60,7 +60,7 @@ def named_servers(
     leave_out: Callable[[str], object] | None = None,
 ) -> tuple[NamedServer, ...]:
     """All that files name for a run in this folder. `more_keys` are variables that hold keys, too. Raises CallerError."""
-    keys = {name for profile in builtin_profiles().values() for name in profile.api_key_env}
+    keys = {name for profile in known_profiles().values() for name in profile.api_key_env}
     keys |= {key for key in more_keys if key}
     layers = read_layers(folder, env=os.environ)
     around = around_of(folder, keys=keys, network=network)
