@@ -33,7 +33,8 @@ a message without calls.
 
 A server without rules here can teach turnwise. If it refuses a request by words that turnwise knows, the request goes once more
 in another form, after two lessons at the most. A session keeps what it has learned of a server and model; the gateway keeps it
-for a day. The repair is `dialect`.
+for a day. The repair is `dialect`. [`turnwise check MODEL --rules`](cli.md#rules-of-a-server) asks a server for its rules, and
+prints a row for your own `turnwise.toml`.
 
 The date is that of the newest source; source code without a date has the day on which it was read. A server may have changed
 since.

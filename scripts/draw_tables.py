@@ -16,6 +16,15 @@ from turnwise.faces.cli.chat import command as chat
 from turnwise.faces.cli.compare import command as compare
 from turnwise.faces.cli.endpoint_check.meanings import MEANINGS, ORDER, WEIGHTS
 from turnwise.faces.cli.endpoint_check.probes import OTHER_WAYS, PROBES
+from turnwise.faces.cli.endpoint_check.rule_probes import (
+    CALL_FORMS,
+    RULE_PROBES,
+    UNASKED,
+    AskedSoFar,
+    RuleAnswer,
+    RuleProbe,
+    row_fields,
+)
 from turnwise.faces.cli.options import NAMES_A_MODEL
 from turnwise.relay.breaches import BREACHES, COMMON_SOURCES, SOURCES, Whose, breach_of
 from turnwise.relay.fitting import TITLES
@@ -340,7 +349,49 @@ def check() -> str:
         lines += ["", f"## `{weight}`: {WEIGHTS[weight]}", ""]
         found = sorted((name, one.words) for name, one in MEANINGS.items() if one.weight == weight)
         lines += table(("name in `--json`", "what it means"), ((f"`{name}`", words) for name, words in found))
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *rules()]) + "\n"
+
+
+def rules() -> list[str]:
+    """What `--rules` asks, and the fields of the row that rest on each answer."""
+    lines = [
+        "",
+        "## Rules of a server",
+        "",
+        "`turnwise check MODEL --rules` sends these requests in place of those above, and one more: a conversation as turnwise",
+        "writes it by the row that it has found. A request that only makes sense after a refusal is left out otherwise. The last",
+        "column names the fields of the [row](dialects.md) that rest on the answer. Where it is empty, turnwise's requests do",
+        "not need the form.",
+        "",
+    ]
+    lines += table(
+        ("name in `--json`", "what is asked", "fields of the row"),
+        ((f"`{probe.name}`", probe.title, _decided_by(probe)) for probe in RULE_PROBES),
+    )
+    return [*lines, "", "It does not ask:", "", *[f"- {one}" for one in UNASKED]]
+
+
+def _decided_by(probe: RuleProbe) -> str:
+    """With the other answers as they are where it is sent."""
+    taken: dict[str, RuleAnswer] = {one.name: "taken" for one in RULE_PROBES}
+    forms = list(CALL_FORMS)
+    earlier = forms[: forms.index(probe.name)] if probe.name in forms else []
+    before: dict[str, RuleAnswer] = {**taken, **_refused(*earlier)}
+    if not probe.when(_so_far(before)):
+        sets = [{**taken, **_refused(one.name)} for one in RULE_PROBES]
+        before = next(answers for answers in sets if probe.when(_so_far(answers)))
+    one, other = row_fields(_so_far(before)), row_fields(_so_far({**before, **_refused(probe.name)}))
+    nothing = object()
+    fields = [field for field in {**other, **one} if one.get(field, nothing) != other.get(field, nothing)]
+    return ", ".join([f"`{field}`" for field in fields])
+
+
+def _refused(*names: str) -> dict[str, RuleAnswer]:
+    return dict.fromkeys(names, "refused")
+
+
+def _so_far(answers: dict[str, RuleAnswer]) -> AskedSoFar:
+    return AskedSoFar(model="m", answers=answers)
 
 
 WHOSE: dict[Whose, str] = {

@@ -75,10 +75,15 @@ def at(lab: Lab, script: str, *, family: str = "openai_chat") -> list[str]:
 
 @contextlib.contextmanager
 def running_lab(
-    scripts: Sequence[Script] = (), *, key: str | None = None, strict_paths: bool = False, chunk_delay_s: float = 0.0
+    scripts: Sequence[Script] = (),
+    *,
+    key: str | None = None,
+    strict_paths: bool = False,
+    chunk_delay_s: float = 0.0,
+    profile: str | None = None,
 ) -> Iterator[Lab]:
     """A lab with an event loop of its own, so that the program under test has this thread for itself."""
-    lab = Lab(scripts, key=key, strict_paths=strict_paths, chunk_delay_s=chunk_delay_s)
+    lab = Lab(scripts, key=key, strict_paths=strict_paths, chunk_delay_s=chunk_delay_s, profile=profile)
     ready = threading.Event()
     stops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 

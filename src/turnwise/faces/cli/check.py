@@ -21,6 +21,7 @@ Examples:
   turnwise check openai_chat:my-model --base-url http://127.0.0.1:8000/v1
   turnwise check openrouter:qwen/qwen3-coder --yes --json > report.json
   turnwise check groq:openai/gpt-oss-120b --only call --only parallel
+  turnwise check openai_chat:my-model --base-url http://127.0.0.1:8000/v1 --rules
 
 \b
 Exit codes:
@@ -56,6 +57,11 @@ Exit codes:
     metavar="SECONDS",
     help="How long to wait for the beginning of an answer. The rest may take twice as long.",
 )
+@click.option(
+    "--rules",
+    is_flag=True,
+    help="Ask instead which request forms a Chat Completions server refuses, and print its row for your turnwise.toml.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: the probes, what they showed, and the profile.")
 def command(
@@ -65,6 +71,7 @@ def command(
     only: tuple[str, ...],
     max_output_tokens: int,
     timeout: float,
+    rules: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
@@ -85,6 +92,7 @@ def command(
             timeout_s=timeout,
             yes=yes,
             as_json=as_json,
+            rules=rules,
         )
         code = check(wanted, folder=Path.cwd())
     sys.exit(code)

@@ -20,11 +20,21 @@ from turnwise.drivers.settings.user_settings import lines_of
 from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended
 from turnwise.faces.cli.cancelling import cancelling
-from turnwise.faces.cli.choice import NoModel, choose
-from turnwise.faces.cli.endpoint_check.estimating import estimate, estimate_said
+from turnwise.faces.cli.choice import Choice, NoModel, choose
+from turnwise.faces.cli.endpoint_check.estimating import Estimate, estimate, estimate_said
 from turnwise.faces.cli.endpoint_check.judging import Judgement, judge
 from turnwise.faces.cli.endpoint_check.probes import MAX_OUTPUT_TOKENS, PROBES, Probe, SoFar
 from turnwise.faces.cli.endpoint_check.profile_rows import profile_with, write_row
+from turnwise.faces.cli.endpoint_check.rule_asking import RuleCourse, ServerRulesCheck, estimate_rules
+from turnwise.faces.cli.endpoint_check.rule_probes import RULE_PROBES
+from turnwise.faces.cli.endpoint_check.rule_showing import (
+    RuleReport,
+    found_profile,
+    outcome_of,
+    row_of,
+    show_rules,
+    write_rules_json,
+)
 from turnwise.faces.cli.endpoint_check.running import Course, EndpointCheck
 from turnwise.faces.cli.endpoint_check.showing import CheckReport, show, write_json
 from turnwise.faces.cli.exit_codes import CHECK_CODES
@@ -55,6 +65,7 @@ class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 60.0
     yes: bool = False
     as_json: bool = False
+    rules: bool = False
 
 
 def check(wanted: CheckRequest, *, folder: Path) -> int:
@@ -77,15 +88,12 @@ def check(wanted: CheckRequest, *, folder: Path) -> int:
     endpoint = open_endpoint(named, base_url=choice.base_url, api_key_env=choice.api_key_env, ways=ON_THE_COMMAND_LINE)
     prices = prices_of_layers(layers, env=os.environ)
     row = prices.find(named.name, profile=named.profile.name, at_s=clock.now())
+    if wanted.rules:
+        return check_rules(wanted, choice=choice, named=named, endpoint=endpoint, row=row, clock=clock)
     so_far = SoFar(model=named.name, max_output_tokens=wanted.max_output_tokens)
     probes = probes_of(wanted.only, endpoint=endpoint)
-    said = estimate_said(estimate(probes, so_far=so_far, endpoint=endpoint, row=row))
-    url = shown_url(endpoint)
-    click.echo(clean_line(f"{choice.model} at {url}: {said}"), err=True)
-    if ending := choice.ending(now_s=clock.now()):
-        click.echo(clean_line(ending), err=True)
-    if not wanted.yes and not _is_allowed():
-        click.echo("nothing was sent", err=True)
+    told = estimate(probes, so_far=so_far, endpoint=endpoint, row=row)
+    if not is_wanted(told, choice=choice, endpoint=endpoint, clock=clock, yes=wanted.yes):
         return CANCELLED
     course = run_to_end(_run(endpoint, so_far=so_far, probes=probes, clock=clock, timeout_s=wanted.timeout_s))
     shown = shown_of(course, named=named, probes=probes, row=row, api_key_env=choice.api_key_env)
@@ -94,6 +102,68 @@ def check(wanted: CheckRequest, *, folder: Path) -> int:
     else:
         show(shown)
     return shown.exit_code
+
+
+def is_wanted(told: Estimate, *, choice: Choice, endpoint: Endpoint, clock: Clock, yes: bool) -> bool:
+    """Says what it will cost, and asks. Raises CallerError where nobody can be asked."""
+    click.echo(clean_line(f"{choice.model} at {shown_url(endpoint)}: {estimate_said(told)}"), err=True)
+    if ending := choice.ending(now_s=clock.now()):
+        click.echo(clean_line(ending), err=True)
+    if yes or _is_allowed():
+        return True
+    click.echo("nothing was sent", err=True)
+    return False
+
+
+def check_rules(
+    wanted: CheckRequest, *, choice: Choice, named: ModelName, endpoint: Endpoint, row: PriceRow | None, clock: Clock
+) -> int:
+    """`--rules`: which rules of docs/dialects.md the server has. The exit code."""
+    if endpoint.profile.family != "openai_chat":
+        raise CallerError(f"`{choice.model}` is no Chat Completions endpoint: --rules asks only those")
+    if wanted.only:
+        raise CallerError("--only names requests of the other check: leave it out, or leave out --rules")
+    told = estimate_rules(RULE_PROBES, model=named.name, row=row)
+    if not is_wanted(told, choice=choice, endpoint=endpoint, clock=clock, yes=wanted.yes):
+        return CANCELLED
+    course = run_to_end(_run_rules(endpoint, model=named.name, clock=clock, timeout_s=wanted.timeout_s))
+    profile, changes = found_profile(course, base_url=endpoint.base_url, api_key_env=choice.api_key_env)
+    outcome = outcome_of(course)
+    has_row = course.has_answered and "?" not in endpoint.base_url
+    shown = RuleReport(
+        model=f"{named.profile.name}:{named.name}",
+        url=shown_url(endpoint),
+        outcome=outcome,
+        exit_code=CANCELLED if outcome == "stopped" else CHECK_CODES[outcome],
+        asked=tuple(course.asked),
+        holds=course.holds,
+        requests=course.requests,
+        usage=sum([usage for usage in course.usages if usage is not None], start=Usage()),
+        cost=cost_of_prices([price_of(usage, row=row) for usage in course.usages]),
+        changes=changes,
+        row_name=profile.name,
+        row=row_of(profile) if has_row else "",
+        settings="".join([f"{line}\n" for line in lines_of(f"{profile.name}:{named.name}", base_url=None)])
+        if has_row
+        else "",
+    )
+    (write_rules_json if wanted.as_json else show_rules)(shown)
+    return shown.exit_code
+
+
+async def _run_rules(endpoint: Endpoint, *, model: str, clock: Clock, timeout_s: float) -> RuleCourse:
+    with cancelling(), _Progress(len(RULE_PROBES) + 1) as progress:
+        async with AiohttpTransport() as transport:
+            checking = ServerRulesCheck(
+                endpoint,
+                model=model,
+                transport=transport,
+                clock=clock,
+                timeout_s=timeout_s,
+                tell=progress.tell,
+                refresh=transport.close,
+            )
+            return await checking.run(RULE_PROBES)
 
 
 def probes_of(only: Sequence[str], *, endpoint: Endpoint) -> tuple[Probe, ...]:
@@ -136,7 +206,7 @@ async def _run(endpoint: Endpoint, *, so_far: SoFar, probes: Sequence[Probe], cl
                 transport=transport,
                 clock=clock,
                 timeout_s=timeout_s,
-                tell=progress.tell,
+                tell=lambda probe: progress.tell(probe.title),
                 refresh=transport.close,
             )
             return await checking.run(probes)
@@ -160,10 +230,10 @@ class _Progress:
         if self._status is not None:
             self._status.stop()
 
-    def tell(self, probe: Probe) -> None:
+    def tell(self, title: str) -> None:
         self._number += 1
         if self._status is not None:
-            self._status.update(f"{self._number}/{self._total} {probe.title}")
+            self._status.update(f"{self._number}/{self._total} {title}")
 
 
 def shown_of(

@@ -40,7 +40,7 @@ def estimate(probes: Sequence[Probe], *, so_far: SoFar, endpoint: Endpoint, row:
         more=len(again),
         input_tokens=sum([usage.input_tokens for usage in asked + again]),
         output_tokens=sum([usage.output_tokens for usage in asked + again]),
-        usd=_usd(asked + again, row=row),
+        usd=usd_of(asked + again, row=row),
     )
 
 
@@ -63,7 +63,8 @@ def _size_of(request: Request, *, endpoint: Endpoint) -> int:
     return len(endpoint.family.encode_request(request, endpoint.profile).body)
 
 
-def _usd(usages: Sequence[Usage], *, row: PriceRow | None) -> Decimal | None:
+def usd_of(usages: Sequence[Usage], *, row: PriceRow | None) -> Decimal | None:
+    """What they cost together; None where no price is known."""
     total = Decimal(0)
     for usage in usages:
         price = price_of(usage, row=row)

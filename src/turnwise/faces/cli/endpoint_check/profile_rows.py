@@ -32,10 +32,10 @@ def name_of(address: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", host).strip("-") or "endpoint"
 
 
-def write_row(profile: Profile) -> str:
-    """The row: the family, and every field that differs from the family's own API."""
+def write_row(profile: Profile, *, table: str = "") -> str:
+    """The row: the family, and every field that differs from the family's own API. `table`: what stands before its name."""
     plain = Profile(name=profile.name, family=profile.family)
-    lines = [f"[{_key(profile.name)}]", f"family = {_value(profile.family)}"]
+    lines = [f"[{table}{_key(profile.name)}]", f"family = {_value(profile.family)}"]
     for field in profile.__struct_fields__:
         value: object = getattr(profile, field)
         if field not in ("name", "family") and value != getattr(plain, field):

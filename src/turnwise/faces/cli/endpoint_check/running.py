@@ -105,12 +105,12 @@ class EndpointCheck:
         waited = 0
         while True:
             observed = await self._send(probe, probe.build(self.course.so_far))
-            wait_s = _wait_s(observed.fault)
+            wait_s = wait_s_of(observed.fault)
             if observed.answered or wait_s is None or self.course.waits >= MAX_WAITS:
                 return msgspec.structs.replace(observed, waited=waited) if observed.answered else observed
             self.course.waits += 1
             waited += 1
-            await _pause(wait_s, clock=self._clock)
+            await pause(wait_s, clock=self._clock)
 
     async def _send(self, probe: Probe, request: Request) -> Observed:
         taken = frozenset([part.id for said in request.messages for part in said.parts if isinstance(part, ToolCall)])
@@ -162,7 +162,7 @@ def _is_same(request: Request, *, before: Endpoint, after: Endpoint) -> bool:
     return encode(request, before.profile).body == encode(request, after.profile).body
 
 
-def _wait_s(fault: Fault | None) -> float | None:
+def wait_s_of(fault: Fault | None) -> float | None:
     """How long to wait before it is asked again; None: not at all."""
     if fault is None or fault.kind not in BUSY:
         return None
@@ -170,7 +170,7 @@ def _wait_s(fault: Fault | None) -> float | None:
     return wait_s if wait_s <= MAX_WAIT_S else None
 
 
-async def _pause(seconds: float, *, clock: Clock) -> None:
+async def pause(seconds: float, *, clock: Clock) -> None:
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     timer = clock.call_later(seconds, lambda: over.done() or over.set_result(None))
     try:

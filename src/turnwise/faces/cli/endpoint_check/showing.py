@@ -68,7 +68,7 @@ def lines_of(shown: CheckReport) -> Iterator[str]:
         yield from ("", "your own turnwise.toml can say:")
         yield from [f"  {clean(line)}" for line in shown.settings.splitlines()]
     yield ""
-    yield f"{_spent(shown)}"
+    yield spent_said(shown.requests, shown.usage, shown.cost)
     end, colour = ENDS[judgement.outcome]
     yield style(end, colour, "bold")
 
@@ -89,13 +89,13 @@ def _seen_lines(judgement: Judgement) -> Iterator[str]:
         yield f"{style(mark, colour)} {meaning.words} ({', '.join(probes)})"
 
 
-def _spent(shown: CheckReport) -> str:
-    usage, cost = shown.usage, shown.cost
+def spent_said(requests: int, usage: Usage, cost: Cost) -> str:
+    """One line: requests, tokens, money."""
     if cost.is_unknown or not cost.requests:
         money = "cost unknown"
     else:
         money = f"{'at least ' if cost.is_partial else ''}{usd_said(cost.usd)}"
-    return f"{many(shown.requests, 'request')}, {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out, {money}"
+    return f"{many(requests, 'request')}, {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out, {money}"
 
 
 def show(shown: CheckReport) -> None:
