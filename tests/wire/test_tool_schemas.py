@@ -149,6 +149,53 @@ def test_a_folded_union_never_says_what_the_tool_does_not(own: dict[str, Any]) -
     assert json.loads(spec.parameters) == {"type": "object", "properties": {"a": {"description": "An A."}}}
 
 
+LINKS = {
+    name: st.sampled_from([{"$ref": f"#/$defs/{one}"} for one in onward]) for name, onward in [("", "TUV"), ("T", "UV")]
+}
+FORM = CHOICE | st.fixed_dictionaries({}, optional={"type": st.just("object"), "then": st.just(False)})
+UNION = st.dictionaries(st.sampled_from(UNIONS[:3]), st.lists(CHOICE | LINKS[""], min_size=1, max_size=2), max_size=1)
+END = st.dictionaries(st.sampled_from(UNIONS[:3]), st.lists(CHOICE, min_size=1, max_size=2), max_size=1)
+CONDITION = st.fixed_dictionaries(
+    {},
+    optional={
+        "if": st.just({"properties": {"a": {"type": "string"}}, "required": ["a"]}),
+        "unevaluatedProperties": st.just(False),
+    },
+)
+
+
+def united(*parts: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.tuples(*parts).map(lambda drawn: {word: value for part in drawn for word, value in part.items()})
+
+
+TABLE = st.fixed_dictionaries(
+    {
+        "T": united(FORM, CONDITION, LINKS["T"]),
+        "U": united(FORM, st.just({"$ref": "#/$defs/V"})),
+        "V": united(FORM, END),
+    }
+)
+REFERRING = united(FORM, CONDITION, LINKS[""], UNION, TABLE.map(lambda table: {"$defs": table}))
+
+
+@settings(max_examples=500, deadline=None, database=None, derandomize=True)
+@given(own=REFERRING)
+def test_a_root_that_refers_never_says_what_the_tool_does_not(own: dict[str, Any]) -> None:
+    """Proves: a root's reference, over however many others, with properties and unions beside it or at its end, becomes a copy
+    that takes all that the tool takes. What the copy says less stands in the description; Moonshot's declares in a closed
+    object what is required there."""
+    fitting = [value for value in VALUES if taken(own, value)]
+    others = [value for value in VALUES if value not in fitting]
+    for dialect in DIALECTS:
+        found = fitted_tool(ToolSpec(name="t", parameters=json.dumps(own)), dialect)
+        copy = json.loads(found.spec.parameters)
+        assert [value for value in fitting if not taken(copy, value)] == [], dialect
+        assert not any(word in copy for word in UNIONS)
+        if dialect != "standard":
+            assert copy["type"] == "object" and "$ref" not in copy
+            assert found.lost or dialect == "moonshot" or not any(taken(copy, value) for value in others)
+
+
 @pytest.mark.parametrize("row", builtin_dialects())
 def test_each_server_takes_the_tools(row: str) -> None:
     """Proves: the judge of the server refuses none of these schemas as it goes up, nor those of public MCP servers. It refuses

@@ -87,13 +87,14 @@ def fitted_tool(
     if not isinstance(schema, dict):
         return FittedTool(tool, root="never")
     before = cast(SchemaFields, schema)
-    after, refused = before, refused_at_root(before) if folds else []
+    found: list[str] = []
+    rooted = before if dialect == "standard" else _without_reference(before, found)
+    after, refused = rooted, refused_at_root(rooted) if folds else []
     if refused:
-        after = folded_root(before) or _without_union(before)
+        after = folded_root(rooted) or _without_union(rooted)
     if dialect != "standard":
         whole = _whole(after)
         after = cast(SchemaFields, _with_properties(whole)) if fills else whole
-    found: list[str] = []
     match dialect:
         case "moonshot":
             after = _for_moonshot(after, found)
@@ -106,7 +107,7 @@ def fitted_tool(
     losses = [f"{', '.join([f'`{word}`' for word in refused])} at the root of its schema"] if refused else []
     losses += [f"{', '.join(dict.fromkeys(found))} in its schema"] if found else []
     lost = ", no ".join(losses)
-    said: object = before if found else {word: before[word] for word in refused}
+    said: object = before if found else {word: rooted[word] for word in refused}
     kind = before.get("type", "")
     root = "object" if kind == "object" else "untold" if kind == "" or "object" in _rows(kind) else "never"
     if after == before:
@@ -189,13 +190,71 @@ def _is_plain(side: SchemaFields, *, is_object: bool) -> bool:
 
 def _whole(schema: SchemaFields) -> SchemaFields:
     """The same with a root that says what every tool's schema says: an object, and its properties."""
-    if isinstance(reference := schema.get("$ref"), str) and (found := _resolved(reference, root=schema)):
-        beside = {name: value for name, value in schema.items() if name != "$ref"}
-        schema = {**found, **beside}
     kind = schema.get("type")
     if "type" not in schema or (isinstance(kind, list) and "object" in kind):
         schema = {"type": "object", **{name: value for name, value in schema.items() if name != "type"}}
     return schema if isinstance(schema.get("properties"), dict) else {**schema, "properties": {}}
+
+
+def _without_reference(schema: SchemaFields, lost: list[str]) -> SchemaFields:
+    """The same with what the root's `$ref` stands for in its place; as it is where that is not in the schema."""
+    reference = schema.get("$ref")
+    target = _resolved(reference, root=schema, lost=lost) if isinstance(reference, str) else None
+    if target is None:
+        return schema
+    return _joined(target, {name: value for name, value in schema.items() if name != "$ref"}, lost)
+
+
+# Keywords that mean something together: those of one schema never go with those of another.
+_TOGETHER = (
+    frozenset({"if", "then", "else"}),
+    frozenset({"prefixItems", "items", "additionalItems", "contains", "minContains", "maxContains"}),
+)
+_TABLES = frozenset({"properties", "patternProperties", "dependentSchemas", "dependentRequired"})
+_DEFINITIONS = frozenset({"$defs", "definitions"})
+_UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
+_BESIDE = "words beside a reference"
+
+
+def _joined(target: SchemaFields, beside: SchemaFields, lost: list[str]) -> SchemaFields:
+    """One schema that takes all that fits both, the target of a reference and what stands beside it. Where they say different
+    things of the same, what stands beside holds, and `lost` gets a word."""
+    is_exact = _is_seen_alike(target, beside)
+    for group in _TOGETHER:
+        if not group.isdisjoint(target) and not group.isdisjoint(beside):
+            is_exact = is_exact and all(target.get(word) == beside.get(word) for word in group)
+            target = {word: value for word, value in target.items() if word not in group}
+    joined: SchemaFields = {**target, **beside}
+    for word in target.keys() & beside.keys() - _ANNOTATIONS:
+        first, second = target[word], beside[word]
+        if word in _TABLES or word in _DEFINITIONS:
+            here, there = _table(first), _table(second)
+            joined[word] = {**here, **there}
+            is_exact = is_exact and (
+                word in _DEFINITIONS or all(here[one] == there[one] for one in here if one in there)
+            )
+        elif word == "required":
+            joined[word] = list(dict.fromkeys([*_names(first), *_names(second)]))
+        elif word == "allOf":
+            joined[word] = [*_rows(first), *_rows(second)]
+        elif first != second:
+            joined[word] = first if word == "additionalProperties" and first is False else second
+            is_exact = False
+    if is_exact:
+        return joined
+    lost.append(_BESIDE)
+    return {word: value for word, value in joined.items() if word not in _UNEVALUATED}
+
+
+def _is_seen_alike(target: SchemaFields, beside: SchemaFields) -> bool:
+    """Whether what either says of undeclared properties and items is about the same ones when both are one schema."""
+    if not _UNEVALUATED.isdisjoint(target) and not beside.keys() <= _ANNOTATIONS | _DEFINITIONS:
+        return False
+    for one, other in ((target, beside), (beside, target)):
+        for word in ("properties", "patternProperties") if "additionalProperties" in one else ():
+            if not _table(other.get(word)).keys() <= _table(one.get(word)).keys():
+                return False
+    return True
 
 
 _ONE = frozenset({"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"})
@@ -270,7 +329,7 @@ def _plain_references(schema: object, *, root: SchemaFields, lost: list[str], wi
     fields = cast(SchemaFields, schema)
     reference = fields.get("$ref")
     if isinstance(reference, str):
-        target = _resolved(reference, root=root)
+        target = _resolved(reference, root=root, lost=lost)
         beside = {name: value for name, value in fields.items() if name != "$ref"}
         is_own = reference == "#" or reference.startswith("#/$defs/")
         if not is_own and target is None:
@@ -283,12 +342,7 @@ def _plain_references(schema: object, *, root: SchemaFields, lost: list[str], wi
                 lost += [] if is_own else ["references to places outside of `$defs`"]
                 return {"$ref": reference} if is_own else {}
             within = (*within, reference)
-            kept: SchemaFields = {
-                name: value for name, value in beside.items() if name in _ANNOTATIONS or name not in target
-            }
-            changed = any(beside[name] != target[name] for name in beside if name not in kept)
-            lost += ["words beside a reference"] if changed else []
-            fields = {**target, **kept}
+            fields = _joined(target, beside, lost)
     fields = _typed_choices(_object_schemas(fields, lost), lost)
     named = _table(fields.get("properties"))
     if undeclared := [name for name in _names(fields.get("required")) if name not in named]:
@@ -347,7 +401,7 @@ def _kind(value: object) -> str:
             return "object"
 
 
-def _resolved(reference: str, *, root: SchemaFields) -> SchemaFields | None:
+def _resolved(reference: str, *, root: SchemaFields, lost: list[str]) -> SchemaFields | None:
     """What it stands for, with what stands beside further references on the way; None where the schema has no such place."""
     found: SchemaFields = {}
     for _ in range(MOST_STEPS):
@@ -359,7 +413,7 @@ def _resolved(reference: str, *, root: SchemaFields) -> SchemaFields | None:
         if not isinstance(at, dict):
             return None
         fields = cast(SchemaFields, at)
-        found = {**fields, **found}
+        found = _joined(fields, found, lost)
         if not isinstance(onward := fields.get("$ref"), str):
             break
         found.pop("$ref")
