@@ -59,7 +59,13 @@ def decoded(**body: object) -> Request:
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 names = st.sampled_from(["read", "write", "sql"])
 objects = st.dictionaries(texts, st.integers() | texts | st.none() | st.lists(texts, max_size=2), max_size=2)
-json_objects = objects.map(lambda value: json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+
+
+def compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+json_objects = objects.map(compact)
 item_fields = st.integers(0, 9).map(lambda n: own(id=f"msg_{n}", status="completed"))
 citations = st.lists(
     texts.map(
@@ -139,7 +145,7 @@ def requests(draw: st.DrawFn) -> Request:
                 ToolSpec,
                 name=st.just(name),
                 description=texts,
-                parameters=json_objects,
+                parameters=objects.map(lambda value: {**value, "type": "object"}).map(compact),
                 strict=st.booleans(),
                 opaque=st.none() | st.just(own(defer_loading=True)),
             )

@@ -88,13 +88,16 @@ def fitted_tool(
         return FittedTool(tool, root="never")
     before = cast(SchemaFields, schema)
     found: list[str] = []
-    rooted = before if dialect == "standard" else _without_reference(before, found)
+    if dialect == "standard" or (dialect == "object" and before.get("type") == "object"):
+        dialect, rooted = "standard", before
+    else:
+        rooted = _without_reference(before, found)
     after, refused = rooted, refused_at_root(rooted) if folds else []
     if refused:
         after = folded_root(rooted) or _without_union(rooted)
     if dialect != "standard":
         whole = _whole(after)
-        after = cast(SchemaFields, _with_properties(whole)) if fills else whole
+        after = cast(SchemaFields, _with_properties(whole)) if fills and dialect != "object" else whole
     match dialect:
         case "moonshot":
             after = _for_moonshot(after, found)

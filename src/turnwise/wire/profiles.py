@@ -24,11 +24,12 @@ that leads requests with the same beginning to the same cache."""
 MARK_WAYS: frozenset[CacheWay] = frozenset({"top", "blocks", "parts", "messages"})
 """Those of Anthropic's cache."""
 
-SchemaDialect = Literal["standard", "whole", "moonshot", "xai", "llamacpp"]
-"""`standard`: no union at the root. `whole`: and a root that is an object with `properties`. `moonshot`: and references into
-`$defs` alone, no keyword beside a `$ref` that its target has, too, no `type` beside `anyOf`, but beside `enum`, no schema that is
-`true` or a list, nothing required that is not declared. `xai`: and none of the words for the length of texts and lists.
-`llamacpp`: and no great least length. Rules and sources: `lab/strict/dialects.toml`."""
+SchemaDialect = Literal["standard", "object", "whole", "moonshot", "xai", "llamacpp"]
+"""`standard`: no union at the root. `object`: and each root says that it is an object; a root that said so stays. `whole`: and
+each root has `properties`. `moonshot`: and references into `$defs` alone, no keyword beside a `$ref` that its target has, too, no
+`type` beside `anyOf`, but beside `enum`, no schema that is `true` or a list, nothing required that is not declared. `xai`: and
+none of the words for the length of texts and lists. `llamacpp`: and no great least length. Rules and sources:
+`lab/strict/dialects.toml`."""
 
 RefusedTool = Literal["schema", "union", "properties", "required", "bare"]
 """Schemas that `tool_schemas` would change; and a union at the root, a root without `properties`, `required` without

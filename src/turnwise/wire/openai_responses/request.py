@@ -139,7 +139,7 @@ def _encode_tool(tool: ToolSpec, *, takes_free_form: bool, takes_strict: bool) -
     own = own_fields(tool.opaque)
     if "type" in own:
         return {**own}
-    tool = fitted_tool(tool).spec
+    tool = fitted_tool(tool, "object").spec
     described = {"description": tool.description} if tool.description else {}
     if tool.free_form and takes_free_form:
         return {"type": "custom", "name": tool.name, **described, **own}
