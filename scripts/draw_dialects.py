@@ -70,7 +70,7 @@ SENT: tuple[tuple[Callable[[Profile], bool], str], ...] = (
         "The gateway writes `developer` as `system`, and a result's list of texts as one string.",
     ),
     (
-        lambda row: row.strict_fields or row.reasoning_stand_in is not None,
+        lambda row: row.message_fields is not None or row.reasoning_stand_in is not None,
         "The gateway writes reasoning in the field that the server takes.",
     ),
     (

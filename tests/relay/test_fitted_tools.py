@@ -131,6 +131,19 @@ def read_back(sent: UpstreamRequest, called: str, profile: Profile) -> str:
 
 
 @pytest.mark.promise("heal:dialect")
+def test_a_clients_name_of_a_user_goes_where_it_is_taken() -> None:
+    """Proves: Mistral gets no `name` and the client is told; Groq and servers without such a rule get the client's own bytes."""
+    messages = [{"role": "user", "content": "hi", "name": "ann"}]
+    sent = sent_to("mistral", [tool("plain", PLAIN)], messages=messages)
+    assert is_taken("mistral", sent.call.body) and told_of(sent) == ["messages.name"]
+    assert json.loads(sent.call.body)["messages"] == [{"role": "user", "content": "hi"}]
+    for row in ("groq", "vllm", "openai-chat"):
+        kept = sent_to(row, [tool("plain", PLAIN)], messages=messages)
+        assert json.dumps(messages).encode() in kept.call.body and told_of(kept) == []
+        assert is_taken(row, kept.call.body)
+
+
+@pytest.mark.promise("heal:dialect")
 def test_ids_that_begin_anew_in_each_message_are_of_one_call_each() -> None:
     """Proves: a history with Kimi's ids, which Anthropic's API would refuse, goes up with one id for each call and its result; a
     longer history begins with the same."""

@@ -12,6 +12,7 @@ from turnwise.vocab import (
     File,
     Message,
     NamedTool,
+    Opaque,
     OutputSchema,
     Reasoning,
     Request,
@@ -130,6 +131,18 @@ def test_each_row_has_what_its_server_asks_for() -> None:
     forbidden = replace(ASKED, tool_choice="none")
     assert sent("zai", forbidden)["messages"][-1]["content"] == "Answer in text now, without calling a tool."
     assert "tool_choice" not in sent("zai", forbidden) and sent("deepseek", forbidden)["tool_choice"] == "none"
+
+
+@pytest.mark.promise("heal:dialect")
+@pytest.mark.parametrize(("row", "kept"), [("mistral", set[str]()), ("groq", {"name"}), ("vllm", {"name", "x"})])
+def test_a_message_has_no_field_that_its_server_refuses(row: str, kept: set[str]) -> None:
+    """Proves: a name and unknown fields on messages go up only where the row's server takes them, in every role, and to others as
+    they came. Reports: nomtek/mistralai_client_dart#44, odysseus-dev/odysseus#200."""
+    fields = Opaque("openai_chat", '{"message":{"name":"ann","x":1}}')
+    text = Text("hi", opaque=fields)
+    messages = (Message("user", (text,)), Message("assistant", (text,)), Message("user", (text,)))
+    body = sent(row, Request(model="m", system=(text,), messages=messages))
+    assert [message.keys() - {"role", "content"} for message in body["messages"]] == [kept] * 4
 
 
 def test_models_that_want_turns_get_neighbours_as_one_message() -> None:

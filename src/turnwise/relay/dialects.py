@@ -43,7 +43,7 @@ from turnwise.wire.json_fields import (
     write_object,
 )
 from turnwise.wire.offers import FittedTool, fitted_tool
-from turnwise.wire.openai_chat.parts import wire_id
+from turnwise.wire.openai_chat.parts import unfit_fields, wire_id
 from turnwise.wire.openai_chat.request import asked_in_words
 from turnwise.wire.profiles import Profile, RefusedTool, SchemaDialect
 from turnwise.wire.registry import family
@@ -286,13 +286,15 @@ def _unfit_as_written(fields: Fields, request: Request, profile: Profile) -> Ite
     length, parts = profile.tool_call_id_length, [part for one in request.messages for part in one.parts]
     if length is not None and any(wire_id(id, profile) != id for part in parts if (id := id_of(part))):
         yield "messages.tool_calls.id", f"ids of calls go with {length} characters, as the upstream wants them"
+    for name in unfit_fields(parts, profile):
+        yield f"messages.{name}", "the upstream refuses it"
     if profile.files != "all" and any(type(part) is File and not takes_file(part, profile) for part in parts):
         yield "messages.file", "the upstream takes no such files; a line of text stands in its place"
     if profile.user_last and request.messages[-1:] and _says_last(request.messages[-1]):
         yield "messages[-1]", "a line of text stands behind it, as the upstream wants the user's word last"
     if profile.empty_text and any(map(_says_nothing, _leading(request)[1])):
         yield "messages.content", f"a message without content goes as `{profile.empty_text}`"
-    places = profile.strict_fields or profile.reasoning_stand_in is not None
+    places = profile.message_fields is not None or profile.reasoning_stand_in is not None
     if not (profile.strict_messages or (places and any(type(part) is Reasoning for part in parts))):
         return
     try:

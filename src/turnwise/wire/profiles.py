@@ -103,7 +103,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     strict_messages: bool = False  # refuses role `developer`, or a result that is a list of texts
     needs_user: bool = False  # refuses a conversation without a user's message
     user_last: bool = False  # refuses an assistant's message at the end
-    strict_fields: bool = False  # refuses a field of a message that it does not know
+    message_fields: tuple[str, ...] | None = None  # fields of messages that it takes; None: any
     text_lists: bool = False  # several texts of one message go as a list of parts, not as one string
     calls_content: str | None = None  # `content` beside calls without a text
     empty_text: str = EMPTY_TEXT  # stands where a message would say nothing

@@ -162,7 +162,7 @@ def encode_instructions(texts: Sequence[Text], profile: Profile, *, listed: bool
     """The leading instructions as one message: chat templates take a single system text. One string where no part has fields."""
     said = [text for text in texts if text.text or _part_fields(text.opaque)] or list(texts)
     if not listed and not any(_part_fields(text.opaque) for text in said):
-        fields = message_fields(said)
+        fields = message_fields(said, profile)
         one = Text(JOINT.join([text.text for text in said]))
         return encode({"role": profile.system_role, "content": one.text, **fields})
     return encode(_plain_message(profile.system_role, said, profile, listed=listed))
@@ -176,7 +176,7 @@ def _plain_message(role: str, parts: Sequence[Part], profile: Profile, *, listed
             content = _joined(parts, profile, listed=listed) or _content(parts, profile)
     if not content and role == "user":
         content = profile.empty_text or content
-    return {"role": role, "content": _listed(content) if listed else content, **message_fields(parts)}
+    return {"role": role, "content": _listed(content) if listed else content, **message_fields(parts, profile)}
 
 
 def _listed(content: object) -> object:
@@ -247,7 +247,7 @@ def assistant_message(parts: Sequence[Part], profile: Profile) -> Fields:
             # Gemini API, "Thought signatures": of parallel calls the first has it, here in `extra_content`.
             calls[0].setdefault("extra_content", {"google": {"thought_signature": profile.signature_stand_in}})
         message["tool_calls"] = calls
-    message.update(message_fields(parts))
+    message.update(message_fields(parts, profile))
     return message
 
 
@@ -407,7 +407,19 @@ def _part_fields(opaque: Opaque | None) -> Fields:
     return fields
 
 
-def message_fields(parts: Iterable[Part]) -> Fields:
+def unfit_fields(parts: Iterable[Part], profile: Profile) -> list[str]:
+    """The fields of messages that the server refuses."""
+    taken = profile.message_fields
+    return [] if taken is None else [name for name in _message_fields(parts) if name not in taken]
+
+
+def message_fields(parts: Sequence[Part], profile: Profile) -> Fields:
+    """Fields of the message itself that the server takes."""
+    found, taken = _message_fields(parts), profile.message_fields
+    return found if taken is None else {name: value for name, value in found.items() if name in taken}
+
+
+def _message_fields(parts: Iterable[Part]) -> Fields:
     """Fields of the message itself, kept on its parts under the key `message`."""
     found: Fields = {}
     for part in parts:
