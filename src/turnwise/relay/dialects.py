@@ -96,6 +96,9 @@ def heal_messages(fields: Fields, request: Request, *, profile: Profile) -> list
         profile = msgspec.structs.replace(profile, reasoning_replay=field)
     body = read_fields(family(profile.family).encode_request(with_user(request, profile), profile).body)
     fields["messages"] = body["messages"]
+    if profile.refuses_answer_schema and request.output is not None:
+        fields.pop("response_format", None)
+        fields.update({key: body[key] for key in ("response_format",) if key in body})
     if asked_in_words(request, profile):
         fields.pop("tool_choice", None)
     return told
@@ -283,6 +286,8 @@ def _has_bare_calls(message: Message) -> bool:
 
 def _unfit_as_written(fields: Fields, request: Request, profile: Profile) -> Iterator[tuple[str, str]]:
     """What another family's client does not write, or is told of in its own words."""
+    if profile.refuses_answer_schema and request.output is not None:
+        yield "response_format", "the upstream takes no schema of an answer; it goes in words"
     length, parts = profile.tool_call_id_length, [part for one in request.messages for part in one.parts]
     if length is not None and any(wire_id(id, profile) != id for part in parts if (id := id_of(part))):
         yield "messages.tool_calls.id", f"ids of calls go with {length} characters, as the upstream wants them"

@@ -88,6 +88,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     no_stop_models: tuple[str, ...] = ()  # Chat Completions: beginnings of models that refuse `stop`
     tool_names: str = ""  # pattern of the names that it takes, beyond the family's rule
     output: Literal["json_schema", "json_object", "none"] = "json_schema"  # means for structured output
+    refuses_answer_schema: bool = False  # Chat Completions: a client's schema of an answer goes as the library's does
     reasoning_replay: str | None = None  # Chat Completions: the field in which reasoning goes back, if any
     reasoning_request: str | None = (
         None  # how effort or budget is asked for: "reasoning_effort", "reasoning", "thinking" ...
