@@ -29,7 +29,7 @@ The tables say what a server refuses. Below each table stands what turnwise send
 request, so histories, journals and replays hold what was said. The gateway does the same with a client's conversation, and names
 the field in the header `turnwise-not-carried`. A tool whose schema takes no object is left out there. Every server gets its
 leading system texts as one message. Every server but OpenAI's gets several texts of a message as one string, and no empty text in
-a message without calls.
+a message without calls. A tool's name in the history of another family goes up in a form that the API takes.
 
 A server without rules here can teach turnwise. If it refuses a request by words that turnwise knows, the request goes once more
 in another form, after two lessons at the most. A session keeps what it has learned of a server and model; the gateway keeps it
@@ -91,7 +91,10 @@ SENT: tuple[tuple[Callable[[Profile], bool], str], ...] = (
         lambda row: bool(row.renamed_fields),
         "The gateway renames or leaves out a body field that is refused, if the answer stays the same.",
     ),
-    (lambda row: bool(row.tool_names), "The gateway gives a tool another name if this one is refused."),
+    (
+        lambda row: bool(row.tool_names),
+        "A tool whose name is refused goes under another one; the answer has its own again.",
+    ),
     (lambda row: row.output == "json_object", "The schema of an answer goes in words, with `json_object`."),
 )
 """What a row changes in a request, in the words of the page."""

@@ -139,18 +139,18 @@ def test_an_id_used_again_is_made_unique_and_pairs_rightly() -> None:
 
 @pytest.mark.promise("step:history-healed")
 def test_what_a_family_refuses_is_left_out_for_it_only() -> None:
-    """Blank text, reasoning at the end, a first message that is not a user's, ids and names with other characters."""
+    """Blank text, reasoning at the end, a first message that is not a user's, ids with other characters; names stay."""
     odd = ToolCall(id="x:1", name="read file")
     given_ = (calls(Text(" "), odd, Reasoning("hm")), results(result("x:1")), calls(Reasoning("only")), calls())
-    chat = heal(given_, family="openai_chat", tool_names=["read file"])
+    chat = heal(given_, family="openai_chat")
     assert chat.messages == (given_[0], results(result("x:1", name="read file")))
     assert [repair.kind for repair in chat.repairs] == ["empty_message", "empty_message"]
     strict = heal(given_, family="anthropic_messages")
     fit = unique_id("x:1", taken=(), family="anthropic_messages")
     assert strict.messages == (
         Message("user", (Text(BEGINNING_MISSING),)),
-        calls(ToolCall(id=fit, name="read_file")),
-        results(result(fit, name="read_file")),
+        calls(ToolCall(id=fit, name="read file")),
+        results(result(fit, name="read file")),
     )
 
 

@@ -41,12 +41,12 @@ def test_a_turn_killed_anywhere_leaves_a_session_that_goes_on(started: TurnStart
     while not judged.has_ended and data.draw(st.integers(0, 5)):
         judged.step()
     left = session_messages([judged.events])
-    command, turn = judged.command, judged.turn
+    command = judged.command
     waiting = isinstance(command, FinishTurn) and command.result.stop_reason is StopReason.WAITING
     own = left[len(started.history) + len(started.input) :]
     if not waiting and not judged.resumed:
         begun = (Message("user", (Text("hello"),)), *own)
-        assert heal(begun, family=started.config.family, tool_names=turn.known.offers).repairs == ()
+        assert heal(begun, family=started.config.family).repairs == ()
     if not judged.has_ended:
         for number in range(len(judged.words)):
             assert len([one for one in left if text_of(one).startswith(f"word {number}")]) == 1

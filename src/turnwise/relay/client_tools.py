@@ -5,7 +5,6 @@ A name is made of itself alone, so the same history gives the same bytes whateve
 it knows: its own name, its namespace, its kind of item.
 """
 
-import hashlib
 import re
 from collections.abc import Mapping, Set
 
@@ -39,24 +38,13 @@ from turnwise.wire.json_fields import (
 from turnwise.wire.offers import fitted_tool
 from turnwise.wire.openai_responses.fields import NAME as RESPONSES
 from turnwise.wire.openai_responses.request_reading import decode_tool
-from turnwise.wire.profiles import FamilyName, Profile
+from turnwise.wire.profiles import Profile
+from turnwise.wire.tool_names import TAKEN, fitted_name
 
 SEARCH = "tool_search"
 """The name of the function that stands for the client's own search for tools, and the type of the tool."""
 SEARCH_CALL = "tool_search_call"
 OUTPUT_TEXT = "Found tools. They can be called from now on: "
-
-# Sources: OpenAI API reference (function names; Chat Completions and Responses), Anthropic API reference (`tools.name`),
-# google-genai 3.6 types.py (`FunctionDeclaration.name`).
-TAKEN: Mapping[FamilyName, re.Pattern[str]] = {
-    "openai_chat": re.compile(r"[A-Za-z0-9_-]{1,64}"),
-    "openai_responses": re.compile(r"[A-Za-z0-9_-]{1,64}"),
-    "anthropic_messages": re.compile(r"[A-Za-z0-9_-]{1,128}"),
-    "gemini": re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}"),
-}
-_FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
-_MOST = 64  # what every family takes
-_MARK = 9  # `_` and eight hexadecimal digits
 
 
 class ClientTool(msgspec.Struct, frozen=True):
@@ -108,16 +96,6 @@ def callable_tools(request: Request) -> tuple[Request, list[str]]:
     choice = request.tool_choice
     is_lost = not tools if isinstance(choice, str) else choice.name in left_out
     return replace(request, tools=tools, tool_choice="auto" if is_lost else choice), left_out
-
-
-def fitted_name(name: str, *, beside: Mapping[str, None] | Mapping[str, str]) -> str:
-    """A name that every API takes: a letter leads. It ends in a mark made of the whole name, so two names that differ stay
-    different."""
-    digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()
-    stem = _FOREIGN.sub("_", name)
-    stem = stem if stem[:1].isalpha() else f"tool_{stem}"
-    made = f"{stem[: _MOST - _MARK]}_{digest[: _MARK - 1]}"
-    return made if made not in beside else f"tool_{digest[: _MOST - 5]}"
 
 
 def _renamed(request: Request, names: Mapping[str, str]) -> Request:
@@ -215,7 +193,7 @@ def _name_of(tool: ClientTool, found: Mapping[str, ClientTool], singles: Set[str
     usual = flat_name(tool.namespace, tool.name)
     if usual not in singles and found.get(usual, tool) == tool:
         return usual
-    return fitted_name(f"{tool.namespace}\n{tool.name}", beside={})
+    return fitted_name(f"{tool.namespace}\n{tool.name}")
 
 
 def _plain(tools: tuple[ToolSpec, ...], found: dict[str, ClientTool], singles: Set[str]) -> list[ToolSpec]:

@@ -3,7 +3,7 @@
 The runner and the gateway feed it from the network, `turnwise decode` from files, tests from recordings.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -40,6 +40,7 @@ from turnwise.wire.finish_words import CALL_FAILED, unread_call
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits, is_wide
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import BOM
+from turnwise.wire.tool_names import frames_with_names, response_with_names
 
 if TYPE_CHECKING:
     from turnwise.assembly.calls_in_text.frames import CallFinder
@@ -138,6 +139,7 @@ class ResponseReader:
         taken_ids: frozenset[str] = frozenset(),
         id_prefix: str = "call",
         in_text: "CallFinder | None" = None,
+        own_names: Mapping[str, str] | None = None,
     ) -> None:
         self.finished = False
         self.failed = False
@@ -145,6 +147,7 @@ class ResponseReader:
         self.heard = 0
         self.early_words: WordTaker | None = None
         self._decoder = family.stream_decoder(profile, limits)
+        self._own_names = own_names  # of tools that the server knows by another name
         self._assembler = _assembler(limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix)
         self._in_text = in_text
         self._bytes_left = limits.stream_bytes
@@ -168,7 +171,8 @@ class ResponseReader:
         self._bytes_left -= len(chunk) if size is None else size
         if self._bytes_left < 0:
             return [Faulted(too_large(self._limit_bytes))]
-        return self._decoder.feed(chunk)
+        frames = self._decoder.feed(chunk)
+        return frames_with_names(frames, self._own_names) if self._own_names else frames
 
     def heal(self, frames: list[Frame]) -> list[Frame]:
         """The healed frames of these, which `decode` gave."""
@@ -194,7 +198,8 @@ class ResponseReader:
         if self._flushed or self.faulted:
             return []
         self._flushed = True
-        last = self._receive(self._decoder.finish())
+        frames = self._decoder.finish()
+        last = self._receive(frames_with_names(frames, self._own_names) if self._own_names else frames)
         if self._in_text is None:
             return last
         found = self._in_text.finish(is_closed=not self.finished and self.is_closed())
@@ -212,6 +217,8 @@ class ResponseReader:
         """The whole response; `flush` first if you want to see its last frames."""
         self.flush()
         response = self._assembler.finish()
+        if self._own_names:
+            response = response_with_names(response, self._own_names)
         if response.is_closed and self._decoder.expects_more():
             return msgspec.structs.replace(response, is_closed=False)
         if self._in_text is not None and self._in_text.is_behind_call():
@@ -285,6 +292,7 @@ def read_body(
     taken_ids: frozenset[str] = frozenset(),
     id_prefix: str = "call",
     in_text: "CallFinder | None" = None,
+    own_names: Mapping[str, str] | None = None,
 ) -> tuple[Response, list[Frame]]:
     """Decode one non-streamed body: the response, and the healed frames for whoever watches."""
     assembler = _assembler(limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix)
@@ -295,6 +303,8 @@ def read_body(
     del body  # a long one is not held while its calls are judged
     if in_text is not None:
         frames = [*(in_text.take(frames) if frames else ()), *in_text.finish()]
+    if own_names:
+        frames = frames_with_names(frames, own_names)
     healed = assembler.receive_all(frames)
     return assembler.finish(), healed
 

@@ -48,8 +48,6 @@ ID_CHARACTERS = {"openai_chat": 40, "openai_responses": 64, "anthropic_messages"
 # LiteLLM hides Gemini's signature in a Chat call's id and wants it back there (litellm#16895): cut, the next request fails.
 CARRIED_IN_IDS = {"openai_chat": "__thought__"}
 ID_PRINT_CHARACTERS = 8
-# What OpenAI, Anthropic and (nearly) Gemini accept as a function's name in history.
-TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 NO_RESULT = "There is no result for this call: none was ever reported. The tool may or may not have run."
 NOT_DECIDED = (
@@ -69,14 +67,12 @@ class Healed(msgspec.Struct, frozen=True):
     call_ids: frozenset[str]
 
 
-def heal(
-    messages: Sequence[Message], *, family: str, tool_names: Collection[str] = (), taken_ids: Collection[str] = ()
-) -> Healed:
+def heal(messages: Sequence[Message], *, family: str, taken_ids: Collection[str] = ()) -> Healed:
     """Repair `messages` deterministically; what is sound stays equal. Linear in the messages.
 
     `taken_ids` are call ids of messages that stand before these and were healed for the same family.
     """
-    if (sound := _ids_of_sound(messages, family=family, tool_names=tool_names, taken_ids=taken_ids)) is not None:
+    if (sound := _ids_of_sound(messages, family=family, taken_ids=taken_ids)) is not None:
         return Healed(tuple(messages), (), sound)
     repairs: list[Repair] = []
     results = _results_by_call(messages)
@@ -104,7 +100,7 @@ def heal(
         calls = [part for part in parts if isinstance(part, ToolCall)]
         answers = [results[index, position] for position in range(len(calls))] if calls else []
         used += sum([answer is not None for answer in answers])
-        fitted = _fit_calls(parts, family=family, tool_names=tool_names, taken=call_ids, index=index, repairs=repairs)
+        fitted = _fit_calls(parts, family=family, taken=call_ids, index=index, repairs=repairs)
         kept = fit_parts(fitted, family=family, role="assistant")
         if not kept:
             repairs.append(Repair("empty_message", f"message {index}", "left out an assistant message without content"))
@@ -128,9 +124,7 @@ def heal(
     return Healed(tuple(healed), tuple(repairs), frozenset(call_ids))
 
 
-def _ids_of_sound(
-    messages: Sequence[Message], *, family: str, tool_names: Collection[str], taken_ids: Collection[str]
-) -> frozenset[str] | None:
+def _ids_of_sound(messages: Sequence[Message], *, family: str, taken_ids: Collection[str]) -> frozenset[str] | None:
     """The ids in use after these messages, if no repair changes any of them; None if something may have to be repaired.
 
     Most histories are sound, and a long one costs: the usual parts are known by their type, the others are looked at closely.
@@ -170,7 +164,7 @@ def _ids_of_sound(
     used = frozenset(ids)
     if waiting or len(used) < len(ids) or not used.isdisjoint(taken_ids):
         return None
-    if not all(name in tool_names or TOOL_NAME.fullmatch(name) for name in names):
+    if "" in names:
         return None
     return used.union(taken_ids) if _fit(used, family=family) else None
 
@@ -322,7 +316,6 @@ def _fit_calls(
     parts: tuple[Part, ...],
     *,
     family: str,
-    tool_names: Collection[str],
     taken: set[str],
     index: int,
     repairs: list[Repair],
@@ -334,9 +327,7 @@ def _fit_calls(
             if id != part.id:
                 repairs.append(Repair("call_id", f"message {index}", f"call `{part.id}` is now `{id}`"))
             taken.add(id)
-            part, mended = fit_call(
-                part if id == part.id else msgspec.structs.replace(part, id=id), tool_names=tool_names
-            )
+            part, mended = fit_call(part if id == part.id else msgspec.structs.replace(part, id=id))
             repairs += mended
         fitted.append(part)
     return tuple(fitted)
@@ -421,10 +412,11 @@ def _numbered(id: str, *, number: int, family: str) -> str:
     return id + end if limit is None else id[: limit - len(end)] + end
 
 
-def fit_call(call: ToolCall, *, tool_names: Collection[str]) -> tuple[ToolCall, tuple[Repair, ...]]:
-    """The call as it goes back to the model: arguments that servers can parse, a name that they accept."""
+def fit_call(call: ToolCall) -> tuple[ToolCall, tuple[Repair, ...]]:
+    """The call as it goes back to the model: arguments that servers can parse, and a name. A name that a server refuses changes
+    while a request is written (`wire/tool_names.py`)."""
     is_sound = call.state is ArgumentsState.COMPLETE and (call.free_form or _is_object(call.arguments))
-    if is_sound and not call.alternatives and call.name in tool_names:
+    if is_sound and not call.alternatives and call.name:
         return call, ()
     repairs: list[Repair] = []
     changes: dict[str, object] = {}
@@ -435,8 +427,8 @@ def fit_call(call: ToolCall, *, tool_names: Collection[str]) -> tuple[ToolCall, 
         changes |= {"state": ArgumentsState.COMPLETE, "reason": None, "alternatives": ()}
     elif call.alternatives:
         changes["alternatives"] = ()
-    if call.name not in tool_names and not TOOL_NAME.fullmatch(call.name):
-        changes["name"] = re.sub(r"[^A-Za-z0-9_-]", "_", call.name)[:64] or "unknown_tool"
+    if not call.name:
+        changes["name"] = "unknown_tool"
         repairs.append(Repair("call_name", place_of(call), f"goes back as `{changes['name']}`"))
     return (msgspec.structs.replace(call, **changes) if changes else call), tuple(repairs)
 

@@ -73,7 +73,7 @@ def adopt(
                 piece = msgspec.structs.replace(piece, id=id)
             seen.add(id)
             calls.append(piece)
-            fitted, mended = fit_call(piece, tool_names=offers)
+            fitted, mended = fit_call(piece)
             parts.append(fitted)
             repairs += mended
     kept = fit_parts(tuple(parts), family=family, role="assistant")

@@ -139,19 +139,18 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         What a turn left healed and weighed stays as it is up to the last of the user's messages: what is open stands
         behind that.
         """
-        names = frozenset([offer.spec.name for offer in config.tools])
         before_bytes = request_bytes(system=config.system, tools=[offer.spec for offer in config.tools])
         prompt = PromptSize(added_bytes=before_bytes)
         left = self.left
         if left is None or not left.is_healed_for(config):
             taken = self.call_ids - _ids_in(self.messages) if self.gave_way else ()
-            healed = heal((*self.messages, *new), family=config.family, tool_names=names, taken_ids=taken)
+            healed = heal((*self.messages, *new), family=config.family, taken_ids=taken)
             return healed, self._history(healed, prompt=prompt, before_bytes=before_bytes)
         before = left.messages
         start = next((at for at in range(len(before) - 1, -1, -1) if before[at].role == "user"), 0)
         behind = before[start:]
         taken = self.call_ids - _ids_in(behind)
-        healed = heal((*behind, *new), family=config.family, tool_names=names, taken_ids=taken)
+        healed = heal((*behind, *new), family=config.family, taken_ids=taken)
         known = min(len(left.sizes), start + _same_beginning(behind, messages=healed.messages))
         sizes = list(left.sizes[:known])
         if not left.is_counted_for(config):

@@ -236,7 +236,7 @@ class Turn(msgspec.Struct, kw_only=True):
     def _put_by(self, messages: Sequence[Message]) -> None:
         """Keep words for the next request, made fit for it: what stands in history is not healed again."""
         known = self.known
-        healed = heal(messages, family=known.config.family, tool_names=known.offers, taken_ids=known.history.call_ids)
+        healed = heal(messages, family=known.config.family, taken_ids=known.history.call_ids)
         self._apply(WordsPutBy(healed))
 
     @property

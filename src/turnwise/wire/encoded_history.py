@@ -14,6 +14,7 @@ from turnwise.vocab import Message, Request, messages_in_common
 from turnwise.wire.cache_marks import MARK_NAME, MARKS, Marking, Placed, chosen, last_block, marks_at, placed_marks
 from turnwise.wire.json_fields import write_object
 from turnwise.wire.profiles import Profile
+from turnwise.wire.tool_names import WireNames, wire_names
 
 MESSAGES = b"[]"
 """Holds the place of the messages among the fields of a body: the very object, which nothing else equals by accident."""
@@ -53,7 +54,12 @@ class CallFrame(msgspec.Struct, frozen=True, kw_only=True):
     items: Items | None = None
     rests_on: tuple[object, ...] = ()
     marking: Marking | None = None  # None: the provider is not asked to keep the prompt
+    names: WireNames | None = None  # of the request's tools, where messages are written
     adapted: tuple[Adapted, ...] = ()
+
+
+def _rests_alike(one: CallFrame, other: CallFrame) -> bool:
+    return one.rests_on == other.rests_on and one.names == other.names
 
 
 Written = tuple[bytes, int, tuple[tuple[int, int], ...], int | None]
@@ -120,7 +126,8 @@ class EncodedHistory:
             also,
         )
         if self._frame is None or around != self._around or not _writes_alike(request.settings, self._around[0]):
-            self._frame = make(request, profile)
+            frame = make(request, profile)
+            self._frame = msgspec.structs.replace(frame, names=wire_names(request.tools, profile))
             self._around = around
         return self._frame
 
@@ -181,7 +188,7 @@ class EncodedHistory:
             return None
         behind_bracket = last.head.endswith(b"[") or not (self._encoded or self._rest)
         comma = b"" if behind_bracket else b","
-        is_kept = common >= shared.messages and last.rests_on == frame.rests_on and last.head == frame.head
+        is_kept = common >= shared.messages and _rests_alike(last, frame) and last.head == frame.head
         if is_kept and shared.length:
             begins = len(last.head) + len(comma) + shared.length
             return _Before(begins, bytes(self._encoded[shared.length :]) + self._rest)
@@ -265,7 +272,7 @@ class EncodedHistory:
         """What these have in common with the messages of the last body; nothing is encoded behind it afterwards."""
         shared, whole, last = self._shared, self._whole, self._last
         self._shared = self._whole = None  # until all is encoded: what cannot be must leave nothing half-kept behind
-        rests_on_same = last is frame or (last is not None and last.rests_on == frame.rests_on)
+        rests_on_same = last is frame or (last is not None and _rests_alike(last, frame))
         if shared is None or whole is None or common < shared.messages or not rests_on_same:
             self._cut(0)
             return _Mark(0, 0, items)
@@ -286,7 +293,7 @@ class EncodedHistory:
     def _take(self, messages: Sequence[Message], *, behind: _Mark, frame: CallFrame) -> _Mark:
         items = behind.items.copy()
         encoded = self._encoded
-        if found := items.take(messages):
+        if found := items.take(messages if frame.names is None else frame.names.fitted(messages)):
             if encoded:
                 encoded += b","
             new = b",".join(found)

@@ -29,6 +29,7 @@ from turnwise.wire.addresses import where_asked
 from turnwise.wire.faults import date_s
 from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+from turnwise.wire.tool_names import own_names
 
 if TYPE_CHECKING:
     from turnwise.assembly.calls_in_text.frames import CallFinder
@@ -401,7 +402,8 @@ class Exchange:
             family=self._endpoint.family,
             profile=self._endpoint.profile,
             limits=self._limits,
-            tool_names=_tool_names(self._order),
+            tool_names=frozenset([tool.name for tool in self._order.request.tools]),
+            own_names=own_names(self._order.request, self._endpoint.profile),
             taken_ids=self._order.taken_ids,
             id_prefix=self._order.id_prefix,
             in_text=_in_text(self._order),
@@ -592,7 +594,8 @@ class Exchange:
             self._endpoint.family,
             profile=self._endpoint.profile,
             limits=self._limits,
-            tool_names=_tool_names(self._order),
+            tool_names=frozenset([tool.name for tool in self._order.request.tools]),
+            own_names=own_names(self._order.request, self._endpoint.profile),
             taken_ids=self._order.taken_ids,
             id_prefix=self._order.id_prefix,
             in_text=_in_text(self._order),
@@ -667,10 +670,6 @@ def _is_whole(body: bytes) -> bool:
     except UNREADABLE:
         return False
     return True
-
-
-def _tool_names(order: SendRequest) -> frozenset[str]:
-    return frozenset([tool.name for tool in order.request.tools])
 
 
 def _in_text(order: SendRequest) -> "CallFinder | None":

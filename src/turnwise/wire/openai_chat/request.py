@@ -21,6 +21,7 @@ from turnwise.wire.offers import KEPT, fitted_tool, instructions, offered_tools
 from turnwise.wire.openai_chat.fields import NAME, Fields, fields_of, merged
 from turnwise.wire.openai_chat.parts import ChatItems, encode_instructions
 from turnwise.wire.profiles import Profile, SchemaDialect
+from turnwise.wire.tool_names import with_wire_names
 
 PATH = "/chat/completions"
 CHOICES_IN_WORDS = {"none": "Answer in text now, without calling a tool.", "required": "Call one of the tools now."}
@@ -51,6 +52,7 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
     if request.lessons:
         profile = profile.taught(request.lessons)
     profile = profile.for_model(request.model)
+    request = with_wire_names(request, profile)
     fields = {
         name: MESSAGES if value is MESSAGES else encode(value) for name, value in _fields(request, profile).items()
     }
