@@ -197,6 +197,30 @@ def test_the_clients_own_search_for_tools_is_a_function(target: str, stream: boo
 
 
 @pytest.mark.parametrize("target", OTHERS)
+def test_a_function_that_is_called_like_the_search_is_another_tool(target: str) -> None:
+    """Proves: a client's function `tool_search` beside its own search keeps its name, and the search has another one, the same in
+    tools, calls and results; a call of either comes back as what was meant."""
+    function = {**FUNCTION, "name": "tool_search"}
+    body = plain("openai_responses", tools=[function, SEARCH])
+    sent = send("openai_responses", body, to=target)
+    [own, search] = [tool.name for tool in sent.request.tools]
+    assert own == "tool_search" != search
+    [item] = answered(
+        "openai_responses", body, sent, ToolCall(id="c1", name=search, arguments="{}"), stream=False
+    ).message.parts
+    found = json.loads(getattr(item, "json", "{}"))
+    assert found["type"] == "tool_search_call"
+    call = ToolCall(id="c2", name=own, arguments="{}")
+    [item] = answered("openai_responses", body, sent, call, stream=False).message.parts
+    assert isinstance(item, ToolCall) and item.name == "tool_search"
+    output = {"type": "tool_search_output", "call_id": "c1", "execution": "client", "tools": [GROUP]}
+    input = [{"role": "user", "content": "hi"}, found, output]
+    again = send("openai_responses", plain("openai_responses", tools=[function, SEARCH], input=input), to=target)
+    parts = [part for message in again.request.messages for part in message.parts]
+    assert [part.name for part in parts if isinstance(part, ToolCall | ToolResult)] == [search] * 2
+
+
+@pytest.mark.parametrize("target", OTHERS)
 def test_items_of_a_client_are_carried_or_refused_by_name(target: str) -> None:
     """Proves: another agent's words are text; what is encrypted for its provider is refused; none becomes an empty message."""
     user = {"role": "user", "content": "hi"}

@@ -129,8 +129,8 @@ def flat_name(namespace: str, name: str) -> str:
 def plain_tools(request: Request) -> PlainTools:
     """A request of the Responses API with functions in place of namespaces, and of the search that the client does itself."""
     found: dict[str, ClientTool] = {}
-    kinds = {tool.name: string_of(fields_in(tool.opaque, family=RESPONSES), "type") for tool in request.tools}
-    singles = {name for name, kind in kinds.items() if kind not in ("namespace", SEARCH)}
+    kinds = [(tool.name, string_of(fields_in(tool.opaque, family=RESPONSES), "type")) for tool in request.tools]
+    singles = {name for name, kind in kinds if kind not in ("namespace", SEARCH)}
     tools = _plain(request.tools, found, singles)
     messages: list[Message] = []
     names: dict[str, str] = {}  # of calls, by their ids
@@ -144,14 +144,14 @@ def plain_tools(request: Request) -> PlainTools:
                 case ToolResult(call_id=id) if names.get(id, part.name) != part.name:
                     parts.append(replace(part, name=names[id]))
                 case ProviderItem(family="openai_responses", kind="tool_search_call"):
-                    parts.append(_search_call(part) or part)
+                    parts.append(_search_call(part, singles) or part)
                 case ProviderItem(family="openai_responses", kind="tool_search_output" | "additional_tools"):
                     fields = read_fields(part.json)
                     added = _plain(_tools_of(fields), found, singles)
                     tools += [tool for tool in added if tool.name not in {one.name for one in tools}]
                     if (id := string_of(fields, "call_id")) is not None and part.kind == "tool_search_output":
                         text = OUTPUT_TEXT + (", ".join([f"`{tool.name}`" for tool in added]) or "none")
-                        parts.append(ToolResult(call_id=id, name=SEARCH, content=(Text(text),)))
+                        parts.append(ToolResult(call_id=id, name=_search_name(singles), content=(Text(text),)))
                     elif part.kind == "tool_search_output":
                         parts.append(part)
                 case ProviderItem(family="openai_responses", kind="agent_message"):
@@ -188,6 +188,11 @@ def _in_roles(message: Message, parts: list[Part]) -> list[Message]:
     return made
 
 
+def _search_name(singles: Set[str]) -> str:
+    """The name of the client's own search as a function: a marked one where a function of the client has the usual name."""
+    return SEARCH if SEARCH not in singles else fitted_name(f"{SEARCH}\nclient")
+
+
 def _name_of(tool: ClientTool, found: Mapping[str, ClientTool], singles: Set[str]) -> str:
     """The name of a function outside of its namespace. A marked one where another tool has the usual name."""
     usual = flat_name(tool.namespace, tool.name)
@@ -209,8 +214,8 @@ def _plain(tools: tuple[ToolSpec, ...], found: dict[str, ClientTool], singles: S
                 found[name := _name_of(named, found, singles)] = named
                 plain.append(replace(inner, name=name))
         elif kind == SEARCH and string_of(own, "execution") == "client":
-            found[SEARCH] = ClientTool(SEARCH, is_search=True)
-            search = ToolSpec(name=SEARCH, description=string_of(own, "description") or "Find tools.")
+            found[name := _search_name(singles)] = ClientTool(SEARCH, is_search=True)
+            search = ToolSpec(name=name, description=string_of(own, "description") or "Find tools.")
             parameters = own.get("parameters")
             is_said = parameters is not None and is_object(parameters)
             plain.append(replace(search, parameters=bytes(parameters or b"").decode()) if is_said else search)
@@ -246,13 +251,13 @@ def _plain_call(call: ToolCall, found: Mapping[str, ClientTool], singles: Set[st
     return replace(call, name=_name_of(ClientTool(call.name, namespace), found, singles), opaque=opaque)
 
 
-def _search_call(item: ProviderItem) -> ToolCall | None:
+def _search_call(item: ProviderItem, singles: Set[str]) -> ToolCall | None:
     fields = read_fields(item.json)
     id, arguments = string_of(fields, "call_id"), fields.get("arguments")
     if id is None or string_of(fields, "execution") != "client":
         return None
     text = "{}" if arguments is None or not is_object(arguments) else bytes(arguments).decode()
-    return ToolCall(id=id, name=SEARCH, arguments=text)
+    return ToolCall(id=id, name=_search_name(singles), arguments=text)
 
 
 def _agent_texts(item: ProviderItem) -> list[Part]:
