@@ -60,7 +60,14 @@ SENT: tuple[tuple[Callable[[Profile], bool], str], ...] = (
         "Calls without a signature go with the stand-in that Google documents, but not to models that ask for none.",
     ),
     (lambda row: row.calls_content == "", 'Calls without a text go with `content: ""`.'),
-    (lambda row: row.tool_choices == ("auto",), "Every choice of tools goes in words, as the last user message."),
+    (
+        lambda row: row.tool_choices == ("auto",) and not row.tool_choices_models,
+        "Every choice of tools goes in words, as the last user message.",
+    ),
+    (
+        lambda row: bool(row.tool_choices_models),
+        "With the models of that rule, every choice of tools goes in words, as the last user message.",
+    ),
     (
         lambda row: row.tool_choices == ("auto", "none"),
         "A forced call is asked for in words, as the last user message.",
@@ -76,6 +83,10 @@ SENT: tuple[tuple[Callable[[Profile], bool], str], ...] = (
     (
         lambda row: row.needs_user,
         "The gateway sends lone system texts as the user's. If an assistant begins, a line of the user stands before it.",
+    ),
+    (
+        lambda row: row.one_assistant_last,
+        "If a client's last two messages are an assistant's texts, the gateway puts a line of the user behind them.",
     ),
     (
         lambda row: row.user_last,

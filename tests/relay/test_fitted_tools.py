@@ -17,7 +17,7 @@ from turnwise.lab.strict.dialects import builtin_dialects
 from turnwise.relay.event_reader import EventReader
 from turnwise.relay.relaying import ClientSide, Relay, RelayEnd, RelayRules, UpstreamSide
 from turnwise.relay.response_reading import ResponseReader
-from turnwise.relay.terms import UpstreamRequest
+from turnwise.relay.terms import RouteTerms, UpstreamRequest
 from turnwise.vocab import Finished, FinishReason, Started, Text, ToolCall, ToolCallDelta, ToolResult, calls_of
 from turnwise.wire.openai_chat import FAMILY
 from turnwise.wire.profiles import Profile, builtin_profiles
@@ -141,6 +141,31 @@ def test_a_clients_name_of_a_user_goes_where_it_is_taken() -> None:
         kept = sent_to(row, [tool("plain", PLAIN)], messages=messages)
         assert json.dumps(messages).encode() in kept.call.body and told_of(kept) == []
         assert is_taken(row, kept.call.body)
+
+
+@pytest.mark.promise("heal:dialect")
+def test_two_assistants_at_the_end_and_a_choice_that_a_model_refuses() -> None:
+    """Proves: Ollama gets a line of the user behind two texts of the assistant, not behind one; OpenRouter gets a forced choice
+    in words for models of Z.ai alone. Reports: NousResearch/hermes-agent#80265, vectorize-io/hindsight#4246."""
+    said = [
+        {"role": role, "content": text} for role, text in (("user", "hi"), ("assistant", "one"), ("assistant", "two"))
+    ]
+    for length, told in ((2, []), (3, ["messages[-1]"])):
+        sent = sent_to("ollama", [tool("plain", PLAIN)], messages=said[:length])
+        assert is_taken("ollama", sent.call.body) and told_of(sent) == told
+        assert [one["content"] for one in json.loads(sent.call.body)["messages"]][:length] == ["hi", "one", "two"][
+            :length
+        ]
+    choice = {"type": "function", "function": {"name": "plain"}}
+    asked = json.dumps(plain("openai_chat", tools=[tool("plain", PLAIN)], tool_choice=choice)).encode()
+    for model in ("openai/gpt-5", "z-ai/glm-5"):
+        terms = RouteTerms(model=model)
+        sent = send("openai_chat", asked, to="openai_chat", profile=builtin_profiles()["openrouter"], terms=terms)
+        if model == "openai/gpt-5":
+            assert json.loads(sent.call.body)["tool_choice"] == choice and told_of(sent) == []
+    body = json.loads(sent.call.body)
+    assert is_taken("openrouter", sent.call.body) and told_of(sent) == ["tool_choice"] and "tool_choice" not in body
+    assert body["messages"][-1] == {"role": "user", "content": "Call the tool `plain` now."}
 
 
 @pytest.mark.promise("heal:dialect")

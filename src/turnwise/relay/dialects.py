@@ -75,7 +75,7 @@ def with_user(request: Request, profile: Profile) -> Request:
         lone = profile.needs_user and parts
         return msgspec.structs.replace(request, messages=(Message("user", parts),), system=()) if lone else request
     begin = (Message("user", (ASSISTANT_FIRST,)),) if _lacks_first(said, request, profile) else ()
-    end = (Message("user", (GO_ON,)),) if profile.user_last and _says_last(said[-1]) else ()
+    end = (Message("user", (GO_ON,)),) if _lacks_last(said, profile) else ()
     return msgspec.structs.replace(request, messages=(*lead, *begin, *said, *end)) if begin or end else request
 
 
@@ -241,8 +241,10 @@ def _lacks_first(messages: Sequence[Message], request: Request, profile: Profile
     return wants and bool(messages) and messages[0].role == "assistant"
 
 
-def _says_last(message: Message) -> bool:
-    return message.role == "assistant" and not _calls(message)
+def _lacks_last(messages: Sequence[Message], profile: Profile) -> bool:
+    """Whether the assistant's words stand last where the server refuses that, or the second of two that it refuses."""
+    last = [message.role == "assistant" and not _calls(message) for message in messages[-2:]]
+    return bool(last) and last[-1] and (profile.user_last or (profile.one_assistant_last and last == [True, True]))
 
 
 def _leading(request: Request) -> tuple[int, Sequence[Message]]:
@@ -295,7 +297,7 @@ def _unfit_as_written(fields: Fields, request: Request, profile: Profile) -> Ite
         yield f"messages.{name}", "the upstream refuses it"
     if profile.files != "all" and any(type(part) is File and not takes_file(part, profile) for part in parts):
         yield "messages.file", "the upstream takes no such files; a line of text stands in its place"
-    if profile.user_last and request.messages[-1:] and _says_last(request.messages[-1]):
+    if _lacks_last(request.messages, profile):
         yield "messages[-1]", "a line of text stands behind it, as the upstream wants the user's word last"
     if profile.empty_text and any(map(_says_nothing, _leading(request)[1])):
         yield "messages.content", f"a message without content goes as `{profile.empty_text}`"

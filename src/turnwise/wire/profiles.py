@@ -38,6 +38,7 @@ RefusedTool = Literal["schema", "union", "properties", "required", "bare"]
 FamilyName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini"]
 
 
+_ANY_MODEL: Mapping[str, object] = {"tool_choices_models": (), "tool_choices_not_models": ()}
 LESSONS: Mapping[ServerLesson, Mapping[str, object]] = {
     "system_first": {"later_system": "user"},
     "system_role": {"system_role": "system", "strict_messages": True},
@@ -46,8 +47,8 @@ LESSONS: Mapping[ServerLesson, Mapping[str, object]] = {
     "reasoning_empty": {"reasoning_replay": "reasoning_content", "reasoning_stand_in": ""},
     "reasoning_blank": {"reasoning_replay": "reasoning_content", "reasoning_stand_in": " "},
     "content_there": {"calls_content": "", "empty_text": EMPTY_TEXT},
-    "choice_auto": {"tool_choices": ("auto",), "tool_choices_not_models": (), "thinking_limits_choices": False},
-    "choice_unforced": {"tool_choices": ("auto", "none"), "tool_choices_not_models": ()},
+    "choice_auto": {**_ANY_MODEL, "tool_choices": ("auto",), "thinking_limits_choices": False},
+    "choice_unforced": {**_ANY_MODEL, "tool_choices": ("auto", "none")},
     "max_completion_tokens": {"max_tokens_field": "max_completion_tokens"},
     "no_stop": {"no_stop_models": ("",)},
     "nothing_behind": {"told_behind": False},
@@ -104,6 +105,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     strict_messages: bool = False  # refuses role `developer`, or a result that is a list of texts
     needs_user: bool = False  # refuses a conversation without a user's message
     user_last: bool = False  # refuses an assistant's message at the end
+    one_assistant_last: bool = False  # refuses two at the end
     message_fields: tuple[str, ...] | None = None  # fields of messages that it takes; None: any
     text_lists: bool = False  # several texts of one message go as a list of parts, not as one string
     calls_content: str | None = None  # `content` beside calls without a text
@@ -112,6 +114,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     signature_stand_in: str = ""  # goes back with a message's first call where the model gave no signature
     unsigned_models: tuple[str, ...] = ()  # words in names of models that ask for none
     tool_choices: tuple[Literal["auto", "none", "required", "named"], ...] = ("auto", "none", "required", "named")
+    tool_choices_models: tuple[str, ...] = ()  # beginnings of models that take no others; empty: none does
     tool_choices_not_models: tuple[str, ...] = ()  # words in names of models that take every choice
     thinking_limits_choices: bool = False  # and so does every model that is asked not to think
 
@@ -182,6 +185,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def takes_every_choice(self, model: str, *, thinks: bool) -> bool:
         """Whether its `tool_choice` may be any word or name."""
         if len(self.tool_choices) == 4 or (self.thinking_limits_choices and not thinks):
+            return True
+        if self.tool_choices_models and not model.lower().startswith(self.tool_choices_models):
             return True
         return any(word in model.lower() for word in self.tool_choices_not_models)
 
