@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from turnwise.vocab import (
     OutputSchema,
     Reasoning,
     Request,
+    ServerLesson,
     Settings,
     Text,
     ToolCall,
@@ -105,6 +107,28 @@ def test_an_unknown_server_gets_what_costs_nothing_anywhere() -> None:
         "assistant",
         "user",
     ]
+
+
+@pytest.mark.promise("heal:dialect")
+@pytest.mark.parametrize("order", ["between", "alternate"])
+@pytest.mark.parametrize("choice", ["choice_auto", "choice_unforced"])
+def test_two_lessons_hold_in_one_request(order: ServerLesson, choice: ServerLesson) -> None:
+    """Proves: a forced choice that goes in words keeps the order that the same server has taught: an assistant's word between it
+    and a result, no message of its own behind the user's. The next request, without the choice, has the same messages."""
+    calls, results = HISTORY[1], Message("tool", RESULTS[:1])
+    behind_results = (HISTORY[0], Message(calls.role, calls.parts[:1]), results)
+    asked = Request(
+        model="m", tools=TOOLS, messages=behind_results, lessons=(order, choice), tool_choice=NamedTool("read")
+    )
+    for messages in (behind_results, (*behind_results, Message("assistant", (Text("Done."),)), HISTORY[-1])):
+        history = EncodedHistory()
+        forced = sent("openai_chat", replace(asked, messages=messages), history=history)["messages"]
+        said = [message["role"] for message in forced]
+        refused = ("tool", "user") if order == "between" else ("user", "user")
+        assert refused not in [*pairwise(said)] and "Call the tool `read` now." in forced[-1]["content"]
+        free = replace(asked, messages=messages, tool_choice="auto")
+        assert sent("openai_chat", free, history=history) == sent("openai_chat", free)
+        assert sent("openai_chat", free)["messages"][:-1] == forced[: len(messages) - 1]
 
 
 @pytest.mark.parametrize("row", ["vllm", "llamacpp", "lmstudio", "minimax", "mistral"])

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import msgspec
 
-from turnwise.vocab import Caching, NamedTool, OutputSchema, Request, Settings, Text, ToolSpec
+from turnwise.vocab import Caching, Message, NamedTool, OutputSchema, Request, Settings, Text, ToolSpec
 from turnwise.wire.cache_keys import cache_key_fields
 from turnwise.wire.cache_marks import Marking, end_of_content, end_of_message, marking_of, own_marks
 from turnwise.wire.encoded_history import MESSAGES, CallFrame, EncodedHistory, around
@@ -32,7 +32,20 @@ def encode_request(request: Request, profile: Profile, *, history: EncodedHistor
     if request.messages and request.messages[0].role == "system":
         request = _with_leading_texts(request)
     frame = history.frame(request, profile, make=_frame, also=bool(request.messages))
-    return call_of(frame, written=history.write_body(frame, messages=request.messages))
+    messages, taught = request.messages, _taught(request, profile)
+    if messages and _orders_messages(request, taught):
+        asked = asked_in_words(with_wire_names(request, taught), taught)
+        messages = (*messages, Message("user", (Text(asked),))) if asked else messages
+    return call_of(frame, written=history.write_body(frame, messages=messages))
+
+
+def _taught(request: Request, profile: Profile) -> Profile:
+    return profile.taught(request.lessons) if request.lessons else profile
+
+
+def _orders_messages(request: Request, profile: Profile) -> bool:
+    """Whether what may stand last rests on the message before it: the choice in words is one of the messages then."""
+    return profile.behind_results == "assistant" or profile.joins_neighbours(request.model)
 
 
 def _with_leading_texts(request: Request) -> Request:
@@ -49,9 +62,7 @@ def _with_leading_texts(request: Request) -> Request:
 
 
 def _frame(request: Request, profile: Profile) -> CallFrame:
-    if request.lessons:
-        profile = profile.taught(request.lessons)
-    profile = profile.for_model(request.model)
+    profile = _taught(request, profile).for_model(request.model)
     request = with_wire_names(request, profile)
     fields = {
         name: MESSAGES if value is MESSAGES else encode(value) for name, value in _fields(request, profile).items()
@@ -68,7 +79,8 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
     head += b",".join(system)
     marking = _marking(request, profile, fields=fields, head=head, system=system) if listed else None
     joins = profile.joins_neighbours(request.model)
-    if (asked := asked_in_words(request, profile)) and (request.messages or system):
+    is_message = bool(request.messages) and _orders_messages(request, profile)
+    if (asked := asked_in_words(request, profile)) and (request.messages or system) and not is_message:
         tail = b"," + encode({"role": "user", "content": asked}) + tail
     return CallFrame(
         path=path,
