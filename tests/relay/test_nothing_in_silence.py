@@ -18,6 +18,7 @@ from turnwise.relay.incoming import read_client_request
 from turnwise.relay.refusals import RequestRefused
 from turnwise.relay.terms import RouteTerms, UpstreamRequest
 from turnwise.relay.translating import translate
+from turnwise.wire.profiles import EMPTY_TEXT
 
 # The fields of the body, which the Python package keeps in one object with those of `generationConfig`.
 GEMINI_TYPES: dict[str, Any] = {
@@ -178,6 +179,53 @@ def test_what_its_own_api_takes_the_other_api_takes_from_the_gateway(source: str
                 wrong[variant.path] = sent.call.body.decode()
     assert wrong.keys() <= WRONG_TYPE
     assert judged >= 15
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_no_documented_item_becomes_an_empty_message(source: str, target: str) -> None:
+    """Proves: whatever stands in a history, by the vendors' own types, never goes up as an assistant's message that says nothing.
+    What another API has no form for is refused, or told and left out with its message."""
+    empty: dict[str, Any] = {}
+    seen = 0
+    for variant in documented(source):
+        fields, others = [as_models(one) for one in apart(variant)]
+        if not any(key in fields for key in HISTORIES) or (sent := outcome(source, fields, target)) is None:
+            continue
+        seen += len(assistants(body_of(sent)))
+        without = outcome(source, others, target)
+        before = [] if without is None else [*filter(says_nothing, assistants(body_of(without)))]
+        if len(found := [*filter(says_nothing, assistants(body_of(sent)))]) > len(before):
+            empty[variant.path] = found
+    assert empty == {}
+    assert seen >= 2
+
+
+def as_models(fields: dict[str, Any]) -> dict[str, Any]:
+    """The same where Gemini's contents, whose role is a free text, are the model's."""
+    if not isinstance(fields.get("contents"), list):
+        return fields
+    asked = {"role": "user", "parts": [{"text": "hi"}]}
+    return {**fields, "contents": [asked, *[{**one, "role": "model"} for one in fields["contents"]]]}
+
+
+def assistants(body: dict[str, Any]) -> list[dict[str, Any]]:
+    items = [one for key in HISTORIES if isinstance(body.get(key), list) for one in body[key]]
+    return [one for one in items if one.get("role") in ("assistant", "model")]
+
+
+def says_nothing(message: dict[str, Any]) -> bool:
+    if message.get("tool_calls") or message.get("refusal"):
+        return False
+    content = message.get("content", message.get("parts"))
+    texts = [content] if isinstance(content, str) else [part.get("text", "a part") for part in content or []]
+    return not "".join(texts).replace(EMPTY_TEXT, "").strip()
+
+
+@pytest.mark.parametrize("content", ["", None, [], EMPTY_TEXT, [{"type": "text", "text": " "}]])
+def test_what_says_nothing_is_seen(content: Any) -> None:
+    """Proves: the judge of the walk knows an empty message in each form that families have for it."""
+    assert says_nothing({"role": "assistant", "content": content}) and says_nothing({"role": "model", "parts": []})
+    assert not says_nothing({"role": "assistant", "content": content, "tool_calls": [{}]})
 
 
 # A tool's parameters of type `null`, which Gemini's judge lets pass.
