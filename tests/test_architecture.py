@@ -51,10 +51,10 @@ STARTED_BY = {"cli/gateway.py": "gateway", "cli/acp.py": "acp", "cli/mcp_serve.p
 OF_THE_COMMAND_LINE = {
     "acp": set(
         """asked_calls asks choice foreign_folders last_exchange left_turns mentions model_names opening options pending
-        permissions prompts remedies running screen spending spent taking_back text unseen workplace""".split()
+        permissions prompts remedies running spending spent taking_back text unseen workplace""".split()
     ),
     "mcp": set(
-        """asked_calls asks decode events folder foreign_folders model_names options remedies run_servers screen text
+        """asked_calls asks decode folder foreign_folders model_names options remedies run_events run_servers text
         workplace""".split()
     ),
 }

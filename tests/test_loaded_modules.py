@@ -20,6 +20,7 @@ from waits import HANG_S
 IMPORTED = re.compile(r"^import time:\s+\d+ \|\s+\d+ \|\s+(\S+)$", re.MULTILINE)
 # Of path files of installers; and what Python itself tries (`pickle` does, for Jython).
 PYTHONS = {"_distutils_hack", "_virtualenv", "sitecustomize", "usercustomize", "org"}
+OF_THE_PROGRAM = ["turnwise.faces.cli.exit_codes", "turnwise.faces.cli.main"]
 TURNWISE = ("-c", "import sys; from turnwise.faces.cli.main import main; sys.argv[0] = 'turnwise'; main()")
 
 
@@ -57,7 +58,7 @@ def test_nothing_but_turnwise_is_loaded_before_ctrl_c_is_heard() -> None:
         timeout=HANG_S,
         check=True,
     )
-    ours = ["turnwise", "turnwise._version", "turnwise.faces", "turnwise.faces.cli", "turnwise.faces.cli.main"]
+    ours = ["turnwise", "turnwise._version", "turnwise.faces", "turnwise.faces.cli", *OF_THE_PROGRAM]
     assert ran.stdout.split() == ours
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from faces.cli.person import CTRL_C, at_terminal
 from faces.cli.running import Cli, at, running_lab, script
-from turnwise.faces.cli.asks import ANSWERS, CHOICES, always_said
+from turnwise.faces.cli.asks import always_said
+from turnwise.faces.cli.terminal_asks import ANSWERS, CHOICES
 from turnwise.lab import Lab, Script
 from turnwise.lab.script import ScriptedCall, ScriptedStep
 from turnwise.rules.permissions import PermissionRule

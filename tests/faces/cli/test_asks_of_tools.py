@@ -11,8 +11,8 @@ import pytest
 from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.running.watching import AskClosed, AskOpened
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
-from turnwise.faces.cli.asks import TerminalApprover
 from turnwise.faces.cli.screen import describe_event
+from turnwise.faces.cli.terminal_asks import TerminalApprover
 from turnwise.rules.permissions import Policy
 from turnwise.testing import FakeClock
 from turnwise.turn.approvals import Approval, OneAsk

@@ -28,9 +28,9 @@ from turnwise.drivers.tools.programs import OWN_PYTHON
 from turnwise.drivers.tools.sandbox import find_sandbox
 from turnwise.errors import CallerError
 from turnwise.faces.cli.mcp_prompts import filled_prompt
-from turnwise.faces.cli.mcp_servers import judged_servers, named_servers
+from turnwise.faces.cli.mcp_servers import named_servers
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.run_servers import RunServers, servers_in
+from turnwise.faces.cli.run_servers import RunServers, servers_in, servers_of_run
 from turnwise.lab import Lab
 from waits import HANG_S
 
@@ -92,7 +92,7 @@ def judged(folder: Path, *answers: bool, attended: bool = True) -> tuple[RunServ
         return left.pop(0)
 
     given: Given = {**NOTHING, "cwd": folder}
-    return judged_servers(given, attended=attended, clock=SystemClock(), confirm=confirm), asked
+    return servers_of_run(given, asks=confirm if attended else None, clock=SystemClock()), asked
 
 
 def test_a_server_of_the_users_own_file_serves_a_run(

@@ -223,22 +223,23 @@ def test_pending_calls_are_answered_by_id_or_all() -> None:
     deny_b = Approval(call_id="b", verdict="deny", subject="sb")
     asks = [ask("a"), ask("b")]
     shown_a, shown_all = f"a@{mark_of(asks[:1])}", f"all@{mark_of(asks)}"
-    assert decide(asks, approve=[shown_all], deny=["b"]) == (allow_a, deny_b)
-    assert decide(asks, approve=[shown_a], deny=["all"]) == (allow_a, deny_b)
-    assert decide(asks, approve=[shown_a], deny=[]) == (allow_a,)
+    assert decide(asks, approve=[shown_all], deny=["b"], show=str) == (allow_a, deny_b)
+    assert decide(asks, approve=[shown_a], deny=["all"], show=str) == (allow_a, deny_b)
+    assert decide(asks, approve=[shown_a], deny=[], show=str) == (allow_a,)
 
 
-def test_nothing_is_allowed_by_a_command_that_was_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_allowed_by_a_command_that_was_not_shown() -> None:
     """Proves (issue 39, 3): an id alone, `all` alone, or the mark of other contents allows nothing; each is shown whole first."""
     long = "".join([f"line {number}; " for number in range(3001)])
     before = [ask("a"), ask("b")]
     now = [msgspec.structs.replace(before[0], arguments=long, digest="other"), before[1]]
     for given in ("a", "all", f"a@{mark_of(before[:1])}", f"all@{mark_of(before)}"):
+        lines: list[str] = []
         with pytest.raises(CallerError, match="nothing was allowed"):
-            decide(now, approve=[given], deny=[])
-        shown = capsys.readouterr().err
+            decide(now, approve=[given], deny=[], show=lines.append)
+        shown = "\n".join(lines)
         assert long in shown and f"a@{mark_of(now[:1])}  bash" in shown
-    assert decide(now, approve=[], deny=["a"])[0].verdict == "deny"
+    assert decide(now, approve=[], deny=["a"], show=str)[0].verdict == "deny"
 
 
 def test_a_reply_is_for_a_question_that_was_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -291,7 +292,7 @@ def test_what_waits_for_nothing_is_not_answered(
     """With what to do instead."""
     known = [ask(id, kind="question" if id == "q" else "approval") for id in asks]
     with pytest.raises(CallerError) as raised:
-        decide(known, approve=approve, deny=deny)
+        decide(known, approve=approve, deny=deny, show=str)
     assert said in str(raised.value)
 
 

@@ -13,7 +13,7 @@ from prompt_toolkit.keys import Keys
 from faces.cli.person import CTRL_D, at_terminal
 from faces.cli.running import at, running_lab, script
 from faces.cli.test_processes import wait_until
-from turnwise.faces.cli.terminal import PAUSE_S, TypingPause
+from turnwise.faces.cli.prompt_ends import PAUSE_S, TypingPause
 from turnwise.faces.cli.typed_keys import KeysUse, TypedKeys
 from turnwise.lab import Lab, Script
 from turnwise.lab.script import ScriptedCall, ScriptedStep

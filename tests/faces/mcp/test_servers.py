@@ -175,7 +175,7 @@ def test_a_single_run_is_promised_no_next_turn(tmp_path: Path, one_turn: bool) -
     path = tmp_path / "servers.json"
     path.write_text(json.dumps({"mcpServers": {"slow": entry}}))
     given = cast("Given", {"cwd": folder, "mcp": (path,), "network": False, "api_key_env": None})
-    servers = servers_of_run(given, attended=False, clock=SystemClock(), one_turn=one_turn)
+    servers = servers_of_run(given, asks=None, clock=SystemClock(), one_turn=one_turn)
     assert not servers.notes
     (server,) = servers.toolsets
     said = "this run goes without them" if one_turn else "the next turn looks again"

@@ -36,11 +36,11 @@ from turnwise.faces.cli.asked_calls import (
     refusal_of,
     title_of,
 )
-from turnwise.faces.cli.asks import always_said, rules_said
+from turnwise.faces.cli.asks import always_said, as_it_is_now, is_allowed, is_command, rules_said, why_of
 from turnwise.faces.cli.text import visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.rules.permissions import Policy, judge_permission, session_rules
-from turnwise.turn.approvals import Approval, OneAsk, digest_of
+from turnwise.rules.permissions import Policy, session_rules
+from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.config import ToolOffer
 from turnwise.vocab import ToolCall
 
@@ -97,10 +97,9 @@ class EditorApprover:
         if ask.kind == "question":
             return await self._question(ask, asking=asking)
         facts = await self._facts(ask)
-        if judge_permission(facts, policy=self.policy).kind == "allow":  # by what was allowed always
+        if is_allowed(facts, policy=self.policy):
             return answer_to(ask, verdict="allow")
-        # what is shown is what is there now
-        ask = msgspec.structs.replace(ask, digest=digest_of(ask.call.name, arguments=ask.arguments, facts=facts))
+        ask = as_it_is_now(ask, facts=facts)
         rules = session_rules(facts, policy=self.policy)
         options = [PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
         more: list[str] = []
@@ -176,7 +175,7 @@ class EditorApprover:
         # a sub-agent's call is shown under the ask alone: the editor knows it by another id once it runs
         id = self._teller.ask(call) if not path else f"{self._teller.id_of(call)}-{'-'.join(path)}-ask"
         title = title_of(call, path=path)
-        if means.runs_commands and self._is_command(ask):
+        if means.runs_commands and is_command(ask, offers=means.offers):
             title = f"{title[: MAX_TITLE - 20]} (without sandbox)"
         shown = ToolCallUpdate(
             tool_call_id=id,
@@ -205,18 +204,13 @@ class EditorApprover:
             diffs_of, _as_it_runs(ask), workspace=self._means.workspace, judged=judged, whole=True
         )
         what = diffs or [told(_command_of(ask), whole=True)]
-        why = f"{ask.subject}: {ask.why}" if ask.subject and ask.subject not in ask.why else ask.why
         marks = await asyncio.to_thread(
             confusables_in, [ask.call.name, *decoded_texts(ask.arguments)], folder=lambda: self._means.workspace.root
         )
-        notes = [*([f"asked because: {visible_line(why)}"] if why else []), *more, *marks.lines]
-        if self._means.runs_commands and self._is_command(ask):
+        notes = [*([f"asked because: {visible_line(why_of(ask))}"] if why_of(ask) else []), *more, *marks.lines]
+        if self._means.runs_commands and is_command(ask, offers=self._means.offers):
             notes.append(WITHOUT_SANDBOX)
         return [*what, *[told(note, whole=True) for note in notes]]
-
-    def _is_command(self, ask: OneAsk) -> bool:
-        offer = self._means.offers.get(ask.call.name)
-        return offer is not None and offer.effect == "execute"
 
     async def _facts(self, ask: OneAsk) -> CallFacts:
         return await facts_of(ask, offers=self._means.offers, inspect=self._means.inspect)

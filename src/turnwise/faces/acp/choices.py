@@ -1,7 +1,7 @@
 """What a person chooses at the editor: what may run without asking (the mode), and the model."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard
+from typing import Literal, NamedTuple, TypeGuard
 
 from acp.schema import (
     SessionConfigOptionBoolean,
@@ -11,12 +11,8 @@ from acp.schema import (
     SessionModeState,
 )
 
-from turnwise.faces.cli.model_names import Offers, another_model, choice_of
 from turnwise.faces.cli.text import visible_line
 from turnwise.rules.permissions import PermissionRule
-
-if TYPE_CHECKING:
-    from turnwise.faces.acp.session import EditorSession
 
 EditorOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
 ModeName = Literal["read-only", "ask", "edits"]
@@ -95,11 +91,3 @@ def options_of(mode: ModeName, *, model: str, offered: Sequence[str]) -> list[Ed
             options=[SessionConfigSelectOption(value=one, name=visible_line(one)) for one in models],
         ),
     ]
-
-
-def change_model(session: "EditorSession", name: str, *, offers: Offers) -> None:
-    """From the next turn on. Raises CallerError; then the model is the same as before."""
-    choice = session.place.choice
-    given = another_model(name, given=session.given, choice=choice, offered=offers.names(choice), again="turnwise acp")
-    choice_of(given, at_hand=choice, env=session.means.env, settings=session.place.settings, again="turnwise acp")
-    session.choose(given=given)

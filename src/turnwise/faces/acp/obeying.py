@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from turnwise.drivers.clock import ends_in_time
 from turnwise.errors import CallerError, ToolFault
 from turnwise.faces.acp.calls import Content, told
-from turnwise.faces.acp.choices import change_model
 from turnwise.faces.cli.asked_calls import NotWhole
 from turnwise.faces.cli.model_names import Offers
 from turnwise.faces.cli.permissions import rule_said
@@ -62,7 +61,7 @@ class SlashCommands:
         if not name:
             self._changed()
             return self._offers.lines(choice)
-        change_model(session, name, offers=self._offers)
+        session.change_model(name, offers=self._offers)
         self._changed()
         now = session.place.choice
         return [f"going on with {now.model}{self._offers.unchecked(now)}"]

@@ -47,7 +47,7 @@ from turnwise.drivers.ids import TimeOrderedIds, is_time_ordered
 from turnwise.drivers.journal.journal import Journal, Session
 from turnwise.drivers.settings.settings import MCP_FILE, names_mcp_servers, read_layers
 from turnwise.errors import CallerError, TurnwiseError
-from turnwise.faces.acp.choices import MODE, MODEL, EditorOption, change_model, is_mode, mode_state, options_of
+from turnwise.faces.acp.choices import MODE, MODEL, EditorOption, is_mode, mode_state, options_of
 from turnwise.faces.acp.prompts import read_blocks
 from turnwise.faces.acp.replaying import tell_history
 from turnwise.faces.acp.session import EditorMeans, EditorSession, TurnFailed
@@ -275,7 +275,7 @@ class EditorService:
             session.updates.put(CurrentModeUpdate(session_update="current_mode_update", current_mode_id=session.mode))
         elif config_id == MODEL and isinstance(value, str):
             async with session.alone():
-                change_model(session, value, offers=self._offers)
+                session.change_model(value, offers=self._offers)
         else:
             raise CallerError(f"there is no option `{visible_line(config_id)[:40]}`: there are `mode` and `model`")
         await session.updates.flush()

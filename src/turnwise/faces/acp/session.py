@@ -26,12 +26,12 @@ from turnwise.faces.acp.terminals import in_terminal, runs_in_editor
 from turnwise.faces.acp.unsaved import with_unsaved
 from turnwise.faces.acp.updates import SaidPiece, Updates
 from turnwise.faces.cli.mentions import PromptPart
+from turnwise.faces.cli.model_names import Offers, another_model, choice_of
 from turnwise.faces.cli.opening import runs_before
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import dropped_line, pending_of
-from turnwise.faces.cli.remedies import FailedModel
+from turnwise.faces.cli.remedies import FailedModel, describe_end
 from turnwise.faces.cli.running import typed_parts
-from turnwise.faces.cli.screen import describe_end
 from turnwise.faces.cli.spending import model_limits_of
 from turnwise.faces.cli.spent import SessionSpent
 from turnwise.faces.cli.text import clean_line, clean_row
@@ -139,6 +139,14 @@ class EditorSession:
         except CallerError:
             self.mode, self._given = before
             raise
+
+    def change_model(self, name: str, *, offers: Offers) -> None:
+        """From the next turn on. Raises CallerError; then the model is the same as before."""
+        choice = self.place.choice
+        offered, again = offers.names(choice), "turnwise acp"
+        given = another_model(name, given=self._given, choice=choice, offered=offered, again=again)
+        choice_of(given, at_hand=choice, env=self._means.env, settings=self.place.settings, again=again)
+        self.choose(given=given)
 
     def cancel(self) -> None:
         """The turn at hand ends with what there is, a slash command before it has done anything more, and what waits for the end

@@ -25,7 +25,7 @@ from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.faces.acp.calls import Content, diffs_of, kind_of, locations_of, result_said, told
 from turnwise.faces.acp.updates import SaidPiece, Updates
 from turnwise.faces.cli.asked_calls import title_of
-from turnwise.faces.cli.screen import describe_fault
+from turnwise.faces.cli.remedies import describe_fault
 from turnwise.faces.cli.text import clean, clean_answer
 from turnwise.faces.cli.unseen import ShownTurn, unseen
 from turnwise.turn.config import TurnResult

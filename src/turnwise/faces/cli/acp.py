@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from turnwise.faces.cli.command_options import options_of_editors
 from turnwise.faces.cli.failures import Failure, as_one_line
 from turnwise.faces.cli.lines import say
-from turnwise.faces.cli.options import options_of_editors
 
 if TYPE_CHECKING:
     from turnwise.faces.cli.options import Given

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 import click
 import msgspec
@@ -10,6 +11,7 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.faces.cli.databases import database_option, open_queue
 from turnwise.faces.cli.failures import Failure, as_one_line
 from turnwise.faces.cli.last_line import EndsWithLine
+from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.pending import ALL, check_shown, decide, marked
 from turnwise.faces.saying import many
 from turnwise.turn.approvals import Approval, OneAsk
@@ -98,11 +100,13 @@ def answers_of(
         raise Failure(f"--reply `{strange[0]}`: no such question waits" + _there(questions))
     if len(replied) < len(reply) or replied & {*approved, *deny}:
         raise Failure("a question takes one answer: leave the others out")
-    check_shown([*questions.values()], allowed=replied, marks={id: mark for id, mark, _ in replies}, option="--reply")
+    show = partial(say, as_it_is=True)
+    marks = {id: mark for id, mark, _ in replies}
+    check_shown([*questions.values()], allowed=replied, marks=marks, show=show, option="--reply")
     rest = [ask for ask in asks if ask.call.id not in replied]
     if ALL in approved:
         rest = [ask for ask in rest if ask.kind == "approval" or ask.call.id in deny]
-    decided = decide(rest, approve=approve, deny=deny) if approve or deny else ()
+    decided = decide(rest, approve=approve, deny=deny, show=show) if approve or deny else ()
     told = [msgspec.structs.replace(one, text=because) if one.verdict == "deny" else one for one in decided]
     return told + [
         Approval(call_id=id, verdict="allow", text=text, digest=questions[id].digest) for id, _, text in replies

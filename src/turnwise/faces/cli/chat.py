@@ -4,9 +4,10 @@ from typing import Unpack
 
 import click
 
+from turnwise.faces.cli.command_options import shared_options
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.hints import TakesPrompts
-from turnwise.faces.cli.options import Given, shared_options
+from turnwise.faces.cli.options import Given
 
 EPILOG = """\b
 Examples:

@@ -29,15 +29,17 @@ from turnwise.drivers.settings.options import RunSettings
 from turnwise.drivers.tools.tools import Tool
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.errors import CallerError
+from turnwise.faces.cli.command_options import options_of_compare
 from turnwise.faces.cli.completion import complete_models
 from turnwise.faces.cli.costs import json_of
+from turnwise.faces.cli.exit_codes import CANCELLED
 from turnwise.faces.cli.failures import USAGE, as_one_line
 from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.lines import say
-from turnwise.faces.cli.main import CANCELLED
-from turnwise.faces.cli.options import Given, options_of_compare
+from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.prompts import read_prompt
-from turnwise.faces.cli.running import RunAtTerminal, Stop
+from turnwise.faces.cli.running import InterruptibleRun
+from turnwise.faces.cli.shown_turns import Stop
 from turnwise.faces.cli.text import clean_line, has_colour, shortened
 from turnwise.faces.cli.usage import short_cost
 from turnwise.faces.cli.workplace import Workplace, furnish
@@ -252,7 +254,7 @@ async def run_one(
     watch = _Watch(clock, head=head)
     began = clock.monotonic()
     try:
-        run = RunAtTerminal()
+        run = InterruptibleRun()
         with Stop(run, face=None).heeded():
             offered = read_only(place) if tools else ()
             result = await run.to_end(place.agent.start(prompt, tools=offered, watch=watch))

@@ -25,15 +25,17 @@ from turnwise.faces.cli.model_names import Doubts, ModelsAtHand, Offers, another
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import dropped_line, pending_of
 from turnwise.faces.cli.permissions import rule_said
+from turnwise.faces.cli.prompt_ends import PromptLeft, PromptStopped
 from turnwise.faces.cli.prompts import CliPrompt
 from turnwise.faces.cli.remedies import FailedModel
 from turnwise.faces.cli.run_servers import open_servers, servers_of_run
-from turnwise.faces.cli.running import Ran, RunAtTerminal, resume_turn, run_turn, typed_parts
+from turnwise.faces.cli.running import InterruptibleRun, typed_parts
 from turnwise.faces.cli.screen import Screen
+from turnwise.faces.cli.shown_turns import Ran, resume_turn, run_turn
 from turnwise.faces.cli.single_run import cannot_go_on, show_end
 from turnwise.faces.cli.spent import SessionSpent
 from turnwise.faces.cli.taking_back import find_turn_back, is_of_diff, lines_of, results_of, take_back
-from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
+from turnwise.faces.cli.terminal import Terminal, confirm_at_terminal
 from turnwise.faces.cli.text import clean_row, shortened, visible_line
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.cli.undoing import is_confirmed
@@ -106,7 +108,7 @@ class Chat:
         self._leaves = False
         self._servers = servers_of_run(
             given,
-            attended=True,
+            asks=confirm_at_terminal,
             clock=clock,
             session_key=lambda: session_key(given, journal=journal),
             one_turn=False,
@@ -174,7 +176,7 @@ class Chat:
         if text is not None and self._session:
             with contextlib.suppress(CallerError):  # the turn says so itself
                 self._tell_dropped()
-        run = RunAtTerminal()
+        run = InterruptibleRun()
         turn = run_turn(
             self._place,
             None if text is None else CliPrompt(typed=text),
@@ -208,7 +210,7 @@ class Chat:
             self._asks = pending_of(self._journal, before).asks
             return ""
         self._screen.tell(left_line(found, journal=self._journal, now_s=self._clock.now()))
-        run = RunAtTerminal()
+        run = InterruptibleRun()
         turn = resume_turn(place, found, face=self._screen, terminal=self._terminal, later=False, run=run)
         return await self._to_end(turn, run=run, place=place, resumed=before.row.id)
 
@@ -216,7 +218,7 @@ class Chat:
         self,
         turn: Coroutine[None, None, Ran],
         *,
-        run: RunAtTerminal,
+        run: InterruptibleRun,
         place: Workplace,
         otherwise: str = "",
         resumed: str = "",

@@ -1,4 +1,4 @@
-"""The exit codes of `turnwise run` and `turnwise check`, in the words of every help that shows them."""
+"""Exit codes that several modules name, and those of `turnwise run` and `turnwise check` in the words of every help."""
 
 EXIT_CODES = """\
   0    answered and complete
@@ -14,7 +14,9 @@ EXIT_CODES = """\
   70   a bug of turnwise
   130  cancelled"""
 
+CANCELLED = 130  # what a shell shows for a program that was ended by Ctrl-C
 NOTHING_CHANGED = 8
+REPLAY_DIFFERS = 3
 FAULTS_FOUND, NOT_THERE = 3, 6
 CHECK_CODES = {"fine": 0, "faults": FAULTS_FOUND, "no_server": NOT_THERE}
 """Of `turnwise check`, by its outcome."""

@@ -4,7 +4,7 @@ import contextlib
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import cast
+from typing import NamedTuple, cast
 
 import click
 
@@ -33,6 +33,14 @@ class Failure(click.ClickException):
 
     def show(self, file: object = None) -> None:
         complain(self.format_message())
+
+
+class Unable(NamedTuple):
+    """Why a command came to no result of its own: what standard error says, and the exit code."""
+
+    why: str
+    exit_code: int
+    stop_reason: str
 
 
 def complain(message: str) -> None:

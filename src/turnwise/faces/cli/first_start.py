@@ -9,12 +9,13 @@ from turnwise.drivers.settings.settings import RunSettings, user_file
 from turnwise.drivers.settings.user_settings import lines_of, remember_model
 from turnwise.errors import CallerError
 from turnwise.faces.cli.choice import Choice
+from turnwise.faces.cli.exit_codes import CANCELLED
 from turnwise.faces.cli.failures import Failure, complain
 from turnwise.faces.cli.found import FoundEndpoints, absent_line, key_line, look_around, server_line
-from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.model_names import Doubts, beginning_with
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
+from turnwise.faces.cli.prompt_ends import PromptLeft, PromptStopped
+from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.text import clean_row
 from turnwise.faces.cli.typed_model import ServerModels, at_listed, check, check_address, list_at, read_typed, unlisted
 from turnwise.faces.saying import many

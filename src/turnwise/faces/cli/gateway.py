@@ -11,10 +11,10 @@ import click
 import msgspec
 
 from turnwise._version import __version__
+from turnwise.faces.cli.exit_codes import CANCELLED
 from turnwise.faces.cli.failures import Failure, as_one_line
 from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.lines import say
-from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.numbers import FiniteRange
 from turnwise.faces.cli.text import style
 

@@ -12,10 +12,9 @@ from typing import TextIO
 import click
 
 from turnwise._version import __version__
-from turnwise.faces.cli.exit_codes import EXIT_CODES
+from turnwise.faces.cli.exit_codes import CANCELLED, EXIT_CODES
 from turnwise.faces.cli.failures import BUG, FAILED, NO_TEXT, USAGE, Failure, bug_line, complain
 from turnwise.faces.cli.hints import PROMPT_OPTIONS
-from turnwise.faces.cli.main import CANCELLED
 from turnwise.vocab.file_names import is_text
 
 COMMANDS = {

@@ -7,27 +7,19 @@ from collections.abc import Callable, Container, Generator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from types import FrameType
-from typing import NamedTuple, Never, TypeAlias, cast
+from typing import Never, TypeAlias, cast
 
 import click
 
 from turnwise.errors import JournalFailed
-from turnwise.faces.cli.failures import BUG, FAILED, NO_TEXT, USAGE, Failure, bug_line, refuse_no_text
-from turnwise.faces.cli.main import CANCELLED
+from turnwise.faces.cli.exit_codes import CANCELLED
+from turnwise.faces.cli.failures import BUG, FAILED, NO_TEXT, USAGE, Failure, Unable, bug_line, refuse_no_text
 from turnwise.vocab.file_names import is_text, json_text
 
 JSON, ALL = "--json", "--all"
 SERVERS = ("gateway", "worker")  # their `--json` is of a log, or of one line once they serve
 BELOW_SERVERS = {"report", "check", "keys"}  # commands of `gateway` that end
 STOP_REASONS = {USAGE: "not_begun", CANCELLED: "cancelled"}  # else `failed`; docs/cli.md, "Exit codes"
-
-
-class Unable(NamedTuple):
-    """Why a command came to no result of its own: what standard error says, and the exit code."""
-
-    why: str
-    exit_code: int
-    stop_reason: str
 
 
 LineWriter: TypeAlias = Callable[[Unable, Container[str]], None]

@@ -5,12 +5,12 @@ Python's own start and the installer's script come before; Ctrl-C in these few m
 
 import sys
 
+from turnwise.faces.cli.exit_codes import CANCELLED
+
 TYPE_CHECKING = False  # as in turnwise/__init__.py: `typing` brings `re`, half of the time until `main`
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
-
-CANCELLED = 130  # what a shell shows for a program that was ended by Ctrl-C
 
 
 def main(args: "Sequence[str] | None" = None) -> "NoReturn":

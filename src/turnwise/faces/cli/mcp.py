@@ -23,7 +23,8 @@ from turnwise.faces.cli.failures import FAILED, as_one_line
 from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.mcp_serve import serve
-from turnwise.faces.cli.mcp_servers import at_terminal, named_servers, refusal_of, start_of, toolset_of
+from turnwise.faces.cli.mcp_servers import named_servers, refusal_of, start_of, toolset_of
+from turnwise.faces.cli.terminal import confirm_at_terminal
 from turnwise.faces.cli.text import clean_line, shortened, style
 from turnwise.faces.saying import many
 from turnwise.vocab.file_names import json_text
@@ -184,7 +185,7 @@ class Tested(msgspec.Struct, frozen=True, kw_only=True):
 def _judged(server: NamedServer, *, network: bool, as_json: bool) -> "ServerToolset":
     trust = ServerTrust.of_user(os.environ)
     start = start_of(server, trust=trust)
-    asks = at_terminal if is_attended() and not as_json else None
+    asks = confirm_at_terminal if is_attended() and not as_json else None
     if start.is_asked and (why := refusal_of(start, trust=trust, asks=asks)):
         raise CallerError(f"`{server.name}` was not started: {why}")
     return toolset_of(start, trust=trust, network=network, clock=SystemClock())

@@ -10,10 +10,10 @@ import click
 import msgspec
 
 from turnwise.drivers.serving_depth import enter
+from turnwise.faces.cli.command_options import options_of_serving
 from turnwise.faces.cli.completion import complete_models
 from turnwise.faces.cli.failures import Failure, as_one_line
 from turnwise.faces.cli.lines import say
-from turnwise.faces.cli.options import options_of_serving
 
 if TYPE_CHECKING:
     from turnwise.faces.cli.options import Given

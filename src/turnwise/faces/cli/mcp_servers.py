@@ -11,17 +11,13 @@ from turnwise.drivers.clock import Clock
 from turnwise.drivers.mcp.entries import ServerAddress, ServerCommand, ServerEntry
 from turnwise.drivers.mcp.inside import path_apart, runs_inside
 from turnwise.drivers.mcp.trust import ChangedTool, ServerTrust
-from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.settings.endpoint_rows import known_profiles
 from turnwise.drivers.settings.mcp_files import NamedServer, around_of, read_servers, shown
 from turnwise.drivers.settings.settings import read_layers
 from turnwise.drivers.tools.workspace.previews import diff_of
 from turnwise.drivers.tools.workspace.staging import FileChange
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.pager import says_yes
-from turnwise.faces.cli.run_servers import RunServers
-from turnwise.faces.cli.terminal import Terminal
-from turnwise.faces.cli.text import clean_row, visible_line
+from turnwise.faces.cli.text import visible_line
 from turnwise.faces.mcp_servers import ServerToolset
 
 if TYPE_CHECKING:
@@ -76,18 +72,12 @@ def start_of(server: NamedServer, *, trust: ServerTrust) -> ServerStart:
 
 
 def judged_servers(
-    given: Given,
-    *,
-    attended: bool,
-    clock: Clock,
-    confirm: Confirm | None = None,
-    session_key: str | None = None,
-    one_turn: bool = True,
-) -> RunServers:
-    """Those that may start in this run; a person is asked about the others, where one is there. Raises CallerError."""
+    given: Given, *, asks: Confirm | None, clock: Clock, session_key: str | None = None, one_turn: bool = True
+) -> tuple[tuple[ServerToolset, ...], tuple[str, ...]]:
+    """Those that may start in this run, and why each other server is left out. `asks` puts a server to the person; it is None
+    if nobody is there. Raises CallerError."""
     folder, files, network = (given["cwd"] or Path.cwd()).resolve(), given["mcp"], given["network"]
     trust = ServerTrust.of_user(os.environ)
-    asks = (confirm or at_terminal) if attended else None
     toolsets: list[ServerToolset] = []
     notes: list[str] = []
     keys = (given["api_key_env"], session_key)
@@ -98,14 +88,7 @@ def judged_servers(
             continue
         _ask_about_changes(server, trust=trust, asks=asks)
         toolsets.append(toolset_of(start, trust=trust, network=network, clock=clock, one_turn=one_turn))
-    return RunServers(toolsets=tuple(toolsets), notes=tuple(notes), waiting_line=_waiting_line(toolsets), folder=folder)
-
-
-def _waiting_line(toolsets: Sequence[ServerToolset]) -> str:
-    if not toolsets:
-        return ""
-    names = ", ".join([one.name for one in toolsets])
-    return f"starting MCP servers, {max(one.entry.start_s for one in toolsets):g} s at most: {names}"
+    return tuple(toolsets), tuple(notes)
 
 
 def toolset_of(
@@ -116,14 +99,6 @@ def toolset_of(
     entry = start.server.entry
     entry = _confined(entry, network=network) if start.inside else _apart(entry)
     return ServerToolset(entry, clock=clock, admit=_Admission(start.server, trust=trust), one_turn=one_turn)
-
-
-def at_terminal(lines: Sequence[str], question: str) -> bool:
-    terminal = Terminal()
-    shown = [clean_row(line) for line in lines]
-    for line in shown:
-        terminal.say(line)
-    return run_to_end(says_yes(terminal, lambda: question, shown=shown))
 
 
 def refusal_of(start: ServerStart, *, trust: ServerTrust, asks: Confirm | None) -> str:

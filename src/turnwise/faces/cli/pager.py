@@ -3,14 +3,12 @@
 import asyncio
 import contextlib
 import shutil
-import sys
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from turnwise.faces.cli.prompt_ends import PromptStopped
 from turnwise.faces.cli.rows import COLOUR
-from turnwise.faces.cli.terminal import PromptLeft, PromptStopped, Terminal
-from turnwise.faces.cli.text import has_colour
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 PagerRow = tuple[str, str]  # its style, and its text
 MAX_QUESTION_ROWS = 3
 SPARE_ROWS = 3  # the answers and the prompt stand below what is shown
-YES_THEN = "after that y is taken"
 KEYS = "space: next, b: back, G: end, q: to the question"
 COLOURS = {"+": "ansigreen", "-": "ansired", "@": "ansicyan"}
 
@@ -100,43 +97,19 @@ class Pages:
         return [(style, one) for one in (*pieces, piece)]
 
 
+def plain_lines(lines: Sequence[str]) -> list[str]:
+    """Without colours."""
+    return [COLOUR.sub("", line) for line in lines]
+
+
 def rows_of(lines: Sequence[str]) -> int:
     """How many rows of the terminal they take: one long line may fill the screen."""
-    plain = [COLOUR.sub("", line) for line in lines]
-    return len(Pages(plain, coloured=False).rows(columns=shutil.get_terminal_size().columns))
+    return len(Pages(plain_lines(lines), coloured=False).rows(columns=shutil.get_terminal_size().columns))
 
 
 def scrolls_away(lines: Sequence[str]) -> bool:
     """Whether a part of them leaves the screen before the question below them stands there."""
     return rows_of(lines) + SPARE_ROWS > shutil.get_terminal_size().lines
-
-
-async def says_yes(
-    terminal: Terminal, question: Callable[[], str], *, shown: Sequence[str] = (), whole: Sequence[str] | None = None
-) -> bool:
-    """Whether the person says yes; everything else is a no. `shown` are the lines above the question: where the `whole` is more,
-    or the screen is too small for them, yes is taken once all of it has been on the screen, and `s` shows it page by page."""
-    above, all_of_it = [
-        [COLOUR.sub("", line) for line in lines] for lines in (shown, shown if whole is None else whole)
-    ]
-    is_long = above != all_of_it or scrolls_away(above)
-    pages = Pages(all_of_it if is_long else [], coloured=has_colour(sys.stderr))
-    if is_long:
-        terminal.say("s shows all of it, page by page")
-    try:
-        while True:
-            said = (await terminal.line(question, fresh=True, takes_paste=False)).strip().lower()
-            if is_long and said in {"s", "show"}:
-                await terminal.page(pages, question=question)
-                terminal.say(pages.unshown_said(YES_THEN))
-            elif said not in {"y", "yes"}:
-                return False
-            elif not (is_long and pages.unshown_lines):
-                return True
-            else:
-                terminal.say(pages.unshown_said(YES_THEN))
-    except (PromptStopped, PromptLeft):
-        return False
 
 
 async def page(

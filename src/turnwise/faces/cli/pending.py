@@ -1,7 +1,7 @@
 """Calls that were left for later: which they are, and what the command line says to them."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,7 +10,6 @@ from turnwise.drivers.journal.folding import session_so_far
 from turnwise.drivers.journal.journal import Journal, Session
 from turnwise.errors import CallerError
 from turnwise.faces.cli.asked_calls import confusables_in, decoded_texts
-from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.text import visible_line
 from turnwise.faces.saying import many
 from turnwise.rules.history import waiting_calls
@@ -54,10 +53,12 @@ def dropped_line(pending: Pending) -> str:
     )
 
 
-def decide(asks: Sequence[OneAsk], *, approve: Sequence[str], deny: Sequence[str]) -> tuple[Approval, ...]:
+def decide(
+    asks: Sequence[OneAsk], *, approve: Sequence[str], deny: Sequence[str], show: Callable[[str], object]
+) -> tuple[Approval, ...]:
     """One approval for each ask that `--approve` and `--deny` name, by its call's id or as `all`. What is allowed is named with
-    the mark of what was shown: without it the calls are shown, and nothing is allowed. Raises CallerError for that, for what
-    waits for nothing, or was answered twice."""
+    the mark of what was shown: without it `show` is given the calls, line by line, and nothing is allowed. Raises CallerError for
+    that, for what waits for nothing, or was answered twice."""
     known = {ask.call.id: ask for ask in asks}
     if not known:
         raise CallerError("nothing of this session waits for an approval; leave --approve and --deny out")
@@ -74,7 +75,7 @@ def decide(asks: Sequence[OneAsk], *, approve: Sequence[str], deny: Sequence[str
         raise CallerError(
             f"`{questions[0]}` is a question, which needs an answer: go on with the session at a terminal, or --deny it"
         )
-    check_shown([ask for ask in asks if ask.kind == "approval"], allowed=allowed, marks=marks)
+    check_shown([ask for ask in asks if ask.kind == "approval"], allowed=allowed, marks=marks, show=show)
     return tuple(
         [
             Approval(call_id=id, verdict="allow" if id in allowed else "deny", subject=ask.subject, digest=ask.digest)
@@ -99,7 +100,12 @@ def marked(given: str, *, known: Collection[str]) -> tuple[str, str]:
 
 
 def check_shown(
-    asks: Sequence[OneAsk], *, allowed: Collection[str], marks: Mapping[str, str], option: str = "--approve"
+    asks: Sequence[OneAsk],
+    *,
+    allowed: Collection[str],
+    marks: Mapping[str, str],
+    show: Callable[[str], object],
+    option: str = "--approve",
 ) -> None:
     """Show what is allowed or replied to without having been shown, and raise CallerError."""
     if ALL in marks and marks[ALL] == mark_of(asks):
@@ -113,7 +119,7 @@ def check_shown(
             f"{visible_line(ask.call.id)}@{mark_of([ask])}  {visible_line(ask.call.name)} {visible_line(ask.arguments)}"
         )
         for shown in (confusables.mark(line), *confusables.lines):
-            say(shown, as_it_is=True)
+            show(shown)
     changed = "changed since it was shown" if any(marks.values()) else "has to be shown first"
     how = f"`{option} {ALL}@{mark_of(asks)}`" if ALL in marks else f"`{option}` with the id and the mark behind it"
     what = "nothing was allowed: what would run" if option == "--approve" else "nothing was answered: the question"

@@ -16,11 +16,10 @@ from turnwise.drivers.settings.retention_files import KeepRule, read_keep_rule, 
 from turnwise.drivers.settings.settings import read_layers
 from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended
+from turnwise.faces.cli.exit_codes import CANCELLED
 from turnwise.faces.cli.failures import FAILED, USAGE, complain
 from turnwise.faces.cli.interrupted_sessions import MOST_SESSIONS
 from turnwise.faces.cli.lines import say
-from turnwise.faces.cli.main import CANCELLED
-from turnwise.faces.cli.pager import says_yes
 from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.text import clean, short_id, shortened, style, visible_line
 from turnwise.faces.cli.times import when_said
@@ -105,7 +104,7 @@ def _not_agreed(old: OldSessions, *, shown: Sequence[str], as_json: bool) -> int
         _write_json(old, gone=(), error=NEEDS_YES, exit_code=USAGE)
         return USAGE
     question = f"delete {many(len(old.go), 'session')} for good? [y/N] "
-    if not run_to_end(says_yes(Terminal(), lambda: question, shown=shown)):
+    if not run_to_end(Terminal().says_yes(lambda: question, shown=shown)):
         say("nothing was deleted")
         if as_json:
             _write_json(old, gone=(), exit_code=CANCELLED)

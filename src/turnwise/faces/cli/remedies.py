@@ -1,11 +1,15 @@
-"""What to do about a provider that failed: one line of advice, with the command that shows more."""
+"""How a turn ended, in words; of a provider that failed, one line of advice with the command that shows more."""
 
 import shlex
 
 import msgspec
 
 from turnwise.faces.cli.choice import Choice
-from turnwise.vocab import Fault, FaultKind
+from turnwise.faces.cli.text import clean, shortened, visible_line
+from turnwise.faces.results import RunResult
+from turnwise.vocab import Fault, FaultKind, StopReason
+
+MESSAGE = 100  # characters of a provider's own message that are told
 
 # What a user may look at first, by what kind of failure the provider showed.
 REMEDIES = {
@@ -29,6 +33,35 @@ class FailedModel(msgspec.Struct, frozen=True, kw_only=True):
 
     choice: Choice
     in_session: bool = False
+
+
+def describe_end(result: RunResult, *, asked: FailedModel) -> str:
+    match result.stop_reason:
+        case StopReason.WAITING:
+            approved = {ask.call.id for ask in result.asks}
+            calls = ", ".join([visible_line(call.name) for call in result.pending if call.id not in approved])
+            wanted = [*(["an approval"] if approved else []), *([f"results of: {calls}"] if calls else [])]
+            return f"waiting for {' and '.join(wanted)}"
+        case StopReason.CANCELLED:
+            return "cancelled"
+        case StopReason.GIVEN_UP:
+            return result.why_incomplete
+        case StopReason.REFUSED:
+            return "refused"
+        case StopReason.PROVIDER_FAILED:
+            return f"the provider failed: {remedy(result.fault, asked=asked)}"
+        case StopReason.JOURNAL_FAILED:
+            return "not recorded: the journal could not be written, so the session does not hold this turn's end"
+        case StopReason.ANSWERED:
+            why = f": {result.why_incomplete}" if result.why_incomplete else ""
+            return f"answered from incomplete data{why}"
+        case other:
+            return f"answered from incomplete data: {other}"
+
+
+def describe_fault(fault: Fault) -> str:
+    status = f" ({fault.status})" if fault.status is not None else ""
+    return f"{fault.kind}{status}, {shortened(clean(fault.message), limit=MESSAGE)}"
 
 
 def remedy(fault: Fault | None, *, asked: FailedModel) -> str:

@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 
 from turnwise.faces.cli.completion import complete_sessions
+from turnwise.faces.cli.exit_codes import REPLAY_DIFFERS
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.last_line import EndsWithLine, write_no_replay
 
-DIFFERS = 3
 MOST_STEP = 10_000
 EPILOG = f"""\b
 Examples:
@@ -25,7 +25,7 @@ Exit codes:
   0    the same commands as recorded; or the file was written
   1    the output could not be written, or something else failed
   2    wrong use, no such session, a file that cannot be read
-  {DIFFERS}    today's code decides differently somewhere
+  {REPLAY_DIFFERS}    today's code decides differently somewhere
   130  cancelled"""
 
 
@@ -70,13 +70,11 @@ def command(
     if hide and export is None:
         raise click.UsageError("--hide belongs to --export: nothing is hidden from yourself")
     with as_one_line():
-        from turnwise.faces.cli.replaying import ReplayView, show_again
+        from turnwise.faces.cli.replaying import ReplayView, export_session, show_again
 
         if export is not None:
-            from turnwise.faces.cli.exporting import export_session
-
             export_session(session, file=export, hide=hide, as_json=as_json)
             return
         view = ReplayView(turn=turn, until=until, live=live, as_json=as_json, plain=plain)
         same = show_again(session, view=view)
-    sys.exit(0 if same else DIFFERS)
+    sys.exit(0 if same else REPLAY_DIFFERS)

@@ -1,8 +1,10 @@
-"""A recorded session on the screen, or as JSON lines, as it looked when it ran; and where today's code decides otherwise."""
+"""A recorded session on the screen, or as JSON lines, as it looked when it ran, and where today's code decides otherwise; or
+the session as one file, for somebody else to replay."""
 
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,18 +12,20 @@ import msgspec
 from turnwise.drivers.clock import SystemClock, Timer
 from turnwise.drivers.replaying.playing import Difference, SessionPlayer, TurnPlayer, step_of
 from turnwise.drivers.replaying.recorded import RecordedSession, read_recorded
-from turnwise.drivers.replaying.session_file import read_session_file
+from turnwise.drivers.replaying.session_file import read_session_file, write_session
 from turnwise.drivers.replaying.watching_again import PersonSpoke, TurnTeller
+from turnwise.drivers.replaying.without_secrets import without_secrets
 from turnwise.errors import CallerError
 from turnwise.faces.cli.choice import Choice
 from turnwise.faces.cli.events import JsonLines, write_line
+from turnwise.faces.cli.exit_codes import REPLAY_DIFFERS
 from turnwise.faces.cli.journals import read_journal
 from turnwise.faces.cli.last_exchange import prompt_of, started_of
+from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.remedies import FailedModel
-from turnwise.faces.cli.replay import DIFFERS
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import note, show_end
-from turnwise.faces.cli.text import clean, clean_line, short_id, shortened, style
+from turnwise.faces.cli.text import clean, clean_line, short_id, shortened, style, visible_line
 from turnwise.faces.cli.waiting import WaitBounds
 from turnwise.faces.results import run_result
 from turnwise.faces.saying import many
@@ -31,6 +35,9 @@ from turnwise.turn.approvals import Approval
 from turnwise.turn.commands import FinishTurn
 from turnwise.turn.snapshot import SessionSoFar
 
+ADVICE = "it holds the prompts, the answers and what tools read: look through it before you give it away"
+UNLIKE = "the file does not replay to the same commands: a text that was replaced decides something; hide a longer one"
+NOWHERE = "the session does not hold it, so nothing was replaced for it: check how it is written"
 MOST_PAUSE_S = 10.0  # a person may have been away for the night; nobody watches a still screen for longer
 TOLD_PAUSE_S = 1.0  # what is cut off a pause and is less needs no word
 ASKED = 100  # characters of what was asked, and of an answer in words
@@ -96,6 +103,29 @@ def recorded_of(session_or_file: str) -> RecordedSession:
         if path.is_file():
             raise CallerError(f"{error}; for the file of that name write `./{session_or_file}`") from None
         raise
+
+
+def export_session(session_or_file: str, *, file: Path, hide: Sequence[str], as_json: bool) -> None:
+    """Write the file, and say what was replaced. Raises CallerError."""
+    hidden = without_secrets(recorded_of(session_or_file), env=os.environ, texts=hide)
+    write_session(file, hidden.session, replaced=hidden.secrets)
+    size = file.stat().st_size
+    for number, times in enumerate(hidden.times, start=1):
+        if not times:
+            say(style(f"--hide, text {number} of {len(hide)}: {NOWHERE}", "yellow", stream=sys.stderr))
+    if as_json:
+        said = {
+            "event": "export",
+            "file": str(file),
+            "bytes": size,
+            "replaced": hidden.secrets,
+            "hidden": list(hidden.times),
+        }
+        write_line({**said, "same": hidden.replays_alike, "exit_code": 0})
+        return
+    say(f"wrote {visible_line(str(file))}: {size:,} bytes, {many(hidden.secrets, 'secret')} replaced; {ADVICE}")
+    if not hidden.replays_alike:
+        say(style(UNLIKE, "yellow", stream=sys.stderr))
 
 
 class _Replay:
@@ -233,7 +263,7 @@ class _Replay:
                     "bodies_unknown": unknown,
                     "differences": len(self._told),
                     "same": same,
-                    "exit_code": 0 if same else DIFFERS,
+                    "exit_code": 0 if same else REPLAY_DIFFERS,
                 }
             )
             return same

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
+from turnwise.faces.cli.command_options import ALLOW, ASK_SECONDS, MCP_FILES
 from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.exit_codes import EXIT_CODES
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.last_line import EndsWithLine, write_no_resume
-from turnwise.faces.cli.options import ALLOW, ASK_SECONDS, MCP_FILES
 
 EPILOG = f"""\b
 Examples:

@@ -13,17 +13,18 @@ from turnwise.drivers.settings.options import RunSettings
 from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended
 from turnwise.faces.cli.events import JsonLines
+from turnwise.faces.cli.exit_codes import CANCELLED
 from turnwise.faces.cli.failures import USAGE, complain
 from turnwise.faces.cli.interrupted_sessions import interrupted_rows
 from turnwise.faces.cli.last_exchange import exchange_line, last_exchange
 from turnwise.faces.cli.left_turns import FolderGone, find_left, folder_of, furnish_left, left_line
-from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.remedies import FailedModel
 from turnwise.faces.cli.run_servers import servers_of_run
-from turnwise.faces.cli.running import Face, Ran, resume_turn, what_was_sent
 from turnwise.faces.cli.screen import Screen
+from turnwise.faces.cli.shown_turns import Face, Ran, resume_turn, what_was_sent
 from turnwise.faces.cli.single_run import note, show_end, terminal_for
+from turnwise.faces.cli.terminal import confirm_at_terminal
 from turnwise.faces.cli.workplace import Workplace
 from turnwise.faces.saying import many
 from turnwise.vocab.file_names import shown_name
@@ -130,7 +131,7 @@ class _One:
         config = found.left.config
         servers = servers_of_run(
             {**given, "cwd": folder_of(config, row=session.row)},
-            attended=attended and not self._given.as_json,
+            asks=confirm_at_terminal if attended and not self._given.as_json else None,
             clock=self._clock,
             session_key=lambda: config.api_key_env or None,
         )

@@ -5,11 +5,12 @@ from typing import Unpack
 
 import click
 
+from turnwise.faces.cli.command_options import shared_options
 from turnwise.faces.cli.exit_codes import EXIT_CODES
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.hints import TakesPrompts
 from turnwise.faces.cli.last_line import EndsWithLine, write_no_result
-from turnwise.faces.cli.options import Given, shared_options
+from turnwise.faces.cli.options import Given
 
 EPILOG = f"""\b
 Examples:

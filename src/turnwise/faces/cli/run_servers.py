@@ -15,6 +15,7 @@ from turnwise.faces.tools import Toolset
 from turnwise.turn.config import Deadlines
 
 if TYPE_CHECKING:
+    from turnwise.faces.cli.mcp_servers import Confirm
     from turnwise.faces.mcp_servers import ServerToolset
 
 
@@ -24,8 +25,14 @@ class RunServers(msgspec.Struct, frozen=True, kw_only=True):
 
     toolsets: "tuple[ServerToolset, ...]" = ()
     notes: tuple[str, ...] = ()
-    waiting_line: str = ""
     folder: Path | None = None
+
+    @property
+    def waiting_line(self) -> str:
+        if not self.toolsets:
+            return ""
+        names = ", ".join([one.name for one in self.toolsets])
+        return f"starting MCP servers, {max(one.entry.start_s for one in self.toolsets):g} s at most: {names}"
 
 
 NO_SERVERS = RunServers()
@@ -34,20 +41,21 @@ NO_SERVERS = RunServers()
 def servers_of_run(
     given: Given,
     *,
-    attended: bool,
+    asks: "Confirm | None",
     clock: Clock,
     session_key: Callable[[], str | None] = lambda: None,
     one_turn: bool = True,
 ) -> RunServers:
-    """Those that may start in this run; a person is asked about the others, where one is there. `session_key` names the variable
-    with the key of the session that goes on: no server gets that one either. `one_turn`: no other turn
-    comes after it. Raises CallerError."""
+    """Those that may start in this run. `asks` puts the others to the person; it is None if nobody is there. `session_key` names
+    the variable with the key of the session that goes on: no server gets that one either. `one_turn`: no other turn comes after
+    it. Raises CallerError."""
     folder = (given["cwd"] or Path.cwd()).resolve()
     if not given["mcp"] and not names_mcp_servers(folder, layers=read_layers(folder, env=os.environ)):
         return NO_SERVERS
     from turnwise.faces.cli.mcp_servers import judged_servers
 
-    return judged_servers(given, attended=attended, clock=clock, session_key=session_key(), one_turn=one_turn)
+    toolsets, notes = judged_servers(given, asks=asks, clock=clock, session_key=session_key(), one_turn=one_turn)
+    return RunServers(toolsets=toolsets, notes=notes, folder=folder)
 
 
 def servers_in(folder: Path, *, servers: RunServers) -> RunServers:

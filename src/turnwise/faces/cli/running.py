@@ -1,41 +1,24 @@
-"""One turn under a face: what is shown of it, what ends it early, who is asked."""
+"""One turn of a person's: what may interrupt it, what is noted of it while a face watches, and the files that a prompt names."""
 
-import asyncio
-import signal
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.running.watching import ChildSeen, ToolFinished, ToolStarted, WatcherEvent
-from turnwise.drivers.tools.workspace.instructions import begin_telling
-from turnwise.faces.cli.asks import TerminalApprover
-from turnwise.faces.cli.events import DeniedCall, JsonLines, denied_in
-from turnwise.faces.cli.exit_codes import NOTHING_CHANGED
 from turnwise.faces.cli.mentions import PromptPart, with_files
-from turnwise.faces.cli.opening import runs_before
-from turnwise.faces.cli.prompts import CliPrompt
-from turnwise.faces.cli.screen import Screen
-from turnwise.faces.cli.terminal import Terminal
+from turnwise.faces.cli.run_events import DeniedCall, denied_in
 from turnwise.faces.cli.workplace import Workplace
 from turnwise.faces.policies import own_tools
 from turnwise.faces.results import RunResult
-from turnwise.faces.run_options import ResumeOptions, RunOptions, options_of
 from turnwise.faces.runs import Run
-from turnwise.faces.saying import many
-from turnwise.faces.taking_up import LeftRun
 from turnwise.rules.permissions import Policy, judge_permission
-from turnwise.rules.stop import exit_code
-from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.commands import PlannedCall
 from turnwise.vocab import ToolCall
 
-Face = JsonLines | Screen
 WRITERS = frozenset({"write", "edit", "apply_patch"})  # one that failed has changed nothing
 
 
-class RunAtTerminal:
+class InterruptibleRun:
     """The run of a turn under a face, once there is one. An interrupt before that ends it as it begins."""
 
     def __init__(self) -> None:
@@ -63,52 +46,21 @@ class RunAtTerminal:
         return self._run is not None and self._run.say(parts)
 
 
-class Stop:
-    """What Ctrl-C and SIGTERM do, and the end of the terminal: the first ends the turn with what is there; the second is
-    Python's own, and ends the process."""
-
-    def __init__(self, run: RunAtTerminal, *, face: Face | None) -> None:
-        self._run = run
-        self._face = face
-        self._heeds = False
-
-    def __call__(self) -> None:
-        self._run.interrupt()
-        self._leave_alone()
-        if isinstance(self._face, Screen):
-            self._face.stopping()
-
-    @contextmanager
-    def heeded(self) -> Generator[None]:
-        """To be used in the event loop's thread, which is the main one."""
-        loop = asyncio.get_running_loop()
-        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-        if before[signal.SIGHUP] is signal.SIG_IGN:  # `nohup` wants that
-            del before[signal.SIGHUP]
-        for number in (signal.SIGINT, *before):
-            loop.add_signal_handler(number, self)
-        self._heeds = True
-        try:
-            yield
-        finally:
-            self._leave_alone()
-            for number, was in before.items():
-                loop.remove_signal_handler(number)
-                signal.signal(number, was)
-
-    def _leave_alone(self) -> None:
-        if self._heeds:
-            self._heeds = False
-            asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
-
-
 class Seeing:
-    """Lets a face watch. What it raises (a closed pipe) ends the run, as nobody would see the rest, and is kept in `error`.
+    """Lets a face watch: `show` is given each event, `tell` lines about the run. What they raise (a closed pipe) ends the run,
+    as nobody would see the rest, and is kept in `error`.
 
     `denied` are the calls that were not allowed to run, with the path of the sub-agent and the reason."""
 
-    def __init__(self, face: Face, *, run: RunAtTerminal, commands_note: str) -> None:
-        self._face = face
+    def __init__(
+        self,
+        show: Callable[[WatcherEvent], object],
+        *,
+        tell: Callable[[str], object],
+        run: InterruptibleRun,
+        commands_note: str,
+    ) -> None:
+        self._show, self._tell = show, tell
         self._run = run
         self._commands_note = commands_note
         self.denied: list[DeniedCall] = []
@@ -128,7 +80,7 @@ class Seeing:
                 pass
         if (denied := denied_in(seen)) is not None:
             self.denied.append(denied)
-        self._guarded(lambda: self._face(seen))
+        self._guarded(lambda: self._show(seen))
 
     async def may_have_changed(self, place: Workplace) -> bool:
         """Whether a call ran that does more than read: one that the rules' defaults would have asked about."""
@@ -147,7 +99,7 @@ class Seeing:
         """Say once how commands run here, before the first."""
         note, self._commands_note = self._commands_note, ""
         if note:
-            self._guarded(lambda: self._face.tell(note))
+            self._guarded(lambda: self._tell(note))
 
     def _guarded(self, show: Callable[[], object]) -> None:
         if self.error is None:
@@ -158,135 +110,6 @@ class Seeing:
                 self._run.interrupt()
 
 
-class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn that has ended, and the calls that were not allowed to run in it. `changed`: others may have changed something."""
-
-    result: RunResult
-    denied: tuple[DeniedCall, ...]
-    changed: bool
-    policy: Policy  # with what was allowed always
-
-    @property
-    def exit_code(self) -> int:
-        """Of a command that did nothing else."""
-        code = exit_code(self.result.stop_reason, complete=self.result.complete)
-        return NOTHING_CHANGED if code == 0 and self.denied and not self.changed else code
-
-
-async def run_turn(
-    place: Workplace,
-    prompt: CliPrompt | None,
-    *,
-    options: RunOptions,
-    face: Face,
-    terminal: Terminal | None,
-    policy: Policy | None = None,
-    asks: Sequence[OneAsk] = (),
-    later: bool = True,
-    run: RunAtTerminal | None = None,
-) -> Ran:
-    """Run one turn to its end; with a `terminal` the person at it is asked. `policy` holds what they allowed before.
-
-    `asks` are those of an earlier turn, which come first: those that nobody answers stay for later. `later`: an ask may be
-    left for it. `run` is what else speaks to the turn. Raises what the face raised."""
-    run = run or RunAtTerminal()
-    shown = _Shown(place, face=face, terminal=terminal, policy=policy, later=later, run=run)
-    if shown.approver is not None:
-        options = {**options, "safety": {"approver": shown.approver}}
-    if asks:
-        answers = await _ask_again(asks, approver=shown.approver, within_s=place.ask_s)
-        options = {**options, "approvals": [*options.get("approvals", ()), *answers]}
-        run.forget_interrupt()  # Ctrl-C at these asks leaves them for later, and the turn ends by that
-    before = runs_before(face.tell, approver=shown.approver, ask_s=place.ask_s, clock=place.clock)
-    with before, shown.stop.heeded():
-        parts = None if prompt is None else await _parts_of(prompt, place=place, policy=policy, face=face)
-        result = await run.to_end(place.agent.start(parts, **{**options, "watch": shown.seeing}))
-    return await shown.ran(result)
-
-
-async def resume_turn(
-    place: Workplace,
-    found: LeftRun,
-    *,
-    face: Face,
-    terminal: Terminal | None,
-    policy: Policy | None = None,
-    later: bool = True,
-    run: RunAtTerminal | None = None,
-) -> Ran:
-    """Go on with a turn that a dead process has left, to its end, on the terms in `found.left`. What they do not answer is put to
-    the person at the `terminal`, for what is left of its time; without one it is left for later.
-
-    Raises CallerError where there is nothing to go on with, and what the face raised."""
-    run = run or RunAtTerminal()
-    shown = _Shown(place, face=face, terminal=terminal, policy=policy, later=later, run=run)
-    approver = LeftApprover(shown.approver)
-    if place.reads_agents_md:
-        begin_telling(found.left.turn.known.history.messages)
-    with shown.stop.heeded():
-        session = found.session.row.id
-        options: ResumeOptions = {**options_of(found.left.terms), "approver": approver, "watch": shown.seeing}
-        result = await run.to_end(place.agent.start_resume(session, **options))
-    return await shown.ran(result)
-
-
-class LeftApprover:
-    """Asks the person; if nobody is there, the question stays for later. Nothing else is allowed: nobody has seen it."""
-
-    def __init__(self, otherwise: TerminalApprover | None) -> None:
-        self._otherwise = otherwise
-
-    async def __call__(self, asking: Asking) -> Sequence[Approval]:
-        if self._otherwise is not None:
-            return await self._otherwise(asking)
-        # A sub-agent's ask cannot wait: it is answered in its own turn.
-        return [] if asking.path else [Approval(call_id=ask.call.id, verdict="later") for ask in asking.asks]
-
-
-class _Shown:
-    """A turn under a face: what watches it, what ends it early, and the person who is asked, if there is one."""
-
-    def __init__(
-        self,
-        place: Workplace,
-        *,
-        face: Face,
-        terminal: Terminal | None,
-        policy: Policy | None,
-        later: bool,
-        run: RunAtTerminal,
-    ) -> None:
-        if isinstance(face, Screen):
-            face.begin(place.bounds)
-        self.seeing = Seeing(face, run=run, commands_note=place.commands_note)
-        self.stop = Stop(run, face=face)
-        self._place = place
-        self._policy = place.policy if policy is None else policy
-        self.approver: TerminalApprover | None = None
-        if terminal is not None:
-            self.approver = TerminalApprover(
-                terminal,
-                policy=self._policy,
-                offers=place.offers,
-                inspect=place.inspect,
-                workspace=place.workspace,
-                clock=place.clock,
-                stop=self.stop,
-                before_command=self.seeing.before_command,
-                later=later,
-            )
-
-    async def ran(self, result: RunResult) -> "Ran":
-        """What came of it. Raises what the face raised."""
-        with what_was_sent(result):
-            if self.seeing.error is not None:
-                raise self.seeing.error
-        policy = self._policy if self.approver is None else self.approver.policy
-        denied = tuple(self.seeing.denied)
-        changed = not denied or await self.seeing.may_have_changed(self._place)
-        return Ran(result=result, denied=denied, changed=changed, policy=policy)
-
-
 def _innermost(seen: WatcherEvent) -> tuple[str, WatcherEvent]:
     """What was seen, and the id of the call of the sub-agent that it is of."""
     parent = ""
@@ -295,35 +118,8 @@ def _innermost(seen: WatcherEvent) -> tuple[str, WatcherEvent]:
     return parent, seen
 
 
-async def _parts_of(prompt: CliPrompt, *, place: Workplace, policy: Policy | None, face: Face) -> list[PromptPart]:
-    """The prompt with the files that it names, then what was piped in."""
-    judge = place.policy if policy is None else policy
-    typed = await typed_parts(prompt.typed, place=place, policy=judge, tell=face.tell) if prompt.typed else []
-    return [*typed, *prompt.given]
-
-
 async def typed_parts(
     typed: str, *, place: Workplace, policy: Policy, tell: Callable[[str], object]
 ) -> list[PromptPart]:
     """What a person typed, with the files that it names. `tell` is given what was put in, what not, and why."""
     return await with_files(typed, workspace=place.workspace, inspect=place.inspect, policy=policy, tell=tell)
-
-
-@contextmanager
-def what_was_sent(result: RunResult) -> Generator[None]:
-    """An output that cannot be written (a full disk) hides the result: the complaint says what had been sent. Raises OSError."""
-    try:
-        yield
-    except BrokenPipeError:  # the reader has gone, and wants to know no more
-        raise
-    except OSError as error:
-        kept = f" (session {result.session[-8:]})" if result.session else ""
-        why = f"{error.strerror or error}; {many(result.requests, 'request')} had been sent{kept}"
-        raise OSError(error.errno, why, error.filename) from None
-
-
-async def _ask_again(asks: Sequence[OneAsk], *, approver: TerminalApprover | None, within_s: float) -> list[Approval]:
-    answers = () if approver is None else await approver(Asking(asks=tuple(asks), deadline_s=within_s))
-    answered = {answer.call_id for answer in answers}
-    left = [Approval(call_id=ask.call.id, verdict="later") for ask in asks if ask.call.id not in answered]
-    return [*answers, *left]

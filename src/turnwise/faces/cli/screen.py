@@ -30,7 +30,7 @@ from turnwise.drivers.running.watching import (
     kind_of,
 )
 from turnwise.faces.cli.lines import columns_of, fitted
-from turnwise.faces.cli.remedies import FailedModel, remedy
+from turnwise.faces.cli.remedies import FailedModel, describe_end, describe_fault
 from turnwise.faces.cli.rows import Rows
 from turnwise.faces.cli.status_line import StatusLine, terminal_size
 from turnwise.faces.cli.text import (
@@ -51,7 +51,6 @@ from turnwise.faces.saying import cost_said, many, tokens_said
 from turnwise.rules.advice import for_people
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import (
-    Fault,
     FinishReason,
     RefusalDelta,
     StopReason,
@@ -439,11 +438,6 @@ def is_shown_whole(result: ToolResult) -> bool:
     return len(texts) == len(result.content) and is_one_line and len(" ".join(clean(text).split())) <= limit
 
 
-def describe_fault(fault: Fault) -> str:
-    status = f" ({fault.status})" if fault.status is not None else ""
-    return f"{fault.kind}{status}, {shortened(clean(fault.message), limit=LINE)}"
-
-
 def outcome_line(result: RunResult, *, seconds: float, asked: FailedModel) -> str:
     """What stands below the answer: how it ended, and what it took."""
     tokens = tokens_said(result.usage, entries=[entry for entry in result.ledger if not entry.path])
@@ -458,27 +452,3 @@ def outcome_line(result: RunResult, *, seconds: float, asked: FailedModel) -> st
         return style(f"{counts}{kept}", "dim", stream=sys.stderr)
     end = style(clean(describe_end(result, asked=asked)), "yellow", stream=sys.stderr)
     return f"{end} {style(f'({counts}{kept})', 'dim', stream=sys.stderr)}"
-
-
-def describe_end(result: RunResult, *, asked: FailedModel) -> str:
-    match result.stop_reason:
-        case StopReason.WAITING:
-            approved = {ask.call.id for ask in result.asks}
-            calls = ", ".join([visible_line(call.name) for call in result.pending if call.id not in approved])
-            wanted = [*(["an approval"] if approved else []), *([f"results of: {calls}"] if calls else [])]
-            return f"waiting for {' and '.join(wanted)}"
-        case StopReason.CANCELLED:
-            return "cancelled"
-        case StopReason.GIVEN_UP:
-            return result.why_incomplete
-        case StopReason.REFUSED:
-            return "refused"
-        case StopReason.PROVIDER_FAILED:
-            return f"the provider failed: {remedy(result.fault, asked=asked)}"
-        case StopReason.JOURNAL_FAILED:
-            return "not recorded: the journal could not be written, so the session does not hold this turn's end"
-        case StopReason.ANSWERED:
-            why = f": {result.why_incomplete}" if result.why_incomplete else ""
-            return f"answered from incomplete data{why}"
-        case other:
-            return f"answered from incomplete data: {other}"

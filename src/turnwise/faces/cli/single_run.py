@@ -5,6 +5,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -15,18 +16,19 @@ from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import NOBODY, is_attended, why_nobody
 from turnwise.faces.cli.choice import NoModel
-from turnwise.faces.cli.events import DeniedCall, JsonLines
+from turnwise.faces.cli.events import JsonLines
 from turnwise.faces.cli.left_turns import find_left, furnish_left, left_line, open_asks
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import NOTHING, decide, dropped_line, pending_of
 from turnwise.faces.cli.prompts import GOES_ON, MAX_INPUT_BYTES, CliPrompt, Input, beyond_window, read_prompt
 from turnwise.faces.cli.remedies import FailedModel
+from turnwise.faces.cli.run_events import DeniedCall
 from turnwise.faces.cli.run_servers import servers_of_run
-from turnwise.faces.cli.running import Face, Ran, resume_turn, run_turn, what_was_sent
 from turnwise.faces.cli.screen import Screen, outcome_line
+from turnwise.faces.cli.shown_turns import Face, Ran, resume_turn, run_turn, what_was_sent
 from turnwise.faces.cli.spending import model_limits_of
-from turnwise.faces.cli.terminal import Terminal
+from turnwise.faces.cli.terminal import Terminal, confirm_at_terminal
 from turnwise.faces.cli.text import clean_line, short_id, shortened, style
 from turnwise.faces.cli.workplace import Workplace, furnish, session_key, with_whole_id
 from turnwise.faces.results import RunResult
@@ -97,7 +99,7 @@ class SingleRun:
         self._journal, self._clock = journal, clock
         self._servers = servers_of_run(
             given,
-            attended=attended and not as_json,
+            asks=confirm_at_terminal if attended and not as_json else None,
             clock=clock,
             session_key=lambda: session_key(given, journal=journal),
         )
@@ -250,7 +252,7 @@ def cannot_go_on(error: CallerError) -> str:
 
 
 def answers_of(asks: Sequence[OneAsk], *, answers: Answers) -> tuple[Approval, ...]:
-    return decide(asks, approve=answers.approve, deny=answers.deny)
+    return decide(asks, approve=answers.approve, deny=answers.deny, show=partial(say, as_it_is=True))
 
 
 def _too_much(prompt: CliPrompt, *, place: Workplace) -> str | None:

@@ -8,10 +8,10 @@ import click
 import msgspec
 
 from turnwise.drivers.settings.options import RunSettings
+from turnwise.faces.cli.command_options import options_of_limits
 from turnwise.faces.cli.databases import database_option, open_queue
 from turnwise.faces.cli.failures import Failure, as_one_line
 from turnwise.faces.cli.last_line import EndsWithLine
-from turnwise.faces.cli.options import options_of_limits
 from turnwise.turn.config import Effect
 
 HIGHEST = 1_000_000

@@ -6,13 +6,16 @@ import os
 import shutil
 import sys
 import termios
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.own_loop import run_to_end
 from turnwise.faces.cli.lines import columns_of, fitted, say
-from turnwise.faces.cli.text import has_colour
+from turnwise.faces.cli.pager import Pages, page, plain_lines, scrolls_away
+from turnwise.faces.cli.prompt_ends import PromptLeft, PromptPutAside, PromptStopped, TypingPause
+from turnwise.faces.cli.text import clean_row, has_colour
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -22,51 +25,12 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding.key_processor import KeyPressEvent
     from prompt_toolkit.output import Output
 
-    from turnwise.faces.cli.pager import Pages
     from turnwise.faces.cli.typed_keys import TypedKeys
 
 TerminalAttributes = list[int | list[bytes | int]]  # of termios
-PAUSE_S = 0.5  # who types a text leaves 0.1 to 0.3 s between two keys
+YES_THEN = "after that y is taken"
 KEPT_SAID = "(you are still typing: it goes to your text; pause, then answer)"
 MAX_TYPED_BYTES = 64 * 1024  # of what is typed at once while a turn runs
-
-
-class PromptStopped(Exception):
-    """Ctrl-C at a prompt: whoever reads along decides what it ends. `typed` is the line that it clears."""
-
-    typed = ""
-
-
-class PromptLeft(Exception):
-    """Ctrl-D at an empty prompt, or the terminal is gone."""
-
-
-class PromptPutAside(Exception):
-    """Something is asked, so the prompt for a text is gone from the screen. `typed` is what stood there."""
-
-    def __init__(self, typed: str) -> None:
-        super().__init__(typed)
-        self.typed = typed
-
-
-class TypingPause:
-    """Whether a key that comes now goes on with a text: the last key of that text came less than a pause ago."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._last_s: float | None = None
-
-    def typed(self) -> None:
-        """A key of a text came just now."""
-        self._last_s = self._clock.monotonic()
-
-    def sent(self) -> None:
-        """The text is where it was meant to go: no key goes on with it."""
-        self._last_s = None
-
-    @property
-    def is_short(self) -> bool:
-        return self._last_s is not None and self._clock.monotonic() - self._last_s < PAUSE_S
 
 
 class Holdable(Protocol):
@@ -211,13 +175,37 @@ class Terminal:
         question = text.rstrip(" ")
         return self.fitted(question) + text[len(question) :]
 
-    async def page(self, pages: "Pages", *, question: Callable[[], str]) -> None:
+    async def page(self, pages: Pages, *, question: Callable[[], str]) -> None:
         """Show all of the pages, with the question below them, until the person goes back to it. Raises PromptStopped."""
-        from turnwise.faces.cli.pager import page
-
         input, output = self._ends()
         self._forget_typed_ahead()
         await page(pages, question=question, input=input, output=output, coloured=has_colour(sys.stderr))
+
+    async def says_yes(
+        self, question: Callable[[], str], *, shown: Sequence[str] = (), whole: Sequence[str] | None = None
+    ) -> bool:
+        """Whether the person says yes; everything else is a no. `shown` are the lines above the question: where the `whole` is
+        more, or the screen is too small for them, yes is taken once all of it has been on the screen, and `s` shows it page by
+        page."""
+        above, all_of_it = plain_lines(shown), plain_lines(shown if whole is None else whole)
+        is_long = above != all_of_it or scrolls_away(above)
+        pages = Pages(all_of_it if is_long else [], coloured=has_colour(sys.stderr))
+        if is_long:
+            self.say("s shows all of it, page by page")
+        try:
+            while True:
+                said = (await self.line(question, fresh=True, takes_paste=False)).strip().lower()
+                if is_long and said in {"s", "show"}:
+                    await self.page(pages, question=question)
+                    self.say(pages.unshown_said(YES_THEN))
+                elif said not in {"y", "yes"}:
+                    return False
+                elif not (is_long and pages.unshown_lines):
+                    return True
+                else:
+                    self.say(pages.unshown_said(YES_THEN))
+        except (PromptStopped, PromptLeft):
+            return False
 
     async def text(self, message: str, *, default: str = "") -> str:
         """What is typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history.
@@ -320,6 +308,15 @@ class Terminal:
         finally:
             self._keys = self._keep = None
             heed(False)
+
+
+def confirm_at_terminal(lines: Sequence[str], question: str) -> bool:
+    """Show the lines, ask the question, and say whether the answer is yes."""
+    terminal = Terminal()
+    shown = [clean_row(line) for line in lines]
+    for line in shown:
+        terminal.say(line)
+    return run_to_end(terminal.says_yes(lambda: question, shown=shown))
 
 
 def _quiet(attributes: TerminalAttributes) -> TerminalAttributes:

@@ -11,9 +11,10 @@ from click.core import ParameterSource
 
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.errors import CallerError, MissingKey, ProviderFault
-from turnwise.faces.cli.chat import command as chat
 from turnwise.faces.cli.choice import ANY_FAMILY, address_in
+from turnwise.faces.cli.command_options import shared_options
 from turnwise.faces.cli.found import may_be_chosen, offered_by
+from turnwise.faces.cli.hints import TakesPrompts
 from turnwise.faces.cli.model_names import PLACE, URL, is_listed, meant_said, near_name
 from turnwise.faces.cli.options import Given, given_over
 from turnwise.faces.models import Ways, find_profile, open_endpoint, read_model
@@ -75,9 +76,15 @@ def _without_program(words: Sequence[str]) -> list[str]:
     return said
 
 
+@click.command(cls=TakesPrompts)
+@shared_options
+def _options(**_given: object) -> None:
+    """Those that may be typed with a model: as behind `turnwise chat`."""
+
+
 def _options_in(words: Sequence[str]) -> dict[str, object]:
     try:
-        context = chat.make_context("turnwise", list(words), help_option_names=["-h", "--help"])
+        context = _options.make_context("turnwise", list(words), help_option_names=["-h", "--help"])
     except click.exceptions.Exit:  # --help has been shown
         raise CallerError("here MODEL, URL or `MODEL --base-url URL` is read") from None
     except click.ClickException as error:

@@ -11,10 +11,9 @@ from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended
+from turnwise.faces.cli.exit_codes import CANCELLED
 from turnwise.faces.cli.failures import USAGE, complain
 from turnwise.faces.cli.lines import say
-from turnwise.faces.cli.main import CANCELLED
-from turnwise.faces.cli.pager import says_yes
 from turnwise.faces.cli.taking_back import (
     TurnBack,
     find_turn_back,
@@ -70,7 +69,7 @@ def undo(session: str | None, *, folder: Path, yes: bool, as_json: bool) -> int:
 async def is_confirmed(terminal: Terminal, back: TurnBack, *, now_s: float) -> bool:
     """Whether the person says yes, below the short lines: to all of what would happen, which they have seen."""
     shown, whole = lines_of(back, now_s=now_s), lines_of(back, now_s=now_s, whole=True)
-    return await says_yes(terminal, lambda: question_of(back), shown=shown, whole=whole)
+    return await terminal.says_yes(lambda: question_of(back), shown=shown, whole=whole)
 
 
 def _write_json(back: TurnBack, *, happened: bool, **more: object) -> None:

@@ -9,9 +9,10 @@ from typing import Protocol
 from turnwise.errors import CallerError
 from turnwise.faces.cli.commands import command_of, is_command_in_passing
 from turnwise.faces.cli.mentions import PromptPart
-from turnwise.faces.cli.running import RunAtTerminal
+from turnwise.faces.cli.prompt_ends import PromptLeft, PromptPutAside, PromptStopped
+from turnwise.faces.cli.running import InterruptibleRun
 from turnwise.faces.cli.screen import Screen
-from turnwise.faces.cli.terminal import PromptLeft, PromptPutAside, PromptStopped, Terminal
+from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.text import visible_line
 
 PROMPT = "» "
@@ -33,7 +34,7 @@ class TypedWords:
         self,
         terminal: Terminal,
         *,
-        run: RunAtTerminal,
+        run: InterruptibleRun,
         screen: Screen,
         parts: PartsOf,
         begins_turn: Callable[[str], bool],

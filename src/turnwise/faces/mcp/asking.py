@@ -10,24 +10,21 @@ from mcp_types import ElicitRequestFormParams, ElicitResult
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.tools.fact_finding import Inspector
-from turnwise.drivers.tools.grants import judged_paths
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
-from turnwise.drivers.tools.workspace.previews import whole_preview, would_fail
 from turnwise.faces.cli.asked_calls import (
     NotWhole,
     answer_to,
     answered_in_order,
-    arguments_in,
     confusables_in,
     facts_of,
     in_own_time,
     refusal_of,
 )
-from turnwise.faces.cli.asks import rules_said, what_of
+from turnwise.faces.cli.asks import as_it_is_now, is_allowed, rules_said, why_of, would_do
 from turnwise.faces.cli.text import visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.rules.permissions import PermissionRule, Policy, judge_permission, session_rules
-from turnwise.turn.approvals import Approval, OneAsk, digest_of
+from turnwise.rules.permissions import PermissionRule, Policy, session_rules
+from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.config import ToolOffer
 
 FIELD = "answer"
@@ -148,10 +145,9 @@ class ClientApprover:
         if ask.kind == "question":
             return _Put(ask=ask, question=self._questions.ask(*self._question_of(ask, path=path)))
         facts = await self._facts(ask)
-        if self._is_allowed(facts):
+        if is_allowed(facts, policy=self.policy):
             return None
-        # what is shown is what is there now
-        ask = msgspec.structs.replace(ask, digest=digest_of(ask.call.name, arguments=ask.arguments, facts=facts))
+        ask = as_it_is_now(ask, facts=facts)
         rules = session_rules(facts, policy=self.policy)
         message = await self._shown(ask, facts=facts, path=path, rules=rules)
         field = {"title": "Run it?", "enum": [ONCE, *([ALWAYS] if rules else []), NO]}
@@ -164,7 +160,9 @@ class ClientApprover:
         if put is None:
             return answer_to(ask, verdict="allow")
         shown_s = await put.question.shown_s
-        if ask.kind != "question" and self._is_allowed(await self._facts(ask)):  # since the answer to another
+        if ask.kind != "question" and is_allowed(
+            await self._facts(ask), policy=self.policy
+        ):  # since the answer to another
             put.question.withdraw()
             return answer_to(put.ask, verdict="allow")
         result = put.question.result
@@ -180,22 +178,17 @@ class ClientApprover:
     async def _facts(self, ask: OneAsk) -> CallFacts:
         return await facts_of(ask, offers=self._around.offers, inspect=self._around.inspect)
 
-    def _is_allowed(self, facts: CallFacts) -> bool:
-        return judge_permission(facts, policy=self.policy).kind == "allow"
-
     async def _shown(
         self, ask: OneAsk, *, facts: CallFacts, path: tuple[str, ...], rules: Sequence[PermissionRule]
     ) -> str:
         """What would run, and what a file tool would change; why it is asked."""
         workspace = self._around.workspace
-        with judged_paths([one.resolved for one in facts.paths if one.resolved]):
-            changes = await asyncio.to_thread(whole_preview, workspace, ask.call.name, arguments_in(ask.arguments))
-        what = [*what_of(ask, previewed=bool(changes) and not would_fail(changes)), *changes]
+        runs, changes = await would_do(ask, facts=facts, workspace=workspace)
+        what = [*runs, *changes]
         marks = await asyncio.to_thread(confusables_in, [ask.call.name, *what], folder=lambda: workspace.root)
-        why = f"{ask.subject}: {ask.why}" if ask.subject and ask.subject not in ask.why else ask.why
         always = rules_said(rules, workspace=self.policy.workspace, whole=True) if rules else ""
         below = [
-            *([f"asked because: {visible_line(why)}"] if why else []),
+            *([f"asked because: {visible_line(why_of(ask))}"] if why_of(ask) else []),
             *([f"`{ALWAYS}` would allow: {always}"] if always else []),
             *marks.lines,
         ]

@@ -5,7 +5,7 @@ from typing import cast
 import msgspec
 from mcp_types import CallToolResult, TextContent
 
-from turnwise.faces.cli.events import result_fields
+from turnwise.faces.cli.run_events import result_fields
 from turnwise.faces.cli.text import clean_answer, visible_line
 from turnwise.faces.mcp.runs import Served
 from turnwise.faces.saying import many

@@ -13,13 +13,12 @@ from turnwise.drivers.running.watching import ToolsetNoted, WatcherEvent
 from turnwise.drivers.settings.options import RunSettings
 from turnwise.drivers.settings.settings import Layer, read_layers
 from turnwise.errors import CallerError
-from turnwise.faces.cli.events import DeniedCall, denied_in
 from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.model_names import another_model
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.remedies import FailedModel
+from turnwise.faces.cli.remedies import FailedModel, describe_end
+from turnwise.faces.cli.run_events import DeniedCall, denied_in
 from turnwise.faces.cli.run_servers import servers_of_run
-from turnwise.faces.cli.screen import describe_end
 from turnwise.faces.cli.text import clean_line, visible_line
 from turnwise.faces.cli.workplace import FaceTerms, Workplace, furnish
 from turnwise.faces.mcp.arguments import AS_STARTED, PERMISSIONS, READ_ONLY, RunWish, lowered
@@ -155,6 +154,6 @@ class ServedRun:
             journal=means.journal,
             clock=means.clock,
             attended=self._asks,
-            servers=servers_of_run(given, attended=False, clock=means.clock),
+            servers=servers_of_run(given, asks=None, clock=means.clock),
             face=FaceTerms(rules=PERMISSIONS[permissions], allow_hint=hint),
         )

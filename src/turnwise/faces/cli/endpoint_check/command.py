@@ -37,10 +37,8 @@ from turnwise.faces.cli.endpoint_check.rule_showing import (
 )
 from turnwise.faces.cli.endpoint_check.running import Course, EndpointCheck
 from turnwise.faces.cli.endpoint_check.showing import CheckReport, show, write_json
-from turnwise.faces.cli.exit_codes import CHECK_CODES
+from turnwise.faces.cli.exit_codes import CANCELLED, CHECK_CODES
 from turnwise.faces.cli.folder import settings_of_run
-from turnwise.faces.cli.main import CANCELLED
-from turnwise.faces.cli.pager import says_yes
 from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.text import clean_line
 from turnwise.faces.models import ON_THE_COMMAND_LINE, ModelName, open_endpoint, read_model
@@ -192,7 +190,7 @@ def _is_allowed() -> bool:
 async def _is_confirmed(terminal: Terminal) -> bool:
     try:
         with cancelling():
-            return await says_yes(terminal, lambda: "send them? [y/N] ")
+            return await terminal.says_yes(lambda: "send them? [y/N] ")
     except asyncio.CancelledError:
         return False
 

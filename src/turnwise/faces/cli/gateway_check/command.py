@@ -17,13 +17,12 @@ from turnwise.drivers.endpoints.endpoints import find_key
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.errors import CallerError
 from turnwise.faces.cli.cancelling import cancelling
-from turnwise.faces.cli.exit_codes import NOT_THERE
+from turnwise.faces.cli.exit_codes import CANCELLED, NOT_THERE
 from turnwise.faces.cli.failures import Failure
 from turnwise.faces.cli.gateway_check.asking import CASE, GatewayAsked, LabAsked
 from turnwise.faces.cli.gateway_check.checking import GatewayChecking, GatewayCourse, NoGateway
 from turnwise.faces.cli.gateway_check.showing import show, write_json
 from turnwise.faces.cli.lines import say
-from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.text import shortened, style
 from turnwise.faces.models import find_profile
 from turnwise.lab import Lab
