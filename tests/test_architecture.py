@@ -54,7 +54,7 @@ OF_THE_COMMAND_LINE = {
         permissions prompts remedies running spending spent taking_back text unseen workplace""".split()
     ),
     "mcp": set(
-        """asked_calls asks decode folder foreign_folders model_names options remedies run_events run_servers text
+        """asked_calls asks folder foreign_folders model_names options remedies run_events run_servers text
         workplace""".split()
     ),
 }

@@ -8,9 +8,9 @@ from typing import Protocol, cast
 
 import msgspec
 
+from turnwise.drivers.endpoints.recorded_responses import decoded_of, is_stream, read_stream
 from turnwise.drivers.mcp.reading import MAX_LEVELS, is_deeper
 from turnwise.errors import CallerError
-from turnwise.faces.cli.decode import NOT_A_STREAM, describe, read_stream
 from turnwise.faces.cli.text import visible_line
 from turnwise.faces.models import find_profile
 from turnwise.wire.json_fields import UNREADABLE
@@ -94,7 +94,7 @@ def decoded(wish: StreamWish, *, stop: threading.Event) -> tuple[dict[str, objec
     made to be slow (thousands of calls in its text) two seconds, in a thread. Nothing else bounds it, nor has to."""
     content = _Content(wish.stream.encode(errors="surrogatepass"), stop=stop)
     response = read_stream(content, profile=find_profile(wish.family), tool_names=frozenset(wish.tools))
-    told = describe("", response)
+    told = decoded_of(response, file="")
     told = msgspec.structs.replace(
         told,
         repairs=told.repairs[:MAX_REPAIRS],
@@ -102,8 +102,7 @@ def decoded(wish: StreamWish, *, stop: threading.Event) -> tuple[dict[str, objec
     )
     data = cast("dict[str, object]", msgspec.to_builtins(told))
     del data["file"]
-    is_stream = response.fault is None or response.fault.kind not in NOT_A_STREAM
-    return {**data, "repairs_in_all": len(response.repairs)}, is_stream
+    return {**data, "repairs_in_all": len(response.repairs)}, is_stream(response)
 
 
 class Decode(Protocol):
