@@ -32,7 +32,7 @@ from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.drivers.own_pipes import MAX_LINE_BYTES
 from turnwise.drivers.settings.options import RunSettings
 from turnwise.faces.acp.pipe import EditorPipe
-from turnwise.faces.acp.serve import serve_over
+from turnwise.faces.acp.service import serve_over
 from turnwise.faces.cli.options import Given
 from turnwise.lab import Lab
 from waits import HANG_S

@@ -13,10 +13,10 @@ from turnwise.drivers.dispatch.open_asks import ShownAsk
 from turnwise.drivers.dispatch.turn_status import A_PERSON, TurnStatus
 from turnwise.errors import CallerError
 from turnwise.faces.cli.answer import answers_of
-from turnwise.faces.cli.asks_elsewhere import asks_said
 from turnwise.faces.cli.exit_codes import NOTHING_CHANGED
 from turnwise.faces.cli.pending import decide
 from turnwise.faces.cli.permissions import allowed_rules
+from turnwise.faces.cli.status import asks_said
 from turnwise.lab import Lab, Script
 from turnwise.lab.script import ScriptedCall, ScriptedStep
 from turnwise.rules.permissions import PermissionRule

@@ -20,7 +20,7 @@ from faces.cli.running import begin
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.faces.mcp.runs import ServeMeans
-from turnwise.faces.mcp.serve import serve_streams
+from turnwise.faces.mcp.service import serve_streams
 from turnwise.lab import Lab
 from waits import HANG_S
 

@@ -1,7 +1,7 @@
 """Asking the person at the editor: what will run and what it would change, within the ask's deadline."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,10 +17,7 @@ from acp.schema import (
 )
 from pydantic import ValidationError
 
-from turnwise.drivers.clock import Clock
 from turnwise.drivers.running.approvals import Asking
-from turnwise.drivers.tools.fact_finding import Inspector
-from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.faces.acp.calls import Content, arguments_of, diffs_of, kind_of, locations_of, told
 from turnwise.faces.acp.telling import EditorTeller
 from turnwise.faces.acp.updates import Updates
@@ -31,17 +28,15 @@ from turnwise.faces.cli.asked_calls import (
     answered_in_order,
     confusables_in,
     decoded_texts,
-    facts_of,
     in_own_time,
     refusal_of,
     title_of,
 )
-from turnwise.faces.cli.asks import always_said, as_it_is_now, is_allowed, is_command, rules_said, why_of
+from turnwise.faces.cli.asks import AskSurroundings, always_said, as_it_is_now, is_allowed, rules_said, why_of
 from turnwise.faces.cli.text import visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import Policy, session_rules
 from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.turn.config import ToolOffer
 from turnwise.vocab import ToolCall
 
 if TYPE_CHECKING:
@@ -55,14 +50,11 @@ WITHOUT_SANDBOX = "without sandbox: it runs in the editor's terminal"
 
 
 class AskMeans(msgspec.Struct, frozen=True, kw_only=True):
-    """What asks of a session are judged and shown by."""
+    """The editor's session, and what its asks are judged and shown by."""
 
     client: "AgentSideConnection"
     session: str
-    offers: Mapping[str, ToolOffer]
-    inspect: Inspector
-    workspace: WorkspacePaths
-    clock: Clock
+    around: AskSurroundings
     runs_commands: bool  # the editor does, without a sandbox
     has_forms: bool  # the editor can ask for a text
 
@@ -89,14 +81,14 @@ class EditorApprover:
     async def __call__(self, asking: Asking) -> Sequence[Approval]:
         """The answers that came in time; the others take their default, and the person is told."""
         return await answered_in_order(
-            asking, answered=lambda ask: self._one(ask, asking=asking), clock=self._means.clock, note=self._note
+            asking, answered=lambda ask: self._one(ask, asking=asking), clock=self._means.around.clock, note=self._note
         )
 
     async def _one(self, ask: OneAsk, *, asking: Asking) -> Approval:
         """Raises NotInTime."""
         if ask.kind == "question":
             return await self._question(ask, asking=asking)
-        facts = await self._facts(ask)
+        facts = await self._means.around.facts(ask)
         if is_allowed(facts, policy=self.policy):
             return answer_to(ask, verdict="allow")
         ask = as_it_is_now(ask, facts=facts)
@@ -126,7 +118,7 @@ class EditorApprover:
     async def _question(self, ask: OneAsk, *, asking: Asking) -> Approval:
         """One with answers to choose from is put as a choice, any other as a form, if the editor has forms."""
         choices = [f"{number}. {option}" for number, option in enumerate(ask.options, 1)]
-        marks = confusables_in([ask.subject, *ask.options], folder=lambda: self._means.workspace.root)
+        marks = confusables_in([ask.subject, *ask.options], folder=lambda: self._means.around.workspace.root)
         try:
             content = [
                 told(one, whole=True) for one in [ask.subject, *(["\n".join(choices)] if choices else []), *marks.lines]
@@ -160,7 +152,7 @@ class EditorApprover:
         await self._updates.flush()
         try:
             form = self._means.client.create_elicitation(visible(ask.subject), mode)
-            said = await in_own_time(form, asking=asking, clock=self._means.clock)
+            said = await in_own_time(form, asking=asking, clock=self._means.around.clock)
         except (RequestError, ValidationError, ConnectionError):
             return ""
         content = said.content if isinstance(said, AcceptElicitationResponse) else None
@@ -175,7 +167,7 @@ class EditorApprover:
         # a sub-agent's call is shown under the ask alone: the editor knows it by another id once it runs
         id = self._teller.ask(call) if not path else f"{self._teller.id_of(call)}-{'-'.join(path)}-ask"
         title = title_of(call, path=path)
-        if means.runs_commands and is_command(ask, offers=means.offers):
+        if means.runs_commands and means.around.is_command(ask):
             title = f"{title[: MAX_TITLE - 20]} (without sandbox)"
         shown = ToolCallUpdate(
             tool_call_id=id,
@@ -183,12 +175,12 @@ class EditorApprover:
             kind=kind_of(call),
             status="pending",
             content=list(content),
-            locations=locations_of(call, workspace=means.workspace) or None,
+            locations=locations_of(call, workspace=means.around.workspace) or None,
         )
         await self._updates.flush()
         try:
             asked = means.client.request_permission(session_id=means.session, tool_call=shown, options=options)
-            said = await in_own_time(asked, asking=asking, clock=means.clock)
+            said = await in_own_time(asked, asking=asking, clock=means.around.clock)
         except (RequestError, ValidationError, ConnectionError):
             return ""
         outcome = said.outcome
@@ -201,19 +193,18 @@ class EditorApprover:
         Raises NotWhole."""
         judged = [path.resolved for path in facts.paths if path.resolved]
         diffs = await asyncio.to_thread(
-            diffs_of, _as_it_runs(ask), workspace=self._means.workspace, judged=judged, whole=True
+            diffs_of, _as_it_runs(ask), workspace=self._means.around.workspace, judged=judged, whole=True
         )
         what = diffs or [told(_command_of(ask), whole=True)]
         marks = await asyncio.to_thread(
-            confusables_in, [ask.call.name, *decoded_texts(ask.arguments)], folder=lambda: self._means.workspace.root
+            confusables_in,
+            [ask.call.name, *decoded_texts(ask.arguments)],
+            folder=lambda: self._means.around.workspace.root,
         )
         notes = [*([f"asked because: {visible_line(why_of(ask))}"] if why_of(ask) else []), *more, *marks.lines]
-        if self._means.runs_commands and is_command(ask, offers=self._means.offers):
+        if self._means.runs_commands and self._means.around.is_command(ask):
             notes.append(WITHOUT_SANDBOX)
         return [*what, *[told(note, whole=True) for note in notes]]
-
-    async def _facts(self, ask: OneAsk) -> CallFacts:
-        return await facts_of(ask, offers=self._means.offers, inspect=self._means.inspect)
 
 
 def _as_it_runs(ask: OneAsk) -> ToolCall:

@@ -6,11 +6,16 @@ import functools
 import importlib
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import acp
+from acp.agent.connection import AgentSideConnection
 from acp.exceptions import RequestError
+from acp.helpers import start_tool_call, update_tool_call, update_user_message_text
+from acp.interfaces import Agent
 from acp.meta import PROTOCOL_VERSION
 from acp.schema import (
     AgentCapabilities,
@@ -42,28 +47,31 @@ from acp.schema import (
 )
 
 from turnwise._version import __version__
-from turnwise.drivers.clock import Clock, wait_for_task
+from turnwise.drivers.clock import Clock, ends_in_time, wait_for_task
 from turnwise.drivers.ids import TimeOrderedIds, is_time_ordered
 from turnwise.drivers.journal.journal import Journal, Session
+from turnwise.drivers.own_pipes import ended_by_signals, library_is_silent
 from turnwise.drivers.settings.settings import MCP_FILE, names_mcp_servers, read_layers
+from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.errors import CallerError, TurnwiseError
+from turnwise.faces.acp.calls import kind_of, locations_of, result_said
 from turnwise.faces.acp.choices import MODE, MODEL, EditorOption, is_mode, mode_state, options_of
+from turnwise.faces.acp.pipe import EditorPipe, own_pipes
+from turnwise.faces.acp.plans import PLAN, plan_in
 from turnwise.faces.acp.prompts import read_blocks
-from turnwise.faces.acp.replaying import tell_history
 from turnwise.faces.acp.session import EditorMeans, EditorSession, TurnFailed
+from turnwise.faces.acp.updates import SaidPiece, Updates, WholeUpdate
+from turnwise.faces.cli.asked_calls import title_of
 from turnwise.faces.cli.foreign_folders import foreign_folder
 from turnwise.faces.cli.last_exchange import ENDS
 from turnwise.faces.cli.model_names import Offers
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.text import clean_line, shortened, visible_line
+from turnwise.faces.cli.text import clean, clean_answer, clean_line, shortened, visible_line
 from turnwise.faces.taking_up import read_session
+from turnwise.vocab import Message, Reasoning, Refusal, Text, ToolCall, ToolResult
 from turnwise.vocab.file_names import shown_name
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from acp.agent.connection import AgentSideConnection
-
     from turnwise.faces.acp.prompts import PromptBlock
 
 MAX_SESSIONS = 64  # open at once: each holds what was read in its folder
@@ -408,3 +416,67 @@ def command_in(text: str) -> tuple[str, str] | None:
 def _input_of(name: str) -> AvailableCommandInput | None:
     hint = TAKES.get(name)
     return None if hint is None else AvailableCommandInput(root=UnstructuredCommandInput(hint=hint))
+
+
+def tell_history(messages: Sequence[Message], *, updates: Updates, workspace: WorkspacePaths) -> None:
+    """Texts that turnwise put beside a person's words are left out, as they were when the turn ran."""
+    for message in messages:
+        for update in _updates_of_history(message, workspace=workspace):
+            updates.put(update)
+
+
+def _updates_of_history(message: Message, *, workspace: WorkspacePaths) -> Iterator[SaidPiece | WholeUpdate]:
+    for part in message.parts:
+        match part:
+            case Text(note=note) if note:
+                pass
+            case Text(text=text) | Refusal(text=text) if not text.strip():
+                pass
+            case Text(text=text) if message.role == "user":
+                yield update_user_message_text(clean(text))
+            case Text(text=text) | Refusal(text=text) if message.role == "assistant":
+                yield SaidPiece("text", f"{clean_answer(text)}\n\n")
+            case Reasoning(text=text) if text:
+                yield SaidPiece("thought", clean(text))
+            case ToolCall(name=name) if name == PLAN:
+                if (plan := plan_in(part)) is not None:
+                    yield plan
+            case ToolCall():
+                yield start_tool_call(
+                    f"h.{part.id}",
+                    title_of(part),
+                    kind=kind_of(part),
+                    status="pending",
+                    locations=locations_of(part, workspace=workspace) or None,
+                )
+            case ToolResult(name=name) if name != PLAN:
+                yield update_tool_call(
+                    f"h.{part.call_id}",
+                    status="failed" if part.is_error else "completed",
+                    content=list(result_said(part)) or None,
+                )
+            case _:
+                pass
+
+
+async def serve(*, given: Given, journal: Journal, clock: Clock, env: Mapping[str, str]) -> None:
+    """On this process's own pipes. Raises CallerError where they are none."""
+    pipe = await own_pipes(clock=clock)
+    with ended_by_signals(pipe.end):
+        await serve_over(pipe, given=given, journal=journal, clock=clock, env=env)
+
+
+async def serve_over(pipe: EditorPipe, *, given: Given, journal: Journal, clock: Clock, env: Mapping[str, str]) -> None:
+    """Until the pipe ends; then open turns are cancelled, and have a moment to end in."""
+    service = EditorService(given=given, journal=journal, clock=clock, env=env)
+    connection = AgentSideConnection(cast("Agent", service), pipe, listening=False, use_unstable_protocol=True)
+    with library_is_silent(str(Path(acp.__file__).parent)):
+        try:
+            await connection.listen()
+        finally:
+            await service.close()
+            # it waits for its tasks without a limit
+            closing = asyncio.ensure_future(connection.close())
+            await ends_in_time(
+                cast("asyncio.Task[object]", closing), clock=clock, timeout_s=SETTLE_S, settle_s=SETTLE_S
+            )

@@ -25,6 +25,7 @@ from turnwise.faces.acp.telling import EditorTeller, usage_update
 from turnwise.faces.acp.terminals import in_terminal, runs_in_editor
 from turnwise.faces.acp.unsaved import with_unsaved
 from turnwise.faces.acp.updates import SaidPiece, Updates
+from turnwise.faces.cli.asks import AskSurroundings
 from turnwise.faces.cli.mentions import PromptPart
 from turnwise.faces.cli.model_names import Offers, another_model, choice_of
 from turnwise.faces.cli.opening import runs_before
@@ -238,10 +239,9 @@ class EditorSession:
             AskMeans(
                 client=self._means.client,
                 session=self.id,
-                offers=place.offers,
-                inspect=place.inspect,
-                workspace=place.workspace,
-                clock=self._means.clock,
+                around=AskSurroundings(
+                    offers=place.offers, inspect=place.inspect, workspace=place.workspace, clock=self._means.clock
+                ),
                 runs_commands=self._runs_commands,
                 has_forms=self._means.can.elicitation is not None and self._means.can.elicitation.form is not None,
             ),

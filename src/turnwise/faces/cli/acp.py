@@ -41,7 +41,7 @@ def command(**options: object) -> None:
         from turnwise.drivers.journal.journal import Journal, journal_path
         from turnwise.drivers.own_loop import run_to_end
         from turnwise.drivers.telemetry.telemetry import telemetry_of
-        from turnwise.faces.acp.serve import serve
+        from turnwise.faces.acp.service import serve
 
         telemetry_of(os.environ)  # what is missing for it is said now, and not to each session
         if sys.stdin.isatty():

@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.grants import judged_paths
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.previews import whole_preview, would_fail
-from turnwise.faces.cli.asked_calls import arguments_in
+from turnwise.faces.cli.asked_calls import arguments_in, facts_of
 from turnwise.faces.cli.permissions import rule_said
 from turnwise.faces.cli.text import visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
@@ -19,26 +21,37 @@ from turnwise.turn.config import ToolOffer
 MAX_SUBJECT = 200
 
 
+class AskSurroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What asks of a run are judged and shown by."""
+
+    offers: Mapping[str, ToolOffer]
+    inspect: Inspector
+    workspace: WorkspacePaths
+    clock: Clock
+
+    async def facts(self, ask: OneAsk) -> CallFacts:
+        """What the call would do now."""
+        return await facts_of(ask, offers=self.offers, inspect=self.inspect)
+
+    def is_command(self, ask: OneAsk) -> bool:
+        offer = self.offers.get(ask.call.name)
+        return offer is not None and offer.effect == "execute"
+
+    async def would_do(self, ask: OneAsk, *, facts: CallFacts) -> tuple[list[str], list[str]]:
+        """What would run, and the diff of what a file tool would change, as if it were allowed."""
+        with judged_paths([path.resolved for path in facts.paths if path.resolved]):
+            changes = await asyncio.to_thread(whole_preview, self.workspace, ask.call.name, arguments_in(ask.arguments))
+        return what_of(ask, previewed=bool(changes) and not would_fail(changes)), changes
+
+
 def is_allowed(facts: CallFacts, *, policy: Policy) -> bool:
     """What was allowed always covers it by now."""
     return judge_permission(facts, policy=policy).kind == "allow"
 
 
-def is_command(ask: OneAsk, *, offers: Mapping[str, ToolOffer]) -> bool:
-    offer = offers.get(ask.call.name)
-    return offer is not None and offer.effect == "execute"
-
-
 def as_it_is_now(ask: OneAsk, *, facts: CallFacts) -> OneAsk:
     """What is shown is what is there now: of a call that was left for later, not what was there then."""
     return msgspec.structs.replace(ask, digest=digest_of(ask.call.name, arguments=ask.arguments, facts=facts))
-
-
-async def would_do(ask: OneAsk, *, facts: CallFacts, workspace: WorkspacePaths) -> tuple[list[str], list[str]]:
-    """What would run, and the diff of what a file tool would change, as if it were allowed."""
-    with judged_paths([path.resolved for path in facts.paths if path.resolved]):
-        changes = await asyncio.to_thread(whole_preview, workspace, ask.call.name, arguments_in(ask.arguments))
-    return what_of(ask, previewed=bool(changes) and not would_fail(changes)), changes
 
 
 def why_of(ask: OneAsk) -> str:

@@ -62,7 +62,7 @@ def serve(root: Path | None, models: tuple[str, ...], **options: object) -> None
         from turnwise.drivers.journal.journal import Journal, journal_path
         from turnwise.drivers.own_loop import run_to_end
         from turnwise.faces.mcp.runs import ServeMeans
-        from turnwise.faces.mcp.serve import serve as serve_client
+        from turnwise.faces.mcp.service import serve as serve_client
 
         folder = (root or Path.cwd()).resolve()
         if sys.stdin.isatty():

@@ -8,7 +8,6 @@ import msgspec
 
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal.journal import Journal, Session, SessionRow, journal_path
-from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.drivers.settings.options import RunSettings
 from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended
@@ -22,10 +21,9 @@ from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.remedies import FailedModel
 from turnwise.faces.cli.run_servers import servers_of_run
 from turnwise.faces.cli.screen import Screen
-from turnwise.faces.cli.shown_turns import Face, Ran, resume_turn, what_was_sent
-from turnwise.faces.cli.single_run import note, show_end, terminal_for
+from turnwise.faces.cli.shown_turns import Face, resume_turn
+from turnwise.faces.cli.single_run import note, run_shown, show_ran, terminal_for
 from turnwise.faces.cli.terminal import confirm_at_terminal
-from turnwise.faces.cli.workplace import Workplace
 from turnwise.faces.saying import many
 from turnwise.vocab.file_names import shown_name
 
@@ -145,12 +143,9 @@ class _One:
             face.tell(servers.waiting_line)
         began = self._clock.monotonic()
         turn = resume_turn(place, found, face=face, terminal=terminal_for(face) if attended else None)
-        try:
-            ran = run_to_end(turn, new_loop=quickest_loop)
-        finally:
-            face.close()
-        misfit = found.left.config.output is not None and not ran.result.has_output and not ran.result.pending
-        self._show(ran, face=face, place=place, seconds=self._clock.monotonic() - began, misfit=misfit)
+        ran = run_shown(turn, face=face)
+        seconds, asked = self._clock.monotonic() - began, FailedModel(choice=place.choice)
+        show_ran(ran, face=face, seconds=seconds, expects_output=config.output is not None, asked=asked)
         result = ran.result
         return SessionOutcome(
             session=session.row.id,
@@ -163,13 +158,6 @@ class _One:
         if self._given.as_json:
             return JsonLines(within={"session": session.row.id} if self._is_one_of_all else None)
         return Screen(plain=self._given.plain, clock=self._clock)
-
-    def _show(self, ran: Ran, *, face: Face, place: Workplace, seconds: float, misfit: bool) -> None:
-        with what_was_sent(ran.result):
-            if isinstance(face, JsonLines):
-                face.finish(ran.result, code=ran.exit_code, denied=ran.denied)
-            else:
-                show_end(ran.result, seconds=seconds, misfit=misfit, asked=FailedModel(choice=place.choice))
 
 
 class _All:

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal.journal import Journal, Session, SessionRow, journal_path
 from turnwise.drivers.journal.replacing import replace_damaged
 from turnwise.faces.cli.completion import complete_sessions
@@ -123,9 +124,22 @@ def fork_session(session: str, turn: int | None, step: int | None, as_json: bool
     The new session's id goes to standard output. Nothing is sent and nothing costs anything until you continue it.
     """
     with as_one_line():
-        from turnwise.faces.cli import session_forking
+        from turnwise.drivers.replaying.forking import fork
 
-        session_forking.fork_session(session, turn=turn, step=step, as_json=as_json)
+        clock = SystemClock()
+        with Journal(journal_path(os.environ), clock=clock) as journal:
+            found = journal.find_session_by_part(session)
+            new = fork(journal, found, new_id=TimeOrderedIds(clock).new, turn=turn, step=step)
+        if as_json:
+            told = {"session": new.session, "of": found.row.id, "turn": new.turn, "step": new.step}
+            sys.stdout.buffer.write(msgspec.json.encode({**told, "folder": found.row.folder}) + b"\n")
+            return
+        say(new.session, stream=sys.stdout)
+        say(
+            f"a new session with all up to step {new.step} of turn {new.turn} of {found.row.id[-8:]}, in"
+            f" {visible_line(found.row.folder)}; "
+            f'go on there with `turnwise run --session {new.session[-8:]} "..."`'
+        )
 
 
 @command.command("prune", cls=EndsWithLine)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Coroutine, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -226,24 +227,15 @@ class SingleRun:
         return terminal_for(self._face) if self._attended else None
 
     def _ran(self, turn: Coroutine[object, object, Ran]) -> Ran:
-        try:
-            ran = run_to_end(turn, new_loop=quickest_loop)
-        finally:
-            self._face.close()
+        ran = run_shown(turn, face=self._face)
         self.denied += ran.denied
         return ran
 
     def _show(self, ran: Ran, *, place: Workplace, began: float, expects_output: bool, is_last: bool) -> None:
         """How a turn ended."""
-        result = ran.result
-        with what_was_sent(result):
-            if isinstance(self._face, JsonLines):
-                event = "result" if is_last else "resumed"
-                self._face.finish(result, code=ran.exit_code, denied=ran.denied, event=event)
-                return
-            seconds = self._clock.monotonic() - began
-            misfit = expects_output and not result.has_output and not result.pending
-            show_end(result, seconds=seconds, misfit=misfit, asked=FailedModel(choice=place.choice))
+        seconds, asked = self._clock.monotonic() - began, FailedModel(choice=place.choice)
+        event = "result" if is_last else "resumed"
+        show_ran(ran, face=self._face, seconds=seconds, expects_output=expects_output, asked=asked, event=event)
 
 
 def cannot_go_on(error: CallerError) -> str:
@@ -263,6 +255,33 @@ def _too_much(prompt: CliPrompt, *, place: Workplace) -> str | None:
 
 def terminal_for(face: Face) -> Terminal:
     return Terminal(screen=face if isinstance(face, Screen) else None)
+
+
+def run_shown(turn: Coroutine[object, object, Ran], *, face: Face) -> Ran:
+    """Run it in a loop of its own."""
+    try:
+        return run_to_end(turn, new_loop=quickest_loop)
+    finally:
+        face.close()
+
+
+def show_ran(
+    ran: Ran,
+    *,
+    face: Face,
+    seconds: float,
+    expects_output: bool,
+    asked: FailedModel,
+    event: Literal["result", "resumed"] = "result",
+) -> None:
+    """How the turn ended. Raises OSError."""
+    result = ran.result
+    with what_was_sent(result):
+        if isinstance(face, JsonLines):
+            face.finish(result, code=ran.exit_code, denied=ran.denied, event=event)
+        else:
+            misfit = expects_output and not result.has_output and not result.pending
+            show_end(result, seconds=seconds, misfit=misfit, asked=asked)
 
 
 def show_end(result: RunResult, *, seconds: float, misfit: bool, asked: FailedModel) -> None:

@@ -13,17 +13,16 @@ from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.drivers.tools.workspace.previews import shortly
-from turnwise.faces.cli.asked_calls import SPARE_S, answer_to, confusables_in, facts_of
+from turnwise.faces.cli.asked_calls import SPARE_S, answer_to, confusables_in
 from turnwise.faces.cli.asks import (
+    AskSurroundings,
     as_it_is_now,
     ends_of,
     is_allowed,
-    is_command,
     path_said,
     rules_said,
     what_of,
     why_of,
-    would_do,
 )
 from turnwise.faces.cli.lines import columns_of, fitted
 from turnwise.faces.cli.pager import SPARE_ROWS, Pages, rows_of, scrolls_away
@@ -99,10 +98,7 @@ class TerminalApprover:
     ) -> None:
         self._terminal = terminal
         self.policy = policy
-        self._offers = offers
-        self._inspect = inspect
-        self._workspace = workspace
-        self._clock = clock
+        self._around = AskSurroundings(offers=offers, inspect=inspect, workspace=workspace, clock=clock)
         self._stop = stop
         self._before_command = before_command
         self._later = later
@@ -110,11 +106,11 @@ class TerminalApprover:
     async def __call__(self, asking: Asking) -> Sequence[Approval]:
         """The answers that came in time; the others take their default. While another ask has the terminal, no time runs."""
         approvals: list[Approval] = []
-        began = self._clock.monotonic()
+        began = self._around.clock.monotonic()
         try:
             if all([await self._is_allowed(ask) for ask in asking.asks]):
                 return [answer_to(ask, verdict="allow") for ask in asking.asks]
-            if any(is_command(ask, offers=self._offers) for ask in asking.asks):
+            if any(self._around.is_command(ask) for ask in asking.asks):
                 self._before_command()
             asking.waits()
             async with self._terminal.taken():
@@ -126,7 +122,7 @@ class TerminalApprover:
                     if ask is not asking.asks[-1]:
                         asking.keep(answer)
         except asyncio.CancelledError:
-            if self._clock.monotonic() >= began + asking.deadline_s:  # the turn's own deadline came first
+            if self._around.clock.monotonic() >= began + asking.deadline_s:  # the turn's own deadline came first
                 answered = {answer.call_id for answer in approvals}
                 for ask in [ask for ask in asking.asks if ask.call.id not in answered]:
                     self._terminal.tell(_not_answered(ask, path=asking.path))
@@ -146,9 +142,9 @@ class TerminalApprover:
             return answer_to(ask, verdict="allow")
         left_s = asking.shown()
         left_s = asking.deadline_s if left_s is None else left_s
-        until = self._clock.monotonic() + left_s - min(SPARE_S, left_s / 10)
+        until = self._around.clock.monotonic() + left_s - min(SPARE_S, left_s / 10)
         try:
-            async with asyncio.timeout(max(0.0, until - self._clock.monotonic())):
+            async with asyncio.timeout(max(0.0, until - self._around.clock.monotonic())):
                 if shown is None:
                     return await self._question(ask, path=asking.path, until=until)
                 return await self._one(ask, shown=shown, path=asking.path, until=until)
@@ -159,7 +155,7 @@ class TerminalApprover:
         """The ask as it is now, and what is to be shown of it; None where nothing needs to be asked any more."""
         if await self._is_allowed(ask):
             return ask, None
-        facts = await self._facts(ask)
+        facts = await self._around.facts(ask)
         ask = as_it_is_now(ask, facts=facts)
         rules = session_rules(facts, policy=self.policy)
         return ask, await self._shown(ask, facts=facts, path=path, rules=rules)
@@ -227,7 +223,7 @@ class TerminalApprover:
                 below += 2
 
     async def _question(self, ask: OneAsk, *, path: tuple[str, ...], until: float) -> Approval:
-        marks = confusables_in([ask.call.name, ask.subject, *ask.options], folder=lambda: self._workspace.root)
+        marks = confusables_in([ask.call.name, ask.subject, *ask.options], folder=lambda: self._around.workspace.root)
         options = [f"  {number}. {visible_line(option)}" for number, option in enumerate(ask.options, 1)]
         warned = [_style(f"  {line}", "red", "bold") for line in marks.lines]
         whole = [*map(marks.mark, [*heading(ask, path=path), *options]), *warned]
@@ -266,16 +262,13 @@ class TerminalApprover:
         """What was allowed always covers it by now."""
         if ask.kind == "question":
             return False
-        return is_allowed(await self._facts(ask), policy=self.policy)
-
-    async def _facts(self, ask: OneAsk) -> CallFacts:
-        return await facts_of(ask, offers=self._offers, inspect=self._inspect)
+        return is_allowed(await self._around.facts(ask), policy=self.policy)
 
     async def _shown(
         self, ask: OneAsk, *, facts: CallFacts, path: tuple[str, ...], rules: Sequence[PermissionRule]
     ) -> "_Shown":
         """What is to be decided: the call, and the diff of what a file tool would do, as if it were allowed."""
-        what, changes = await would_do(ask, facts=facts, workspace=self._workspace)
+        what, changes = await self._around.would_do(ask, facts=facts)
         short = shortly(changes)
         allowed, all_allowed = [
             rules_said(rules, workspace=self.policy.workspace, whole=whole) for whole in (False, True)
@@ -283,7 +276,9 @@ class TerminalApprover:
         more = [] if allowed == all_allowed else [f"[a] would allow in this session: {all_allowed}"]
         always = f"  [a] would allow in this session: {allowed}"
         names = [ask.call.name, *path]
-        marks = await asyncio.to_thread(confusables_in, [*names, *what, *changes], folder=lambda: self._workspace.root)
+        marks = await asyncio.to_thread(
+            confusables_in, [*names, *what, *changes], folder=lambda: self._around.workspace.root
+        )
         warned = [_style(f"  {line}", "red", "bold") for line in marks.lines]
         lines = [*map(marks.mark, [*heading(ask, path=path, what=what), *map(_coloured, short)]), *warned]
         is_long = len(what) > MAX_SHOWN_LINES or rows_of(lines) > MAX_SHOWN_ROWS
@@ -297,7 +292,7 @@ class TerminalApprover:
         )
 
     def _left(self, until: float) -> str:
-        return f"{max(0, round(until - self._clock.monotonic()))} s"
+        return f"{max(0, round(until - self._around.clock.monotonic()))} s"
 
 
 class _Shown(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,23 +9,19 @@ from mcp_types import ElicitRequestFormParams, ElicitResult
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.running.approvals import Asking
-from turnwise.drivers.tools.fact_finding import Inspector
-from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.faces.cli.asked_calls import (
     NotWhole,
     answer_to,
     answered_in_order,
     confusables_in,
-    facts_of,
     in_own_time,
     refusal_of,
 )
-from turnwise.faces.cli.asks import as_it_is_now, is_allowed, rules_said, why_of, would_do
+from turnwise.faces.cli.asks import AskSurroundings, as_it_is_now, is_allowed, rules_said, why_of
 from turnwise.faces.cli.text import visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, session_rules
 from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.turn.config import ToolOffer
 
 FIELD = "answer"
 ONCE, ALWAYS, NO = "allow once", "always allow in this run", "do not run it"
@@ -85,15 +81,6 @@ class Questions:
                 one.shown_s.set_result(self._clock.monotonic())
 
 
-class AskSurroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What asks of a run are judged and shown by."""
-
-    offers: Mapping[str, ToolOffer]
-    inspect: Inspector
-    workspace: WorkspacePaths
-    clock: Clock
-
-
 class _Put(msgspec.Struct, frozen=True, kw_only=True):
     """An ask that was put to the client, and the rules that `always` would add."""
 
@@ -144,7 +131,7 @@ class ClientApprover:
         """None for what was allowed always. Raises NotWhole for what cannot be shown whole."""
         if ask.kind == "question":
             return _Put(ask=ask, question=self._questions.ask(*self._question_of(ask, path=path)))
-        facts = await self._facts(ask)
+        facts = await self._around.facts(ask)
         if is_allowed(facts, policy=self.policy):
             return None
         ask = as_it_is_now(ask, facts=facts)
@@ -161,7 +148,7 @@ class ClientApprover:
             return answer_to(ask, verdict="allow")
         shown_s = await put.question.shown_s
         if ask.kind != "question" and is_allowed(
-            await self._facts(ask), policy=self.policy
+            await self._around.facts(ask), policy=self.policy
         ):  # since the answer to another
             put.question.withdraw()
             return answer_to(put.ask, verdict="allow")
@@ -175,15 +162,12 @@ class ClientApprover:
             return answer_to(put.ask, verdict="allow", always=True)
         return answer_to(put.ask, verdict="allow" if said == ONCE else "deny")
 
-    async def _facts(self, ask: OneAsk) -> CallFacts:
-        return await facts_of(ask, offers=self._around.offers, inspect=self._around.inspect)
-
     async def _shown(
         self, ask: OneAsk, *, facts: CallFacts, path: tuple[str, ...], rules: Sequence[PermissionRule]
     ) -> str:
         """What would run, and what a file tool would change; why it is asked."""
         workspace = self._around.workspace
-        runs, changes = await would_do(ask, facts=facts, workspace=workspace)
+        runs, changes = await self._around.would_do(ask, facts=facts)
         what = [*runs, *changes]
         marks = await asyncio.to_thread(confusables_in, [ask.call.name, *what], folder=lambda: workspace.root)
         always = rules_said(rules, workspace=self.policy.workspace, whole=True) if rules else ""

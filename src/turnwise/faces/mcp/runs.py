@@ -13,6 +13,7 @@ from turnwise.drivers.running.watching import ToolsetNoted, WatcherEvent
 from turnwise.drivers.settings.options import RunSettings
 from turnwise.drivers.settings.settings import Layer, read_layers
 from turnwise.errors import CallerError
+from turnwise.faces.cli.asks import AskSurroundings
 from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.model_names import another_model
 from turnwise.faces.cli.options import Given
@@ -22,7 +23,7 @@ from turnwise.faces.cli.run_servers import servers_of_run
 from turnwise.faces.cli.text import clean_line, visible_line
 from turnwise.faces.cli.workplace import FaceTerms, Workplace, furnish
 from turnwise.faces.mcp.arguments import AS_STARTED, PERMISSIONS, READ_ONLY, RunWish, lowered
-from turnwise.faces.mcp.asking import AskSurroundings, ClientApprover, Questions
+from turnwise.faces.mcp.asking import ClientApprover, Questions
 from turnwise.faces.mcp.progress import Progress
 from turnwise.faces.results import RunResult
 from turnwise.faces.run_options import RunOptions

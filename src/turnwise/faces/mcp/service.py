@@ -4,11 +4,15 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
+import mcp
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
+from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
 from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
@@ -25,6 +29,7 @@ from pydantic import ValidationError
 
 from turnwise._version import __version__
 from turnwise.drivers.clock import wait_for_task
+from turnwise.drivers.own_pipes import LinePipe, ended_by_signals, library_is_silent, own_streams
 from turnwise.errors import CallerError, TurnwiseError
 from turnwise.faces.cli.text import clean_line, visible_line
 from turnwise.faces.mcp.arguments import RunWish, may_swap, read_run, run_schema
@@ -32,8 +37,10 @@ from turnwise.faces.mcp.asking import Question
 from turnwise.faces.mcp.decoding import SCHEMA, Decodes, read_decode
 from turnwise.faces.mcp.results import DECODE_OUTPUT, RUN_OUTPUT, decode_result, failed, run_result
 from turnwise.faces.mcp.runs import Served, ServedRun, ServeMeans
+from turnwise.faces.mcp.streams import client_streams
 from turnwise.vocab.file_names import shown_name
 
+STARTED = "an MCP client starts `turnwise mcp serve`"
 RUN, DECODE = "run", "decode"
 MAX_RUNS = 8  # at work at once
 MAX_WAITING = 16  # runs that wait for their client to come back with an answer, or for their result to be fetched
@@ -226,3 +233,31 @@ def _can_ask(can: ClientCapabilities | None) -> bool:
     """A client that says no more than that it has elicitation has forms (2025-06-18)."""
     asks = None if can is None else can.elicitation
     return asks is not None and (asks.form is not None or asks.url is None)
+
+
+async def serve(means: ServeMeans) -> None:
+    """On this process's own pipes. Raises CallerError where they are none."""
+    reader, writer = await own_streams(started=STARTED)
+    pipe = LinePipe(reader, writer, clock=means.clock, whose="the client")
+    with ended_by_signals(pipe.end):
+        await serve_pipe(pipe, means=means)
+
+
+async def serve_pipe(pipe: LinePipe, *, means: ServeMeans) -> None:
+    """Until the pipe ends; then open runs are cancelled, and have a moment to end in."""
+    async with client_streams(pipe) as (incoming, outgoing):
+        await serve_streams(incoming, outgoing, means=means)
+    await pipe.close()
+
+
+async def serve_streams(
+    incoming: ReadStream[SessionMessage | Exception], outgoing: WriteStream[SessionMessage], *, means: ServeMeans
+) -> None:
+    """Until the first stream ends."""
+    service = ClientService(means)
+    with library_is_silent(str(Path(mcp.__file__).parent)):
+        try:
+            options = service.server.create_initialization_options()
+            await service.server.run(incoming, outgoing, options)
+        finally:
+            await service.close()

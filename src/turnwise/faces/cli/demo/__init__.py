@@ -1,8 +1,11 @@
 """`turnwise demo`: the five incidents, naive loop and turnwise side by side, then one turn live. No key, no network."""
 
 import asyncio
+import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -10,6 +13,9 @@ import msgspec
 from turnwise.faces.cli.last_line import EndsWithLine
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.text import style
+
+if TYPE_CHECKING:
+    from turnwise.faces.cli.demo.incidents import IncidentRow
 
 EPILOG = """\b
 Everything runs on this machine: a scripted provider on 127.0.0.1, real HTTP, real files in a temporary folder.
@@ -25,8 +31,7 @@ def command(as_json: bool) -> None:
 
 
 async def play_all(*, as_json: bool) -> int:
-    from turnwise.faces.cli.demo.incidents import INCIDENTS, IncidentRow, play
-    from turnwise.faces.cli.demo.table import show_rows
+    from turnwise.faces.cli.demo.incidents import INCIDENTS, play
 
     rows: list[IncidentRow] = []
     for incident in INCIDENTS:
@@ -44,6 +49,40 @@ async def play_all(*, as_json: bool) -> int:
     if not as_json and not wrong:
         click.echo(style("\nAll as promised.", "green", "bold"))
     return 1 if wrong else 0
+
+
+def show_rows(rows: "Sequence[IncidentRow]") -> None:
+    """One block an incident: what happened, requests, tokens; naive first."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title="Five incidents, each with a naive loop and with turnwise (same scripted provider, real HTTP, real files)",
+        title_style="bold",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_lines=False,
+        pad_edge=False,
+    )
+    table.add_column("loop", no_wrap=True)
+    table.add_column("what happened", ratio=1)
+    table.add_column("requests", justify="right")
+    table.add_column("tokens", justify="right")
+    for row in rows:
+        table.add_row("", Text(row.title, style="bold"), "", "")
+        for loop, outcome in (("naive", row.naive), ("turnwise", row.turnwise)):
+            is_well = loop == "turnwise" and outcome.wrong is None
+            mark, colour = ("✓", "green") if is_well else ("✗", "red")
+            said = outcome.said if outcome.wrong is None else f"{outcome.said}; BUT {outcome.wrong}"
+            table.add_row(
+                Text(f"{mark} {loop}", style=colour), Text(said), str(outcome.requests), f"{outcome.tokens:,}"
+            )
+        table.add_section()
+    console = Console()
+    # What is no terminal is as wide as COLUMNS says.
+    (console if console.is_terminal else Console(width=shutil.get_terminal_size((120, 24)).columns)).print(table)
 
 
 async def play_live() -> str | None:
