@@ -47,17 +47,14 @@ LIBRARY = set(
 
 
 STARTED_BY = {"cli/gateway.py": "gateway", "cli/acp.py": "acp", "cli/mcp_serve.py": "mcp"}
-# An editor's sessions are those of the command line with another face: what makes one, and what is said of it, is there once.
-OF_THE_COMMAND_LINE = {
-    "acp": set(
-        """asked_calls asks choice foreign_folders last_exchange left_turns mentions model_names opening options pending
-        permissions prompts remedies running spending spent taking_back text unseen workplace""".split()
-    ),
-    "mcp": set(
-        """asked_calls asks folder foreign_folders model_names options remedies run_events run_servers text
-        workplace""".split()
-    ),
-}
+# What a coding agent is without a terminal, in `faces/cli`: folder, rules, asks, undo, sessions, instructions, commands.
+CODING_AGENT = set(
+    """asked_calls asks attendance choice folder foreign_folders found interrupted_sessions last_exchange left_turns mcp_servers
+    mentions model_names opening options pending permissions prompts remedies run_events run_servers running spending spent
+    taking_back text times unseen waiting workplace""".split()
+)
+EDITORS = {"acp", "mcp"}  # faces that are a coding agent with another face
+OF_A_TERMINAL = {"click", "rich", "prompt_toolkit"}
 
 
 def room_of(path: Path) -> str:
@@ -134,9 +131,23 @@ def test_faces_do_not_know_each_other() -> None:
             parts = module.split(".")
             if parts[:2] == ["turnwise", "faces"] and len(parts) > 2:
                 allowed = LIBRARY if own in LIBRARY else {own} | LIBRARY | started
-                if parts[2] == "cli" and len(parts) > 3 and parts[3] in OF_THE_COMMAND_LINE.get(own, ()):
+                if own in EDITORS and parts[2] == "cli" and parts[3:4] and parts[3] in CODING_AGENT:
                     continue
                 assert parts[2] in allowed, f"{path.name}:{line}: `{own}` may not import `faces.{parts[2]}`"
+
+
+def test_a_coding_agent_needs_no_terminal() -> None:
+    """Its modules and the editors import no library of a terminal, and it imports no other module of the command line."""
+    faces = SOURCE / "faces"
+    own = [faces / "cli" / f"{name}.py" for name in sorted(CODING_AGENT)]
+    found: list[str] = []
+    for path in [*own, *[path for name in sorted(EDITORS) for path in sorted((faces / name).rglob("*.py"))]]:
+        for module, line in imports_of(tree_of(path)):
+            parts = module.split(".")
+            is_shown = parts[:3] == ["turnwise", "faces", "cli"] and not {*parts[3:4]} & CODING_AGENT
+            if parts[0] in OF_A_TERMINAL or (is_shown and path in own):
+                found.append(f"{path.relative_to(SOURCE)}:{line}: {module}")
+    assert found == []
 
 
 def test_no_broad_except_swallows_silently() -> None:
