@@ -232,7 +232,7 @@ def test_an_agent_of_editors_loads_what_its_first_request_needs(tmp_path: Path) 
     }
     assert not [name for name in found if re.match(r"turnwise\.wire\.(openai_chat|anthropic|gemini)", name)]
     assert len([name for name in rooms(found) if name.startswith("turnwise.faces.acp")]) < 20
-    assert len(rooms(found)) < 404
+    assert len(rooms(found)) < 397
 
 
 def test_a_gateway_has_loaded_what_requests_need_before_it_says_that_it_listens(tmp_path: Path) -> None:
