@@ -18,8 +18,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from faces.gateway.ai_sdk import ai_sdk, missing  # noqa: E402  # pyright: ignore[reportMissingImports]
-from faces.gateway.judged import (  # noqa: E402  # pyright: ignore[reportMissingImports]
+from gateway.ai_sdk import ai_sdk, missing  # noqa: E402  # pyright: ignore[reportMissingImports]
+from gateway.judged import (  # noqa: E402  # pyright: ignore[reportMissingImports]
     CLIENTS,
     FAILING,
     FAMILIES,
@@ -35,8 +35,8 @@ from faces.gateway.judged import (  # noqa: E402  # pyright: ignore[reportMissin
     judge,
     stage,
 )
-from faces.gateway.litellm_proxy import LiteLlmProxy, litellm_proxy, missing_proxy  # noqa: E402  # pyright: ignore[reportMissingImports]
-from faces.gateway.official_clients import Place  # noqa: E402  # pyright: ignore[reportMissingImports]
+from gateway.litellm_proxy import LiteLlmProxy, litellm_proxy, missing_proxy  # noqa: E402  # pyright: ignore[reportMissingImports]
+from gateway.official_clients import Place  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 PAGE = ROOT / "docs" / "gateway-cases.md"
 PINNED = ROOT / "benchmarks"
@@ -53,7 +53,7 @@ Each cell has {columns}:
 
 All of it is asked streamed and not, and the cell shows the worst answer. Each cell judges the answer to the
 first request. The second one of a tool loop, with the results, is tried for `reasoning-and-calls` in all 16 pairs through
-turnwise's gateway by the four Python clients (`tests/faces/gateway/test_official_clients.py`), streamed and not: all are right.
+turnwise's gateway by the four Python clients (`tests/gateway/test_official_clients.py`), streamed and not: all are right.
 
 `right`: the text, the calls and the finish reason that the case means. `wrong`: something else that looks like an answer.
 `error`: one error of the client's own kind. `crash`: another exception. `right or one error`: it depends on how much had arrived

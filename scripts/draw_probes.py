@@ -1,6 +1,6 @@
 """Run the probes of tests/sandbox_probes.py in each sandbox, and draw what they found into docs/sandbox.md.
 
-Usage: python scripts/draw_probes.py     (needs bubblewrap and Landlock; tests/drivers/test_sandbox_probes.py compares)
+Usage: python scripts/draw_probes.py     (needs bubblewrap and Landlock; tests/tools/sandbox/test_sandbox_probes.py compares)
 """
 
 import asyncio

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import click
 
-from turnwise.drivers.settings.options import OptionRow, rows, rows_from
-from turnwise.faces.agent_groups import GROUP_OF, written_in_group
-from turnwise.faces.cli.chat import command as chat
-from turnwise.faces.cli.compare import command as compare
-from turnwise.faces.cli.endpoint_check.meanings import MEANINGS, ORDER, WEIGHTS
-from turnwise.faces.cli.endpoint_check.probes import OTHER_WAYS, PROBES
-from turnwise.faces.cli.endpoint_check.rule_probes import (
+from turnwise.agent.agent_groups import GROUP_OF, written_in_group
+from turnwise.coding_agent.options import NAMES_A_MODEL
+from turnwise.lab.endpoint_check.meanings import MEANINGS, ORDER, WEIGHTS
+from turnwise.lab.endpoint_check.probes import OTHER_WAYS, PROBES
+from turnwise.lab.endpoint_check.rule_probes import (
     CALL_FORMS,
     RULE_PROBES,
     UNASKED,
@@ -25,12 +23,14 @@ from turnwise.faces.cli.endpoint_check.rule_probes import (
     RuleProbe,
     row_fields,
 )
-from turnwise.faces.cli.options import NAMES_A_MODEL
 from turnwise.relay.breaches import BREACHES, COMMON_SOURCES, SOURCES, Whose, breach_of
-from turnwise.relay.fitting import TITLES
 from turnwise.relay.foreign_fields import RULES, FieldRule
 from turnwise.relay.stored_things import NAMES, STORED_FIELDS
+from turnwise.relay.stricter_apis import TITLES
 from turnwise.rules.stop import OUTCOMES
+from turnwise.settings.options import OptionRow, rows, rows_from
+from turnwise.terminal.chat import command as chat
+from turnwise.terminal.compare import command as compare
 from turnwise.wire import registry
 from turnwise.wire.family import Family
 from turnwise.wire.profiles import MARK_WAYS, CacheWay, Profile, builtin_profiles

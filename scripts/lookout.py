@@ -1,7 +1,7 @@
 """Find what the vendors' newest SDKs know and turnwise does not: each field and literal is read, or there is a decision about it.
 
 The types that a request, an answer and a stream event can reach come from scripts/lookout_types.py. A name is *read* if it
-stands in the syntax tree of `wire`, `relay` or `drivers/journal`. It is *exercised* if it also stands in what their tests feed or
+stands in the syntax tree of `wire`, `relay` or `journal`. It is *exercised* if it also stands in what their tests feed or
 expect: their syntax trees, the recorded streams, and the examples of the decisions, which a test feeds to the real decoders. All
 else has to be *decided*: scripts/lookout.toml says what happens to a user who meets it. A type whose own `type` is not read is
 one difference, and nothing below it is looked at.
@@ -36,10 +36,10 @@ ROOMS = {
     "gemini": "gemini",
 }
 """Vendors' families as the names of differences begin, and their rooms in `wire`."""
-SHARED = ("wire/*.py", "relay/*.py", "drivers/journal/**/*.py")
+SHARED = ("wire/*.py", "relay/*.py", "journal/**/*.py")
 NO_READERS = frozenset({"evidence.py"})  # lists which names a report may show: it reads none of them
-TESTS = ("wire/*.py", "relay/*.py", "assembly/*.py", "drivers/**/*.py")
-RECORDED = ("streams/**/*", "drivers/served_bills.toml")
+TESTS = ("wire/*.py", "relay/*.py", "assembly/*.py", "base/**/*.py")
+RECORDED = ("streams/**/*", "journal/served_bills.toml")
 TAG = "type"  # the field that tells which of several types a value has
 INSTALL_S, WALK_S = 300, 120
 UNDECIDED, UNTESTED, GONE, STALE = "undecided", "read, but no test feeds it", "its type is gone", "decides nothing"

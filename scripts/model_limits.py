@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-from turnwise.drivers.settings.catalogue import Catalogue, LimitRow, find_limits, parse_catalogue, plain_name
+from turnwise.settings.catalogue import Catalogue, LimitRow, find_limits, parse_catalogue, plain_name
 from turnwise.wire.profiles import builtin_profiles
 
 FILE = Path(__file__).resolve().parents[1] / "src" / "turnwise" / "drivers" / "settings" / "model_limits.toml"

@@ -1,7 +1,7 @@
 """Change the code in small ways and see which changes no test notices: mutation tests of a room.
 
-Usage: python scripts/mutants.py --room turn|rules|assembly|drivers/mcp|drivers/journal|drivers/dispatch|faces/acp|
-           relay|faces/gateway [--sample N] [--seed N] [--jobs N] [--budget SECONDS] [--resume] [--only PATTERN] [--json FILE]
+Usage: python scripts/mutants.py --room turn|rules|assembly|tools/mcp|journal|workers|editors/acp|
+           relay|gateway [--sample N] [--seed N] [--jobs N] [--budget SECONDS] [--resume] [--only PATTERN] [--json FILE]
            [--draft FILE] [--check]
 
 A sample of the room's mutants (scripts/mutants_made.py says what they are), drawn by a seed, is tried one by one. The tests of a
@@ -52,22 +52,22 @@ ROOMS = {
     "turn": ("tests/turn",),
     "rules": ("tests/rules", "tests/turn"),
     "assembly": ("tests/assembly", "tests/wire"),
-    "drivers/mcp": ("tests/faces/mcp", "tests/faces/cli/test_mcp.py", "tests/faces/cli/test_mcp_sessions.py"),
-    "drivers/dispatch": ("tests/drivers/dispatch", "tests/workers"),
-    "faces/acp": ("tests/faces/acp",),
-    "faces/gateway": ("tests/faces/gateway",),
-    "relay": ("tests/relay", "tests/faces/gateway"),
-    "drivers/journal": (
+    "tools/mcp": ("tests/editors/mcp", "tests/terminal/test_mcp.py", "tests/terminal/test_mcp_sessions.py"),
+    "workers": ("tests/workers/queue", "tests/workers"),
+    "editors/acp": ("tests/editors/acp",),
+    "gateway": ("tests/gateway",),
+    "relay": ("tests/relay", "tests/gateway"),
+    "journal": (
         *(
-            "tests/drivers/test_journal.py",
-            "tests/drivers/test_waiting_journal.py",
-            "tests/drivers/test_full_journal.py",
+            "tests/journal/test_journal.py",
+            "tests/journal/test_waiting_journal.py",
+            "tests/journal/test_full_journal.py",
         ),
-        *("tests/drivers/test_damaged_journal.py", "tests/drivers/test_ledger.py", "tests/drivers/test_owners.py"),
-        *("tests/drivers/test_retention.py", "tests/drivers/test_kept_prices.py", "tests/drivers/test_repairs_seen.py"),
-        *("tests/drivers/test_prices.py", "tests/drivers/test_journal_stores.py", "tests/drivers/postgres"),
-        *("tests/drivers/test_migrations.py", "tests/faces/test_every_miss.py", "tests/faces/test_shared_budgets.py"),
-        "tests/faces/cli/test_durability.py",
+        *("tests/journal/test_damaged_journal.py", "tests/journal/test_ledger.py", "tests/journal/test_owners.py"),
+        *("tests/journal/test_retention.py", "tests/journal/test_kept_prices.py", "tests/journal/test_repairs_seen.py"),
+        *("tests/journal/test_prices.py", "tests/journal/test_journal_stores.py", "tests/journal/postgres"),
+        *("tests/journal/test_migrations.py", "tests/agent/test_every_miss.py", "tests/agent/test_shared_budgets.py"),
+        "tests/terminal/test_durability.py",
     ),
 }
 OUTCOMES = ("killed", "timed out", "survived", "no test")

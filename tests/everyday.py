@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy, judge_permission
+from turnwise.tools.shell_judge import inspect_call
 
 SHELL_ALLOWED = (PermissionRule(verdict="allow", effect="execute", source="command line"),)
 # What a command of each column gets: by default, and where the shell is allowed in general.

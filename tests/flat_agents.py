@@ -5,8 +5,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from turnwise import Agent, MaxSteps, Subagents
-from turnwise.faces.agent_groups import GROUP_OF
-from turnwise.faces.children import MAX_DEPTH
+from turnwise.agent.agent_groups import GROUP_OF
+from turnwise.agent.children import MAX_DEPTH
 
 _described: WeakKeyDictionary[Agent[Any, Any], str] = WeakKeyDictionary()
 

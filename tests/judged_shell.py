@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from traced_shell import UNSEEN, Watcher, read_calls
-from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.rules.permissions import Policy, judge_permission
+from turnwise.tools.shell_judge import inspect_call
 from waits import HANG_S
 
 LINE_S = 2  # of a line that does not end by itself

@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from turnwise.drivers.journal.owners import our_name
+from turnwise.journal.owners import our_name
 
 _HOST, _, _, _BOOT, _SPACES = our_name().rsplit(":", 4)
 GONE = f"{_HOST}:999999999:1:{_BOOT}:{_SPACES}"  # no process has that number

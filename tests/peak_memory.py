@@ -5,10 +5,10 @@ import tracemalloc
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager
 
-from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.endpoints.endpoints import Endpoint, Secret, build_http_request
-from turnwise.drivers.endpoints.exchange import Exchange
-from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
+from turnwise.base.clock import SystemClock
+from turnwise.endpoints.endpoints import Endpoint, Secret, build_http_request
+from turnwise.endpoints.exchange import Exchange
+from turnwise.endpoints.transport import HttpReply, HttpRequest
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import RequestFailed

@@ -1,6 +1,6 @@
 """What a command tries against the rest of the machine, in each sandbox: one list of small programs, and what became of each.
 
-`scripts/draw_probes.py` draws the table in `docs/sandbox.md` from such a run; `tests/drivers/test_sandbox_probes.py` compares.
+`scripts/draw_probes.py` draws the table in `docs/sandbox.md` from it; `tests/tools/sandbox/test_sandbox_probes.py` compares.
 A probe has got through if something outside is different, or if it says that it read or held what is not its own.
 """
 
@@ -21,10 +21,10 @@ from pathlib import Path
 import msgspec
 
 from sandboxes import PYTHON
-from turnwise.drivers.tools.sandbox import Sandbox
-from turnwise.drivers.tools.sandbox.calls import NUMBERS
-from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
 from turnwise.errors import ToolFault
+from turnwise.tools.sandbox import Sandbox
+from turnwise.tools.sandbox.system_calls import NUMBERS
+from turnwise.tools.workspace.shell import BashArguments, Shell
 
 CONTENT = "as it was"
 _LIBC = ctypes.CDLL(None, use_errno=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from turnwise.drivers.tools.sandbox import Sandbox, SandboxKind, find_sandbox
 from turnwise.errors import CallerError
+from turnwise.tools.sandbox import Sandbox, SandboxKind, find_sandbox
 from waits import HANG_S
 
 # The one below a virtual environment: that may lie in a temporary folder, which a sandbox has one of its own in place of.

@@ -47,7 +47,7 @@ LIBRARY = set(
 
 
 STARTED_BY = {"cli/gateway.py": "gateway", "cli/acp.py": "acp", "cli/mcp_serve.py": "mcp"}
-# What a coding agent is without a terminal, in `faces/cli`: folder, rules, asks, undo, sessions, instructions, commands.
+# What a coding agent is without a terminal, in `terminal`: folder, rules, asks, undo, sessions, instructions, commands.
 CODING_AGENT = set(
     """asked_calls asks attendance choice folder foreign_folders found interrupted_sessions last_exchange left_turns mcp_servers
     mentions model_names opening options pending permissions prompts remedies run_events run_servers running spending spent
@@ -165,7 +165,7 @@ def test_one_place_makes_a_runner() -> None:
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"Runner", "RunnerMeans"}
     ]
-    assert made == ["faces/agent.py:Runner", "faces/agent.py:RunnerMeans"]
+    assert made == ["agent/agent.py:Runner", "agent/agent.py:RunnerMeans"]
 
 
 def classes_of(path: Path) -> list[ast.ClassDef]:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import msgspec
 
-from turnwise.drivers.endpoints.exchange import AFTER_FINISH_S, ERROR_S
-from turnwise.drivers.running.children import IDLE_S
+from turnwise.endpoints.exchange import AFTER_FINISH_S, ERROR_S
 from turnwise.rules.circuit import CircuitPolicy
 from turnwise.rules.retries import RetryPolicy
+from turnwise.running.children import IDLE_S
 from turnwise.turn.config import Deadlines
 from turnwise.wire.profiles import Profile, builtin_profiles
 

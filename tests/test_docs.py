@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.drivers.settings.catalogue import builtin_ends
 from turnwise.lab import Lab
+from turnwise.settings.catalogue import builtin_ends
 from waits import HANG_S
 
 ROOT = Path(__file__).resolve().parents[1]

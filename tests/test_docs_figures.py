@@ -7,23 +7,38 @@ from pathlib import Path
 
 import pytest
 
+from turnwise.agent.children import MAX_DEPTH
+from turnwise.agent.formatting import cost_said
 from turnwise.assembly.response import Assembler
-from turnwise.drivers.endpoints.bounded_connector import MAX_HEADS
-from turnwise.drivers.journal.prices import Prices
-from turnwise.drivers.running.scripts import KERNEL_SLACK_S
-from turnwise.drivers.tools.fact_finding import INSPECT_S
-from turnwise.drivers.tools.sandbox import bounds
-from turnwise.drivers.tools.workspace import changes, listing, output, paths, reading, searching, shell
-from turnwise.drivers.tools.workspace.paths import WorkspacePaths
-from turnwise.drivers.tools.workspace.searching import SearchArguments, search
-from turnwise.faces.children import MAX_DEPTH
-from turnwise.faces.cli.folder import MAX_AGENTS_BYTES
-from turnwise.faces.cli.prompts import MAX_INPUT_BYTES
-from turnwise.faces.saying import cost_said
+from turnwise.coding_agent.folder import MAX_AGENTS_BYTES
+from turnwise.coding_agent.prompts import MAX_INPUT_BYTES
+from turnwise.endpoints.bounded_connector import MAX_HEADS
+from turnwise.journal.prices import Prices
 from turnwise.rules import budget, loops, recovery, subagents
 from turnwise.rules.pricing import Cost
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn import calls, lessons
+from turnwise.running.fact_finding import INSPECT_S
+from turnwise.running.scripts import KERNEL_SLACK_S
+from turnwise.tools.sandbox import resource_limits as bounds
+from turnwise.tools.workspace import (
+    changes,
+    output,
+    paths,
+    shell,
+)
+from turnwise.tools.workspace import (
+    list_tool as listing,
+)
+from turnwise.tools.workspace import (
+    read_tool as reading,
+)
+from turnwise.tools.workspace import (
+    search_tool as searching,
+)
+from turnwise.tools.workspace.paths import WorkspacePaths
+from turnwise.tools.workspace.search_tool import SearchArguments, search
+from turnwise.turn import lessons
+from turnwise.turn import response_calls as calls
 from turnwise.turn.config import ScriptLimits, TurnConfig
 from turnwise.vocab import schema_bounds
 from turnwise.vocab.json_values import MAX_VALUES

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from faces.cli.running import running_lab
-from faces.gateway.served_gateway import served_gateway
+from gateway.served_gateway import served_gateway
+from terminal.running import running_lab
 from waits import HANG_S
 
 IMPORTED = re.compile(r"^import time:\s+\d+ \|\s+\d+ \|\s+(\S+)$", re.MULTILINE)
 # Of path files of installers; and what Python itself tries (`pickle` does, for Jython).
 PYTHONS = {"_distutils_hack", "_virtualenv", "sitecustomize", "usercustomize", "org"}
-OF_THE_PROGRAM = ["turnwise.faces.cli.exit_codes", "turnwise.faces.cli.main"]
-TURNWISE = ("-c", "import sys; from turnwise.faces.cli.main import main; sys.argv[0] = 'turnwise'; main()")
+OF_THE_PROGRAM = ["turnwise.terminal.exit_codes", "turnwise.terminal.main"]
+TURNWISE = ("-c", "import sys; from turnwise.terminal.main import main; sys.argv[0] = 'turnwise'; main()")
 
 
 def started(*args: str, folder: Path, listens: bool = False) -> "subprocess.Popen[str]":
@@ -48,7 +48,7 @@ def imported(*args: str, folder: Path) -> set[str]:
 
 def test_nothing_but_turnwise_is_loaded_before_ctrl_c_is_heard() -> None:
     """Issue 15: Ctrl-C at the start ended with a traceback at `import re`, which `typing` brings, outside of the `try`."""
-    code = "import sys; old = {*sys.modules}; import turnwise.faces.cli.main; print(*sorted({*sys.modules} - old))"
+    code = "import sys; old = {*sys.modules}; import turnwise.terminal.main; print(*sorted({*sys.modules} - old))"
     sources = str(Path(__file__).resolve().parents[1] / "src")
     ran = subprocess.run(
         [sys.executable, "-S", "-c", code],
@@ -58,7 +58,7 @@ def test_nothing_but_turnwise_is_loaded_before_ctrl_c_is_heard() -> None:
         timeout=HANG_S,
         check=True,
     )
-    ours = ["turnwise", "turnwise._version", "turnwise.faces", "turnwise.faces.cli", *OF_THE_PROGRAM]
+    ours = ["turnwise", "turnwise._version", "turnwise.agent", "turnwise.terminal", *OF_THE_PROGRAM]
     assert ran.stdout.split() == ours
 
 
@@ -167,7 +167,7 @@ def test_help_is_shown_without_what_runs(tmp_path: Path, command: str) -> None:
     """`turnwise run --help`: the options' own modules, no event loop, no agent, no journal."""
     found = imported(*TURNWISE, command, "--help", folder=tmp_path)
     assert strangers(found) == {"click", "msgspec", "typing_extensions"}
-    assert not found & {"asyncio", "ssl", "sqlite3", "logging", "tomllib", "turnwise.drivers.journal.journal"}
+    assert not found & {"asyncio", "ssl", "sqlite3", "logging", "tomllib", "turnwise.journal.journal"}
     what_runs = r"turnwise\.(drivers\.(running\.runner|tools\.(workspace|sandbox))|faces\.agent|wire)"
     assert not [name for name in found if re.match(what_runs, name)]
 
@@ -185,15 +185,15 @@ def test_a_run_loads_what_its_first_request_needs(tmp_path: Path) -> None:
         "prompt_toolkit",
         "tree_sitter",
         "tree_sitter_bash",
-        "turnwise.drivers.tools.inspection.calls",
-        "turnwise.faces.notebook",
+        "turnwise.tools.shell_judge.call_facts",
+        "turnwise.agent.notebook",
         "pydantic_monty",
     }
     assert not strangers(found) & heavy
     assert not found & {
-        "turnwise.drivers.endpoints.local_servers",
+        "turnwise.endpoints.local_servers",
         "turnwise.wire.model_lists",
-        "turnwise.faces.cli.first_start",
+        "turnwise.terminal.first_start",
     }
     assert not [name for name in found if re.match(r"turnwise\.wire\.(openai_chat|anthropic|gemini)", name)]
 
@@ -223,15 +223,15 @@ def test_an_agent_of_editors_loads_what_its_first_request_needs(tmp_path: Path) 
     assert not found & {
         "acp.http",
         "acp.ws",
-        "turnwise.drivers.replaying.forking",
-        "turnwise.faces.acp.obeying",
-        "turnwise.faces.gateway",
-        "turnwise.faces.cli.conversation",
-        "turnwise.faces.cli.taking_back",
-        "turnwise.faces.cli.first_start",
+        "turnwise.replay.session_fork",
+        "turnwise.editors.acp.slash_commands",
+        "turnwise.gateway",
+        "turnwise.terminal.conversation",
+        "turnwise.coding_agent.undo_changes",
+        "turnwise.terminal.first_start",
     }
     assert not [name for name in found if re.match(r"turnwise\.wire\.(openai_chat|anthropic|gemini)", name)]
-    assert len([name for name in rooms(found) if name.startswith("turnwise.faces.acp")]) < 20
+    assert len([name for name in rooms(found) if name.startswith("turnwise.editors.acp")]) < 20
     assert len(rooms(found)) < 397
 
 

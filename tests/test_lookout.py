@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from relay.asking_relay import FAMILIES, PROFILES, body_of, plain, refusal, send, told_of
-from turnwise.relay.response_reading import read_body
+from turnwise.assembly.response_reading import read_body
 from turnwise.relay.terms import RouteTerms
 from turnwise.vocab import File, FinishReason, Message, Request, Response, Text, calls_of
 from turnwise.wire.model_lists import read_model_list

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.drivers.settings.catalogue import builtin_ends, find_end
+from turnwise.settings.catalogue import builtin_ends, find_end
 from turnwise.wire.profiles import builtin_profiles
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,8 +33,8 @@ ELSEWHERE = {
     "docs/gateway.md": ("gemini-2.5-pro", "a rule for older models"),
     "docs/dialects.md": ("*", "drawn from the rules of servers: models that a rule is about, or not"),
     "docs/lab.md": ("*", "names that the lab reads: of its own script, and of models that it plays"),
-    "src/turnwise/drivers/settings/catalogue.py": ("*", "forms of names that rows are found by"),
-    "src/turnwise/faces/models.py": ("o3", "a form of names"),
+    "src/turnwise/settings/catalogue.py": ("*", "forms of names that rows are found by"),
+    "src/turnwise/agent/models.py": ("o3", "a form of names"),
     "src/turnwise/lab/script.py": ("*", "the models whose refusals the lab plays"),
     "src/turnwise/lab/strict/generations.py": ("*", "the same"),
     "src/turnwise/lab/gemini_pieces.py": ("*", "which models were recorded"),

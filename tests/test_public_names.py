@@ -15,7 +15,7 @@ import pytest
 import turnwise
 import turnwise.testing
 from plain_language import hard_words
-from turnwise.faces.cli.group import group
+from turnwise.terminal.group import group
 
 ROOT = Path(__file__).resolve().parents[1]
 

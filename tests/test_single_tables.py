@@ -17,118 +17,121 @@ import turnwise
 SOURCE = Path(turnwise.__file__).parent
 ROOMS = tuple(
     """rules/permission*.py rules/guarded_names.py rules/git_*.py rules/environment_names.py rules/known_programs.py
-    rules/shell_*.py rules/writing_options.py rules/allowances.py drivers/tools/inspection/*.py
-    drivers/tools/sandbox/*.py drivers/tools/workspace/*.py drivers/tools/programs.py drivers/unasked_files.py
-    drivers/settings/permission_files.py drivers/tools/private_folders.py drivers/endpoints/hiding.py
-    drivers/running/hook_commands.py drivers/settings/settings.py faces/policies.py faces/agent.py
-    faces/cli/permissions.py faces/cli/asks.py faces/cli/folder.py""".split()
+    rules/shell_*.py rules/writing_options.py rules/allowances.py tools/shell_judge/*.py
+    tools/sandbox/*.py tools/workspace/*.py base/programs.py base/unasked_files.py
+    settings/permission_files.py base/private_folders.py endpoints/key_hiding.py
+    coding_agent/hook_commands.py settings/settings.py agent/policies.py agent/agent.py
+    coding_agent/permissions.py coding_agent/asks.py coding_agent/folder.py""".split()
 )
 FEWEST = 4  # names that two lists share, at least half of the shorter one ...
 MOST = 8  # ... or so many
-GRAMMAR = "drivers/tools/inspection/nodes.py:"  # one table of many parts, which a test compares with the grammar
+GRAMMAR = "tools/shell_judge/node_kinds.py:"  # one table of many parts, which a test compares with the grammar
 # Lists that share names and say different things of them.
 APART = {
     (
-        "drivers/tools/inspection/nodes.py:TOKENS",
+        "tools/shell_judge/node_kinds.py:TOKENS",
         "rules/permission_patterns.py:_OPERATORS",
     ): "it is the grammar's own, by a test",
     (
-        "drivers/tools/inspection/nodes.py:TOKENS",
-        "drivers/tools/inspection/redirects.py:_OPENING",
+        "tools/shell_judge/node_kinds.py:TOKENS",
+        "tools/shell_judge/redirects.py:_OPENING",
     ): "what a redirection does",
     (
-        "drivers/tools/inspection/nodes.py:TOKENS",
-        "drivers/tools/inspection/redirects.py:INPUT",
+        "tools/shell_judge/node_kinds.py:TOKENS",
+        "tools/shell_judge/redirects.py:INPUT",
     ): "what a redirection does",
-    ("drivers/tools/inspection/nodes.py:TOKENS", "rules/shell_words.py:RESERVED"): "it is the grammar's own, by a test",
+    ("tools/shell_judge/node_kinds.py:TOKENS", "rules/shell_words.py:RESERVED"): "it is the grammar's own, by a test",
     (
-        "drivers/tools/inspection/nodes.py:TOKENS",
+        "tools/shell_judge/node_kinds.py:TOKENS",
         "rules/shell_words.py:DECLARING",
     ): "it is the grammar's own, by a test",
     (
         "rules/permission_patterns.py:_OPERATORS",
-        "drivers/tools/inspection/redirects.py:_OPENING",
+        "tools/shell_judge/redirects.py:_OPENING",
     ): "what a rule cannot hold",
     (
         "rules/permission_patterns.py:_OPERATORS",
-        "drivers/tools/inspection/redirects.py:INPUT",
+        "tools/shell_judge/redirects.py:INPUT",
     ): "what a rule cannot hold",
-    ("drivers/tools/inspection/nodes.py:PARTS", "drivers/tools/inspection/shell.py:_CONDITIONAL"): "what may not run",
+    ("tools/shell_judge/node_kinds.py:PARTS", "tools/shell_judge/shell.py:_CONDITIONAL"): "what may not run",
     (
-        "drivers/tools/inspection/nodes.py:PARTS",
-        "drivers/tools/inspection/shell.py:_evaluated",
+        "tools/shell_judge/node_kinds.py:PARTS",
+        "tools/shell_judge/shell.py:_evaluated",
     ): "what arithmetic reads",
     (
-        "drivers/tools/inspection/nodes.py:_WORDS",
-        "drivers/tools/inspection/spelling.py:is_quoted",
+        "tools/shell_judge/node_kinds.py:_WORDS",
+        "tools/shell_judge/word_spelling.py:is_quoted",
     ): "what stays one word",
     (
-        "drivers/tools/inspection/arithmetic.py:_COMPARING",
-        "drivers/tools/inspection/nodes.py:TOKENS",
+        "tools/shell_judge/arithmetic.py:_COMPARING",
+        "tools/shell_judge/node_kinds.py:TOKENS",
     ): "what calculates nothing",
     (
-        "drivers/tools/inspection/programs.py:_BUILT_IN",
-        "drivers/tools/inspection/wrappers.py:_ONLY_IN_SHELL",
+        "tools/shell_judge/programs.py:_BUILT_IN",
+        "tools/shell_judge/wrappers.py:_ONLY_IN_SHELL",
     ): "what `time` cannot run",
     (
-        "drivers/tools/inspection/wrappers.py:PREFIXES",
-        "drivers/tools/inspection/wrappers.py:_ONLY_IN_SHELL",
+        "tools/shell_judge/wrappers.py:PREFIXES",
+        "tools/shell_judge/wrappers.py:_ONLY_IN_SHELL",
     ): "what `time` cannot run",
     (
-        "drivers/tools/inspection/nodes.py:TRANSPARENT",
-        "drivers/tools/inspection/shell.py:_evaluated",
+        "tools/shell_judge/node_kinds.py:TRANSPARENT",
+        "tools/shell_judge/shell.py:_evaluated",
     ): "what arithmetic reads",
     (
-        "drivers/tools/inspection/nodes.py:LEAVES",
-        "drivers/tools/inspection/grammar.py:_LITERAL_BODIES",
+        "tools/shell_judge/node_kinds.py:LEAVES",
+        "tools/shell_judge/grammar.py:_LITERAL_BODIES",
     ): "where any text may stand",
     (
-        "drivers/tools/inspection/nodes.py:TOKENS",
-        "drivers/tools/inspection/grammar.py:_KEYWORDS",
+        "tools/shell_judge/node_kinds.py:TOKENS",
+        "tools/shell_judge/grammar.py:_KEYWORDS",
     ): "which may be other things, too",
     (
         "rules/shell_words.py:RESERVED",
-        "drivers/tools/inspection/grammar.py:_KEYWORDS",
+        "tools/shell_judge/grammar.py:_KEYWORDS",
     ): "which may be other things, too",
     (
-        "drivers/tools/inspection/nodes.py:_STATEMENTS",
-        "drivers/tools/inspection/shell.py:_CONDITIONAL",
+        "tools/shell_judge/node_kinds.py:_STATEMENTS",
+        "tools/shell_judge/shell.py:_CONDITIONAL",
     ): "what may not run",
     (
-        "drivers/tools/inspection/carriers.py:_INERT",
+        "tools/shell_judge/programs_that_run_programs.py:_INERT",
         "rules/shell_dangers.py:_WITH_WORD",
     ): "which do not run their words",
     (
-        "drivers/tools/inspection/carriers.py:_INERT",
+        "tools/shell_judge/programs_that_run_programs.py:_INERT",
         "rules/shell_dangers.py:_WITH_OPTION",
     ): "which do not run their words",
     (
-        "drivers/tools/inspection/carriers.py:_INERT",
-        "rules/shell_reading.py:_ASKS_VERSION",
+        "tools/shell_judge/programs_that_run_programs.py:_INERT",
+        "rules/read_only_commands.py:_ASKS_VERSION",
     ): "which do not run their words",
-    ("drivers/tools/inspection/carriers.py:_INERT", "rules/writing_options.py:WRITING"): "which do not run their words",
-    ("rules/shell_reading.py:READERS", "rules/shell_reading.py:_GREP"): "options of several commands",
-    ("rules/shell_reading.py:_GIT", "rules/shell_reading.py:_LOG"): "options of several commands",
+    (
+        "tools/shell_judge/programs_that_run_programs.py:_INERT",
+        "rules/writing_options.py:WRITING",
+    ): "which do not run their words",
+    ("rules/read_only_commands.py:READERS", "rules/read_only_commands.py:_GREP"): "options of several commands",
+    ("rules/read_only_commands.py:_GIT", "rules/read_only_commands.py:_LOG"): "options of several commands",
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/git_commands.py:_HARMS"): "how one destroys",
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/git_commands.py:_ALWAYS"): "which destroy however they are called",
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/git_commands.py:_SHOWING"): "which only show",
-    ("rules/git_commands.py:_SUBCOMMANDS", "rules/shell_reading.py:_GIT"): "with which options they only read",
+    ("rules/git_commands.py:_SUBCOMMANDS", "rules/read_only_commands.py:_GIT"): "with which options they only read",
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/writing_options.py:_GIT_LETTERS"): "with which options they write",
-    ("rules/git_commands.py:_SHOWING", "rules/shell_reading.py:_GIT"): "of these some can destroy, with other options",
-    ("rules/shell_reading.py:READERS", "drivers/tools/inspection/programs.py:_BUILT_IN"): "which are no programs",
+    ("rules/git_commands.py:_SHOWING", "rules/read_only_commands.py:_GIT"): "of these some can destroy, with other options",
+    ("rules/read_only_commands.py:READERS", "tools/shell_judge/programs.py:_BUILT_IN"): "which are no programs",
     (
-        "rules/shell_reading.py:READERS",
+        "rules/read_only_commands.py:READERS",
         "rules/environment_names.py:IDLE_PROGRAMS",
     ): "what does nothing in a pager's place",
-    ("rules/writing_options.py:WRITING", "rules/shell_reading.py:_ASKS_VERSION"): "which say their version",
+    ("rules/writing_options.py:WRITING", "rules/read_only_commands.py:_ASKS_VERSION"): "which say their version",
     ("rules/guarded_names.py:_TEMPLATE", "rules/guarded_names.py:_SETTINGS"): "which endings a template has",
     ("rules/guarded_names.py:SECRET_NAMES", "rules/guarded_names.py:_TELLING"): "a name, and a part of a name",
     (
-        "drivers/tools/sandbox/calls.py:_NUMBERS",
-        "drivers/tools/sandbox/seccomp.py:_NOT_APART",
+        "tools/sandbox/system_calls.py:_NUMBERS",
+        "tools/sandbox/seccomp.py:_NOT_APART",
     ): "which calls are refused",
-    ("drivers/tools/sandbox/calls.py:_NUMBERS", "drivers/tools/sandbox/seccomp.py:_ALWAYS"): "which calls are refused",
-    ("drivers/tools/sandbox/calls.py:_NUMBERS", "drivers/tools/sandbox/seccomp.py:_SIGNALS"): "which calls are signals",
+    ("tools/sandbox/system_calls.py:_NUMBERS", "tools/sandbox/seccomp.py:_ALWAYS"): "which calls are refused",
+    ("tools/sandbox/system_calls.py:_NUMBERS", "tools/sandbox/seccomp.py:_SIGNALS"): "which calls are signals",
 }  # fmt: skip
 Table = frozenset[str]
 _NAME = re.compile(r"[\w.*:-]+")

@@ -6,8 +6,8 @@ The writers follow the models' chat templates, not our readers.
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from turnwise.assembly.calls_in_text.frames import CallFinder
 from turnwise.assembly.response import Assembler
+from turnwise.assembly.text_calls.frames import CallFinder
 from turnwise.vocab import (
     ArgumentsState,
     Finished,

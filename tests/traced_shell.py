@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from turnwise.rules.permission_paths import guard_of_text, is_inside
-from turnwise.rules.shell_reading import READERS
+from turnwise.rules.read_only_commands import READERS
 
 # They touch no file that was not opened before, and no other process: they tell, wait, or are about the process itself.
 UNSEEN = tuple(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from turnwise.relay.response_reading import ResponseReader
+from turnwise.assembly.response_reading import ResponseReader
 from turnwise.vocab import Response
 from turnwise.wire.family import Family
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits

@@ -11,8 +11,8 @@ from io import StringIO
 from pathlib import Path
 from typing import TypedDict
 
-from turnwise.drivers.running.watching import FrameSeen, RequestStarted, TurnFinished
-from turnwise.faces.cli.screen import Screen
+from turnwise.running.watcher_events import FrameSeen, RequestStarted, TurnFinished
+from turnwise.terminal.screen import Screen
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import StopReason, TextDelta, Usage
 

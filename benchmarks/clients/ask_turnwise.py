@@ -20,7 +20,7 @@ from asking import (
 )
 
 from turnwise import Agent, Message, Text, ToolCall, ToolResult, ToolSpec
-from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 
 LOOK = ToolSpec(name=TOOL, description=DESCRIPTION, parameters=json.dumps(PARAMETERS))
 

@@ -8,7 +8,7 @@ from operator import attrgetter
 from timing import INSTRUCTIONS, PARAMETERS, PROMPT, TOOL, Case, Task, events_of, measure, run
 
 from turnwise import Agent, FrameSeen, RunFinished, ToolSpec
-from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
+from turnwise.endpoints.transport import HttpReply, HttpRequest
 from turnwise.vocab import ReasoningDelta, StopReason, TextDelta, ToolCallDelta
 
 DELTAS = {
@@ -76,7 +76,7 @@ async def main(given: Task) -> None:
         return seen
 
     pieces: dict[str, list[bytes]] = {}
-    from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+    from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 
     async with AiohttpTransport() as sockets:
         await measure(given, read=read, distribution="turnwise")

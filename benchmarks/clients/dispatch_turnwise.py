@@ -3,8 +3,8 @@
 from dispatch import ARGUMENTS, Run, cpu_of, look, look_async, repeats, run
 
 from turnwise import tool
-from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.tools.tools import ToolRun
+from turnwise.base.clock import SystemClock
+from turnwise.running.tools import ToolRun
 from turnwise.turn.commands import PlannedCall
 from turnwise.vocab import ToolCall
 

@@ -12,7 +12,7 @@ from typing import TypedDict
 import msgspec
 
 from turnwise import Journal
-from turnwise.drivers.clock import SystemClock
+from turnwise.base.clock import SystemClock
 from turnwise.turn.events import ToolsFinished
 from turnwise.vocab import Text, ToolResult
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 from looping import INSTRUCTIONS, PROMPT, Archive, Case, Task, measure, run
 
 from turnwise import Agent, Journal, MaxSteps, RunFinished, tool
-from turnwise.drivers.clock import SystemClock
+from turnwise.base.clock import SystemClock
 
 
 async def main(given: Task) -> None:

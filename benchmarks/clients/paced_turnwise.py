@@ -3,7 +3,7 @@
 from pacing import Take, Task, measure, run
 
 from turnwise import Agent, EndpointOptions, FrameSeen, RunFinished
-from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.vocab import StopReason, TextDelta
 
 

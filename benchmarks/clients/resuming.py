@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from turnwise import Agent, Journal, MaxSteps, tool
-from turnwise.drivers.clock import SystemClock
+from turnwise.base.clock import SystemClock
 from turnwise.testing.scripted_model import ScriptedModel
 from turnwise.vocab import ToolCall
 

@@ -49,8 +49,8 @@ def at_end_of_input(stop: Callable[[], object]) -> None:
 
 async def work_on_turns(dsn: str, *, turns: int) -> None:
     from turnwise import Agent
-    from turnwise.faces.workers import Worker
     from turnwise.testing import ScriptedModel
+    from turnwise.workers.worker import Worker
 
     model = ScriptedModel(["Done."] * (turns + 10))
     agent = Agent("openai_chat:m", endpoint={"base_url": model.endpoint.base_url, "transport": model})
@@ -66,8 +66,8 @@ async def work_on_turns(dsn: str, *, turns: int) -> None:
 
 
 def submit_turns(dsn: str, turns: int) -> None:
-    from turnwise.drivers.clock import SystemClock
-    from turnwise.drivers.dispatch.queue import TurnQueue
+    from turnwise.base.clock import SystemClock
+    from turnwise.workers.queue import TurnQueue
 
     queue = TurnQueue(dsn, clock=SystemClock())
     queue.open()

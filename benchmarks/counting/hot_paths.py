@@ -113,7 +113,7 @@ def loop(journal: str) -> Prepare:
 
     def prepare(size: int) -> Work:
         from turnwise import Agent, Journal, MaxSteps, tool
-        from turnwise.drivers.clock import SystemClock
+        from turnwise.base.clock import SystemClock
         from turnwise.testing import Reply, ScriptedTransport
         from turnwise.testing.scripted_model import call
 
@@ -219,8 +219,8 @@ def dispatch(kind: str) -> Prepare:
 
     def prepare(size: int) -> Work:
         from turnwise import tool
-        from turnwise.drivers.clock import SystemClock
-        from turnwise.drivers.tools.tools import ToolRun
+        from turnwise.base.clock import SystemClock
+        from turnwise.running.tools import ToolRun
         from turnwise.turn.commands import PlannedCall
         from turnwise.vocab import ToolCall
 
@@ -262,7 +262,7 @@ def append(journal: str) -> Prepare:
 
     def prepare(size: int) -> Work:
         from turnwise import Journal
-        from turnwise.drivers.clock import SystemClock
+        from turnwise.base.clock import SystemClock
         from turnwise.turn.events import ToolsFinished
         from turnwise.vocab import Text, ToolResult
 

@@ -7,13 +7,43 @@ The names below are the public ones; each is loaded when it is first used, so im
 
 from turnwise._version import __version__
 
-# Type checkers take it for true. `typing` itself would be loaded before the command line can hear Ctrl-C (faces/cli/main.py).
+# Type checkers take it for true. `typing` itself would be loaded before the command line can hear Ctrl-C (terminal/main.py).
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from turnwise.drivers.journal.journal import Journal
-    from turnwise.drivers.journal.prices import Prices, read_prices
-    from turnwise.drivers.running.approvals import Asking
-    from turnwise.drivers.running.hooks import (
+    from turnwise.agent.agent import Agent
+    from turnwise.agent.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
+    from turnwise.agent.budgets import Budget
+    from turnwise.agent.children import AgentTool, Subagents
+    from turnwise.agent.deps import DepsFactory, SessionKey
+    from turnwise.agent.histories import ExportedHistory, ImportedHistory, messages_from, messages_to
+    from turnwise.agent.mcp_servers import McpServer
+    from turnwise.agent.results import RunFinished, RunInterrupted, RunResult
+    from turnwise.agent.runs import Run, RunStream
+    from turnwise.agent.tools import FunctionTool, Toolset, tool
+    from turnwise.agent.toolsets import MethodsOf, approved, filtered, prefixed
+    from turnwise.agent.workspace import Workspace
+    from turnwise.errors import (
+        BadTool,
+        BudgetSpent,
+        CallerError,
+        MissingKey,
+        ModelFault,
+        OutputMismatch,
+        ProviderFault,
+        ToolFault,
+        TurnwiseBug,
+        TurnwiseError,
+        UnknownModel,
+        UnknownOption,
+    )
+    from turnwise.journal.journal import Journal
+    from turnwise.journal.prices import Prices, read_prices
+    from turnwise.rules.budget import ModelLimits
+    from turnwise.rules.limits import MaxCost, MaxRequests, MaxSteps, MaxTokens, MaxToolCalls, MaxWallTime
+    from turnwise.rules.permissions import PermissionRule, Policy
+    from turnwise.rules.retries import RetryPolicy
+    from turnwise.running.approvals import Asking
+    from turnwise.running.hooks import (
         ChangeArguments,
         ChangeResult,
         Deny,
@@ -23,8 +53,9 @@ if TYPE_CHECKING:
         ToolRan,
         TurnEnded,
     )
-    from turnwise.drivers.running.run_context import RunContext
-    from turnwise.drivers.running.watching import (
+    from turnwise.running.run_context import RunContext
+    from turnwise.running.tools import Tool
+    from turnwise.running.watcher_events import (
         AskClosed,
         AskOpened,
         AttemptDiscarded,
@@ -40,38 +71,7 @@ if TYPE_CHECKING:
         ToolsetNoted,
         ToolStarted,
     )
-    from turnwise.drivers.telemetry.telemetry import Telemetry
-    from turnwise.drivers.tools.tools import Tool
-    from turnwise.errors import (
-        BadTool,
-        BudgetSpent,
-        CallerError,
-        MissingKey,
-        ModelFault,
-        OutputMismatch,
-        ProviderFault,
-        ToolFault,
-        TurnwiseBug,
-        TurnwiseError,
-        UnknownModel,
-        UnknownOption,
-    )
-    from turnwise.faces.agent import Agent
-    from turnwise.faces.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
-    from turnwise.faces.budgets import Budget
-    from turnwise.faces.children import AgentTool, Subagents
-    from turnwise.faces.deps import DepsFactory, SessionKey
-    from turnwise.faces.histories import ExportedHistory, ImportedHistory, messages_from, messages_to
-    from turnwise.faces.mcp_servers import McpServer
-    from turnwise.faces.results import RunFinished, RunInterrupted, RunResult
-    from turnwise.faces.runs import Run, RunStream
-    from turnwise.faces.tools import FunctionTool, Toolset, tool
-    from turnwise.faces.toolsets import MethodsOf, approved, filtered, prefixed
-    from turnwise.faces.workspace import Workspace
-    from turnwise.rules.budget import ModelLimits
-    from turnwise.rules.limits import MaxCost, MaxRequests, MaxSteps, MaxTokens, MaxToolCalls, MaxWallTime
-    from turnwise.rules.permissions import PermissionRule, Policy
-    from turnwise.rules.retries import RetryPolicy
+    from turnwise.telemetry.telemetry import Telemetry
     from turnwise.turn.approvals import Approval, OneAsk
     from turnwise.turn.commands import PrepareStep as StepView
     from turnwise.turn.config import Deadlines, ScriptLimits
@@ -96,8 +96,8 @@ if TYPE_CHECKING:
     )
 
 _ROOMS = {
-    "turnwise.drivers.running.approvals": ("Asking",),
-    "turnwise.drivers.running.hooks": (
+    "turnwise.running.approvals": ("Asking",),
+    "turnwise.running.hooks": (
         "ChangeArguments",
         "ChangeResult",
         "Deny",
@@ -107,12 +107,12 @@ _ROOMS = {
         "ToolRan",
         "TurnEnded",
     ),
-    "turnwise.drivers.journal.journal": ("Journal",),
-    "turnwise.drivers.journal.prices": ("Prices", "read_prices"),
-    "turnwise.drivers.telemetry.telemetry": ("Telemetry",),
-    "turnwise.drivers.tools.tools": ("Tool",),
-    "turnwise.drivers.running.run_context": ("RunContext",),
-    "turnwise.drivers.running.watching": (
+    "turnwise.journal.journal": ("Journal",),
+    "turnwise.journal.prices": ("Prices", "read_prices"),
+    "turnwise.telemetry.telemetry": ("Telemetry",),
+    "turnwise.running.tools": ("Tool",),
+    "turnwise.running.run_context": ("RunContext",),
+    "turnwise.running.watcher_events": (
         "AskClosed",
         "AskOpened",
         "AttemptDiscarded",
@@ -142,18 +142,18 @@ _ROOMS = {
         "UnknownModel",
         "UnknownOption",
     ),
-    "turnwise.faces.agent": ("Agent",),
-    "turnwise.faces.agent_groups": ("EndpointOptions", "ObservationOptions", "RecoveryOptions", "SafetyOptions"),
-    "turnwise.faces.budgets": ("Budget",),
-    "turnwise.faces.children": ("AgentTool", "Subagents"),
-    "turnwise.faces.histories": ("ExportedHistory", "ImportedHistory", "messages_from", "messages_to"),
-    "turnwise.faces.deps": ("DepsFactory", "SessionKey"),
-    "turnwise.faces.mcp_servers": ("McpServer",),
-    "turnwise.faces.results": ("RunFinished", "RunInterrupted", "RunResult"),
-    "turnwise.faces.runs": ("Run", "RunStream"),
-    "turnwise.faces.tools": ("FunctionTool", "Toolset", "tool"),
-    "turnwise.faces.toolsets": ("MethodsOf", "approved", "filtered", "prefixed"),
-    "turnwise.faces.workspace": ("Workspace",),
+    "turnwise.agent.agent": ("Agent",),
+    "turnwise.agent.agent_groups": ("EndpointOptions", "ObservationOptions", "RecoveryOptions", "SafetyOptions"),
+    "turnwise.agent.budgets": ("Budget",),
+    "turnwise.agent.children": ("AgentTool", "Subagents"),
+    "turnwise.agent.histories": ("ExportedHistory", "ImportedHistory", "messages_from", "messages_to"),
+    "turnwise.agent.deps": ("DepsFactory", "SessionKey"),
+    "turnwise.agent.mcp_servers": ("McpServer",),
+    "turnwise.agent.results": ("RunFinished", "RunInterrupted", "RunResult"),
+    "turnwise.agent.runs": ("Run", "RunStream"),
+    "turnwise.agent.tools": ("FunctionTool", "Toolset", "tool"),
+    "turnwise.agent.toolsets": ("MethodsOf", "approved", "filtered", "prefixed"),
+    "turnwise.agent.workspace": ("Workspace",),
     "turnwise.rules.budget": ("ModelLimits",),
     "turnwise.rules.limits": ("MaxCost", "MaxRequests", "MaxSteps", "MaxTokens", "MaxToolCalls", "MaxWallTime"),
     "turnwise.rules.permissions": ("PermissionRule", "Policy"),

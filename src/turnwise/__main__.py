@@ -1,5 +1,5 @@
 """`python -m turnwise`."""
 
-from turnwise.faces.cli.main import main
+from turnwise.terminal.main import main
 
 main()

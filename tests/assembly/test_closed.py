@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from turnwise.assembly.response import Assembler
-from turnwise.relay.response_reading import ResponseReader
+from turnwise.assembly.response_reading import ResponseReader
 from turnwise.vocab import (
     BlockData,
     BlockEnded,

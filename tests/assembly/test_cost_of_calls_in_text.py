@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from text_calls import TOOLS, WRITERS
-from turnwise.assembly.calls_in_text.frames import CallFinder
-from turnwise.assembly.calls_in_text.syntaxes import BY_MARK, SYNTAXES
+from turnwise.assembly.text_calls.frames import CallFinder
+from turnwise.assembly.text_calls.syntaxes import BY_MARK, SYNTAXES
 from turnwise.vocab import Finished, FinishReason, Message, Text, TextDelta
 
 OPENERS = (

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from text_calls import TOOLS, WRITERS, read_text
-from turnwise.assembly.calls_in_text.quotations import Quotations
-from turnwise.assembly.calls_in_text.tools import OfferedTools
+from turnwise.assembly.text_calls.quotations import Quotations
+from turnwise.assembly.text_calls.tools import OfferedTools
 from turnwise.vocab import Message, Text, ToolResult
 
 # The tester's: a call that never ends, over and over, and calls that begin alike.

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.assembly.response import Assembler
-from turnwise.assembly.showing import MAX_RELEASES
+from turnwise.assembly.shown_frames import MAX_RELEASES
 from turnwise.vocab import (
     ArgumentsState,
     BlockEnded,

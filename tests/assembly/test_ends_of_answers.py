@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from text_calls import WRITERS, read_text
-from turnwise.assembly.calls_in_text.endings import TOKENS
+from turnwise.assembly.text_calls.endings import TOKENS
 from turnwise.vocab import FinishReason, Frame, PartDone, Text, ToolCallDelta
 
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'

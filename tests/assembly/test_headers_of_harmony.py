@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from text_calls import read_text
-from turnwise.assembly.calls_in_text.harmony import Header, header_of
-from turnwise.assembly.calls_in_text.reading import Beyond
+from turnwise.assembly.text_calls.block_cursor import Beyond
+from turnwise.assembly.text_calls.harmony import Header, header_of
 
 CALL = '<tool_call>{"name":"read","arguments":{"path":"notes.txt"}}</tool_call>'
 beginnings = st.sampled_from(["<|start|>", "<|channel|>"])

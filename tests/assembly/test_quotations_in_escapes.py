@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from text_calls import TOOLS, WRITERS, Arguments, read_text
-from turnwise.assembly.calls_in_text.quotations import Quotations
-from turnwise.assembly.calls_in_text.tools import OfferedTools
+from turnwise.assembly.text_calls.quotations import Quotations
+from turnwise.assembly.text_calls.tools import OfferedTools
 from turnwise.vocab import Message, Text, ToolResult
 
 View = Callable[[str], str]

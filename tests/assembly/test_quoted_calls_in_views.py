@@ -4,8 +4,8 @@ import pytest
 
 from shown_files import VIEWS
 from text_calls import TOOLS, WRITERS
-from turnwise.assembly.calls_in_text.quotations import Quotations
-from turnwise.assembly.calls_in_text.tools import OfferedTools
+from turnwise.assembly.text_calls.quotations import Quotations
+from turnwise.assembly.text_calls.tools import OfferedTools
 from turnwise.vocab import Message, Text
 
 # A prefix, a mark, a number or a cell at each line.

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from text_calls import TOOLS, WRITERS
-from turnwise.assembly.calls_in_text.frames import CallFinder
 from turnwise.assembly.response import Assembler
+from turnwise.assembly.text_calls.frames import CallFinder
 from turnwise.testing.wire_conformance import encode_stream, frames_of
 from turnwise.vocab import (
     FinishReason,

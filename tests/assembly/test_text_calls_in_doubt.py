@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from text_calls import TAGGED, TOOLS, WRITERS, Call, read_text
-from turnwise.assembly.calls_in_text.frames import CallFinder
+from turnwise.assembly.text_calls.frames import CallFinder
 from turnwise.vocab import FinishReason, Message, PartDone, Text, TextDelta, calls_of
 
 CLOSES = {

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from text_calls import read_text
-from turnwise.assembly.calls_in_text.code import MOST_READINGS, MOST_UNSEEN, CodeTracker
+from turnwise.assembly.text_calls.code import MOST_READINGS, MOST_UNSEEN, CodeTracker
 
 MARK = "QMARKQ"
 HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'

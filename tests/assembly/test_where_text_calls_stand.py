@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from text_calls import WRITERS, Reading, harmony, qwen_coder, read_text
-from turnwise.assembly.calls_in_text import thinking
+from turnwise.assembly.text_calls import reasoning_marks as thinking
 from turnwise.vocab import Frame, PartDone, Reasoning, ReasoningDelta, Text, TextDelta
 
 READ = [("read", {"path": "a"})]

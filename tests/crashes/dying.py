@@ -17,8 +17,8 @@ import msgspec
 
 from crashes.turns import PROMPTS, World, agent_of
 from turnwise import Journal
-from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal.file import JournalFile, prepare
+from turnwise.base.clock import SystemClock
+from turnwise.journal.file import JournalFile, prepare
 
 CHANGES = ("insert", "update", "delete")
 

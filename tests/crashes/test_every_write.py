@@ -15,13 +15,13 @@ import pytest
 from crashes.dying import Ended, Order
 from crashes.dying_processes import Processes, dying_processes
 from crashes.turns import EFFECTS, KINDS, TELLING, World, all_scripts
-from faces.cli.running import running_lab
+from terminal.running import running_lab
 from turnwise import Journal
-from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal.journal import Session
-from turnwise.drivers.journal.ledger_queries import LedgerSpan
-from turnwise.drivers.journal.records import ToolsStarted
-from turnwise.faces.taking_up import read_session
+from turnwise.agent.resume_lookup import read_session
+from turnwise.base.clock import SystemClock
+from turnwise.journal.journal import Session
+from turnwise.journal.ledger_queries import LedgerSpan
+from turnwise.journal.records import ToolsStarted
 from turnwise.lab import Lab
 from turnwise.turn.endings import UNKNOWN_OUTCOME
 from turnwise.turn.snapshot import restore

@@ -23,11 +23,11 @@ from turnwise import (
     ToolSpec,
     tool,
 )
-from turnwise.drivers.tools.workspace import workspace_tools
-from turnwise.drivers.tools.workspace.changes import FileChanges
-from turnwise.drivers.tools.workspace.paths import WorkspacePaths
 from turnwise.lab import Script, parse_script
 from turnwise.lab.script import load_scripts
+from turnwise.tools.workspace import workspace_tools
+from turnwise.tools.workspace.changes import FileChanges
+from turnwise.tools.workspace.paths import WorkspacePaths
 
 EFFECTS, LOOKS = "effects.txt", "looks.txt"
 

@@ -7,17 +7,17 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
-from turnwise.drivers.endpoints.circuits import Circuits
-from turnwise.drivers.endpoints.endpoints import Endpoint
-from turnwise.drivers.journal.bookkeeping import PriceFinder
-from turnwise.drivers.journal.ledger import LedgerEntry
-from turnwise.drivers.running.means import EndpointRecovery, Observation, RunnerMeans
-from turnwise.drivers.running.runner import Runner
-from turnwise.drivers.running.watching import WatcherEvent
-from turnwise.drivers.tools.tools import Arguments, Tool
+from turnwise.endpoints.circuits import Circuits
+from turnwise.endpoints.endpoints import Endpoint
+from turnwise.journal.ledger import LedgerEntry
+from turnwise.journal.turn_ledger import PriceFinder
 from turnwise.lab import Lab
 from turnwise.lab.script import Script
 from turnwise.rules.retries import RetryPolicy
+from turnwise.running.runner import Runner
+from turnwise.running.runner_config import EndpointRecovery, Observation, RunnerMeans
+from turnwise.running.tools import Arguments, Tool
+from turnwise.running.watcher_events import WatcherEvent
 from turnwise.testing import FakeClock
 from turnwise.turn.config import Deadlines, ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted

@@ -14,7 +14,7 @@ import pytest
 
 from lab.raw_server import Body, serving
 from lab.test_closed_responses import CALLS, ENDS, FAMILIES, MARKS_TEXTS, PATH, TEXTS, turn
-from turnwise.drivers.running.watching import AttemptDiscarded, FrameSeen, WatcherEvent
+from turnwise.running.watcher_events import AttemptDiscarded, FrameSeen, WatcherEvent
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import FaultKind
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 import pytest
 
 from lab.raw_server import Body, Ending, Served, serving
-from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
-from turnwise.drivers.endpoints.endpoints import Endpoint
-from turnwise.drivers.running.means import Observation, RunnerMeans
-from turnwise.drivers.running.runner import Runner
-from turnwise.drivers.running.watching import WatcherEvent
-from turnwise.drivers.tools.tools import Arguments, Tool
+from turnwise.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.endpoints.endpoints import Endpoint
 from turnwise.rules.retries import RetryPolicy
+from turnwise.running.runner import Runner
+from turnwise.running.runner_config import Observation, RunnerMeans
+from turnwise.running.tools import Arguments, Tool
+from turnwise.running.watcher_events import WatcherEvent
 from turnwise.turn.config import Deadlines, ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Message, Text, ToolSpec

@@ -5,14 +5,14 @@ from typing import NamedTuple
 import pytest
 
 from lab.failing import FAMILIES, SCHEMA
-from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
-from turnwise.drivers.endpoints.endpoints import Endpoint
-from turnwise.drivers.running.means import RunnerMeans
-from turnwise.drivers.running.runner import Runner
-from turnwise.drivers.tools.tools import Arguments, Tool
+from turnwise.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.endpoints.endpoints import Endpoint
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, ScriptedStep
 from turnwise.rules.retries import RetryPolicy
+from turnwise.running.runner import Runner
+from turnwise.running.runner_config import RunnerMeans
+from turnwise.running.tools import Arguments, Tool
 from turnwise.turn.config import Deadlines, ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Message, Text, ToolSpec

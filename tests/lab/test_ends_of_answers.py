@@ -9,23 +9,23 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from faces.gateway.calling import call_of
-from faces.gateway.relayed import Gathered, profile_of
 from flat_agents import flat_agent
+from gateway.calling import call_of
+from gateway.relayed import Gathered, profile_of
 from lab.ends_of_answers import ENDS_OF_BODIES, End, Held, Row, begun, draw, row_of, unmarked, whole
 from lab.raw_server import Body, serving
 from lab.test_closed_responses import FAMILIES, PATH
 from turnwise import Deadlines, RetryPolicy
-from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
-from turnwise.drivers.journal.journal import Journal
-from turnwise.drivers.journal.ledger_queries import LedgerSpan
-from turnwise.drivers.journal.ledger_thread import LedgerThread
-from turnwise.faces.gateway.accounts import AccountMeans
-from turnwise.faces.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress
-from turnwise.faces.gateway.deadlines import GatewayDeadlines
-from turnwise.faces.gateway.service import RelayService, ServiceMeans
-from turnwise.relay.response_reading import read_body
+from turnwise.assembly.response_reading import read_body
+from turnwise.base.clock import SystemClock
+from turnwise.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.gateway.accounts import AccountMeans
+from turnwise.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress
+from turnwise.gateway.deadlines import GatewayDeadlines
+from turnwise.gateway.service import RelayService, ServiceMeans
+from turnwise.journal.journal import Journal
+from turnwise.journal.ledger_queries import LedgerSpan
+from turnwise.journal.ledger_thread import LedgerThread
 from turnwise.vocab import calls_of, text_of
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family as find_family

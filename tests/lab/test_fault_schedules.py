@@ -7,13 +7,13 @@ from decimal import Decimal
 import pytest
 
 from lab.failing import FAMILIES, Ended, turn
-from turnwise.drivers.journal.prices import read_prices
-from turnwise.drivers.running.watching import RequestFinished, RequestStarted
+from turnwise.journal.prices import read_prices
 from turnwise.lab import Lab
-from turnwise.lab.received import Received
+from turnwise.lab.received_requests import Received
 from turnwise.lab.script import FaultName, FaultPoint, Script, ScriptedCall, ScriptedFault, ScriptedStep
 from turnwise.rules.limits import Limit, MaxCost, MaxRequests, MaxWallTime
 from turnwise.rules.retries import RetryPolicy
+from turnwise.running.watcher_events import RequestFinished, RequestStarted
 from turnwise.turn.config import Fallback
 from turnwise.vocab import StopReason, Text
 

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from lab.failing import DEADLINES, FAMILIES, WAYS, Ended, turn
-from turnwise.drivers.running.watching import AttemptDiscarded, RequestStarted
 from turnwise.lab import Lab
 from turnwise.lab.script import FaultName, FaultPoint, Script, ScriptedCall, ScriptedFault, ScriptedStep
 from turnwise.rules.limits import MaxRequests, MaxWallTime
 from turnwise.rules.retries import RetryPolicy
+from turnwise.running.watcher_events import AttemptDiscarded, RequestStarted
 from turnwise.testing import FakeClock
 from turnwise.turn.config import Fallback
 from turnwise.vocab import FaultKind, StopReason

@@ -12,14 +12,14 @@ import pytest
 
 from lab.failing import FAMILIES
 from lab.test_faults import KEPT, LOST, fails
-from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
-from turnwise.drivers.endpoints.endpoints import Endpoint
-from turnwise.drivers.running.means import Observation, RunnerMeans
-from turnwise.drivers.running.runner import Runner
-from turnwise.drivers.running.watching import FrameSeen, WatcherEvent
+from turnwise.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.endpoints.endpoints import Endpoint
 from turnwise.lab import Lab
 from turnwise.lab.script import FaultName, FaultPoint, ScriptedFault
 from turnwise.rules.retries import RetryPolicy
+from turnwise.running.runner import Runner
+from turnwise.running.runner_config import Observation, RunnerMeans
+from turnwise.running.watcher_events import FrameSeen, WatcherEvent
 from turnwise.testing import FakeClock
 from turnwise.turn.config import Deadlines, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted

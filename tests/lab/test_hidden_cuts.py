@@ -11,7 +11,7 @@ from lab.cut_cells import MODELS, WAYS, file_tools
 from lab.raw_server import Body, serving
 from turnwise import RunResult, Settings
 from turnwise.lab import Lab
-from turnwise.lab.received import Received
+from turnwise.lab.received_requests import Received
 from turnwise.lab.script import Script, Writer
 from turnwise.lab.writer import file_text
 from turnwise.vocab import StopReason, Text, ToolResult, calls_of

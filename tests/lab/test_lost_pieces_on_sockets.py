@@ -10,10 +10,10 @@ import pytest
 
 from lab.raw_server import Body, serving
 from lab.test_closed_responses import CALLS, ENDS, FAMILIES, TEXTS, turn
-from turnwise.drivers.running.watching import AttemptDiscarded, WatcherEvent
 from turnwise.lab import strict
 from turnwise.lab.raw import parse
 from turnwise.rules.arguments import LOST_CALL
+from turnwise.running.watcher_events import AttemptDiscarded, WatcherEvent
 from turnwise.testing.scripted_model import call, response_of
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import FaultKind, Message, Request, Response, Text, ToolResult

@@ -12,11 +12,11 @@ import pytest
 
 from flat_agents import flat_agent
 from turn.wire_prefix import Wire, changes_between, check_prefixes, read_wire
-from turnwise.drivers.running.means import RunnerMeans, StepPreparer
-from turnwise.drivers.running.runner import Runner
-from turnwise.drivers.tools.tools import Tool
-from turnwise.faces.tools import read_tools
+from turnwise.agent.tools import read_tools
 from turnwise.rules.budget import ModelLimits
+from turnwise.running.runner import Runner
+from turnwise.running.runner_config import RunnerMeans, StepPreparer
+from turnwise.running.tools import Tool
 from turnwise.testing import ScriptedModel, call
 from turnwise.testing.scripted_model import BASE_URL, Line
 from turnwise.turn.config import TurnConfig, TurnResult

@@ -17,7 +17,7 @@ from turnwise.lab.cases import (
 )
 from turnwise.lab.provider import Provider
 from turnwise.lab.readers.naive import read_naively
-from turnwise.lab.readers.reading import BrokenRule, difference
+from turnwise.lab.readers.reader_result import BrokenRule, difference
 from turnwise.lab.readers.strict import read_strictly, told_error
 from turnwise.lab.routes import Route
 from turnwise.testing.frames import frames_of

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from lab.asking import ask, path_of
+from turnwise.assembly.response_reading import read_body
 from turnwise.lab import load_scripts
-from turnwise.lab.reading import Conversation, SentMessage
 from turnwise.lab.recall import summary_of
-from turnwise.lab.received import listing
+from turnwise.lab.received_requests import listing
+from turnwise.lab.request_reading import Conversation, SentMessage
 from turnwise.lab.script import ScriptError, parse_script
-from turnwise.relay.response_reading import read_body
 from turnwise.vocab import FinishReason, Message, Request, Settings, Text, text_of
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family as find_family

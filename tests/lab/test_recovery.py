@@ -9,7 +9,7 @@ import pytest
 from flat_agents import flat_agent
 from lab.cut_cells import MODELS, OBJECTS, RAW, WAYS, file_tools
 from turnwise import RunResult, Settings
-from turnwise.faces.tools import ToolLike
+from turnwise.agent.tools import ToolLike
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, Writer
 from turnwise.lab.writer import file_text

@@ -7,12 +7,12 @@ import pytest
 from flat_agents import flat_agent
 from lab.cut_cells import MODELS, OBJECTS, TELL_USAGE_LAST, WAYS, Cell, Told, cells, measure
 from turnwise import Settings
-from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.lab import Lab
 from turnwise.lab.provider import encoded
-from turnwise.lab.reading import Conversation, Offered, SentMessage
+from turnwise.lab.request_reading import Conversation, Offered, SentMessage
 from turnwise.lab.script import Script, Writer
 from turnwise.lab.writer import TokenRoom, file_text, writer_reply
+from turnwise.tools.workspace import workspace_tools
 from turnwise.vocab import Request, StopReason
 from turnwise.wire.registry import family as find_family
 

@@ -6,17 +6,17 @@ import msgspec
 import pytest
 
 from lab.cut_cells import LIMITS, MODELS, RAW, WAYS
-from turnwise.drivers.endpoints.endpoints import Endpoint
-from turnwise.drivers.running.means import RunnerMeans
-from turnwise.drivers.running.runner import Runner
-from turnwise.drivers.tools.workspace import workspace_tools
-from turnwise.faces.tools import ToolLike, read_tools
+from turnwise.agent.tools import ToolLike, read_tools
+from turnwise.endpoints.endpoints import Endpoint
 from turnwise.lab import Lab
 from turnwise.lab.raw import parse
-from turnwise.lab.reading import read
-from turnwise.lab.received import Received
+from turnwise.lab.received_requests import Received
+from turnwise.lab.request_reading import read
 from turnwise.lab.script import Habit, Script, Writer
 from turnwise.lab.writer import file_text
+from turnwise.running.runner import Runner
+from turnwise.running.runner_config import RunnerMeans
+from turnwise.tools.workspace import workspace_tools
 from turnwise.turn.commands import TurnResult
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import TurnStarted

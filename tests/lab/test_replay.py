@@ -8,10 +8,10 @@ import aiohttp
 import msgspec
 import pytest
 
+from turnwise.assembly.response_reading import read_body
 from turnwise.errors import CallerError
 from turnwise.lab import Lab
 from turnwise.lab.replay import FAMILIES, UNREPLAYABLE, load_recording
-from turnwise.relay.response_reading import read_body
 from turnwise.vocab import Message, Response, ToolResult, calls_of
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import MODULES

@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from lab.asking import ask, body_of, path_of
+from turnwise.assembly.response_reading import ResponseReader, read_body
 from turnwise.lab import load_scripts
 from turnwise.lab.replies import tokens
 from turnwise.lab.strict import Rejected
 from turnwise.lab.strict.verdicts import error_body
 from turnwise.lab.window import check_room
-from turnwise.relay.response_reading import ResponseReader, read_body
 from turnwise.rules.budget import (
     ModelLimits,
     OutputBudget,

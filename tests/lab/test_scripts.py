@@ -9,9 +9,9 @@ import pytest
 
 from flat_agents import flat_agent
 from lab.asking import PATHS, ask, body_of, path_of
-from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.lab import Lab, Script, ScriptError, builtin_scripts, load_scripts, numbered_lines, parse_script
 from turnwise.lab.replies import example_of, whole_keys
+from turnwise.tools.workspace import workspace_tools
 from turnwise.vocab import Usage
 
 CHAT = PATHS["openai_chat"]

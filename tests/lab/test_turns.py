@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
-from turnwise.drivers.endpoints.endpoints import Endpoint
-from turnwise.drivers.running.means import RunnerMeans
-from turnwise.drivers.running.runner import Runner
-from turnwise.drivers.tools.workspace import workspace_tools
+from turnwise.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.endpoints.endpoints import Endpoint
 from turnwise.lab import Lab, builtin_scripts, numbered_lines
+from turnwise.running.runner import Runner
+from turnwise.running.runner_config import RunnerMeans
+from turnwise.tools.workspace import workspace_tools
 from turnwise.turn.config import Deadlines, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Message, OutputSchema, StopReason, Text

@@ -9,7 +9,7 @@ import pytest
 
 from lab.writing import START, Asking, with_results
 from turnwise.lab import Lab
-from turnwise.lab.reading import Conversation, Offered, SentMessage
+from turnwise.lab.request_reading import Conversation, Offered, SentMessage
 from turnwise.lab.script import Habit, Script, ScriptedCall, ScriptedFault, Writer
 from turnwise.lab.writer import TokenRoom, file_text, intention, room_of, writer_reply
 from turnwise.rules.truncation import Cut

@@ -4,13 +4,13 @@ import json
 
 import msgspec
 
+from turnwise.assembly.response_reading import ResponseReader, read_body
 from turnwise.lab import strict
 from turnwise.lab.provider import encoded
 from turnwise.lab.raw import parse
-from turnwise.lab.reading import read
+from turnwise.lab.request_reading import read
 from turnwise.lab.script import Writer
 from turnwise.lab.writer import room_of, writer_reply
-from turnwise.relay.response_reading import ResponseReader, read_body
 from turnwise.rules.continuation import Grown, PartialKind, ask_to_continue, hold_back, stitch
 from turnwise.rules.truncation import Cut, find_cut, hands_out_objects
 from turnwise.vocab import (

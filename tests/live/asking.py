@@ -12,7 +12,7 @@ from flat_agents import flat_agent
 from live.serving import BASES, Exchange, LiveServer, Totals, Wiretap, wiretap
 from live.talks import GREEDY
 from turnwise import Agent, RunResult, tool
-from turnwise.faces.tools import FunctionTool
+from turnwise.agent.tools import FunctionTool
 from turnwise.vocab import Message, Text, ToolCall, ToolResult, calls_of
 
 each_endpoint = pytest.mark.parametrize("family", BASES)

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
-from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
+from turnwise.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.endpoints.transport import HttpReply, HttpRequest
 from waits import HANG_S
 
 HERE = Path(__file__).resolve().parent
@@ -178,7 +178,7 @@ class Exchange:
 
 @dataclass
 class Wiretap:
-    """Implements `turnwise.drivers.endpoints.transport.Transport` over the real one, and keeps what it sees."""
+    """Implements `turnwise.endpoints.transport.Transport` over the real one, and keeps what it sees."""
 
     real: AiohttpTransport
     exchanges: list[Exchange] = field(default_factory=list[Exchange])

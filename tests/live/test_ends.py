@@ -13,7 +13,7 @@ import pytest
 from live.asking import bench, each_endpoint, written
 from live.serving import LiveServer, model_file, serving, starting
 from turnwise import FrameSeen, RetryPolicy, RunFinished, RunResult, Settings, StopReason
-from turnwise.drivers.running.watching import AttemptDiscarded
+from turnwise.running.watcher_events import AttemptDiscarded
 from turnwise.vocab import FaultKind, TextDelta
 
 LONG = Settings(max_output_tokens=2000, temperature=0)

@@ -1,5 +1,5 @@
 """acpx, a client of the Agent Client Protocol that we did not write, drives `turnwise acp` with the lab as model: unpatched, in
-the pinned version. It cannot fork; tests/faces/acp has that with the protocol's own client."""
+the pinned version. It cannot fork; tests/editors/acp has that with the protocol's own client."""
 
 import json
 import os
@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from faces.cli.running import running_lab, script
-from faces.cli.test_processes import wait_until
 from real_agents import places
+from terminal.running import running_lab, script
+from terminal.test_processes import wait_until
 from turnwise.lab import Lab
 from waits import HANG_S
 

@@ -4,11 +4,11 @@ import copy
 import json
 from typing import Any
 
-from turnwise.relay.incoming import ClientRequest, read_client_request
+from turnwise.relay.client_request import ClientRequest, read_client_request
 from turnwise.relay.paths import AskedPath, asked_path
 from turnwise.relay.refusals import RequestRefused
 from turnwise.relay.terms import RouteTerms, UpstreamRequest
-from turnwise.relay.translating import translate
+from turnwise.relay.translation import translate
 from turnwise.wire.profiles import FamilyName, Profile, builtin_profiles
 
 FAMILIES: tuple[FamilyName, ...] = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")

@@ -17,7 +17,7 @@ from turnwise.wire.registry import MODULES
 
 SOURCE = Path(turnwise.__file__).parent
 ROOTS = ("relay", "wire", "assembly")
-DRIVER = "drivers/endpoints/exchange.py"
+DRIVER = "endpoints/exchange.py"
 MAKERS = frozenset({"Repair", "repair", "mended", "_mended", "lost", "_lost", "_note", "_note_once"})
 NAMED = {
     "CALL_NOT_MADE": CALL_NOT_MADE,

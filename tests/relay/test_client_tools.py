@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from relay.asking_relay import FAMILIES, PROFILES, ask, body_of, plain, refusal, send, told_of
+from turnwise.assembly.response_reading import ResponseReader, read_body
+from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, UpstreamSide
 from turnwise.relay.event_reader import EventReader
-from turnwise.relay.relaying import ClientSide, Relay, RelayEnd, RelayRules, UpstreamSide
-from turnwise.relay.response_reading import ResponseReader, read_body
 from turnwise.relay.terms import UpstreamRequest
 from turnwise.vocab import (
     Finished,

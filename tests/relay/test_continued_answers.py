@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from relay.test_early_words import FAMILY_PROFILES, MESSAGE, anthropic, block, chat, told
+from turnwise.assembly.response_reading import ResponseReader
+from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, RelayStep, Send, UpstreamSide
 from turnwise.relay.continuations import continued_call
-from turnwise.relay.relaying import ClientSide, Relay, RelayEnd, RelayRules, RelayStep, Send, UpstreamSide
-from turnwise.relay.response_reading import ResponseReader
 from turnwise.vocab import (
     ArgumentsState,
     Fault,

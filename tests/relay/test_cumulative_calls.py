@@ -4,7 +4,7 @@ import pytest
 
 from relay.test_early_words import FAMILY_PROFILES, told
 from relay.test_untold_frames import chat_chunk, event
-from turnwise.relay.relaying import RelayEnd
+from turnwise.relay.client_exchange import RelayEnd
 from turnwise.vocab import ArgumentsState, calls_of
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family

@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from faces.gateway.relayed import ask, relayed
+from gateway.relayed import ask, relayed
 from recordings import profile_of, rows
+from turnwise.assembly.response_reading import ResponseReader
 from turnwise.lab import builtin_scripts
+from turnwise.relay.client_exchange import RelayRules
 from turnwise.relay.deviations import MOST_TOLD, Deviations
 from turnwise.relay.event_splitting import EventSplitter
-from turnwise.relay.relaying import RelayRules
-from turnwise.relay.response_reading import ResponseReader
 from turnwise.vocab import Repair
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import Profile, builtin_profiles

@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnwise.relay.client_exchange import (
+    ClientSide,
+    EventReader,
+    Relay,
+    RelayEnd,
+    RelayRules,
+    SoughtInText,
+    UpstreamSide,
+)
 from turnwise.relay.early_words import FEWEST_EVENTS, MOST_EVENT_BYTES, MOST_EVENTS, SHARE
-from turnwise.relay.relaying import ClientSide, EventReader, Relay, RelayEnd, RelayRules, SoughtInText, UpstreamSide
 from turnwise.rules.retries import NO_RETRY
 from turnwise.testing.splits import random_splits
 from turnwise.vocab import Message, Repair, Request, Text, ToolSpec, text_of

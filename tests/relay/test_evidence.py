@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faces.gateway.relayed import ask, profile_of
-from turnwise.relay.evidence import EXAMPLE_BYTES, MOST_EVENT_BYTES, KeptEvent, Witness, example_of, kept_event
-from turnwise.relay.relaying import ClientSide, EventReader, Relay, RelayRules, UpstreamSide
+from gateway.relayed import ask, profile_of
+from turnwise.assembly.evidence import EXAMPLE_BYTES, MOST_EVENT_BYTES, KeptEvent, Witness, example_of, kept_event
+from turnwise.relay.client_exchange import ClientSide, EventReader, Relay, RelayRules, UpstreamSide
 from turnwise.wire.registry import family
 
 # Words that cannot be a part of anything an example says by itself.

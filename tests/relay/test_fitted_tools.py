@@ -12,11 +12,11 @@ import pytest
 
 from lab.public_tools import PUBLIC_SCHEMAS
 from relay.asking_relay import plain, send, told_of
+from turnwise.assembly.response_reading import ResponseReader
 from turnwise.lab.strict import Rejected, check
 from turnwise.lab.strict.dialects import builtin_dialects
+from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, UpstreamSide
 from turnwise.relay.event_reader import EventReader
-from turnwise.relay.relaying import ClientSide, Relay, RelayEnd, RelayRules, UpstreamSide
-from turnwise.relay.response_reading import ResponseReader
 from turnwise.relay.terms import RouteTerms, UpstreamRequest
 from turnwise.vocab import Finished, FinishReason, Started, Text, ToolCall, ToolCallDelta, ToolResult, calls_of
 from turnwise.wire.openai_chat import FAMILY

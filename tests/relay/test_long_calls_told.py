@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from drivers.test_prices_of_nothing import NO_ENTRY, ROWS
+from journal.test_prices_of_nothing import NO_ENTRY, ROWS
 from relay.test_early_words import FAMILY_PROFILES, told
-from turnwise.drivers.journal.ledger import ReceivedResponse, ended_entry
-from turnwise.relay.relaying import RelayEnd
-from turnwise.relay.response_reading import ResponseReader, read_body
+from turnwise.assembly.response_reading import ResponseReader, read_body
+from turnwise.journal.ledger import ReceivedResponse, ended_entry
+from turnwise.relay.client_exchange import RelayEnd
 from turnwise.vocab import (
     TOO_LONG,
     ArgumentsState,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from faces.gateway.relayed import FAMILIES, ask, profile_of
+from gateway.relayed import FAMILIES, ask, profile_of
 from relay.many_calls import MANNERS, Manner, stream_of_calls
 from turnwise.assembly.response import MAX_PARTS
-from turnwise.relay.relaying import ClientSide, Relay, RelayEnd, RelayRules, UpstreamSide
+from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, UpstreamSide
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family

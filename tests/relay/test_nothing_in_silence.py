@@ -14,10 +14,10 @@ from openai.types.responses.response_create_params import ResponseCreateParamsNo
 from relay.asking_relay import MODELS, PAIRS, PROFILES, body_of, path_of, plain, told_of
 from relay.documented import Variant, variants
 from turnwise.lab.strict import Rejected, check
-from turnwise.relay.incoming import read_client_request
+from turnwise.relay.client_request import read_client_request
 from turnwise.relay.refusals import RequestRefused
 from turnwise.relay.terms import RouteTerms, UpstreamRequest
-from turnwise.relay.translating import translate
+from turnwise.relay.translation import translate
 from turnwise.wire.profiles import EMPTY_TEXT
 
 # The fields of the body, which the Python package keeps in one object with those of `generationConfig`.

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from faces.gateway.relayed import FAMILIES, ask, profile_of
-from faces.gateway.relayed import relayed as through_lab
+from gateway.relayed import FAMILIES, ask, profile_of
+from gateway.relayed import relayed as through_lab
 from recordings import rows
 from turnwise.relay.array_answers import ArrayAnswer
+from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, Send, UpstreamSide
 from turnwise.relay.event_reader import EventReader
-from turnwise.relay.relaying import ClientSide, Relay, RelayEnd, RelayRules, Send, UpstreamSide
 from turnwise.rules.retries import RetryPolicy
 from turnwise.vocab import Fault, FaultKind, FinishReason, Response, calls_of, refusal_of, text_of
 from turnwise.wire.registry import family

@@ -1,14 +1,14 @@
 """What official clients cannot read does not pass as it came, although our decoders understand it.
 
-Each event is from a recorded stream; tests/faces/gateway/test_recorded_streams.py has the clients themselves as judges.
+Each event is from a recorded stream; tests/gateway/test_recorded_streams.py has the clients themselves as judges.
 """
 
 import pytest
 
+from turnwise.assembly.response_reading import ResponseReader
+from turnwise.relay.client_exchange import as_for_another
 from turnwise.relay.client_stream import ClientStream
 from turnwise.relay.originals import Originals
-from turnwise.relay.relaying import as_for_another
-from turnwise.relay.response_reading import ResponseReader
 from turnwise.vocab import FinishReason, Message, Request, Response, Text
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.asking_relay import body_of, plain, send
+from turnwise.assembly.response_reading import read_body
+from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, Send, UpstreamSide
 from turnwise.relay.event_reader import EventReader
-from turnwise.relay.relaying import ClientSide, Relay, RelayEnd, RelayRules, Send, UpstreamSide
-from turnwise.relay.response_reading import read_body
 from turnwise.relay.stops import StopWatch, cut_at_stop
 from turnwise.vocab import (
     BlockEnded,

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from relay.test_early_words import FAMILY_PROFILES, told
+from turnwise.relay.client_exchange import RelayEnd
 from turnwise.relay.client_stream import MOST_UNTOLD
-from turnwise.relay.relaying import RelayEnd
 from turnwise.vocab import FinishReason, calls_of, text_of
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family

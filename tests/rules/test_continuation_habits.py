@@ -9,7 +9,7 @@ from rules.continued_contents import CONTENTS
 from turnwise.lab.habits import misbehave
 from turnwise.lab.script import Habit
 from turnwise.rules.continuation import Grown, NoGrowth, NoSeam, SplitText, hold_back, stitch
-from turnwise.rules.spelling import plainly, without_half_escape
+from turnwise.rules.json_spelling import plainly, without_half_escape
 
 CUTS = 40  # of each content and habit
 SPELLINGS = ("plain", "ascii", "slashes", "spaced")

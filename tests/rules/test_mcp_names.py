@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise import CallerError, PermissionRule, Policy
-from turnwise.drivers.settings.permission_files import parse_rule
-from turnwise.faces.cli.permissions import allowed_rules, rule_said
-from turnwise.faces.tool_names import NAME
+from turnwise.agent.tool_names import NAME
+from turnwise.coding_agent.permissions import allowed_rules, rule_said
 from turnwise.rules.allowances import allowing_options
 from turnwise.rules.mcp_names import mcp_pattern, mcp_tool_name
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permission_names import KnownTool, check_rules
 from turnwise.rules.permissions import judge_permission
+from turnwise.settings.permission_files import parse_rule
 
 
 def facts(tool: str, *, effect: str = "execute") -> CallFacts:

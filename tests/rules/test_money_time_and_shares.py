@@ -10,7 +10,6 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
-from turnwise.rules.apart import billed_apart, searches_asked
 from turnwise.rules.budget import PromptSize, message_bytes
 from turnwise.rules.circuit import CLOSED, CircuitPolicy, after_response, let_through
 from turnwise.rules.compaction import Variant, shorten_results, tail_start
@@ -30,6 +29,7 @@ from turnwise.rules.limits import (
     is_over,
 )
 from turnwise.rules.pricing import ERRORS_UNSURE, Priced, PriceRow, TokenPrices, Unknown, price_of
+from turnwise.rules.provider_tool_costs import billed_apart, searches_asked
 from turnwise.rules.retries import GiveUp, RetryPolicy, WaitThenRetry, judge_retry
 from turnwise.rules.shares import NOTHING_LEFT, share_of, shares_of
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Response, Text, ToolResult, Usage

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from turnwise.drivers.settings.permission_files import parse_rule
-from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.errors import CallerError
 from turnwise.rules.permission_facts import CallFacts, PathFact
 from turnwise.rules.permission_patterns import plain_path
 from turnwise.rules.permissions import Policy, judge_permission
+from turnwise.settings.permission_files import parse_rule
+from turnwise.tools.shell_judge import inspect_call
 
 WORKSPACE, HOME = "/w", "/h"
 NAMES = st.sampled_from(["customers", "src", "a b", ".env", "x.py", "...", "été", "a~b", "$x", "-rf"])

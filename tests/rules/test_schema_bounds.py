@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from mcp_types import Tool
 
 from relay.asking_relay import FAMILIES, PLAIN, path_of
-from turnwise.drivers.mcp.entries import ServerCommand, ServerEntry
-from turnwise.drivers.mcp.listing import read_tools
+from turnwise.agent.schemas import read_output_type
 from turnwise.errors import CallerError
-from turnwise.faces.schemas import read_output_type
-from turnwise.relay.incoming import read_client_request
+from turnwise.relay.client_request import read_client_request
 from turnwise.relay.refusals import RequestRefused, refusal_answer
 from turnwise.rules.schema import MAX_ERRORS, fault_of_schema, schema_errors
+from turnwise.settings.mcp_entries import ServerCommand, ServerEntry
+from turnwise.tools.mcp.offered_tools import read_tools
 from turnwise.vocab.schema_bounds import SchemaTooCostly, cost_fault, read_schema
 
 pytestmark = pytest.mark.promise("safe:bounded")

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from faces.gateway.served_gateway import served_gateway
+from gateway.served_gateway import served_gateway
 from telemetry.otlp_receiver import SeenSpan, receiving
 from waits import HANG_S
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from faces.gateway.relayed import Gathered
+from gateway.relayed import Gathered
 from telemetry.otlp_receiver import Receiver, receiving
 from turnwise import Agent, CallerError, Telemetry
-from turnwise.drivers.telemetry.telemetry import INSTALL, telemetry_of
-from turnwise.faces.gateway.accounts import Account, AccountMeans
-from turnwise.faces.gateway.app import TRACE
-from turnwise.faces.gateway.calls import ClientCall, ClientGone
+from turnwise.gateway.accounts import Account, AccountMeans
+from turnwise.gateway.app import TRACE
+from turnwise.gateway.passed_calls import ClientCall, ClientGone
+from turnwise.telemetry.telemetry import INSTALL, telemetry_of
 from turnwise.testing import FakeClock, ScriptedModel
 from waits import HANG_S
 

@@ -10,15 +10,15 @@ import pytest
 from opentelemetry.metrics import MeterProvider, NoOpMeterProvider
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
-from faces.cli.test_processes import wait_until
 from telemetry.otlp_receiver import Receiver, receiving
 from telemetry.test_spans import KEY, agent_of, look
+from terminal.test_processes import wait_until
 from turnwise import Agent, Telemetry, tool
-from turnwise.drivers.running.observing import ObservedTurn
-from turnwise.drivers.telemetry.contents import MOST_OF_A_NAME, MOST_OF_A_TEXT, MOST_OF_AN_ATTRIBUTE, Contents
-from turnwise.drivers.telemetry.endings import SpanEndings
-from turnwise.drivers.telemetry.instruments import Instruments
-from turnwise.drivers.telemetry.turn_trace import TurnTrace
+from turnwise.running.observers import ObservedTurn
+from turnwise.telemetry.contents import MOST_OF_A_NAME, MOST_OF_A_TEXT, MOST_OF_AN_ATTRIBUTE, Contents
+from turnwise.telemetry.endings import SpanEndings
+from turnwise.telemetry.instruments import Instruments
+from turnwise.telemetry.turn_trace import TurnTrace
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, call
 from turnwise.vocab import Message, Text, ToolResult
 from waits import HANG_S

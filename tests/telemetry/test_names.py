@@ -9,7 +9,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 from opentelemetry.semconv.attributes import error_attributes, http_attributes, server_attributes
 
-from turnwise.drivers.telemetry import names
+from turnwise.telemetry import names
 from turnwise.wire.profiles import builtin_profiles
 
 ROOT = Path(__file__).resolve().parents[2]

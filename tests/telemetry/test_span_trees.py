@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from faces.test_resumed_runs import Crash
+from agent.test_resumed_runs import Crash
 from telemetry.otlp_receiver import Receiver, receiving
 from telemetry.test_spans import agent_of, look
 from turnwise import Journal, PermissionRule, Policy, RunContext, StopReason, Telemetry, tool

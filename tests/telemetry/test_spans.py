@@ -27,7 +27,7 @@ from turnwise import (
     read_prices,
     tool,
 )
-from turnwise.drivers.endpoints.transport import Transport
+from turnwise.endpoints.transport import Transport
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall, call
 from waits import HANG_S
@@ -309,12 +309,12 @@ from turnwise.testing import ScriptedModel
 model = ScriptedModel(["Done."])
 agent = Agent("openai_chat:m", endpoint={"base_url": model.endpoint.base_url, "transport": model})
 assert agent.run_sync("Go.").complete
-print(sorted(name for name in sys.modules if "opentelemetry" in name or name.startswith("turnwise.drivers.telemetry.")))
+print(sorted(name for name in sys.modules if "opentelemetry" in name or name.startswith("turnwise.telemetry.")))
 """
     ran = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=HANG_S, cwd=tmp_path
     )
-    assert ran.stdout.strip() == "['turnwise.drivers.telemetry.telemetry']", ran.stderr
+    assert ran.stdout.strip() == "['turnwise.telemetry.telemetry']", ran.stderr
 
 
 async def test_metrics_have_the_conventions_names_and_count_what_the_ledger_counts(receiver: Receiver) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from flat_agents import flat_agent
 from turnwise import Agent, CallerError, RetryPolicy, RunResult, Settings, tool
-from turnwise.drivers.endpoints.transport import HttpRequest, Transport
+from turnwise.endpoints.transport import HttpRequest, Transport
 from turnwise.errors import NotARecording, NotRecorded, ProviderFault
 from turnwise.lab import Lab, parse_script
 from turnwise.testing import Recording, Reply, ScriptedModel, ScriptedTransport, Stall, call

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.drivers.endpoints.transport import HttpRequest
-from turnwise.drivers.replaying.stand_ins import StandIns
+from turnwise.endpoints.transport import HttpRequest
+from turnwise.replay.stand_ins import StandIns
 from turnwise.testing import Recording, Reply, ScriptedTransport
 from turnwise.testing.wire_conformance import assemble, decode_stream, encode_stream
 from turnwise.vocab import (

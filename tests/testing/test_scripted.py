@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 import turnwise.testing
-from turnwise.drivers.endpoints.endpoints import build_http_request
-from turnwise.drivers.endpoints.transport import HttpRequest
+from turnwise.assembly.response_reading import read_body
+from turnwise.endpoints.endpoints import build_http_request
+from turnwise.endpoints.transport import HttpRequest
 from turnwise.errors import ProviderFault
-from turnwise.relay.response_reading import read_body
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall, call
 from turnwise.vocab import (
     Fault,

@@ -15,7 +15,7 @@ from turnwise.lab.strict import check as judge
 from turnwise.rules.stop import OUTCOMES
 from turnwise.testing.pairing import pairing_faults
 from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.turn.carrying import Carried
+from turnwise.turn.carried_state import Carried
 from turnwise.turn.commands import Ask, Command, FinishTurn, RunHooks, RunTools, SendRequest, Wait
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.events import (
@@ -31,7 +31,7 @@ from turnwise.turn.events import (
 )
 from turnwise.turn.lessons import MAX_CORRECTIONS
 from turnwise.turn.machine import Turn
-from turnwise.turn.resuming import taken_up
+from turnwise.turn.pending_calls import taken_up
 from turnwise.turn.snapshot import replay
 from turnwise.vocab import ArgumentsState, Fault, Message, Response, StopReason, Text, ToolCall, ToolResult, text_of
 from turnwise.wire.profiles import builtin_profiles

@@ -14,8 +14,8 @@ from recordings import decode, rows
 from stand_ins import make_stand_ins
 from turn.kept_sessions import digest_of, form_of
 from turn.kept_tries import said_by_tool
+from turnwise.assembly.response_reading import read_body
 from turnwise.lab.replay import FAMILIES, load_recording
-from turnwise.relay.response_reading import read_body
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.commands import Command, FinishTurn, RunTools, SendRequest, Wait
 from turnwise.turn.config import ToolOffer, TurnConfig

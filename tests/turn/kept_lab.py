@@ -12,18 +12,18 @@ from typing import NamedTuple
 import msgspec
 
 from lab.failing import DEADLINES, FAMILIES, settled
-from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.endpoints.circuits import Circuits
-from turnwise.drivers.endpoints.endpoints import Endpoint
-from turnwise.drivers.journal.journal import Journal
-from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
-from turnwise.drivers.running.runner import Runner
-from turnwise.drivers.tools.tools import Arguments, Tool
-from turnwise.faces.scripts import with_script
+from turnwise.agent.scripts import with_script
+from turnwise.base.clock import SystemClock
+from turnwise.endpoints.circuits import Circuits
+from turnwise.endpoints.endpoints import Endpoint
+from turnwise.journal.journal import Journal
 from turnwise.lab import Lab, builtin_scripts, load_scripts
 from turnwise.lab.script import Script
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.retries import RetryPolicy
+from turnwise.running.runner import Runner
+from turnwise.running.runner_config import EndpointRecovery, RunnerMeans
+from turnwise.running.tools import Arguments, Tool
 from turnwise.testing import FakeClock
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.events import Event, TurnStarted

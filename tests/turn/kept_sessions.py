@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from turnwise.errors import CallerError, TurnwiseBug
-from turnwise.turn.carrying import Carried
+from turnwise.turn.carried_state import Carried
 from turnwise.turn.commands import Command
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.turn.machine import Turn

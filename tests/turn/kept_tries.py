@@ -10,7 +10,7 @@ from turn.kept_starts import spoilt
 from turnwise.errors import CallerError, TurnwiseBug
 from turnwise.rules.history import waiting_calls
 from turnwise.turn.approvals import Approval
-from turnwise.turn.carrying import Carried
+from turnwise.turn.carried_state import Carried
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, PrepareStep, RunScript, RunTools, SendRequest
 from turnwise.turn.events import (
     Event,

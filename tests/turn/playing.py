@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from turnwise.turn.approvals import Approval
-from turnwise.turn.carrying import Carried
+from turnwise.turn.carried_state import Carried
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, PrepareStep, RunTools, SendRequest
 from turnwise.turn.config import ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import (

@@ -17,7 +17,7 @@ from turnwise.rules.last_step import SYNTHESIS
 from turnwise.rules.limits import Limit, MaxRequests, MaxSteps, MaxTokens, Spent
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.events import RequestFailed, StepPrepared, WaitOver
-from turnwise.turn.pacing import NextRequest, Pacing
+from turnwise.turn.limit_pace import NextRequest, Pacing
 from turnwise.vocab import FaultKind, FinishReason, Message, Settings, StopReason, Text, Usage
 
 LESS_OUTPUT = "max_tokens: 4000 > 2048, which is the maximum allowed number of output tokens for m"

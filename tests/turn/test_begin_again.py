@@ -7,11 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, done, play, says
+from turn.test_cut_call_check import NOBODY, ON, PREFIX, allow, by_limit, cut, inspected
 from turn.test_learned_room import PAIR, UNKNOWN, less_output, outputs, step
-from turn.test_resuming import PENDING, WORD, YES, handed_in
+from turn.test_pending_calls import PENDING, WORD, YES, handed_in
 from turn.test_room import ROOMY
-from turn.test_scripting import SCRIPT, SCRIPTED, script
-from turn.test_weighing import NOBODY, ON, PREFIX, allow, by_limit, cut, inspected
+from turn.test_script_phase import SCRIPT, SCRIPTED, script
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import MaxWallTime
 from turnwise.rules.retries import RetryPolicy

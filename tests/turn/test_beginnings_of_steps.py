@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, call, done, says
 from turn.test_learned_room import SEARCH
-from turn.test_resuming import PENDING, YES
+from turn.test_pending_calls import PENDING, YES
 from turnwise.rules.limits import MaxWallTime
 from turnwise.turn.commands import PrepareStep, RunTools, SendRequest
 from turnwise.turn.events import ResponseReceived, StepPrepared, ToolsFinished, TurnStarted

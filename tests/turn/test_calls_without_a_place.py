@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import CONFIG, PATH, READ, WRITE, Played, call, play, results_in, says
-from turn.test_scripting import SCRIPT, script
+from turn.test_script_phase import SCRIPT, script
 from turn.test_verdicts import ATTENDED, HELD, TASK, allow
 from turnwise.rules.advice import FINISH, SEND_THE_REST
 from turnwise.rules.limits import MaxRequests, MaxToolCalls, Spent

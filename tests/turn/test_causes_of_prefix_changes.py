@@ -7,7 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, READ, WRITE, call, play, says
-from turnwise.turn.asking import (
+from turnwise.turn.commands import Purpose
+from turnwise.turn.events import StepPrepared
+from turnwise.turn.request_plan import (
     PREFIX_EXCEPTIONS,
     Sent,
     caching_of,
@@ -17,8 +19,6 @@ from turnwise.turn.asking import (
     sent_as,
     tools_chosen,
 )
-from turnwise.turn.commands import Purpose
-from turnwise.turn.events import StepPrepared
 from turnwise.turn.snapshot import SessionFold
 from turnwise.vocab import (
     Caching,

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, call, cut, play, results_in, says
-from turn.test_purse import ROW
-from turn.test_resuming import PENDING, handed_in, play_started
+from turn.test_cost_so_far import ROW
+from turn.test_pending_calls import PENDING, handed_in, play_started
 from turnwise.rules.last_step import SYNTHESIS
 from turnwise.rules.limits import MaxCost, MaxWallTime, Spent
 from turnwise.turn.commands import SendRequest

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, READ, WRITE, call, done, play, results_in, says
 from turn.test_continuing import ON, PREFIX, REST, cut_by_limit, cut_call, purposes
-from turn.test_scripting import SCRIPTED, script
+from turn.test_script_phase import SCRIPTED, script
 from turn.test_single_ends import CALLS, at_work, result
 from turn.test_verdicts import ATTENDED, HELD, QUESTION, TASK, allow, answers, texts
 from turnwise.rules.limits import MaxRequests, MaxWallTime, Spent

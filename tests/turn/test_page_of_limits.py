@@ -17,8 +17,8 @@ from turnwise.rules.shares import NOTHING_LEFT, least_of, shares_of
 from turnwise.turn.commands import FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.events import Asked, Event, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.limit_pace import Pacing
 from turnwise.turn.machine import Turn
-from turnwise.turn.pacing import Pacing
 from turnwise.turn.snapshot import fold_session
 from turnwise.vocab import Fault, FaultKind, Message, Response, Text, ToolResult, Usage, text_of
 

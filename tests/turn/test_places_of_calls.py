@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from turn.playing import READ, Played, call, play, results_in, says
-from turn.test_scripting import SCRIPTED, program, script
+from turn.test_script_phase import SCRIPTED, program, script
 from turn.test_tool_call_limit import TASK, limited, ran
 from turn.test_verdicts import ATTENDED, HELD, QUESTION, allow, answers
 from turnwise.rules.limits import MaxRequests, MaxToolCalls, Spent
 from turnwise.rules.permissions import PermissionRule
 from turnwise.turn.approvals import Approval
+from turnwise.turn.call_grants import NO_MORE_CALLS, NOT_IN_LINE
 from turnwise.turn.commands import Ask, Command, RunHooks
 from turnwise.turn.events import Asked, Event, HookOutcome, HooksRan
-from turnwise.turn.granting import NO_MORE_CALLS, NOT_IN_LINE
 from turnwise.vocab import Message, StopReason, Text, ToolResult
 
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import call, play, says
-from turn.test_purse import CENT, RESET, ROW, STEP, counted, limited
+from turn.test_cost_so_far import CENT, RESET, ROW, STEP, counted, limited
 from turnwise.turn.config import Fallback
 from turnwise.turn.events import Interrupted, RequestFailed
 from turnwise.vocab import FinishReason, Response

@@ -10,18 +10,18 @@ from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, call, play, says
 from turn.test_continuing import ON, STORY, cut_by_limit
+from turn.test_cost_so_far import BUSY, RESET, STAKE, TASK, counted, ends, limited
 from turn.test_counts_begin_anew import BOUNDED, EATEN, TYPED
 from turn.test_learned_room import SEARCH
-from turn.test_purse import BUSY, RESET, STAKE, TASK, counted, ends, limited
 from turnwise.rules.limits import Limit, MaxRequests, MaxSteps, MaxTokens, MaxWallTime
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.attempt import NO_ROOM_LEFT
 from turnwise.turn.commands import FinishTurn, RunTools, SendRequest
+from turnwise.turn.cost_so_far import Purse
 from turnwise.turn.events import MessageArrived, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.fault_counts import Words
 from turnwise.turn.machine import Turn
-from turnwise.turn.purse import Purse
 from turnwise.turn.step import ATE_TWICE
-from turnwise.turn.tally import Words
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, StopReason, Text, Usage
 
 DENIED = Fault(kind=FaultKind.AUTH, message="no such key", status=401)

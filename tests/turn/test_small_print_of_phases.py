@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, call, cut, done, play, says
 from turn.test_continuing import ON, cut_by_limit, cut_call
-from turn.test_purse import STEP
+from turn.test_cost_so_far import STEP
 from turn.test_retrying import BUSY
 from turn.test_verdicts import HELD, allow, answers
 from turnwise.errors import TurnwiseBug
@@ -16,20 +16,20 @@ from turnwise.rules.limits import MaxRequests, MaxSteps, MaxTokens, Spent
 from turnwise.rules.output import refused_output
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.subagents import Place, Used
-from turnwise.turn.answering import Answer
+from turnwise.turn.answer_phase import Answer
 from turnwise.turn.attempt import Attempt
-from turnwise.turn.calling import Calls
+from turnwise.turn.call_sorting import TakenUp
+from turnwise.turn.calls_phase import Calls
 from turnwise.turn.changes import ChildrenPaid, Fit, Learned, Paced, WordsPutBy
 from turnwise.turn.commands import PlannedCall, SendRequest
 from turnwise.turn.config import ChildReport, TurnConfig
 from turnwise.turn.events import MessageArrived, OutputChecked, RequestFailed, ResponseReceived, TurnStarted, WaitOver
-from turnwise.turn.known import Known
+from turnwise.turn.limit_pace import NextRequest, Pacing
 from turnwise.turn.machine import Turn
-from turnwise.turn.moves import Over
 from turnwise.turn.outcomes import Corrects
-from turnwise.turn.pacing import NextRequest, Pacing
-from turnwise.turn.sending import Allowed
-from turnwise.turn.sorting import TakenUp
+from turnwise.turn.phase_moves import Over
+from turnwise.turn.request_order import Allowed
+from turnwise.turn.turn_state import Known
 from turnwise.vocab import FinishReason, Message, Request, Text
 
 REQUEST = Request(model="m", messages=(ASK,))

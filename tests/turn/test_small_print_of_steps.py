@@ -9,18 +9,18 @@ from msgspec.structs import replace
 from turn.playing import ASK, CONFIG, call, cut, done, play, says
 from turn.test_after_a_summary import LIMIT, TALK
 from turn.test_continuing import ON
+from turn.test_cost_so_far import RESET, ROW, limited
 from turn.test_edges_of_limits import A_MOMENT, TASK, reported
 from turn.test_learned_room import SEARCH
-from turn.test_purse import RESET, ROW, limited
 from turn.test_room import ROOMY
-from turn.test_scripting import SCRIPTED, script
+from turn.test_script_phase import SCRIPTED, script
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.continuation import hold_back
 from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, SYNTHESIS
 from turnwise.rules.limits import MaxRequests, MaxWallTime
-from turnwise.turn.anew import once_fitted
 from turnwise.turn.commands import FinishTurn, RunScript, RunTools, SendRequest
 from turnwise.turn.config import Fallback
+from turnwise.turn.cut_call_check import whole_parameters
 from turnwise.turn.events import (
     RequestFailed,
     ResponseReceived,
@@ -32,7 +32,7 @@ from turnwise.turn.events import (
 )
 from turnwise.turn.machine import Turn
 from turnwise.turn.outcomes import Wish
-from turnwise.turn.weighing import whole_parameters
+from turnwise.turn.rebuilt_request import once_fitted
 from turnwise.vocab import (
     FinishReason,
     Message,

@@ -7,11 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, call, play, results_in, says
-from turn.test_resuming import PENDING, WORD, YES, handed_in, play_started
+from turn.test_pending_calls import PENDING, WORD, YES, handed_in, play_started
 from turnwise.testing.pairing import pairing_faults
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.events import TurnStarted
-from turnwise.turn.resuming import listed_digests
+from turnwise.turn.pending_calls import listed_digests
 from turnwise.vocab import Message, StopReason, Text
 
 MODELS_WORD = Message("assistant", (Text("The client is slow today."),))

@@ -21,10 +21,10 @@ from turnwise.rules.limits import (
     leaves_of,
 )
 from turnwise.rules.retries import RetryPolicy
+from turnwise.turn.call_grants import NO_MORE_CALLS
 from turnwise.turn.commands import Ask, Command, FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import ChildReport, ToolOffer, TurnConfig
 from turnwise.turn.events import Asked, Event, ResponseReceived, ToolsFinished, TurnStarted
-from turnwise.turn.granting import NO_MORE_CALLS
 from turnwise.turn.machine import Turn
 from turnwise.vocab import StopReason, Text, ToolResult, ToolSpec, Usage
 

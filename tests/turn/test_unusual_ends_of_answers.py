@@ -11,7 +11,7 @@ from turnwise.turn.commands import CheckOutput, Command
 from turnwise.turn.config import Effect, ToolOffer
 from turnwise.turn.endings import UNFINISHED, why_failed
 from turnwise.turn.events import Event, OutputChecked, RequestFailed, StepPrepared
-from turnwise.turn.following import CALLED_LAST, EMPTY_TWICE
+from turnwise.turn.next_phase import CALLED_LAST, EMPTY_TWICE
 from turnwise.vocab import (
     Fault,
     FaultKind,

@@ -9,18 +9,18 @@ from turn.test_after_a_summary import REVOKED, TALK
 from turn.test_edges_of_limits import TASK, ended, reported
 from turn.test_learned_room import ODD, UNKNOWN
 from turn.test_room import ROOMY, failed
-from turn.test_scripting import SCRIPTED, program, script
+from turn.test_script_phase import SCRIPTED, program, script
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.last_step import SYNTHESIS
 from turnwise.rules.limits import MaxRequests, MaxSteps
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn.asking import RequestTerms
-from turnwise.turn.building import own_texts
 from turnwise.turn.commands import Command, RunScript
 from turnwise.turn.endings import WHY_INCOMPLETE, why_failed
 from turnwise.turn.events import Event, Interrupted, RequestFailed, StepPrepared
-from turnwise.turn.recovering import under_cap
+from turnwise.turn.recovery_phase import under_cap
+from turnwise.turn.request_plan import RequestTerms
 from turnwise.turn.room import Room
+from turnwise.turn.step_request import own_texts
 from turnwise.vocab import Fault, FaultKind, Opaque, StopReason, Usage
 
 

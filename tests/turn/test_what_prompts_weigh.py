@@ -11,14 +11,14 @@ from msgspec.structs import replace
 from turn.playing import ASK, CONFIG, call, play, says
 from turn.test_after_a_summary import TALK
 from turn.test_learned_room import ODD, OVERFLOW, UNKNOWN, messages_of
-from turn.test_resuming import WORD, handed_in
+from turn.test_pending_calls import WORD, handed_in
 from turn.test_room import ROOMY, failed
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.budget import ModelLimits, message_bytes, prompt_capacity
 from turnwise.rules.limits import MaxCost, MaxRequests
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn.carrying import Carried
+from turnwise.turn.carried_state import Carried
 from turnwise.turn.commands import FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import Fallback
 from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted, WaitOver

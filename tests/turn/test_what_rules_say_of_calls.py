@@ -5,9 +5,9 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import call, play, results_in, says
+from turn.test_cut_call_check import NOBODY, ON, PEOPLE, PREFIX, allow, by_limit, cut, deny, inspected, purposes
 from turn.test_verdicts import ATTENDED, HELD, answers
 from turn.test_verdicts import allow as yes
-from turn.test_weighing import NOBODY, ON, PEOPLE, PREFIX, allow, by_limit, cut, deny, inspected, purposes
 from turnwise.rules.known_programs import JudgedPrograms
 from turnwise.rules.permission_facts import CallFacts, CommandFact, ShellFacts, Word
 from turnwise.rules.permissions import Policy

@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, call, cut, play, results_in, says, session_messages
-from turn.test_guarding import BEGUN, ON
+from turn.test_loop_guard import BEGUN, ON
 from turn.test_retrying import BUSY
 from turnwise.rules.continuation import hold_back
-from turnwise.turn.calls import too_many
 from turnwise.turn.endings import LOST, NOT_STARTED, REFUSED, UNFINISHED, WHY_INCOMPLETE, why_incomplete
 from turnwise.turn.events import Interrupted, ResponseReceived, TurnStarted
+from turnwise.turn.response_calls import too_many
 from turnwise.vocab import FinishReason, Settings, StopReason, ToolResult, Usage
 
 Kind = Literal["cancel", "deadline", "journal"]

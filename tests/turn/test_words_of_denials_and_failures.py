@@ -5,11 +5,11 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, PATH, READ, WRITE, call, play, results_in, says
-from turn.test_resuming import YES
+from turn.test_cut_call_check import ON, PEOPLE, by_limit, deny, inspected
+from turn.test_cut_call_check import cut as cut_call
+from turn.test_pending_calls import YES
 from turn.test_retries_under_limits import WIDE
 from turn.test_verdicts import ATTENDED, HELD, answers, facts_of
-from turn.test_weighing import ON, PEOPLE, by_limit, deny, inspected
-from turn.test_weighing import cut as cut_call
 from turnwise.rules.advice import GO_ON_WITHOUT
 from turnwise.rules.limits import MaxWallTime
 from turnwise.rules.permission_facts import CallFacts

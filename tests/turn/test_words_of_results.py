@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, READ, WRITE, Played, call, play, results_in, says
-from turn.test_scripting import SCRIPT, SCRIPTED, script
+from turn.test_script_phase import SCRIPT, SCRIPTED, script
 from turn.test_verdicts import ATTENDED, HELD, QUESTION, answers
 from turnwise.rules.advice import DECIDE_YOURSELF, GO_ON_WITHOUT
 from turnwise.rules.permission_facts import ShellFacts

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from turnwise.turn.asking import PREFIX_EXCEPTIONS
+from turnwise.turn.request_plan import PREFIX_EXCEPTIONS
 
 MESSAGES = {
     "openai_chat": "messages",

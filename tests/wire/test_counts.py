@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordings import five_counts
-from turnwise.relay.response_reading import read_body
+from turnwise.assembly.response_reading import read_body
 from turnwise.vocab import Usage
 from turnwise.wire import anthropic_messages, gemini, openai_chat, openai_responses
 from turnwise.wire.anthropic_messages.usage import UsageTally

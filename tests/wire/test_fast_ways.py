@@ -31,7 +31,6 @@ from turnwise.wire.openai_chat.stream import ChatStreamDecoder
 from turnwise.wire.openai_responses.stream import ResponsesStreamDecoder
 from turnwise.wire.profiles import Profile
 from wire.gemini_streams import PROFILE
-from wire.test_alike import CHAT_DELTAS, GEMINI_PARTS, chat_chunk, gemini_chunk
 from wire.test_deltas_of_one_read import (
     BEGUN,
     ODD_ANTHROPIC,
@@ -45,6 +44,7 @@ from wire.test_deltas_of_one_read import (
 from wire.test_deltas_of_one_read import (
     CREATED as RESPONSE_CREATED,
 )
+from wire.test_repeated_chunks import CHAT_DELTAS, GEMINI_PARTS, chat_chunk, gemini_chunk
 
 LONGEST = 400_000  # bytes of a stream that is cut into many pieces
 PLAIN: dict[str, Callable[[Profile, Limits], StreamDecoder]] = {

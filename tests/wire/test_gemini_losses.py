@@ -13,7 +13,7 @@ import pytest
 
 import damage
 import recordings
-from turnwise.relay.response_reading import read_body
+from turnwise.assembly.response_reading import read_body
 from turnwise.testing.wire_conformance import assemble, check_every_split, decode_stream
 from turnwise.vocab import ArgumentsState, FinishReason, Lost, Mended, Response, calls_of, text_of
 from turnwise.wire.gemini import FAMILY

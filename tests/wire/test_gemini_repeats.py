@@ -7,7 +7,7 @@ from turnwise.vocab import Frame, text_of
 from turnwise.wire.gemini.fast import FastChunks
 from turnwise.wire.gemini.stream import GeminiStreamDecoder
 from turnwise.wire.limits import DEFAULT_LIMITS
-from wire.test_alike import gemini_chunk
+from wire.test_repeated_chunks import gemini_chunk
 
 LITERALS = [b'"once "', b'"caf\\u00e9 "', b'"ab"', b'"c "', b'"\\n"', b'"a/b "', '"ü "'.encode()] * 4
 """Texts as JSON writes them; as many as it takes until chunks are read by what they have in common."""

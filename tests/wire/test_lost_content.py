@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnwise.relay.response_reading import read_body
+from turnwise.assembly.response_reading import read_body
 from turnwise.vocab import (
     ArgumentsState,
     BlockEnded,

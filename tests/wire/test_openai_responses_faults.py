@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.relay.response_reading import read_body
+from turnwise.assembly.response_reading import read_body
 from turnwise.rules.retries import is_worth_a_retry
 from turnwise.testing.wire_conformance import check_fault_round_trip
 from turnwise.vocab import Fault, FaultKind

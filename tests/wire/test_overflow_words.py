@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from turnwise.relay.response_reading import ResponseReader
+from turnwise.assembly.response_reading import ResponseReader
 from turnwise.rules.told_limits import ToldLimits, read_told
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.profiles import FamilyName, Profile

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.relay.response_reading import ResponseReader, read_body
+from turnwise.assembly.response_reading import ResponseReader, read_body
 from turnwise.rules.history import heal
 from turnwise.vocab import (
     Finished,

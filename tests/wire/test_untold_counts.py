@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from turnwise.relay.response_reading import read_body
-from turnwise.rules.apart import billed_apart
+from turnwise.assembly.response_reading import read_body
 from turnwise.rules.pricing import OwnCost, Priced, PriceRow, TokenPrices, Unknown, price_of
+from turnwise.rules.provider_tool_costs import billed_apart
 from turnwise.vocab import Response, Usage
 from turnwise.wire import anthropic_messages
 from turnwise.wire.profiles import builtin_profiles

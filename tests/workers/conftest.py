@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.dispatch.queue import TurnQueue
+from turnwise.base.clock import SystemClock
+from turnwise.workers.queue import TurnQueue
 
 
 @pytest.fixture

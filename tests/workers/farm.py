@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from faces.cli.running import with_marks
+from terminal.running import with_marks
 from turnwise.lab import Script, parse_script
 from waits import HANG_S
 
@@ -30,7 +30,7 @@ import sys
 from pathlib import Path
 
 from turnwise import Agent, Budget, DepsFactory, Journal, MaxRequests, RetryPolicy, Subagents, tool
-from turnwise.faces.agent_groups import GROUP_OF
+from turnwise.agent.agent_groups import GROUP_OF
 
 WORLD = Path(os.environ["WORLD"])
 

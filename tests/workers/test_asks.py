@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from faces.cli.running import running_lab
 from postgres_server import PostgresServer
+from terminal.running import running_lab
 from turnwise.lab import parse_script
 from workers.asking import SCRIPTS as ASKING
 from workers.asking import asking_worker

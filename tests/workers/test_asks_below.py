@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from faces.cli.running import running_lab
+from terminal.running import running_lab
 from turnwise.lab import parse_script
 from waits import HANG_S
 from workers.asking import SCRIPTS as ASKING

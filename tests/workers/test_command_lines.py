@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from postgres_server import PostgresServer
-from turnwise.drivers.dispatch.queue import TurnQueue
 from turnwise.errors import CallerError
+from turnwise.workers.queue import TurnQueue
 from workers.farm import Farm
 
 ASKS = '{"asks":[{"call":{"id":"call_1","name":"charge","arguments":"{}"},"arguments":"{}","subject":"","why":"why"}]}'

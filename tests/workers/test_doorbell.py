@@ -7,12 +7,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from drivers.cutting_proxy import CuttingProxy
-from faces.cli.running import running_lab
+from journal.cutting_proxy import CuttingProxy
 from postgres_server import PostgresServer
-from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.dispatch.doorbell import CHANNEL
-from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
+from terminal.running import running_lab
+from turnwise.base.clock import SystemClock
+from turnwise.workers.doorbell import CHANNEL
+from turnwise.workers.queue import TurnQueue, WorkerTerms
 from workers.farm import Farm, scripts
 
 TERMS = WorkerTerms(name="worker@one:1:1", agents=("helper",))

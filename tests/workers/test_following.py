@@ -9,14 +9,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from faces.cli.running import running_lab
 from flat_agents import flat_agent
 from postgres_server import PostgresServer
+from terminal.running import running_lab
 from turnwise import Journal, tool
-from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.replaying.following import SessionEvent
-from turnwise.drivers.running.watching import ToolFinished, ToolStarted, TurnFinished
-from turnwise.faces.following import watch_session
+from turnwise.agent.followed_session import watch_session
+from turnwise.base.clock import SystemClock
+from turnwise.replay.live_session import SessionEvent
+from turnwise.running.watcher_events import ToolFinished, ToolStarted, TurnFinished
 from waits import HANG_S
 from workers.farm import Farm, scripts
 

@@ -6,9 +6,9 @@ import msgspec
 import psycopg
 import pytest
 
-from turnwise.drivers.dispatch import statements
-from turnwise.drivers.dispatch.queue import MOST_NUMBERS, TurnQueue, WorkerTerms
 from turnwise.errors import JournalFailed
+from turnwise.workers import statements
+from turnwise.workers.queue import MOST_NUMBERS, TurnQueue, WorkerTerms
 
 MANY = 2000
 TERMS = WorkerTerms(name="w", agents=("plain",))

@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from faces.cli.running import running_lab
-from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.dispatch.queue import MOST_TRIES, TurnQueue
+from terminal.running import running_lab
+from turnwise.base.clock import SystemClock
+from turnwise.workers.queue import MOST_TRIES, TurnQueue
 from workers.farm import Farm, scripts
 
 # Each is one way to write into a row, from whoever may write there. `{}` is the id of the session.

@@ -8,13 +8,13 @@ import psycopg
 import pytest
 
 from turnwise import Journal
-from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.dispatch.answering import answer
-from turnwise.drivers.dispatch.open_asks import AskedElsewhere
-from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
+from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.vocab import ToolCall
+from turnwise.workers.ask_answers import answer
+from turnwise.workers.open_asks import AskedElsewhere
+from turnwise.workers.queue import TurnQueue, WorkerTerms
 
 PAGE = Path(__file__).parents[2] / "docs" / "workers.md"
 TERMS = WorkerTerms(name="w", agents=("plain",))

@@ -8,13 +8,13 @@ import pytest
 
 from flat_agents import flat_agent
 from turnwise import Agent, Approval, Journal, tool
-from turnwise.drivers.activity import Activity
-from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.dispatch.queue import TurnQueue, WorkerTerms
-from turnwise.drivers.journal.claims import Claim
+from turnwise.agent.agent_setup import ALL_EFFECTS
+from turnwise.base.activity import Activity
+from turnwise.base.clock import SystemClock
 from turnwise.errors import JournalFailed
-from turnwise.faces.agent_setup import ALL_EFFECTS
+from turnwise.journal.claims import Claim
 from turnwise.testing import ScriptedModel, call
+from turnwise.workers.queue import TurnQueue, WorkerTerms
 
 TERMS = WorkerTerms(name="worker@one:1:1", agents=("helper",))
 PROGRAM = """

@@ -9,11 +9,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from faces.cli.running import running_lab
 from postgres_server import PostgresServer
-from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.dispatch.queue import TurnQueue
+from terminal.running import running_lab
+from turnwise.base.clock import SystemClock
 from turnwise.lab import Lab
+from turnwise.workers.queue import TurnQueue
 from workers.farm import Farm, scripts, until
 from workers.supervisor import Supervisor, Troubles
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from faces.cli.running import running_lab
 from postgres_server import PostgresServer
+from terminal.running import running_lab
 from turnwise import Budget, Journal, MaxRequests
 from waits import HANG_S
 from workers.farm import Farm, scripts

@@ -5,11 +5,11 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from urllib.parse import urlsplit
 
-from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
+from turnwise.endpoints.transport import HttpReply, HttpRequest
 from turnwise.errors import ProviderFault
 from turnwise.lab.faults import Outgoing
 from turnwise.lab.provider import Provider
-from turnwise.lab.received import Received
+from turnwise.lab.received_requests import Received
 from turnwise.lab.routes import route
 from turnwise.vocab import Fault, FaultKind
 
@@ -18,7 +18,7 @@ CHUNK_BYTES = 16 * 1024
 
 
 class MemoryTransport:
-    """Implements `turnwise.drivers.endpoints.transport.Transport`. `requests` grows as those of a running lab do.
+    """Implements `turnwise.endpoints.transport.Transport`. `requests` grows as those of a running lab do.
 
     A path that the lab has no endpoint for gets a 404. A reset is a disconnect, a stall lasts until it is cancelled.
     """

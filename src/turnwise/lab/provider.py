@@ -7,14 +7,15 @@ from collections.abc import Mapping
 
 import msgspec
 
-from turnwise.lab import binding, strict
+from turnwise.lab import strict
+from turnwise.lab import thinking_binding as binding
 from turnwise.lab.caches import CacheUse, PromptCaches
 from turnwise.lab.faults import EVENT_STREAM, JSON, Outgoing, bend, refusal, sent_until
 from turnwise.lab.raw import Raw, dump, parse, table, text
-from turnwise.lab.reading import Conversation, read
-from turnwise.lab.received import Received
+from turnwise.lab.received_requests import Received
 from turnwise.lab.replay import RecordedConversation, Unexpected, find
 from turnwise.lab.replies import LabReply, next_reply, tokens, turns_in, with_cache_use, with_signature
+from turnwise.lab.request_reading import Conversation, read
 from turnwise.lab.routes import Route
 from turnwise.lab.script import Script
 from turnwise.lab.strict import ModelRules, Rejected

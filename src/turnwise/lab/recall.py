@@ -3,7 +3,7 @@
 import re
 
 from turnwise.lab.raw import dump
-from turnwise.lab.reading import Conversation, SentMessage
+from turnwise.lab.request_reading import Conversation, SentMessage
 from turnwise.lab.script import Script, ScriptedStep
 
 QUOTE = 240  # characters of one message of the user: a long one is quoted with its beginning and its end

@@ -10,7 +10,7 @@ import msgspec
 
 from turnwise.errors import CallerError
 from turnwise.lab.raw import Raw, parse, table
-from turnwise.lab.reading import Conversation, SentMessage, read
+from turnwise.lab.request_reading import Conversation, SentMessage, read
 from turnwise.testing.recording_file import RecordedExchange
 
 NOT_COMPARED = {

@@ -6,10 +6,10 @@ import msgspec
 
 from turnwise.lab.caches import BYTES_A_TOKEN, CacheUse
 from turnwise.lab.raw import Raw, dump, rows, table, text
-from turnwise.lab.reading import Conversation, Offered, SentMessage
 from turnwise.lab.recall import asked_step, is_asked_for_summary, recalled, summary_of
+from turnwise.lab.request_reading import Conversation, Offered, SentMessage
 from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, ScriptedStep, fill
-from turnwise.lab.signing import sign
+from turnwise.lab.signatures import sign
 from turnwise.testing.frames import PIECE
 from turnwise.vocab import (
     ArgumentsState,

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from turnwise.drivers.endpoints.transport import Transport
+from turnwise.endpoints.transport import Transport
 from turnwise.errors import CallerError
 from turnwise.lab.memory import MemoryTransport
 from turnwise.lab.provider import Provider
-from turnwise.lab.received import Received, counted
+from turnwise.lab.received_requests import Received, counted
 from turnwise.lab.replay import load_recording
 from turnwise.lab.script import Script, ScriptError, builtin_scripts, by_name, load_scripts
 from turnwise.lab.strict.dialects import builtin_dialects

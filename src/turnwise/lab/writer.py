@@ -22,8 +22,8 @@ from turnwise.lab.gemini_pieces import stream_in_pieces
 from turnwise.lab.habits import misbehave
 from turnwise.lab.patch_text import added_text, as_lines, patch_adding
 from turnwise.lab.raw import Raw, dig, dump, either, parse, table, text
-from turnwise.lab.reading import CallSeen, Conversation, SentMessage
 from turnwise.lab.replies import BYTES_A_TOKEN, LabReply, filled, signed, thought, tokens
+from turnwise.lab.request_reading import CallSeen, Conversation, SentMessage
 from turnwise.lab.script import Writer
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Part, Response, Text, ToolCall, Usage
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.relay.client_tools import PlainTools, callable_tools, fit_names
-from turnwise.relay.fitting import ASSISTANT_FIRST, id_of
+from turnwise.relay.stricter_apis import ASSISTANT_FIRST, id_of
 from turnwise.relay.terms import UpstreamRequest, not_carried
 from turnwise.rules.retries import LESSONS_SAID, lesson_of
 from turnwise.vocab import (

@@ -1,9 +1,9 @@
 """Words that go on to the client before they are assembled.
 
 Between equal families a stream of text brings event after event that differs from the one before in nothing but its piece
-(`wire/alike.py`). What such an event says is known from that one string, and the client gets its bytes as they came. So it goes
-out at once, and decoding, healing and comparing are done later, for many events together: a processor that has just served
-another stream has forgotten where all of that stands.
+(`wire/repeated_chunks.py`). What such an event says is known from that one string, and the client gets its bytes as they came.
+So it goes out at once, and decoding, healing and comparing are done later, for many events together: a processor that has just
+served another stream has forgotten where all of that stands.
 
 Nothing is taken on trust. What they said together is written into one more event like them, which is decoded and healed before
 anything else of the response is looked at, and what it says then is compared with what was told here (`EventReader._catch_up`).
@@ -17,9 +17,9 @@ from typing import NamedTuple
 import msgspec
 
 from turnwise.vocab import Frame, ReasoningDelta, RefusalDelta, TextDelta
-from turnwise.wire.alike import PROBE, Alike, decode_string
 from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.limits import Limits
+from turnwise.wire.repeated_chunks import PROBE, Alike, decode_string
 
 WordsFrame = TextDelta | ReasoningDelta | RefusalDelta
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from turnwise.relay.client_request import FALSE, ClientRequest
 from turnwise.relay.client_tools import PlainTools
 from turnwise.relay.dialects import fit_fields, fit_tools, heal_messages
-from turnwise.relay.incoming import FALSE, ClientRequest
 from turnwise.relay.stale_reasoning import without_unsigned_thinking, without_unstored_reasoning
 from turnwise.relay.terms import RouteTerms, UpstreamRequest, capped, told_adapted
 from turnwise.vocab import Opaque, Repair, Request, Settings

@@ -3,13 +3,13 @@ nothing has to be mended."""
 
 from collections.abc import Sequence
 
+from turnwise.assembly.evidence import LAST_EVENTS, Witness
+from turnwise.assembly.response_reading import ResponseReader
 from turnwise.relay.call_filters import CallFilter
 from turnwise.relay.client_stream import ClientStream
 from turnwise.relay.deviations import Deviations
 from turnwise.relay.early_words import EarlyWords, say_the_same
 from turnwise.relay.event_splitting import EventSplitter, completed
-from turnwise.relay.evidence import LAST_EVENTS, Witness
-from turnwise.relay.response_reading import ResponseReader
 from turnwise.relay.stops import StopCutter, ended_at_stop
 from turnwise.vocab import Frame, Response, TextDelta, ToolCallDelta
 from turnwise.wire.limits import Limits

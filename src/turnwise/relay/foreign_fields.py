@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.relay.fitting import TITLES
 from turnwise.relay.refusals import RequestRefused
+from turnwise.relay.stricter_apis import TITLES
 from turnwise.relay.terms import not_carried
 from turnwise.vocab import Opaque, Repair, Request
 from turnwise.wire.json_fields import UNREADABLE, Fields, compact_text, encode, is_object, read_fields, string_of

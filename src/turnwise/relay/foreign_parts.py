@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.relay.fitting import TITLES, fit_tool
 from turnwise.relay.foreign_fields import NOTHING_SAID
 from turnwise.relay.refusals import RequestRefused
+from turnwise.relay.stricter_apis import TITLES, fit_tool
 from turnwise.relay.terms import not_carried
 from turnwise.vocab import (
     ArgumentsState,

@@ -16,7 +16,7 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.relay.incoming import ClientRequest
+from turnwise.relay.client_request import ClientRequest
 from turnwise.relay.refusals import RequestRefused
 from turnwise.relay.terms import SETTING_NAMES
 from turnwise.vocab import (

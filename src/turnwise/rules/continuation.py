@@ -17,7 +17,7 @@ P ends inside a word where it can. Then nothing that is said *about* the text ca
 is the likeliest thing to be written again. A model may go on from P in other words than T: that is its good right, it never saw
 T. But that looks the same as a line that was skipped, so it is refused like everything without T, and the caller asks for smaller
 pieces instead: losing a request is better than a wrong file. A reply with the seam may still be the file's own text in place of
-JSON text (`unescaped.py`), or say something behind the end that is more of the file.
+JSON text (`raw_replies.py`), or say something behind the end that is more of the file.
 
 Where this can fail: a reply that joins rightly and then leaves something out, or, inside a JSON string and without a line break,
 breaks off with a remark ("... and so on"), is the model's own text, and no seam can tell; the same for words after the end of a
@@ -31,9 +31,9 @@ from typing import Literal
 
 import msgspec
 
+from turnwise.rules.json_spelling import ESCAPE, aligned, open_string, plainly, without_half_escape
+from turnwise.rules.raw_replies import sign_of_own_text, sign_of_translation
 from turnwise.rules.schema import decode_strictly
-from turnwise.rules.spelling import ESCAPE, aligned, open_string, plainly, without_half_escape
-from turnwise.rules.unescaped import sign_of_own_text, sign_of_translation
 from turnwise.vocab import Repair
 from turnwise.vocab.hidden_characters import says_something
 

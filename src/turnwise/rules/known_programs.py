@@ -8,7 +8,7 @@ import msgspec
 
 from turnwise.rules.environment_names import is_harmless
 from turnwise.rules.permission_facts import CommandFact, ShellFacts
-from turnwise.rules.shell_reading import is_reading
+from turnwise.rules.read_only_commands import is_reading
 
 
 class JudgedPrograms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

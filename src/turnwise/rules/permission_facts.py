@@ -1,6 +1,6 @@
 """What a verdict rests on, as data: the paths that a call touches and the commands that it would run.
 
-Drivers find it out (`drivers/tools/inspection`), the journal keeps it, `rules/permissions` judges it. Nothing here is looked up.
+Drivers find it out (`tools/shell_judge`), the journal keeps it, `rules/permissions` judges it. Nothing here is looked up.
 """
 
 from typing import Literal

@@ -24,9 +24,9 @@ from turnwise.rules.mcp_names import server_of
 from turnwise.rules.permission_commands import Match, matches_narrowly, matches_widely
 from turnwise.rules.permission_facts import Access, CallFacts, CommandFact, PathFact, Word
 from turnwise.rules.permission_paths import Guard, escape_pattern, guard_of, guard_of_text, may_contain, path_matches
+from turnwise.rules.read_only_commands import is_reading, speaks
 from turnwise.rules.schema import shorten
 from turnwise.rules.shell_dangers import destroys
-from turnwise.rules.shell_reading import is_reading, speaks
 
 PermissionKind = Literal["allow", "ask", "deny"]
 # The private folder of commands as it is called on the machine: no other command and no person knows it by that name.

@@ -10,7 +10,7 @@ from typing import Literal, TypeGuard
 
 import msgspec
 
-from turnwise.rules.apart import SEARCHED
+from turnwise.rules.provider_tool_costs import SEARCHED
 from turnwise.vocab import BilledPart, Fault, Untold, Usage
 
 Plan = Literal["tokens", "request", "step", "free"]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from turnwise.rules.permission_facts import Word
-from turnwise.rules.shell_reading import READERS, ReadingCommand, option_takes
+from turnwise.rules.read_only_commands import READERS, ReadingCommand, option_takes
 
 _MATCHING = frozenset("-name -iname -path -ipath -wholename -iwholename -regex -iregex".split())
 # The options of a subcommand whose value is text; the value is the next word, or joined.

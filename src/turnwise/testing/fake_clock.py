@@ -22,7 +22,7 @@ class FakeTimer:
 
 class FakeClock:
     """A clock that stands still until the test moves it with `await advance(seconds)`. It implements
-    `turnwise.drivers.clock.Clock`.
+    `turnwise.base.clock.Clock`.
 
     `now` is the time that it starts at: UTC, seconds since 1970.
     """

@@ -2,7 +2,7 @@
 
 Each `check_` takes the target of a journal that is not there yet (a path, or the address of an empty database), and raises
 AssertionError where something does not hold. Run them from your test framework; the stores of this package run them in
-`tests/drivers/test_journal_stores.py`.
+`tests/journal/test_journal_stores.py`.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from pathlib import Path
 
 import msgspec
 
-from turnwise.drivers.journal.budgets import BudgetRow, BudgetRun
-from turnwise.drivers.journal.direct_ledger import EntryBecame, EntryLeaves, EntryStayed, LedgerLine, gateway_session
-from turnwise.drivers.journal.journal import Journal, JournalEntry
-from turnwise.drivers.journal.ledger import LedgerEntry
-from turnwise.drivers.journal.ledger_queries import By, LedgerSpan
-from turnwise.drivers.journal.pen import TurnJournal
-from turnwise.drivers.journal.records import JournalRecord, RequestSent, ScriptBegan, ToolsStarted
-from turnwise.drivers.journal.repairs_seen import RepairSeen, RequestSum
 from turnwise.errors import CallerError, JournalFailed
-from turnwise.rules.reserving import BudgetState
+from turnwise.journal.budgets import BudgetRow, BudgetRun
+from turnwise.journal.direct_ledger import EntryBecame, EntryLeaves, EntryStayed, LedgerLine, gateway_session
+from turnwise.journal.journal import Journal, JournalEntry
+from turnwise.journal.ledger import LedgerEntry
+from turnwise.journal.ledger_queries import By, LedgerSpan
+from turnwise.journal.records import JournalRecord, RequestSent, ScriptBegan, ToolsStarted
+from turnwise.journal.repairs_seen import RepairSeen, RequestSum
+from turnwise.journal.turn_writer import TurnJournal
+from turnwise.rules.reservations import BudgetState
 from turnwise.testing.fake_clock import FakeClock
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.events import RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
@@ -506,7 +506,7 @@ def check_a_killed_process_loses_nothing(target: Target) -> None:
 _WRITER = """
 import json, sys
 from turnwise.errors import CallerError
-from turnwise.drivers.clock import SystemClock
+from turnwise.base.clock import SystemClock
 from turnwise.testing.journal_conformance import Journal, begin, sent
 
 given = json.loads(sys.stdin.readline())

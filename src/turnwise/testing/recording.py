@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
+from turnwise.endpoints.transport import HttpReply, HttpRequest, Transport
 from turnwise.errors import CallerError, NotRecorded, ProviderFault
 from turnwise.relay.paths import asked_path
 from turnwise.testing.recording_file import (
@@ -254,7 +254,7 @@ class _Taken:
 @asynccontextmanager
 async def _own_transport() -> AsyncGenerator[Transport]:
     """One for a single request: the runs of one recording may have event loops of their own."""
-    from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+    from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 
     async with AiohttpTransport() as transport:
         yield transport

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from turnwise.drivers.unasked_files import LeftOut, read_of_user
-from turnwise.drivers.whole_files import in_place_of
+from turnwise.base.unasked_files import LeftOut, read_of_user
+from turnwise.base.whole_files import in_place_of
 from turnwise.errors import CallerError, NotARecording
 from turnwise.vocab import Fault
 
@@ -37,7 +37,7 @@ class RecordedResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
     `pieces` are the bytes of each piece in which the body came, as numbers with a space between; without them it came in one.
     `ending` says what came after them: the end, a broken connection (its `fault`), or nothing until the client left.
-    `is_delimited` as in `turnwise.drivers.endpoints.transport.HttpReply`.
+    `is_delimited` as in `turnwise.endpoints.transport.HttpReply`.
     """
 
     status: int = 0

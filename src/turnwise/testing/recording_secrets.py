@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from turnwise.drivers.endpoints.key_forms import HIDDEN, SHORTEST_KEY
-from turnwise.drivers.endpoints.transport import HttpRequest
-from turnwise.drivers.endpoints.visible_fields import KEYLESS_HEADERS, QUERY_UP
-from turnwise.drivers.replaying.secret_finder import NewCharacters, SecretFinder
-from turnwise.drivers.replaying.stand_ins import StandIns
+from turnwise.endpoints.key_forms import HIDDEN, SHORTEST_KEY
+from turnwise.endpoints.transport import HttpRequest
+from turnwise.endpoints.visible_fields import KEYLESS_HEADERS, QUERY_UP
+from turnwise.replay.secret_finder import NewCharacters, SecretFinder
+from turnwise.replay.stand_ins import StandIns
 from turnwise.testing.recording_texts import Span, split_texts
 
 # What a turn reads of an answer's head: what came, and when to ask again (wire/faults.py). Cookies and the names of accounts stay

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from turnwise.drivers.endpoints.endpoints import Endpoint
-from turnwise.drivers.endpoints.transport import HttpRequest
+from turnwise.endpoints.endpoints import Endpoint
+from turnwise.endpoints.transport import HttpRequest
 from turnwise.testing.frames import frames_of
 from turnwise.testing.scripted_transport import STREAM, Reply, ScriptedTransport
 from turnwise.vocab import Fault, FinishReason, Message, Part, Request, Response, Text, ToolCall, Usage

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
+from turnwise.endpoints.transport import HttpReply, HttpRequest
 from turnwise.errors import ProviderFault
 from turnwise.vocab import Fault
 
@@ -43,7 +43,7 @@ ReplyMaker = Callable[[HttpRequest], Reply]
 class ScriptedTransport:
     """A transport that answers each request with the next reply. A reply may be a function that makes it from the request.
 
-    It implements `turnwise.drivers.endpoints.transport.Transport`. `requests` are the requests that were sent; `open`
+    It implements `turnwise.endpoints.transport.Transport`. `requests` are the requests that were sent; `open`
     counts replies that are not closed yet. A request without a reply raises AssertionError.
     """
 

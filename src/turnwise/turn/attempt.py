@@ -12,18 +12,18 @@ from msgspec.structs import replace
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.retries import GiveUp, TryFallback, WaitThenRetry, judge_retry
 from turnwise.rules.truncation import find_cut, has_end_mark
-from turnwise.turn.affording import affords, left_s, paced
-from turnwise.turn.anew import as_taught, without_stale
-from turnwise.turn.asking import RequestTerms
 from turnwise.turn.changes import Change, Counted, Fit, Paced, TakenBack, Tallied
 from turnwise.turn.commands import Purpose, RunHooks, SendRequest, Wait
 from turnwise.turn.endings import REFUSED
 from turnwise.turn.events import Event, HooksRan, RequestFailed, ResponseReceived, WaitOver
-from turnwise.turn.known import Known
-from turnwise.turn.moves import Leaving, Left, Move, Over
 from turnwise.turn.outcomes import Accepted, Composed, Denied, Failed, Trying, WantsAnew, WantsFallback
 from turnwise.turn.output_room import says_limit
-from turnwise.turn.sending import Allowed, order_of, sending
+from turnwise.turn.phase_moves import Leaving, Left, Move, Over
+from turnwise.turn.rebuilt_request import as_taught, without_stale
+from turnwise.turn.request_limits import affords, left_s, paced
+from turnwise.turn.request_order import Allowed, order_of, sending
+from turnwise.turn.request_plan import RequestTerms
+from turnwise.turn.turn_state import Known
 from turnwise.vocab import Fault, FaultKind, FinishReason, Request, Response, calls_of
 
 # A server that ends its stream in good order without a finish reason did so on purpose, or was told to by a gateway. Once

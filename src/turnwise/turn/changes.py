@@ -7,15 +7,15 @@ import msgspec
 from turnwise.rules.budget import PromptSize
 from turnwise.rules.history import Healed
 from turnwise.turn.approvals import OneAsk
-from turnwise.turn.asking import RequestTerms
 from turnwise.turn.commands import PlannedCall, Purpose
 from turnwise.turn.config import ChildReport, TurnConfig
+from turnwise.turn.cost_so_far import AtStake
 from turnwise.turn.events import StepPrepared
-from turnwise.turn.guarding import Guarding
-from turnwise.turn.pacing import Pacing
-from turnwise.turn.purse import AtStake
+from turnwise.turn.fault_counts import Tally, Words
+from turnwise.turn.limit_pace import Pacing
+from turnwise.turn.loop_guard import Guarding
+from turnwise.turn.request_plan import RequestTerms
 from turnwise.turn.room import GiveWay, Room
-from turnwise.turn.tally import Tally, Words
 from turnwise.vocab import Message, Repair, Request, ToolCall, ToolResult, Usage
 
 

@@ -87,7 +87,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool_s: float = 120.0
     child_s: float = 900.0  # a sub-agent's whole turn
     # a sub-agent that shows nothing, while it neither waits for an answer nor runs a tool. None: 300, or as long as one of its
-    # requests may take (`idle_s_of` in drivers/running/children.py)
+    # requests may take (`idle_s_of` in running/children.py)
     child_idle_s: float | None = None
     ask_s: float = 300.0  # a person may be away from the desk; then the default stands
     hook_s: float = 10.0  # one hook that names no time of its own

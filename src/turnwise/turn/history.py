@@ -11,7 +11,7 @@ import msgspec
 from turnwise.rules.budget import PromptSize, grown, measured, message_bytes
 from turnwise.rules.compaction import resized, weighed
 from turnwise.turn.approvals import OneAsk
-from turnwise.turn.resuming import joined_results, under_known_ids, with_asks
+from turnwise.turn.pending_calls import joined_results, under_known_ids, with_asks
 from turnwise.vocab import Message, Text, ToolResult, Usage
 from turnwise.vocab.hidden_characters import says_something
 

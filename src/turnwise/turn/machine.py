@@ -11,13 +11,14 @@ from turnwise.rules.last_step import GO_ON
 from turnwise.rules.limits import counts_cost, fault_of_limit, no_price
 from turnwise.rules.projection import can_project
 from turnwise.rules.schema import fault_of_schema
-from turnwise.turn.answering import Answer
+from turnwise.turn.answer_phase import Answer
 from turnwise.turn.attempt import Attempt
-from turnwise.turn.calling import Calls
-from turnwise.turn.carrying import Carried, carried_of
+from turnwise.turn.call_sorting import CallSource, TakenUp
+from turnwise.turn.calls_phase import Calls
+from turnwise.turn.carried_state import Carried, carried_of
 from turnwise.turn.changes import Change, ChildrenLeft, InboxRead, Learned, PauseSettled, PutBack, WordsPutBy, mended
 from turnwise.turn.commands import Command, FinishTurn
-from turnwise.turn.composing import Composing
+from turnwise.turn.compose_phase import Composing
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.endings import NOT_RECORDED, why_interrupted
 from turnwise.turn.events import (
@@ -29,20 +30,19 @@ from turnwise.turn.events import (
     RulesAdded,
     TurnStarted,
 )
-from turnwise.turn.finishing import Ended, Ends, Fails, Stopped, arrived_of, ended, result_of
-from turnwise.turn.known import Known, ToolKinds
-from turnwise.turn.moves import Begin, BeginCalls, Leaving, Move, Over, Phase
-from turnwise.turn.opening import Opening
+from turnwise.turn.fault_counts import Record
 from turnwise.turn.outcomes import Denied, GoOn
-from turnwise.turn.recovering import Recovery
+from turnwise.turn.pending_calls import reopened, repairs_but_reopened, taken_up, under_healed_ids
+from turnwise.turn.phase_moves import Begin, BeginCalls, Leaving, Move, Over, Phase
+from turnwise.turn.recovery_phase import Recovery
 from turnwise.turn.results_room import with_own_tools
-from turnwise.turn.resuming import reopened, repairs_but_reopened, taken_up, under_healed_ids
-from turnwise.turn.scripting import Program
-from turnwise.turn.sorting import CallSource, TakenUp
-from turnwise.turn.spending import Spending
+from turnwise.turn.script_phase import Program
 from turnwise.turn.step import Step
-from turnwise.turn.tally import Record
+from turnwise.turn.step_opening import Opening
 from turnwise.turn.transitions import State, check_legal, state_after
+from turnwise.turn.turn_end import Ended, Ends, Fails, Stopped, arrived_of, ended, result_of
+from turnwise.turn.turn_spending import Spending
+from turnwise.turn.turn_state import Known, ToolKinds
 from turnwise.vocab import Message, NamedTool, StopReason, Text
 
 AnyPhase = Step | Opening | Composing | Attempt | Recovery | Calls | Program | Answer

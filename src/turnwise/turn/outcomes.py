@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.rules.recovery import Settled
-from turnwise.turn.asking import RequestTerms
 from turnwise.turn.commands import Purpose
+from turnwise.turn.cut_call_check import Barred
 from turnwise.turn.events import StepPrepared
-from turnwise.turn.weighing import Barred
+from turnwise.turn.request_plan import RequestTerms
 from turnwise.vocab import Fault, Request, Response, Settings, ToolResult
 
 # an attempt

@@ -10,8 +10,8 @@ from turnwise.rules.budget import OutputBudget, answer_floor, grown, message_byt
 from turnwise.rules.truncation import Cut, fills_half, hands_out_objects
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.history import History
-from turnwise.turn.known import Known
 from turnwise.turn.room import NO_ROOM, Room, knows_window
+from turnwise.turn.turn_state import Known
 from turnwise.vocab import Message, Response, Settings, Text, calls_of
 
 # What a prompt that nobody has counted may be longer than it is taken for (the JSON around messages, a denser script), where no

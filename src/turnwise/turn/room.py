@@ -33,10 +33,10 @@ from turnwise.rules.compaction import (
     plan,
 )
 from turnwise.rules.limits import ANSWER_WORDS_TOKENS
-from turnwise.turn.asking import build_request
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import StepPrepared
 from turnwise.turn.history import History
+from turnwise.turn.request_plan import build_request
 from turnwise.turn.results_room import handle_of
 from turnwise.vocab import Fault, Message, Request, Response, Text, ToolSpec, Usage, text_of
 

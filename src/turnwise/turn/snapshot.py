@@ -6,11 +6,11 @@ import msgspec
 
 from turnwise.errors import TurnwiseBug
 from turnwise.turn.approvals import OneAsk
-from turnwise.turn.carrying import Carried, LeftHistory, told_system_in
+from turnwise.turn.carried_state import Carried, LeftHistory, told_system_in
 from turnwise.turn.commands import Command
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.turn.machine import Turn
-from turnwise.turn.resuming import still_waiting
+from turnwise.turn.pending_calls import still_waiting
 from turnwise.vocab import Message
 
 

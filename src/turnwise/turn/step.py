@@ -14,20 +14,14 @@ from turnwise.errors import TurnwiseBug
 from turnwise.rules.budget import ATE_ALL
 from turnwise.rules.recovery import Settled
 from turnwise.rules.truncation import as_ended
-from turnwise.turn.affording import affords, paced
-from turnwise.turn.anew import again, falling_back, lesson_of, once_fitted
-from turnwise.turn.asking import RequestTerms
 from turnwise.turn.attempt import Attempt
-from turnwise.turn.building import own_texts
+from turnwise.turn.call_sorting import TakenUp
 from turnwise.turn.changes import Appended, Change, Fit, Paced, PauseSettled, Tallied, Told
-from turnwise.turn.composing import Composing
+from turnwise.turn.compose_phase import Composing
+from turnwise.turn.cut_call_check import Barred
 from turnwise.turn.endings import FATAL
 from turnwise.turn.events import Event, StepPrepared
-from turnwise.turn.finishing import End, Ended, Ends, Fails, arrived_of
-from turnwise.turn.following import BeyondCap, follows
-from turnwise.turn.known import Known
-from turnwise.turn.moves import Begin, BeginCalls, Leaving, Left, Move, Over
-from turnwise.turn.opening import Opening, opens_at_once
+from turnwise.turn.next_phase import BeyondCap, follows
 from turnwise.turn.outcomes import (
     PLAIN_WISH,
     Accepted,
@@ -49,11 +43,17 @@ from turnwise.turn.outcomes import (
     WantsFallback,
     Wish,
 )
-from turnwise.turn.reading import left_in_history, read
-from turnwise.turn.recovering import cut_of, settling, taken_in
-from turnwise.turn.sorting import TakenUp
-from turnwise.turn.spending import NOTHING_PREPARED
-from turnwise.turn.weighing import Barred
+from turnwise.turn.phase_moves import Begin, BeginCalls, Leaving, Left, Move, Over
+from turnwise.turn.rebuilt_request import again, falling_back, lesson_of, once_fitted
+from turnwise.turn.recovery_phase import cut_of, settling, taken_in
+from turnwise.turn.request_limits import affords, paced
+from turnwise.turn.request_plan import RequestTerms
+from turnwise.turn.settled_response import left_in_history, read
+from turnwise.turn.step_opening import Opening, opens_at_once
+from turnwise.turn.step_request import own_texts
+from turnwise.turn.turn_end import End, Ended, Ends, Fails, arrived_of
+from turnwise.turn.turn_spending import NOTHING_PREPARED
+from turnwise.turn.turn_state import Known
 from turnwise.vocab import Fault, Message, Request, Response, StopReason, Text
 
 ATE_TWICE = "The model's reasoning used up the whole output more than once, so there is no answer of its own."

@@ -14,7 +14,7 @@ from turnwise.rules.permissions import Policy, allowed_by_default, asked_parts, 
 from turnwise.turn.approvals import Approval, OneAsk, digest_of, holds, settled
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
-from turnwise.turn.hooked import Sifted
+from turnwise.turn.hook_results import Sifted
 from turnwise.vocab import Text, ToolCall, ToolResult
 
 # What nobody answered is not asked again in other words.

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
-from turnwise.lab.readers.reading import StreamReading, ToldError
+from turnwise.lab.readers.reader_result import StreamReading, ToldError
 
 _FINISH = {
     "tool_calls": "calls",

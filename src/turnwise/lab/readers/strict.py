@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from turnwise.lab.readers.reading import StreamReading, ToldError
+from turnwise.lab.readers.reader_result import StreamReading, ToldError
 from turnwise.lab.readers.strict_chat import read_chat
 from turnwise.lab.readers.strict_gemini import read_gemini
 from turnwise.lab.readers.strict_messages import read_messages

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.lab.readers.reading import StreamReading, counted
+from turnwise.lab.readers.reader_result import StreamReading, counted
 from turnwise.lab.readers.strict_events import DONE, arguments_object, error_in, events_of, rule, shaped
 
 _FINISH = {"tool_calls": "calls", "stop": "stop", "length": "length", "content_filter": "refused"}

@@ -4,7 +4,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from turnwise.lab.readers.reading import BrokenRule, ToldError
+from turnwise.lab.readers.reader_result import BrokenRule, ToldError
 
 DONE = b"[DONE]"
 Shape = TypeVar("Shape")

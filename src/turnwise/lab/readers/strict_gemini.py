@@ -2,7 +2,7 @@
 
 import msgspec
 
-from turnwise.lab.readers.reading import StreamReading
+from turnwise.lab.readers.reader_result import StreamReading
 from turnwise.lab.readers.strict_events import error_in, events_of, rule, shaped
 
 _REFUSED = ("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII")

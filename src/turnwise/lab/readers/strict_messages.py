@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.lab.readers.reading import StreamReading, ToldError, counted
+from turnwise.lab.readers.reader_result import StreamReading, ToldError, counted
 from turnwise.lab.readers.strict_events import StrictEvent, arguments_object, events_of, rule, shaped
 
 _FINISH = {

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from turnwise.lab.readers.reading import StreamReading, ToldError
+from turnwise.lab.readers.reader_result import StreamReading, ToldError
 from turnwise.lab.readers.strict_events import StrictEvent, arguments_object, events_of, rule, shaped
 
 _TERMINAL = {"response.completed": "completed", "response.incomplete": "incomplete", "response.failed": "failed"}

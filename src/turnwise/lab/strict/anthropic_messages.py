@@ -3,7 +3,7 @@
 import re
 
 from turnwise.lab.raw import Raw, rows, table, text
-from turnwise.lab.signing import bound_in, sign
+from turnwise.lab.signatures import bound_in, sign
 from turnwise.lab.strict.cache_marks import check_marks, marks_of_messages
 from turnwise.lab.strict.told_behind import (
     CHANGES,

@@ -1,7 +1,7 @@
 """What generativelanguage.googleapis.com checks in a generateContent request. It takes camelCase and snake_case alike."""
 
 from turnwise.lab.raw import Raw, dump, either, rows, table, text
-from turnwise.lab.signing import is_signature
+from turnwise.lab.signatures import is_signature
 from turnwise.lab.strict.gemini_fields import check_fields
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
 

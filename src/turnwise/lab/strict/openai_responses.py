@@ -1,7 +1,7 @@
 """What api.openai.com checks in a Responses request. The lab keeps nothing, so no earlier response can be named."""
 
 from turnwise.lab.raw import Raw, kind, rows, table, text
-from turnwise.lab.signing import is_signature
+from turnwise.lab.signatures import is_signature
 from turnwise.lab.strict.openai_chat import article, check_numbers, check_whole_number
 from turnwise.lab.strict.openai_choices import check_choice
 from turnwise.lab.strict.openai_schemas import check_length, check_name, check_output, check_parameters

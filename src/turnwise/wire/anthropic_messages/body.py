@@ -17,9 +17,9 @@ from turnwise.vocab import (
 )
 from turnwise.wire.anthropic_messages.faults import stream_fault
 from turnwise.wire.anthropic_messages.fields import opaque_from
-from turnwise.wire.anthropic_messages.loose import plain_text
 from turnwise.wire.anthropic_messages.parts import TOOL_USE_KEYS, arguments_of, read_block
 from turnwise.wire.anthropic_messages.thinking import input_repairs
+from turnwise.wire.anthropic_messages.tolerant import plain_text
 from turnwise.wire.anthropic_messages.usage import UsageTally
 from turnwise.wire.anthropic_messages.words import read_finish
 from turnwise.wire.family import BadRequest

@@ -40,7 +40,6 @@ from turnwise.wire.anthropic_messages.events import (
 from turnwise.wire.anthropic_messages.fast import FastDeltas
 from turnwise.wire.anthropic_messages.faults import stream_fault
 from turnwise.wire.anthropic_messages.fields import NAME, opaque_from
-from turnwise.wire.anthropic_messages.loose import loosen, objects, plain_text
 from turnwise.wire.anthropic_messages.open_block import OpenBlock
 from turnwise.wire.anthropic_messages.parts import (
     TOOL_USE_KEYS,
@@ -50,9 +49,9 @@ from turnwise.wire.anthropic_messages.parts import (
     read_reasoning,
 )
 from turnwise.wire.anthropic_messages.thinking import input_repairs
+from turnwise.wire.anthropic_messages.tolerant import loosen, objects, plain_text
 from turnwise.wire.anthropic_messages.usage import UsageTally
 from turnwise.wire.anthropic_messages.words import read_finish
-from turnwise.wire.beginnings import StreamBeginning
 from turnwise.wire.faults import too_large
 from turnwise.wire.finish_words import says_nothing, unsaid_finish
 from turnwise.wire.healing import (
@@ -84,6 +83,7 @@ from turnwise.wire.json_fields import (
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseParser
+from turnwise.wire.stream_start import StreamBeginning
 
 ADDITIONS = frozenset({"signature_delta", "citations_delta"})
 """Deltas that change no text and no call, so that they may follow the end of their block."""

@@ -6,7 +6,7 @@ frames of every stream (tests/wire/test_fast_ways.py).
 | way | takes | skips |
 |---|---|---|
 | usual | a chunk of one part with more of the text or call under way, and usage | the fields that it refuses |
-| alike | chunks that differ from a usual one in nothing but its one piece (`wire/alike.py`) | decoding the rest of them |
+| alike | chunks that differ from a usual one in nothing but its piece (`wire/repeated_chunks.py`) | decoding the rest of them |
 """
 
 from typing import Literal
@@ -14,12 +14,12 @@ from typing import Literal
 import msgspec
 
 from turnwise.vocab import Frame, ReasoningDelta, TextDelta, ToolCallDelta
-from turnwise.wire.alike import Alike
 from turnwise.wire.gemini.chunk_reader import ChunkReader
 from turnwise.wire.gemini.chunks import PartialArg
 from turnwise.wire.healing import check_utf8
 from turnwise.wire.json_fields import NOTHING, UNREADABLE
 from turnwise.wire.long_texts import LONG_BYTES
+from turnwise.wire.repeated_chunks import Alike
 
 MISS_COST = 4  # a chunk that is not usual costs about what four usual ones save
 START = MISS_COST * 2  # chunks that count as usual from the first: looking for them has to pay

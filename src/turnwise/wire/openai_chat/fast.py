@@ -6,7 +6,7 @@ frames of every stream (tests/wire/test_fast_ways.py).
 | way | takes | skips |
 |---|---|---|
 | usual | a chunk of one choice with texts, reasoning or calls under way, and nothing else | the fields that it refuses |
-| alike | chunks that differ from a usual one in nothing but its one piece (`wire/alike.py`) | decoding the rest of them |
+| alike | chunks that differ from a usual one in nothing but its piece (`wire/repeated_chunks.py`) | decoding the rest of them |
 """
 
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from typing import Literal
 import msgspec
 
 from turnwise.vocab import Frame, ReasoningDelta, TextDelta, ToolCallDelta
-from turnwise.wire.alike import Alike
 from turnwise.wire.healing import is_sound
 from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.limits import MAX_PARTS
 from turnwise.wire.long_texts import LONG_BYTES
 from turnwise.wire.openai_chat.chunk_reader import ChunkReader
+from turnwise.wire.repeated_chunks import Alike
 
 MISS_COST = 4  # a chunk that is not usual costs about what four usual ones save
 START = MISS_COST * 2  # chunks that count as usual from the first: looking for them has to pay

@@ -15,7 +15,7 @@ from turnwise.wire.openai_chat.chunk_reader import ChunkReader
 from turnwise.wire.openai_chat.chunks import Chunk, decode_chunk, is_there
 from turnwise.wire.openai_chat.fast import FastChunks
 from turnwise.wire.openai_chat.faults import decode_error_event
-from turnwise.wire.openai_chat.loose import objects, read_loosely
+from turnwise.wire.openai_chat.tolerant import objects, read_loosely
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, SseRun
 

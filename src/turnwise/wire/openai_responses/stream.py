@@ -8,7 +8,6 @@ import hashlib
 import re
 
 from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Mended, Repair
-from turnwise.wire.beginnings import StreamBeginning
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.healing import PINGS, has_controls, is_ping, skipped
 from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields
@@ -29,6 +28,7 @@ from turnwise.wire.openai_responses.open_response import (
 )
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseParser
+from turnwise.wire.stream_start import StreamBeginning
 
 # Events that hold no piece, whatever is wrong with them.
 _IDLE = frozenset((CREATED, "response.queued", "response.in_progress", "ping", "keepalive", "keep-alive", "heartbeat"))

@@ -1,0 +1,337 @@
+"""From what the user gives to all that an agent's turns begin with. Everything is checked here, before anything is sent."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypedDict, cast, get_args
+
+import msgspec
+
+from turnwise.agent.agent_groups import (
+    GROUPS,
+    EndpointOptions,
+    ObservationOptions,
+    OpeningSource,
+    RecoveryOptions,
+    SafetyOptions,
+)
+from turnwise.agent.budgets import Budget
+from turnwise.agent.children import AgentTool, Delegate, Delegation, Subagents
+from turnwise.agent.deps import DepsWanted
+from turnwise.agent.instructions import Instruction, Instructions
+from turnwise.agent.model_facts import at_endpoint, fallback_of, with_model, within
+from turnwise.agent.model_prices import ModelPrices
+from turnwise.agent.models import ModelName, open_endpoint, read_model
+from turnwise.agent.output_checks import read_output
+from turnwise.agent.policies import (
+    check_approver,
+    check_tools_of_hooks,
+    check_tools_of_rules,
+    hinting,
+    known_tools,
+    read_policy,
+)
+from turnwise.agent.run_input import json_of
+from turnwise.agent.run_settings import read_settings, settings_over
+from turnwise.agent.schemas import OutputType
+from turnwise.agent.scripts import check_script_limits, with_script
+from turnwise.agent.tools import ToolLike, Toolset, is_toolset, read_tools
+from turnwise.agent.toolset_notes import RunNotes, may_ask
+from turnwise.base.clock import Clock, SystemClock
+from turnwise.endpoints.endpoints import Endpoint
+from turnwise.endpoints.transport import Transport
+from turnwise.journal.journal import Journal
+from turnwise.journal.prices import NO_PRICES
+from turnwise.rules.limits import AnyOf, Limit, MaxSteps
+from turnwise.rules.permissions import Policy
+from turnwise.rules.retries import RetryPolicy
+from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
+from turnwise.running.hooks import Hooks
+from turnwise.running.own_model import ModelAnswer, ModelQuestion
+from turnwise.running.runner_config import Safety, StepPreparer
+from turnwise.running.tools import ChildOrder, Tool
+from turnwise.settings.catalogue import find_limits, limits_over
+from turnwise.telemetry.telemetry import Telemetry
+from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, ScriptLimits, TurnConfig
+from turnwise.vocab import Settings
+
+ALL_EFFECTS: tuple[Effect, ...] = get_args(Effect)
+# What of an agent's endpoint is for its own provider alone: a run with another provider's model leaves it behind, the key first.
+OF_ITS_PROVIDER = ("base_url", "api_key", "api_key_env", "extra", "fallbacks")
+
+
+class AgentOptions(TypedDict, total=False):
+    """What an agent is made of, and what a run may choose anew."""
+
+    model: str
+    tools: Sequence[ToolLike]
+    instructions: Instruction | Sequence[Instruction]
+    output_type: object
+    limits: Limit | Budget | None
+    endpoint: EndpointOptions
+    recovery: RecoveryOptions
+    safety: SafetyOptions
+    observation: ObservationOptions
+
+
+class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """All that an agent's turns begin with. `delegations` are the tools behind which other agents stand, by name. Of `toolsets`
+    each turn asks for their tools; `tools` are the others until then, and all of them afterwards."""
+
+    model: ModelName
+    endpoint: Endpoint
+    given_transport: Transport | None
+    tools: tuple[Tool, ...]
+    toolsets: tuple[Toolset, ...]
+    is_unfurnished: bool  # there are toolsets, or tools that bring something for the verdict on their calls
+    delegations: dict[str, Delegation]
+    output: OutputType | None
+    instructions: Instructions
+    deps_type: object
+    hooks: Hooks
+    safety: Safety
+    prices: ModelPrices
+    prepare_step: StepPreparer | None
+    opening: OpeningSource | None
+    batch_hint: bool
+    script: Literal["auto"] | bool
+    journal: Journal | None
+    folder: Path | str
+    telemetry: Telemetry | None
+    clock: Clock
+    config: TurnConfig
+    budget: Budget | None
+    notes: RunNotes | None = None  # what its toolsets tell in the run at hand
+
+    @property
+    def offered(self) -> tuple[Tool, ...]:
+        """Its tools, and the one for programs over them, where that is wanted."""
+        wanted = self.prices.bills_requests if self.script == "auto" else self.script
+        return with_script(self.tools, scripted=wanted)
+
+    def deps_wanted(self) -> DepsWanted:
+        """What its runs need as deps, and whether they fit."""
+        return DepsWanted(
+            wanted=self.deps_type,
+            tools=self.tools,
+            below={
+                name: agent.deps_wanted() for one in self.delegations.values() for name, agent in one.agents.items()
+            },
+            clock=self.clock,
+            timeout_s=self.config.deadlines.hook_s,
+        )
+
+    def with_tools(self, tools: Sequence[ToolLike]) -> "AgentSetup":
+        """The same with these tools in place of its own. Raises BadTool, CallerError."""
+        return msgspec.structs.replace(self, **_tools_of(tools))
+
+    def policies(self) -> list[Policy | None]:
+        """Its own, and those of the agents that it may hand tasks to. Without one, tools of its toolsets may ask even so."""
+        own = Policy(attended=True) if self.config.policy is None and may_ask(self.toolsets) else self.config.policy
+        return [own, *[one for agent in self._agents() for one in agent.policies()]]
+
+    def known_below(self) -> tuple[Tool, ...]:
+        """Its tools, and those of the agents that it may hand tasks to."""
+        return (*[tool for agent in self._agents() for tool in agent.known_below()], *self.tools)
+
+    def knows_tools(self) -> bool:
+        """Whether all its tools are known, and those of the agents that it may hand tasks to: toolsets are asked by a turn."""
+        return not self.toolsets and all(agent.knows_tools() for agent in self._agents())
+
+    def check_rules(self) -> None:
+        """Raise CallerError if a rule or a hook is about a tool that neither this agent nor a sub-agent has. Nothing is
+        checked while a toolset has not told its tools."""
+        if self.knows_tools():
+            known = known_tools((*self.known_below(), *self.offered))
+            check_tools_of_rules(self.config.policy, tools=known)
+            check_tools_of_hooks(self.hooks.all, tools=known)
+        for agent in self._agents():
+            agent.check_rules()
+
+    def keeping(self, journal: Journal | None, *, config: TurnConfig, effects: Collection[Effect]) -> "AgentSetup":
+        """The same with that journal and that configuration. Nothing of other effects runs, nor do its sub-agents run any."""
+        model, prices = self.model, self.prices
+        if config.model != model.name:
+            model, config = with_model(config, model=model, endpoint=self.endpoint)
+            prices = prices.of_model(model)
+        delegations = self.delegations
+        if set(effects) < set(ALL_EFFECTS):
+            delegations = {name: _within(one, effects=effects) for name, one in delegations.items()}
+        tools = [delegations[tool.name].tool() if tool.name in delegations else tool for tool in self.tools]
+        return msgspec.structs.replace(
+            self,
+            model=model,
+            prices=prices,
+            journal=journal,
+            delegations=delegations,
+            tools=tuple(tools),
+            config=within(config, effects=effects),
+        )
+
+    def _agents(self) -> list[Any]:
+        return [agent for one in self.delegations.values() for agent in one.agents.values()]
+
+
+def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
+    """Raises UnknownModel, MissingKey, BadTool or another CallerError for what cannot work."""
+    model = read_model(options.get("model", ""))
+    at, safely = options.get("endpoint", {}), options.get("safety", {})
+    seen, tools_given = options.get("observation", {}), options.get("tools", ())
+    endpoint = open_endpoint(
+        model,
+        base_url=at.get("base_url"),
+        api_key=at.get("api_key"),
+        api_key_env=at.get("api_key_env"),
+        transport=at.get("transport"),
+    )
+    clock = seen.get("clock") or SystemClock()
+    hooks = Hooks(safely.get("hooks", ()), clock=clock, scrub=endpoint.scrub)
+    output_type, instructions = options.get("output_type"), Instructions(options.get("instructions", ()))
+    made = AgentSetup(
+        model=model,
+        endpoint=endpoint,
+        given_transport=at.get("transport"),
+        **_tools_of(tools_given),
+        delegations={one.tool().name: one for one in tools_given if isinstance(one, Subagents | AgentTool)},
+        output=read_output(
+            None if output_type is str else output_type, checks=options.get("recovery", {}).get("output_checks", ())
+        ),
+        instructions=instructions,
+        deps_type=deps_type,
+        hooks=hooks,
+        safety=Safety(inspect=safely.get("inspect"), approver=safely.get("approver"), run_hooks=hooks.run),
+        prices=ModelPrices(seen.get("prices", NO_PRICES), model=model, clock=clock),
+        prepare_step=at.get("prepare_step"),
+        opening=at.get("opening"),
+        batch_hint=at.get("batch_hint", False),
+        script=safely.get("script", "auto"),
+        journal=seen.get("journal"),
+        folder=seen.get("folder") or Path.cwd(),
+        telemetry=seen.get("telemetry"),
+        clock=clock,
+        config=at_endpoint(_config_of(options, model=model, hooks=hooks, instructions=instructions), endpoint=endpoint),
+        budget=_budget_of(options),
+    )
+    if not may_ask(made.toolsets):
+        check_approver(made.safety.approver, policies=made.policies(), tools=made.tools)
+    return made
+
+
+def _budget_of(options: AgentOptions) -> Budget | None:
+    given = options.get("limits")
+    return given if isinstance(given, Budget) else None
+
+
+class _ToolFields(TypedDict):
+    tools: tuple[Tool, ...]
+    toolsets: tuple[Toolset, ...]
+    is_unfurnished: bool
+
+
+def _tools_of(given: Sequence[ToolLike]) -> _ToolFields:
+    tools, toolsets = read_tools(given), tuple([one for one in given if is_toolset(one)])
+    bring = bool(toolsets) or any(one.judging is not None for one in tools)
+    return _ToolFields(tools=tools, toolsets=toolsets, is_unfurnished=bring)
+
+
+def _config_of(options: AgentOptions, *, model: ModelName, hooks: Hooks, instructions: Instructions) -> TurnConfig:
+    at, recovery, safely = options.get("endpoint", {}), options.get("recovery", {}), options.get("safety", {})
+    given = options.get("limits")
+    # a budget's part for one run is reserved when it begins; until then its limits say what is counted
+    max_steps, limits = steps_and_limits(given if not isinstance(given, Budget) else given.most_of_a_run)
+    script_limits = safely.get("script_limits", ScriptLimits())
+    check_script_limits(script_limits)
+    profile, extra, hint = model.profile.name, at.get("extra"), safely.get("allow_hint")
+    config = TurnConfig(
+        session_id="",
+        turn_id="",
+        model=model.name,
+        system=instructions.texts,
+        tool_choice=at.get("tool_choice", "auto"),
+        parallel_tool_calls=at.get("parallel_tool_calls"),
+        settings=read_settings(at.get("settings", Settings())),
+        extra=json_of(extra) if extra else "",
+        stream=at.get("stream", True),
+        max_steps=max_steps,
+        limits=limits,
+        max_subagents=safely.get("max_subagents", MAX_SUBAGENTS),
+        max_subagent_requests=safely.get("max_subagent_requests", MAX_SUBAGENT_REQUESTS),
+        recover=recovery.get("recover", "continue"),
+        calls_in_text=recovery.get("calls_in_text", "auto"),
+        retry=recovery.get("retry", RetryPolicy()),
+        fallbacks=tuple([fallback_of(name, profile=profile) for name in recovery.get("fallbacks", ())]),
+        room=recovery.get("room", "compact"),
+        cache=at.get("cache", "auto"),
+        model_limits=limits_over(find_limits(model.name, profile=profile), at.get("model_limits")),
+        allowed=tuple(safely.get("allowed", ALL_EFFECTS)),
+        deadlines=recovery.get("deadlines", Deadlines()),
+        script_limits=script_limits,
+        policy=read_policy(safely.get("policy")),
+        hooks=hooks.points,
+        base_url="".join((at.get("base_url") or "").partition("?")[:2]),
+        api_key_env=at.get("api_key_env") or "",
+    )
+    return hinting(config) if hint is None else msgspec.structs.replace(config, allow_hint=hint)
+
+
+def over(options: AgentOptions, said: AgentOptions) -> AgentOptions:
+    """The agent's options with what a run says in their place, those of groups one by one.
+
+    With a model of another provider the agent's URL, key and what else is for its own provider alone are left behind; with any
+    other model what was said of the first one's limits is.
+    """
+    merged = cast("dict[str, Any]", {**options, **said})
+    for group in GROUPS:
+        own, given = _left_of(_group(options, group), options=options, said=said), _group(said, group)
+        merged[group] = {**own, **given}
+        if "settings" in own and "settings" in given:
+            settings = read_settings(given["settings"], what="`settings` of the run")
+            merged[group]["settings"] = settings_over(cast("Settings", own["settings"]), settings)
+    return cast("AgentOptions", merged)
+
+
+def _left_of(own: Mapping[str, object], *, options: AgentOptions, said: AgentOptions) -> dict[str, object]:
+    """What of an agent's group holds for a run that says something else of the model or the output type."""
+    left_behind: set[str] = set()
+    model, before = said.get("model", ""), options.get("model", "")
+    if model and model != before:
+        left_behind.add("model_limits")
+        if _provider(model) != _provider(before):
+            left_behind.update(OF_ITS_PROVIDER)
+    if "output_type" in said:  # they look at values of the agent's own type
+        left_behind.add("output_checks")
+    return {name: value for name, value in own.items() if name not in left_behind}
+
+
+def _provider(model: str) -> str:
+    return model.partition(":")[0]
+
+
+def _group(options: AgentOptions, name: str) -> dict[str, object]:
+    return cast("dict[str, dict[str, object]]", options).get(name, {})
+
+
+def _within(one: Delegation, *, effects: Collection[Effect]) -> Delegation:
+    return one.over({name: agent.within_effects(effects) for name, agent in one.agents.items()})
+
+
+async def answered_by_model(
+    setup: AgentSetup, order: ChildOrder, question: ModelQuestion, *, agent_of: Callable[[AgentSetup], Delegate]
+) -> ModelAnswer:
+    """What the agent's own model says to a server that asks it. Raises NoAnswer. Most agents never load what does it."""
+    from turnwise.agent.sampling_agent import answered
+
+    return await answered(setup, order, question, agent_of=agent_of)
+
+
+def steps_and_limits(limits: Limit | None) -> tuple[int, Limit | None]:
+    """The step cap that `limits` name, and the limits beside it.
+
+    A `MaxSteps` that stops the turn by itself replaces the usual cap, so it may also be higher. One that stops the turn only
+    together with others (`&`) stays among the limits, and the usual cap holds.
+    """
+    parts = limits.limits if isinstance(limits, AnyOf) else () if limits is None else (limits,)
+    caps = [part.steps for part in parts if isinstance(part, MaxSteps)]
+    if not caps:
+        return MAX_STEPS, limits
+    others = tuple([part for part in parts if not isinstance(part, MaxSteps)])
+    return min(caps), None if not others else others[0] if len(others) == 1 else AnyOf(others)

@@ -1,0 +1,304 @@
+"""`Budget`: many runs, of one agent or of several, under one limit."""
+
+import contextlib
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from contextvars import ContextVar
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
+
+from turnwise.agent.budget_stores import BudgetAtHand, keeper_of
+from turnwise.errors import BudgetSpent, CallerError, JournalFailed
+from turnwise.journal.budgets import BudgetRun, holder_in, process_of
+from turnwise.journal.ledger import tells_tokens
+from turnwise.journal.owners import is_alive, is_here, our_name
+from turnwise.rules.limits import Limit, Spent
+from turnwise.rules.pricing import ZERO
+from turnwise.rules.reservations import (
+    Amount,
+    BudgetPart,
+    BudgetState,
+    Reserved,
+    RunSpending,
+    bound_by,
+    check_part,
+    leaves_of_budget,
+    reserve,
+    shown,
+    unspent,
+)
+from turnwise.running.grants import variable_of_run
+from turnwise.vocab import StopReason
+
+if TYPE_CHECKING:
+    from turnwise.agent.bill import Bill
+    from turnwise.journal.journal import Journal
+    from turnwise.journal.ledger import LedgerEntry
+    from turnwise.running.runner import Runner
+
+_log = logging.getLogger("turnwise")
+
+
+class Budget:
+    """One limit and one bill for many runs: `limits=budget` of several agents and runs, also at once.
+
+        budget = Budget(MaxCost("2.00") | MaxRequests(100), per_run=MaxCost("0.20") | MaxRequests(10))
+
+    Each run reserves its part before it sends anything: `per_run`, or what is left if that is less. What it has not
+    spent is free again when it ends. Each run keeps one request of its part for its answer. Sub-agents spend the part of
+    the run that started them. A budget takes every limit that an agent takes: `MaxSteps` counts the steps of the runs
+    themselves, `MaxWallTime` the time of all runs together. `per_run` names a part of each of the budget's limits, and may
+    hold others. Without `per_run` a run reserves all that is free, so a second run at the same time raises BudgetSpent.
+
+    A budget belongs to one process, unless it has a `journal` and a `name`: then all processes that give the same name
+    and the same journal share it, and their agents must use that journal, too. Each process gives the limits itself. They
+    must be of the same kinds; the amounts may differ, and each process compares with its own. If a process dies, the
+    part of its run stays reserved until the session is resumed (`Agent.resume`) or has gone on without that run.
+
+    A run for which too little is free raises BudgetSpent. Raises CallerError for a limit that allows nothing, and for a
+    name without a journal.
+    """
+
+    def __init__(
+        self, limit: Limit, *, per_run: Limit | None = None, journal: "Journal | None" = None, name: str = ""
+    ) -> None:
+        self._limits = leaves_of_budget(limit)
+        if per_run is not None:
+            check_part(per_run, of=self._limits)
+        self.limit, self.per_run = limit, per_run
+        self._new = unspent(self._limits)
+        self._keeper = keeper_of(journal, name=name, new=self._new)
+
+    def check_journal(self, journal: "Journal | None") -> None:
+        """Raise CallerError for a run whose journal does not have the budget."""
+        self._keeper.check_journal(journal)
+
+    @property
+    def most_of_a_run(self) -> Limit:
+        """All that one run may ever have."""
+        return self.limit if self.per_run is None else self.limit | self.per_run
+
+    @property
+    def spent(self) -> Spent:
+        """What the runs that have ended spent: requests, tokens, tool calls, and dollars if the budget limits cost."""
+        return self._keeper.look().spent
+
+    @property
+    def left(self) -> Limit:
+        """What is neither spent nor reserved, as a limit. A run whose spending is unknown counts with its whole part."""
+        return shown(self.limit, amounts=self._keeper.look().free(self._limits))
+
+    @property
+    def ledger(self) -> "Bill":
+        """The requests of all runs that have ended, sub-agents' among them, as `RunResult.ledger` has those of one."""
+        from turnwise.agent.bill import Bill
+
+        return Bill(self._keeper.billed())
+
+    @contextlib.asynccontextmanager
+    async def reserving(
+        self, run: BudgetRun, limits: Limit | None, *, least_usd: Decimal = ZERO, whole: bool = False
+    ) -> "AsyncGenerator[Reservation]":
+        """A run's part, which is given back at the end. `limits` are the run's own, `per_run` among them. `whole`: a turn that
+        goes on needs all that they bound, as it has begun with it. The part that it had is still its own. Raises BudgetSpent."""
+        work = partial(self._reserve, run, limits, least_usd=least_usd, whole=whole)
+        reservation = await self._keeper.beside(work)
+        token = _held.set(_held.get() | {self._keeper.key})
+        try:
+            yield reservation
+        finally:
+            _held.reset(token)
+            await self._settle(reservation)
+
+    def is_held_above(self) -> bool:
+        """Whether the run that starts a sub-agent has reserved for it here."""
+        return self._keeper.key in _held.get()
+
+    def _reserve(self, run: BudgetRun, limits: Limit | None, *, least_usd: Decimal, whole: bool) -> "Reservation":
+        holder = holder_in(our_name(), token=secrets.token_hex(8))
+
+        def found_in(state: BudgetState) -> Reserved | None:
+            own = state.parts.get(run.turn)
+            free = state.free(self._limits) if own is None else own.amounts
+            others = state if own is None else state.without(run.turn)
+            found = reserve(self.limit, state=others, free=free, asked=limits, least_usd=least_usd)
+            return None if found is None or (whole and self._falls_short(found.amounts, limits)) else found
+
+        def reserve_in(budget: BudgetAtHand) -> Reservation | BudgetState:
+            state = budget.read(self._new)
+            found = found_in(state)
+            if found is None:
+                state = self._without_ended(budget, state, begins=run)
+                found = found_in(state)
+            if found is None:
+                return state
+            own, part = state.parts.get(run.turn), BudgetPart(found.amounts, holder)
+            if own is None:
+                budget.write(state.with_part(run.turn, part))
+                budget.keep_run(run)
+            is_taken_over = own is not None and own.holder != holder
+            return Reservation(self, run, found.limit, part=part, is_taken_over=is_taken_over)
+
+        reserved = self._keeper.change(reserve_in)
+        if isinstance(reserved, BudgetState):
+            raise BudgetSpent(self._said(reserved))
+        return reserved
+
+    def _without_ended(self, budget: BudgetAtHand, state: BudgetState, *, begins: BudgetRun) -> BudgetState:
+        """Runs whose process died after their end, before it could settle: their parts are settled now."""
+        settled = state
+        for turn, spending in budget.spent_by_ended(state.parts, begins=begins).items():
+            settled = settled.settled(turn, limits=self._limits, spending=spending)
+        if settled is not state:
+            budget.write(settled)
+        return settled
+
+    def _falls_short(self, amounts: Sequence[Amount], limits: Limit | None) -> bool:
+        """Whether one of these amounts is less than `limits` allow."""
+        bounds = [bound_by(limits, of=one) for one in self._limits]
+        return any(bound is not None and amount < bound for amount, bound in zip(amounts, bounds, strict=True))
+
+    async def take_over(self, run: BudgetRun, part: BudgetPart) -> None:
+        """From now on the part's holder settles it, and the process that had it does not. If another one that wanted to resume
+        the run has given the part back meanwhile, it is reserved again: the run spends it. Raises JournalFailed."""
+
+        def take_in(budget: BudgetAtHand) -> None:
+            state = budget.read(self._new)
+            amounts = state.parts[run.turn].amounts if run.turn in state.parts else part.amounts
+            budget.write(state.with_part(run.turn, BudgetPart(amounts, part.holder)))
+            budget.keep_run(run)
+
+        await self._keeper.beside(partial(self._keeper.change, take_in))
+
+    async def _settle(self, reservation: "Reservation") -> None:
+        """The part of a turn that another process goes on with stays reserved for it, and so does one whose journal fails."""
+        if self._keeper.outlives_processes and reservation.goes_on:
+            return
+        turn, holder, spending = reservation.run.turn, reservation.part.holder, reservation.spent
+
+        def settle_in(budget: BudgetAtHand) -> None:
+            state = budget.read(self._new)
+            if (part := state.parts.get(turn)) is not None and part.holder == holder:
+                budget.write(state.settled(turn, limits=self._limits, spending=spending))
+
+        try:
+            await self._keeper.beside(partial(self._keeper.change, settle_in))
+        except JournalFailed as failed:
+            _log.warning("a run has ended, and its part of the budget stays reserved: %s", failed)
+        self._keeper.bill(reservation.entries)
+
+    def _said(self, state: BudgetState) -> str:
+        free = state.free(self._limits)
+        left = ", ".join([f"{amount} of `{limit}`" for limit, amount in zip(self._limits, free, strict=True)])
+        running, left_parts = len(state.parts), self._keeper.left(state)
+        gone = [one.session for one in left_parts if not one.may_live]
+        elsewhere = [f"{one.session} ({one.process})" for one in left_parts if one.may_live]
+        if not running:
+            return f"the budget is spent: {left} left, too little for another run. Raise its limit, or start a new one"
+        told = "" if self.per_run is not None else ", or give `Budget(..., per_run=...)`: without it a run reserves all"
+        runs = "a run that has" if running == 1 else f"{running} runs that have"
+        advice = [f"try again when one has ended{told}"] if len(gone) < running else list[str]()
+        if gone:
+            advice.append(
+                f"resume the sessions whose process is gone, or give them up (`Budget.give_up`): {_listed(gone)}"
+            )
+        if elsewhere:
+            advice.append(f"give up sessions of other machines whose process has died: {_listed(elsewhere)}")
+        return f"the budget has {left} free, beside {runs} not ended: too little for another run; {'; '.join(advice)}"
+
+    def give_up(self, session: str) -> None:
+        """Settle the parts of a session whose process is gone and that nobody will resume: what its runs spent counts, and
+        the rest is free. `session` is the id of a session at the root; BudgetSpent names them.
+
+        Raises CallerError if the session has no part, or if a process of this machine still runs it. If a process of
+        another machine runs it, this process goes on, and what it spends from now on is not counted.
+        """
+
+        def give_up_in(budget: BudgetAtHand) -> None:
+            state = budget.read(self._new)
+            runs = [run for run in budget.runs_of(state.parts) if run.root_session == session]
+            if not runs:
+                raise CallerError(
+                    f"no run of session `{session}` has a part of this budget: there is nothing to give up"
+                )
+            for run in runs:
+                process = process_of(state.parts[run.turn])
+                if is_here(process) and is_alive(process):
+                    raise CallerError(f"session `{session}` is running ({process}): wait for it, or end that process")
+                state = state.settled(run.turn, limits=self._limits, spending=budget.spending(run))
+            budget.write(state)
+
+        self._keeper.change(give_up_in)
+
+    def _joined(self, other: object) -> NoReturn:
+        raise CallerError(
+            f"a budget is the whole of `limits`: put `{other}` into its `per_run`, or into the budget itself"
+        )
+
+    __or__ = __ror__ = __and__ = __rand__ = _joined
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(sorted(set(names)))
+
+
+class Reservation:
+    """One run's part of a budget, as the limit of the run. `runner` runs its turn, once that has begun."""
+
+    def __init__(self, budget: Budget, run: BudgetRun, limit: Limit, *, part: BudgetPart, is_taken_over: bool) -> None:
+        self._budget, self.run, self.limit, self.part = budget, run, limit, part
+        self._is_taken_over = is_taken_over
+        self.runner: Runner | None = None
+
+    async def begins(self, runner: "Runner") -> None:
+        """The turn is run here: nobody else can run it any more."""
+        self.runner = runner
+        if self._is_taken_over:
+            try:
+                await self._budget.take_over(self.run, self.part)
+            except JournalFailed as failed:
+                _log.warning("a run goes on, and its part of the budget will stay reserved: %s", failed)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the turn has begun and has not ended: it was handed over, or its journal failed."""
+        result = None if self.runner is None else self.runner.result
+        return self.runner is not None and (result is None or result.stop_reason is StopReason.JOURNAL_FAILED)
+
+    @property
+    def spent(self) -> RunSpending:
+        """What the run is known to have spent."""
+        if self.runner is None:
+            return RunSpending(Spent())
+        if self.runner.result is None:
+            return RunSpending(Spent(requests=len(self.entries)), is_whole=not self.entries)
+        from turnwise.running.children import spent_with_children
+
+        sums = spent_with_children(self.runner.result)
+        known = Spent(
+            steps=self.runner.result.steps,
+            elapsed_s=round(self.runner.elapsed_s, 3),
+            requests=sums.requests,
+            input_tokens=sums.usage.input_tokens,
+            output_tokens=sums.usage.output_tokens,
+            cost_usd=sums.charged_usd or ZERO,
+        )
+        return RunSpending(
+            known + self.runner.result.also_spent,
+            knows_tokens=all(map(tells_tokens, self.entries.values())),
+            knows_cost=sums.charged_usd is not None,
+        )
+
+    @property
+    def entries(self) -> "dict[tuple[str, int], LedgerEntry]":
+        """The requests of the run and of the sub-agents below it."""
+        ledger = None if self.runner is None else self.runner.ledger
+        if ledger is None:
+            return {}
+        found = ledger.entries_below(self.run.turn) if self.run.path else ledger.entries
+        return {(one.turn, one.number): one for one in found}
+
+
+_held: ContextVar[frozenset[object]] = variable_of_run("budgets_held", default=frozenset[object]())

@@ -1,0 +1,250 @@
+"""What a run gives back."""
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Generic, cast
+
+import msgspec
+from typing_extensions import TypeVar
+
+from turnwise.agent.bill import Bill
+from turnwise.agent.formatting import cost_said, many
+from turnwise.agent.schemas import OutputType, problems_of
+from turnwise.agent.toolset_notes import RunNotes
+from turnwise.errors import OutputMismatch
+from turnwise.journal.cache_watch import CacheMissed, CacheSums
+from turnwise.journal.ledger import Ledger, caches_of
+from turnwise.rules.pricing import Cost
+from turnwise.running.watcher_events import WatcherEvent
+from turnwise.turn.approvals import OneAsk
+from turnwise.turn.config import ChildReport, TurnResult
+from turnwise.turn.endings import NO_OUTPUT
+from turnwise.turn.pending_calls import asks_of, with_asks
+from turnwise.turn.snapshot import SessionSoFar
+from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Usage
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+REPR_CHARACTERS = 80  # of a result's text
+
+
+Output = TypeVar("Output", default=str, covariant=True)
+WAITS = (
+    "calls wait: answer `result.asks` with `approvals=`, other calls of `result.pending` with `results=`, in another run with "
+    "`history=result.history`"
+)
+
+
+class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
+    """How a run ended: its answer, what is still open, and its bill.
+
+    The answer:
+
+    - `text` is never empty, unless the run waits for calls. `written_locally`: turnwise wrote it, because the model
+      gave no answer.
+    - `output` is the answer as a value of the `output_type`; without that type it is the text. It raises OutputMismatch
+      if there is no such value; `output_or_none` is None then. If None itself is a value of the type, `has_output` tells
+      an answer of None from no answer.
+    - `stop_reason` says why the run ended. `complete` is False if the answer rests on less than the model wanted to
+      know, and `why_incomplete` gives the reason.
+    - `fault` says how the provider failed: `kind`, `status`, `message`.
+    - `reasoning` is the model's reasoning. `repairs` are the faults that turnwise mended in what it received.
+
+    What is open:
+
+    - `asks` are calls that wait for an approval: run again with `approvals=`. `pending` are all waiting calls. Those
+      without an ask wait for results: run again with `results={call.id: value}`. You may answer some of them; the next
+      result lists the rest.
+    - `notes` are what toolsets told: an MCP server whose tools the run went without, or that died. Also a setting that the
+      model does not take (once in a session), and a call that `tool_choice` asked for and the model did not make. Of a
+      resumed run also that the journal may have lost its last records.
+    - `unread` are messages of the user that came too late, or while calls were waiting. The history does not contain
+      them.
+
+    The conversation:
+
+    - `history` is what the next run needs: pass it on. It is everything that was said, until a run makes room. From
+      then on it contains summaries and shortened results.
+    - `messages` are all messages of the session that this run knows, unshortened. `new_messages` are those of this run.
+    - `session` is the id of the session.
+
+    The bill:
+
+    - `steps`, `requests` (HTTP requests) and `usage` (tokens) are this run's, without its sub-agents. `children` says what
+      the sub-agents spent.
+    - `requests_by_purpose` counts the requests by purpose (`compact`: for a summary).
+    - `recovery_usage` is the part of `usage` that was spent to recover what the output limit cut.
+    - `ledger` has an entry for each request, sub-agents' included. `ledger.to_rows()` gives plain dicts for a data
+      frame.
+    - `cost` is the sum in US dollars, and the number of requests whose price is unknown.
+    - `prefix_changes` are requests that begin differently from the request before, so that the provider could not use its
+      prompt cache. Each entry says why, and what this cost. `cache_missed` are requests that read less from the cache than
+      it held.
+    """
+
+    text: str
+    stop_reason: StopReason
+    complete: bool
+    why_incomplete: str = ""
+    output_or_none: Output | None
+    has_output: bool = False
+    steps: int
+    requests: int
+    requests_by_purpose: dict[str, int]
+    usage: Usage
+    recovery_usage: Usage
+    reasoning: str
+    repairs: tuple[Repair, ...]
+    pending: tuple[ToolCall, ...]
+    asks: tuple[OneAsk, ...]
+    unread: tuple[Message, ...]
+    children: tuple[ChildReport, ...]
+    fault: Fault | None
+    written_locally: bool
+    history: tuple[Message, ...]
+    messages: tuple[Message, ...]
+    new_messages: tuple[Message, ...]
+    session: str
+    prefix_changes: tuple[str, ...]
+    ledger: Bill = Bill()
+    cost: Cost = Cost()
+    cache_missed: tuple[CacheMissed, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def output(self) -> Output:
+        """The answer as a value of the run's output type. Without an output type it is the text.
+
+        Raises OutputMismatch if there is no such value: the answer does not fit, the run waits for calls, the provider
+        failed, or a limit ended the run without an answer.
+        """
+        if self.output_or_none is None and not self.has_output:
+            why = WAITS if self.pending else self.why_incomplete or "there is no answer"
+            text = "" if why in self.text else f". Its text is {_shortened(self.text)!r}"
+            raise OutputMismatch(
+                f"the run has no output ({self.stop_reason.value}): {why.rstrip('.')}{text}",
+                text=self.text,
+                stop_reason=self.stop_reason,
+                requests=self.requests,
+                usage=self.usage,
+                cost_usd=self.cost_usd,
+            )
+        return cast("Output", self.output_or_none)  # None only where it is the answer
+
+    @property
+    def caches(self) -> CacheSums:
+        """What the providers' prompt caches read, wrote and saved, in tokens and US dollars. Sub-agents are included."""
+        return caches_of(self.ledger)
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """The whole cost in US dollars. None: the price of some request is not known."""
+        return self.cost.exact_usd
+
+    def plot(self) -> "Figure":
+        """Draw the bill as a matplotlib figure: requests over time, tokens by kind, and what recovery cost.
+
+        Raises CallerError if matplotlib is not installed.
+        """
+        from turnwise.agent.bill_drawing import drawn
+
+        return drawn(self.ledger)
+
+    def __repr__(self) -> str:
+        """One short line: a whole history is no answer to `print(result)`. The fields have it all."""
+        more = {
+            "why_incomplete": _shortened(self.why_incomplete),
+            "pending": len(self.pending),
+            "repairs": len(self.repairs),
+        }
+        said = "".join([f", {name}={value!r}" for name, value in more.items() if value])
+        return (
+            f"RunResult(text={_shortened(self.text)!r}, stop_reason={self.stop_reason.value!r}, complete={self.complete}{said}, "
+            f"requests={self.requests}, cost={self.cost!r})"
+        )
+
+    def _repr_markdown_(self) -> str:
+        """How a notebook shows it: the answer, what it took, and the repairs folded away."""
+        from turnwise.agent.notebook import markdown_of
+
+        return markdown_of(self)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= REPR_CHARACTERS else f"{text[:REPR_CHARACTERS]}…"
+
+
+class RunFinished(msgspec.Struct, Generic[Output], frozen=True, tag="run_finished"):
+    """The last event of `Agent.stream`: the run is over, and this is its result."""
+
+    result: RunResult[Output]
+
+
+RunEvent = WatcherEvent | RunFinished[Output]
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C was pressed during `Agent.run_sync`. It is a KeyboardInterrupt.
+
+    `result` is the run's result so far: the text, the calls that ran, and the bill.
+    """
+
+    def __init__(self, result: RunResult[Any]) -> None:
+        super().__init__(f"{many(result.requests, 'request')} made, cost {cost_said(result.cost)}")
+        self.result = result
+
+
+def run_result(
+    result: TurnResult,
+    *,
+    output: OutputType | None,
+    before: SessionSoFar,
+    session: str,
+    ledger: Ledger | None = None,
+    notes: RunNotes | None = None,
+    told: tuple[str, ...] = (),
+) -> RunResult[Any]:
+    """The turn's result with the answer as a value. One that fits the schema, and that the type's own validators refused
+    each time, leaves no output and the result incomplete; a repair says why."""
+    has_output = output is None and result.stop_reason is not StopReason.WAITING
+    value: object = result.text if has_output else None
+    repairs, complete, why = result.repairs, result.complete, result.why_incomplete
+    if output is not None and result.output is not None:
+        try:
+            value, has_output = output.parse(result.output), True
+        except Exception as error:  # noqa: BLE001 (a validator of the user's may raise anything; the turn is over)
+            repairs = (*repairs, Repair("output_refused", "answer", "; ".join(problems_of(error))))
+            complete, why = False, NO_OUTPUT
+    asks = asks_of(result.pending, asks=(*before.asks, *result.asks), messages=before.carried.messages)
+    return RunResult(
+        text=result.text,
+        stop_reason=result.stop_reason,
+        complete=complete,
+        why_incomplete=why,
+        output_or_none=value,
+        has_output=has_output,
+        steps=result.steps,
+        requests=result.requests,
+        requests_by_purpose=result.requests_by_purpose,
+        usage=result.usage,
+        recovery_usage=result.recovery_usage,
+        reasoning=result.reasoning,
+        repairs=repairs,
+        pending=result.pending,
+        asks=asks,
+        unread=result.unread,
+        children=result.children,
+        fault=result.fault,
+        written_locally=result.origin == "local",
+        history=with_asks(
+            (*before.carried.messages, *result.messages) if result.history is None else result.history, asks=asks
+        ),
+        messages=(*before.messages, *result.messages),
+        new_messages=result.messages,
+        session=session,
+        prefix_changes=result.prefix_changes,
+        ledger=Bill() if ledger is None else Bill(ledger.entries),
+        cost=Cost() if ledger is None else ledger.cost(),
+        cache_missed=() if ledger is None else tuple(ledger.cache_missed),
+        notes=(*told, *(() if notes is None else notes.texts), *(() if ledger is None else ledger.notes)),
+    )

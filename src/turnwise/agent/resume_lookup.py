@@ -1,0 +1,161 @@
+"""Finding a turn that its process has left, in the journal, and all that is needed to go on with it."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from turnwise.agent.run_options import TypedRunOptions
+from turnwise.errors import CallerError, TurnRefused, TurnwiseError, UnreadableTurn
+from turnwise.journal.journal import Journal, Session, SessionRow, TurnRow
+from turnwise.journal.ledger import Ledger
+from turnwise.journal.ledger_queries import LedgerSpan
+from turnwise.journal.session_folding import session_so_far
+from turnwise.journal.session_rows import Labels, check_same
+from turnwise.running.resumption import LeftTurn, left_turn
+from turnwise.running.tools import ChildOrder
+from turnwise.turn.carried_state import Carried
+from turnwise.turn.config import TurnConfig
+from turnwise.turn.snapshot import SessionSoFar
+
+
+class LeftRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The last turn of a session, which was left: its `session` `before` it, the turn, and its bill so far."""
+
+    session: Session
+    before: SessionSoFar
+    turn_id: str
+    left: LeftTurn
+    ledger: Ledger
+    may_lack_last: bool = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever goes on with it should know of its records."""
+        return (MAY_LACK_LAST,) if self.may_lack_last else ()
+
+
+MAY_LACK_LAST = (
+    "the machine has started again since the turn was interrupted: if it lost power, the turn's last records may be missing, "
+    'unless its journal was kept with `durability = "full"`; calls of which nothing is recorded may have run'
+)
+
+
+def is_left(session: Session) -> bool:
+    """Whether the session's last turn was left by a process that has died."""
+    return bool(session.turns) and goes_on(session.turns[-1])
+
+
+def goes_on(last: TurnRow | SessionRow) -> bool:
+    """Whether a session's last turn was left and can be resumed; not one whose last records a damaged journal has lost: what they
+    told of may have run."""
+    return last.status == "lost" and last.stop_reason is None
+
+
+def left_run(journal: Journal, session: Session) -> LeftRun:
+    """The turn to go on with. Raises CallerError where the session's last turn has ended, or runs."""
+    if not session.turns:
+        raise CallerError(f"session `{session.row.id}` has no turn yet: there is nothing to resume")
+    last = session.turns[-1]
+    journal.refuse_running(session)
+    if last.status != "lost":
+        raise CallerError(f"the last turn of session `{session.row.id}` has ended: there is nothing to resume")
+    if not goes_on(last):
+        raise CallerError(
+            f"the journal was damaged and has lost the last records of session `{session.row.id}`: what they told of may have "
+            "run, so the turn cannot be resumed; `turnwise run --session ID PROMPT` goes on behind what is left"
+        )
+    before = folded(journal, session.turns[:-1])
+    with _readable(last.id):
+        left = left_turn(journal.entries(last.id), earlier=before.carried, tries=journal.tries_in_vain(last.id))
+        left.is_cancelled = journal.is_cancelled(last.id)
+    ledger = Ledger(root_session=session.row.id, root_turn=last.id)
+    for entry in journal.ledger.entries(LedgerSpan(session=session.row.id)):
+        if entry.root_turn == last.id:
+            ledger.put(entry)
+    return LeftRun(
+        session=session,
+        before=before,
+        turn_id=last.id,
+        left=left,
+        ledger=ledger,
+        may_lack_last=journal.may_lack_last(last.id),
+    )
+
+
+class RunBefore(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run that begins finds: its session so far, the session's id, and its labels."""
+
+    so_far: SessionSoFar
+    session_id: str
+    labels: Labels
+
+
+def run_before(options: TypedRunOptions, *, journal: Journal | None, new_id: Callable[[], str]) -> RunBefore:
+    """From the session that the options name, or from their history in a new session. Raises CallerError where they do not fit
+    together, or do not fit the session."""
+    history, session, labels = tuple(options.get("history", ())), options.get("session"), options.get("labels", {})
+    if not session:
+        so_far = SessionSoFar(messages=history, carried=Carried(messages=history))
+        return RunBefore(so_far=so_far, session_id=new_id(), labels=labels)
+    if journal is None:
+        raise CallerError(
+            '`session` needs a journal: Agent(..., observation={"journal": Journal(PATH)}), or pass `history`'
+        )
+    if history:
+        raise CallerError("give either `session` or `history`, not both: the session has its own messages")
+    found = journal.find_session(session)
+    check_same(labels, kept=found.row.labels, session=found.row.id)
+    return RunBefore(so_far=read_session(journal, found), session_id=found.row.id, labels=found.row.labels)
+
+
+def read_session(journal: Journal, session: Session) -> SessionSoFar:
+    """What was said in a session, and what its next turn starts from; a turn that was killed has its open calls answered."""
+    return folded(journal, session.turns)
+
+
+def folded(journal: Journal, turns: Sequence[TurnRow]) -> SessionSoFar:
+    """The session from these turns. Raises UnreadableTurn where this version makes no turn of their records."""
+    with _readable(turns[-1].id if turns else ""):
+        return session_so_far(journal, turns)
+
+
+@contextmanager
+def _readable(turn_id: str) -> Generator[None]:
+    try:
+        yield
+    except CallerError:
+        raise
+    except Exception as error:  # noqa: BLE001 (the records may be anything: a newer version's, a stranger's)
+        said = str(error) if isinstance(error, TurnwiseError) else type(error).__name__
+        raise UnreadableTurn(
+            f"this version makes no turn of the records up to turn `{turn_id}`: {said}; damaged, or from a newer turnwise"
+        ) from None
+
+
+class LeftChild(msgspec.Struct, frozen=True, kw_only=True):
+    """The only turn of a sub-agent, which has ended (`left.turn.result`), or was left."""
+
+    session_id: str
+    turn_id: str
+    left: LeftTurn
+
+
+def left_child(journal: Journal, order: ChildOrder) -> LeftChild | None:
+    """What the call's sub-agent has done; None where it did not come to start one."""
+    for call_id, session in journal.children(order.parent_turn):
+        if call_id == order.call.id:
+            turn_id = session.turns[-1].id
+            with _readable(turn_id):
+                left = left_turn(journal.entries(turn_id), earlier=(), tries=journal.tries_in_vain(turn_id))
+            return LeftChild(session_id=session.row.id, turn_id=turn_id, left=left)
+    return None
+
+
+def check_endpoint(config: TurnConfig, *, own: TurnConfig) -> None:
+    """Raise CallerError where an agent of another endpoint's family would go on with the turn."""
+    if (config.family, config.profile) != (own.family, own.profile):
+        raise TurnRefused(
+            f"the turn was begun at `{config.profile}` ({config.family}), and this agent asks `{own.profile}` ({own.family}): "
+            "resume it with an agent of the same provider"
+        )

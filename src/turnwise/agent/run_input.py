@@ -1,0 +1,126 @@
+"""What a run is given: the prompt, results for calls that wait, instructions. Checked, and as the messages that they mean."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+from turnwise.agent.agent_groups import OpeningSource
+from turnwise.agent.agent_options import check_parts
+from turnwise.base.exact_json import NotExact, exact_json
+from turnwise.errors import CallerError
+from turnwise.rules.history import open_calls
+from turnwise.vocab import File, Message, Text, ToolResult, own_text_of
+
+Prompt = str | Sequence[str | Text | File] | Message
+"""What a run begins with: a text, texts and files in order, or a whole message."""
+
+TITLE_CHARACTERS = 80
+
+
+def input_of(
+    prompt: Prompt | None, *, results: Mapping[str, object] | None, earlier: Sequence[Message]
+) -> tuple[Message, ...]:
+    messages: list[Message] = []
+    if results is not None:
+        messages.append(_results_message(results, earlier=earlier))
+    match prompt:
+        case None:
+            pass
+        case Message():
+            messages += _results_apart(_checked_message(prompt, what="the prompt"))
+        case _:
+            messages.append(message_of(prompt, what="the prompt"))
+    if not messages:
+        raise CallerError(
+            "there is nothing to send: give a prompt, `results` for pending calls, or `approvals` for asks that wait"
+        )
+    if not any(not isinstance(part, Text) or part.text.strip() for message in messages for part in message.parts):
+        raise CallerError("the prompt is empty: give the model something to answer")
+    return tuple(messages)
+
+
+def message_of(said: str | Sequence[str | Text | File], *, what: str) -> Message:
+    given = cast("object", said)
+    if not isinstance(given, str | Sequence) or isinstance(given, bytes | bytearray):
+        hint = ": `messages_from(...)` reads a vendor's dicts" if isinstance(given, Mapping) else ""
+        kind = type(cast("object", said)).__name__
+        raise CallerError(f"{what} must be a text, or a list of texts, `Text` and `File`, not {kind}{hint}")
+    parts = (said,) if isinstance(said, str) else tuple(said)
+    check_parts(parts, what=what)
+    return _checked_message(
+        Message("user", tuple([Text(part) if isinstance(part, str) else part for part in parts])), what=what
+    )
+
+
+def _checked_message(message: Message, *, what: str) -> Message:
+    for part in message.parts:
+        if isinstance(part, Text):
+            check_text(part.text, what=what)
+    return message
+
+
+async def opened(
+    given: tuple[Message, ...], *, opening: OpeningSource | None, earlier: Sequence[Message]
+) -> tuple[Message, ...]:
+    """A turn's input with what stands in front of its user message."""
+    texts = () if opening is None else tuple(await opening(earlier))
+    if not texts or not given or given[-1].role != "user":
+        return given
+    return (*given[:-1], Message("user", (*texts, *given[-1].parts)))
+
+
+def json_of(extra: Mapping[str, object]) -> str:
+    try:
+        return exact_json(extra)
+    except NotExact as error:
+        raise CallerError(f"`extra` holds what JSON cannot carry: {error}") from error
+
+
+def check_history(history: object, *, what: str) -> None:
+    """Raise CallerError for the first item that is no `Message`."""
+    if isinstance(history, str | bytes | Mapping) or not isinstance(history, Iterable):
+        raise CallerError(f"{what} must be a list of `Message`, not {type(cast('object', history)).__name__}")
+    messages = tuple(cast("Iterable[object]", history))
+    if set(map(type, messages)) <= {Message}:
+        return
+    place, strange = next((at, one) for at, one in enumerate(messages) if type(one) is not Message)
+    raise CallerError(
+        f"{what} must hold `Message`, and number {place} (counted from 0) is a {type(strange).__name__}: "
+        "`messages_from(...).messages` is the history that a vendor's messages mean"
+    )
+
+
+def check_text(text: object, *, what: str) -> None:
+    """Raise CallerError for what is no text, and for half a surrogate pair: what an argument of the command line holds that is
+    no UTF-8, too."""
+    if not isinstance(text, str):
+        raise CallerError(f"{what} must be a text, not {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise CallerError(
+            f"{what} holds something that is no character, at position {error.start}: send UTF-8"
+        ) from None
+
+
+def _results_message(results: Mapping[str, object], *, earlier: Sequence[Message]) -> Message:
+    """The handed-in values as results, in call order; the rules say what is missing or unknown."""
+    from turnwise.running.tool_output import result_of
+
+    pending = {call.id: call for call in open_calls(earlier)}
+    known = [result_of(pending[id], results[id]) for id in pending if id in results]
+    unknown = [ToolResult(call_id=id, name="") for id in results if id not in pending]
+    return Message("tool", (*known, *unknown))
+
+
+def _results_apart(message: Message) -> tuple[Message, ...]:
+    """A user's message that holds results, as the message of results that it means and what else it says."""
+    results = tuple([part for part in message.parts if isinstance(part, ToolResult)])
+    if message.role != "user" or not results:
+        return (message,)
+    others = tuple([part for part in message.parts if not isinstance(part, ToolResult)])
+    return (Message("tool", results), *([Message("user", others)] if others else []))
+
+
+def title_of(input: Sequence[Message]) -> str:
+    text = " ".join("".join(map(own_text_of, input)).split())
+    return text[:TITLE_CHARACTERS]

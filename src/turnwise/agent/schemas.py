@@ -1,0 +1,280 @@
+"""Python types -> JSON Schema, for tools' parameters and for structured output. pydantic and griffe are imported on use."""
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import msgspec
+
+from turnwise.base.exact_json import NotExact, exact_json, place_without_word
+from turnwise.errors import BadTool, CallerError
+from turnwise.rules.schema import fault_of_schema
+from turnwise.running.run_context import holds_context, is_context
+from turnwise.vocab import OutputSchema
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+MAX_PROBLEMS = 20  # of one answer: more are not read
+PROBLEM_CHARACTERS = 400
+VALUE_KEY = "value"  # providers want an object at the root; other types are wrapped in one with this key
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """What a plain function says of itself. `model` validates and converts the arguments; `positional` are names that the
+    function takes by position only. `context` is the hint of a first parameter that takes the run's context, None where there
+    is none."""
+
+    description: str
+    parameters: str  # JSON Schema as JSON text
+    model: type["BaseModel"]
+    positional: tuple[str, ...]
+    context: object = None
+
+
+def read_signature(function: Callable[..., object], *, name: str, is_method: bool = False) -> Signature:
+    """What a tool's function says; of a method without its object. Raises BadTool where a parameter has no type that JSON can
+    carry; the text says which."""
+    import pydantic
+
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise BadTool(f"tool `{name}`: its type hints cannot be read: {error}") from error
+    summary, described = read_docstring(inspect.getdoc(function) or "")
+    fields: dict[str, Any] = {}
+    positional: list[str] = []
+    extra: Literal["forbid", "allow"] = "forbid"
+    given = list(inspect.signature(function).parameters.values())[1 if is_method else 0 :]
+    context, parameters = _context_apart(given, hints, name=name)
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise BadTool(f"tool `{name}`: `*{parameter.name}` cannot be described to a model; take a list instead")
+        if parameter.kind is parameter.VAR_KEYWORD:
+            extra = "allow"
+            continue
+        if parameter.name not in hints:
+            raise BadTool(f"tool `{name}`: the parameter `{parameter.name}` needs a type hint")
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            positional.append(parameter.name)
+        default = ... if parameter.default is parameter.empty else parameter.default
+        field = pydantic.Field(default, description=described.get(parameter.name))
+        fields[parameter.name] = (hints[parameter.name], field)
+    config = pydantic.ConfigDict(
+        extra=extra, arbitrary_types_allowed=False, protected_namespaces=(), ser_json_inf_nan="constants"
+    )
+    try:
+        model: type[BaseModel] = pydantic.create_model(name, __config__=config, **fields)
+        schema = _without_titles(model.model_json_schema())
+    except (pydantic.errors.PydanticUserError, NameError) as error:
+        raise BadTool(f"tool `{name}`: {str(error).splitlines()[0]}") from error
+    schema.setdefault("properties", {})
+    try:
+        return Signature(summary, exact_json(schema), model, tuple(positional), context)
+    except NotExact as error:
+        raise BadTool(f"tool `{name}`: its schema holds what JSON cannot carry: {error}") from error
+
+
+def _context_apart(
+    parameters: list[inspect.Parameter], hints: Mapping[str, object], *, name: str
+) -> tuple[object, list[inspect.Parameter]]:
+    """The hint of a first parameter that takes the context, and the parameters that the model sees. Raises BadTool for a context
+    elsewhere."""
+    context: object = None
+    if parameters and is_context(hint := hints.get(parameters[0].name)) and parameters[0].kind in _BY_POSITION:
+        context, parameters = hint, parameters[1:]
+    for parameter in parameters:
+        if holds_context(hints.get(parameter.name)):
+            raise BadTool(
+                f"tool `{name}`: `{parameter.name}` takes a `RunContext`, and only the first parameter may: make it "
+                f"`def {name}({parameter.name}: RunContext[...], ...)`"
+            )
+    return context, parameters
+
+
+def read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """A docstring in Google, NumPy or Sphinx style -> what stands before its sections, and each parameter's text."""
+    style = docstring_style(text)
+    if style is None:
+        return text.strip(), {}
+    import logging
+
+    import griffe
+
+    logging.getLogger("griffe").setLevel(logging.CRITICAL)  # it warns of missing types, which stand in the signature
+    summary: list[str] = []
+    described: dict[str, str] = {}
+    for section in griffe.Docstring(text, lineno=1).parse(style):
+        if section.kind is griffe.DocstringSectionKind.text:
+            summary.append(str(section.value))
+        elif section.kind is griffe.DocstringSectionKind.parameters:
+            for parameter in section.value:
+                described[parameter.name] = " ".join(parameter.description.split())
+    return "\n\n".join(summary).strip(), described
+
+
+def docstring_style(text: str) -> Literal["google", "numpy", "sphinx"] | None:
+    """By the marks that only one style has; None where no section stands in it, so that griffe need not be loaded."""
+    if re.search(r"^\s*:(param|returns?|raises|type)\b", text, re.MULTILINE):
+        return "sphinx"
+    if re.search(r"^\s*(Parameters|Returns|Raises|Notes|Examples)\n\s*-{3,}", text, re.MULTILINE):
+        return "numpy"
+    if re.search(r"^\s*(Args|Arguments|Params|Parameters|Returns|Raises|Yields|Examples?):\s*$", text, re.MULTILINE):
+        return "google"
+    return None
+
+
+OutputCheck = Callable[..., object]
+"""Takes the answer as a value of the output type, or the `RunContext` and the answer; async or not. The model is told what it
+raises (`ValueError("...")`), and answers anew. What it returns does not matter."""
+
+
+class OutputType(msgspec.Struct, frozen=True):
+    """A wanted answer type: the schema for the provider, and how its JSON becomes a value. `checks`: the type may refuse
+    what fits its schema (validators, formats, checks between fields), or `further` checks of the user's may."""
+
+    schema: OutputSchema
+    parse: Callable[[str], object]
+    checks: bool = True
+    further: "tuple[OutputCheck, ...]" = ()
+
+    def problems(self, text: str) -> tuple[str, ...]:
+        """Why this JSON is no value of the type, in words for the model; nothing where it is one."""
+        try:
+            self.parse(text)
+        except Exception as error:  # noqa: BLE001 (a validator of the user's may raise anything)
+            return problems_of(error)
+        return ()
+
+
+def read_output_type(wanted: object) -> OutputType:
+    """A pydantic model, any type that pydantic can describe, or a JSON Schema (a mapping) -> OutputType.
+
+    Raises CallerError where it is none of these.
+    """
+    if isinstance(wanted, Mapping):
+        return _from_schema(cast("Mapping[str, object]", wanted))
+    import pydantic
+
+    try:
+        adapter = pydantic.TypeAdapter[object](cast("type[object]", wanted))
+        schema = _without_titles(adapter.json_schema())
+    except (pydantic.errors.PydanticUserError, TypeError, NameError) as error:
+        raise CallerError(f"`output_type`: {wanted!r} cannot be described by a JSON Schema: {error}") from error
+    name = getattr(wanted, "__name__", "answer")
+    if "$ref" in schema:  # a recursive model: providers want the object itself at the root
+        definitions = cast("dict[str, dict[str, object]]", schema["$defs"])
+        schema = {**definitions[str(schema["$ref"]).rpartition("/")[2]], "$defs": definitions}
+    if schema.get("type") == "object":
+        return OutputType(_output_schema(schema, name=name), adapter.validate_json)
+    definitions = schema.pop("$defs", None)
+    wrapped: dict[str, object] = {
+        "type": "object",
+        "properties": {VALUE_KEY: schema},
+        "required": [VALUE_KEY],
+        "additionalProperties": False,
+    }
+    if definitions:
+        wrapped["$defs"] = definitions
+    return OutputType(
+        _output_schema(wrapped, name=name),
+        lambda text: adapter.validate_python(msgspec.json.decode(text)[VALUE_KEY]),
+    )
+
+
+def _from_schema(schema: Mapping[str, object]) -> OutputType:
+    try:
+        fault = fault_of_schema(exact_json(schema))
+    except NotExact as error:
+        fault = str(error)
+    if fault:
+        raise CallerError(f"the output schema is no usable JSON Schema: {fault}")
+    name = schema.get("title")
+    return OutputType(
+        _output_schema(dict(schema), name=name if isinstance(name, str) else "answer"),
+        msgspec.json.decode,
+        checks=False,
+    )
+
+
+def problems_of(error: BaseException) -> tuple[str, ...]:
+    """What a refused value's error says, a place and a sentence each; never the value, which the model has."""
+    import pydantic
+
+    if not isinstance(error, pydantic.ValidationError):
+        return (_shown(f"{type(error).__name__}: {error}"),)
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    told = [_shown(f"`{'.'.join(['$', *map(str, one['loc'])])}`: {one['msg']}") for one in found[:MAX_PROBLEMS]]
+    return (*told, f"and {len(found) - MAX_PROBLEMS} more") if len(found) > MAX_PROBLEMS else tuple(told)
+
+
+def _shown(text: str) -> str:
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= PROBLEM_CHARACTERS else text[:PROBLEM_CHARACTERS] + " ..."
+
+
+def _output_schema(schema: dict[str, object], *, name: str) -> OutputSchema:
+    safe = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name)[:64] or "answer"
+    try:
+        return OutputSchema(schema=exact_json(schema), name=safe, strict=is_strict_ready(schema))
+    except NotExact as error:
+        raise CallerError(f"`output_type`: its schema holds what JSON cannot carry: {error}") from error
+
+
+# What a provider's strict mode knows; a schema with anything else goes out without it.
+# Source: OpenAI, "Structured outputs", supported schemas; `oneOf` refused: livekit/agents#5302, openai-agents-python#1884.
+STRICT_KEYS = frozenset(
+    """type properties required additionalProperties items enum const description anyOf $ref $defs pattern format
+    multipleOf minimum maximum exclusiveMinimum exclusiveMaximum minItems maxItems""".split()
+)
+
+
+def is_strict_ready(schema: Mapping[str, object]) -> bool:
+    """Whether a provider's strict mode takes it: an object at the root, every object closed, every property required,
+    nothing but STRICT_KEYS."""
+    return schema.get("type") == "object" and _is_closed(schema)
+
+
+def _is_closed(node: object) -> bool:
+    if not isinstance(node, Mapping):
+        return False
+    rules = cast("Mapping[str, object]", node)
+    if not rules or not rules.keys() <= STRICT_KEYS:
+        return False
+    properties = cast("Mapping[str, object]", rules.get("properties", {}))
+    if rules.get("type") == "object" or properties:
+        required = cast("list[str]", rules.get("required", []))
+        if rules.get("additionalProperties") is not False or set(properties) != set(required):
+            return False
+    inner = [*properties.values(), *cast("Mapping[str, object]", rules.get("$defs", {})).values()]
+    inner += cast("list[object]", rules.get("anyOf", []))
+    if rules.get("type") == "array":
+        inner.append(rules.get("items"))
+    return all(_is_closed(one) for one in inner)
+
+
+def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    """pydantic's automatic `title`s cost tokens and say nothing. A property called `title` stays. A default that JSON has no word
+    for (`nan`) is left out: an argument that is left out has it all the same."""
+    return {
+        key: _tidied(value, names=key in ("properties", "$defs", "patternProperties"))
+        for key, value in schema.items()
+        if key != "title" and not (key == "default" and place_without_word(value))
+    }
+
+
+def _tidied(value: object, *, names: bool) -> object:
+    match value:
+        case dict():
+            node = cast("dict[str, object]", value)
+            if names:
+                return {key: _tidied(inner, names=False) for key, inner in node.items()}
+            return _without_titles(node)
+        case list():
+            return [_tidied(item, names=False) for item in cast("list[object]", value)]
+        case _:
+            return value

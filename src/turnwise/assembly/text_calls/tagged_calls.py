@@ -1,0 +1,306 @@
+"""Syntaxes whose arguments stand between tags, as bare text: XML in looks only, because nothing in them is escaped.
+
+A value ends at a closing tag that is followed by what may follow a value. A value that shows whole pairs of these tags keeps
+them. What cannot be told apart (a value that closes everything itself) leaves closing tags behind; then the call does not count.
+"""
+
+import re
+
+from turnwise.assembly.text_calls.block_cursor import NAME, Beyond, Cursor, Wrong
+from turnwise.assembly.text_calls.values import ANY_TYPE, STRING, Members, as_json
+
+_MOST_OF_TAG = 200  # characters of a tag that is not whole yet
+
+
+class Tags:
+    """What a value is closed by, and what may follow it."""
+
+    __slots__ = ("_ends_call", "_next", "_steps", "close")
+
+    def __init__(self, *, opens: str, close: str, follows: str, ends_call: str, begins_next: str) -> None:
+        self.close = close
+        self._next = (begins_next, ends_call)
+        self._ends_call = re.compile(rf"{re.escape(close)}\s*{re.escape(ends_call)}")
+        self._steps = re.compile(rf"(?P<open>{opens})|{re.escape(close)}\s*(?P<end>(?={follows}))?")
+
+    def end_of(self, text: str, at: int) -> tuple[int, int] | None:
+        """Where the value that begins here ends, and where its closing tag does; None where the text ends first."""
+        depth = 0
+        for step in self._steps.finditer(text, at):
+            if step.group("open"):
+                depth += 1
+            elif depth:
+                depth -= 1
+            elif step.group("end") is not None:
+                return step.start(), step.start() + len(self.close)
+        return None
+
+    def end_before_cut(self, text: str, at: int) -> tuple[int, int] | None:
+        """The same where the text ends between the closing tag and the end of the next one; None where the value goes on."""
+        depth = 0
+        last: int | None = None
+        for step in self._steps.finditer(text, at):
+            if step.group("open"):
+                depth += 1
+            elif depth:
+                depth -= 1
+            else:
+                last = step.start()
+        if depth or last is None:
+            return None
+        end = last + len(self.close)
+        rest = text[end:].lstrip()
+        is_next = any(tag.startswith(rest) or self._is_open(rest, tag) for tag in self._next)
+        return (last, end) if is_next else None
+
+    def _is_open(self, rest: str, tag: str) -> bool:
+        return not tag.endswith(">") and rest.startswith(tag) and len(rest) <= _MOST_OF_TAG and "\n" not in rest
+
+    def is_closed_within(self, value: str) -> bool:
+        """Whether the value holds a closing tag without its opening one: a parameter was closed there, and the rest
+        does not belong to it."""
+        depth = 0
+        for step in self._steps.finditer(value):
+            if step.group("open"):
+                depth += 1
+            elif not depth:
+                return True
+            else:
+                depth -= 1
+        return False
+
+    def opens_too_much(self, text: str, at: int) -> bool:
+        """Whether the value that begins here opens a tag that is not closed, though the call ends behind it."""
+        depth = 0
+        for step in self._steps.finditer(text, at):
+            depth = depth + 1 if step.group("open") else max(0, depth - 1)
+        return depth > 0 and self._ends_call.search(text, at) is not None
+
+
+QWEN = Tags(
+    opens=r"<parameter=[^>\n]{1,128}>",
+    close="</parameter>",
+    follows=r"<parameter=[^>\n]{1,128}>|</function>",
+    ends_call="</function>",
+    begins_next="<parameter=",
+)
+GLM = Tags(
+    opens=r"<arg_value>",
+    close="</arg_value>",
+    follows=r"<arg_key>|</tool_call>",
+    ends_call="</tool_call>",
+    begins_next="<arg_key>",
+)
+INVOKE = Tags(
+    opens=r"<parameter name=[^>\n]{1,128}>",
+    close="</parameter>",
+    follows=r"<parameter name=|</invoke>",
+    ends_call="</invoke>",
+    begins_next="<parameter name=",
+)
+DSML = Tags(
+    opens=r"<｜DSML｜parameter name=[^>\n]{1,160}>",
+    close="</｜DSML｜parameter>",
+    follows=r"<｜DSML｜parameter name=|</｜DSML｜invoke>",
+    ends_call="</｜DSML｜invoke>",
+    begins_next="<｜DSML｜parameter name=",
+)
+
+
+def qwen_coder(cursor: Cursor, *, wrapped: bool) -> None:
+    """`<function=NAME>` with `<parameter=KEY>` and a value on lines of its own.
+
+    Sources: Qwen3-Coder's chat template; vLLM `qwen3coder_tool_parser.py` (one line break at each end of a value is the
+    template's; the tag `<tool_call>` may be missing).
+    """
+    if wrapped:
+        cursor.expects("<function=")
+    cursor.begin_call(_tool_name(cursor, before=">"))
+    members = cursor.begin_members()
+    while True:
+        cursor.space()
+        if cursor.takes("</function>"):
+            break
+        cursor.expects("<parameter=")
+        key = cursor.until(">").strip()
+        value = _value(cursor, QWEN, key=key, members=members)
+        _add(cursor, members, key=key, value=_without_line_breaks(value))
+    cursor.end_call(members.text)
+    if not wrapped:
+        end = cursor.at
+        cursor.space()
+        if cursor.is_at_end:
+            raise Beyond(is_enough=True)
+        if not cursor.takes("</tool_call>", is_enough=True):
+            cursor.at = end
+        return
+    cursor.space()
+    if cursor.takes_one_of("</tool_call>", is_enough=True):
+        return
+    raise Wrong("`</tool_call>` was expected")
+
+
+def qwen_coder_alone(cursor: Cursor) -> None:
+    """Behind `<function=`."""
+    qwen_coder(cursor, wrapped=False)
+
+
+def glm(cursor: Cursor) -> None:
+    """The tool's name, then pairs of `<arg_key>` and `<arg_value>`.
+
+    Sources: the chat templates of GLM-4.5 and GLM-4.7 (no line breaks); vLLM `glm4_moe_tool_parser.py`.
+    """
+    cursor.begin_call(cursor.tool_name())
+    members = cursor.begin_members()
+    while True:
+        cursor.space()
+        if cursor.takes_one_of("</tool_call>"):
+            break
+        cursor.expects("<arg_key>")
+        key = cursor.until("</arg_key>").strip()
+        cursor.space()
+        cursor.expects("<arg_value>")
+        _add(cursor, members, key=key, value=_value(cursor, GLM, key=key, members=members))
+    cursor.end_call(members.text)
+
+
+def minimax(cursor: Cursor) -> None:
+    """Behind `<minimax:tool_call>`: `<invoke name=..>` with `<parameter name=..>`.
+
+    Sources: MiniMax-M2's chat template and `docs/tool_calling_guide.md`; vLLM `minimax_m2_tool_parser.py`.
+    """
+    _invokes(cursor, prefix="", tags=INVOKE, end="</minimax:tool_call>")
+
+
+def dsml(cursor: Cursor) -> None:
+    """Behind `<｜DSML｜function_calls>`: the same with a prefix, and each parameter says whether it is a string.
+
+    Sources: DeepSeek-V3.2 `encoding/encoding_dsv32.py`; vLLM `deepseekv32_tool_parser.py`.
+    """
+    _invokes(cursor, prefix="｜DSML｜", tags=DSML, end="</｜DSML｜function_calls>")
+
+
+def dsml_v4(cursor: Cursor) -> None:
+    """Behind `<｜DSML｜tool_calls>`, as DeepSeek-V4 calls the same."""
+    _invokes(cursor, prefix="｜DSML｜", tags=DSML, end="</｜DSML｜tool_calls>")
+
+
+_NO_KEY = frozenset("<>\n")  # a parameter's name holds none of them; a tag that is not closed does
+_INVOKE_NAME = re.compile(r"""\bname\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
+_LOOSE_NAME = re.compile(rf"""["']?(?P<name>{NAME.pattern})(?:["']|[ \t]*[,({{]|\Z)""")
+_IS_STRING = re.compile(r"""\sstring\s*=\s*["']?(true|false)""")
+
+
+def _invokes(cursor: Cursor, *, prefix: str, tags: Tags, end: str) -> None:
+    while True:
+        cursor.space()
+        if cursor.calls and cursor.takes(end, is_enough=True):
+            return
+        cursor.expects(f"<{prefix}invoke ", is_enough=bool(cursor.calls))
+        cursor.begin_call(_named(cursor.until(">")))
+        members = cursor.begin_members()
+        while True:
+            cursor.space()
+            if cursor.takes(f"</{prefix}invoke>"):
+                break
+            cursor.expects(f"<{prefix}parameter ")
+            head = cursor.until(">")
+            if not head.startswith("name="):
+                raise Wrong("`name` was expected at the beginning of a parameter's tag")
+            key = _named(head)
+            value = _value(cursor, tags, key=key, members=members)
+            told = _IS_STRING.search(head)
+            types = None if told is None else STRING if told.group(1) == "true" else ANY_TYPE - STRING
+            _add(cursor, members, key=key, value=value, types=types)
+        cursor.end_call(members.text)
+
+
+def _named(head: str) -> str:
+    names = [one for found in _INVOKE_NAME.findall(head) for one in found if one]
+    if len(names) != 1:
+        raise Wrong("a name was expected" if not names else "two names stand in one tag")
+    return names[0].strip()
+
+
+def _tool_name(cursor: Cursor, *, before: str) -> str:
+    """The name up to a mark; one that no tool begins with is wrong at once."""
+    try:
+        head = cursor.until(before, most=128).strip()
+    except Beyond:
+        head = cursor.text[cursor.at :].strip()
+        if not cursor.tools.may_begin(head) and not _may_be_told(cursor, head):
+            cursor.refuse_name(head)
+        raise
+    if not cursor.tools.has(head) and _may_be_told(cursor, head, is_whole=True):
+        raise Wrong("the tool's name has to stand there as it is, and nothing else")
+    return head
+
+
+def _may_be_told(cursor: Cursor, head: str, *, is_whole: bool = False) -> bool:
+    """Whether a tool's name stands there, in quotation marks, or with arguments behind it."""
+    found = _LOOSE_NAME.match(head)
+    name = "" if found is None else found.group("name")
+    if found is None or (not is_whole and found.end() == found.end("name") == len(head)):
+        return head in ("", '"', "'") or cursor.tools.may_begin(name)
+    return cursor.tools.has(name) and (found.end() < len(head) or found.group() != name or not is_whole)
+
+
+def _value(cursor: Cursor, tags: Tags, *, key: str, members: Members) -> str:
+    start = cursor.at
+    ends = tags.end_of(cursor.text, start)
+    if ends is None:
+        if cursor.is_final and tags.opens_too_much(cursor.text, start):
+            # Either a closing tag is missing, and the next parameter is no part of this value, or the value names a tag.
+            raise Wrong(f"the parameter `{key[:64]}` is not closed, or a tag in it is not")
+        ends = tags.end_before_cut(cursor.text, start)
+    if ends is None:
+        types = cursor.tools.parameters_of(cursor.name).types(key)
+        is_closed = tags.close in cursor.text[start:] and tags.is_closed_within(cursor.text[start:])
+        if "string" in types and types != ANY_TYPE and not is_closed:
+            so_far = _without_beginning_of(tags.close, cursor.text[start:])
+            # Qwen's template puts the value on lines of its own.
+            cursor.arguments = members.with_open(key, _without_first_break(so_far) if tags is QWEN else so_far)
+        raise Beyond
+    cursor.at = ends[1]
+    value = cursor.text[start : ends[0]]
+    if tags.close in value and tags.is_closed_within(value):
+        raise Wrong(f"behind `{tags.close}` of the parameter `{key[:64]}` stands what may not stand there")
+    return value
+
+
+def _without_beginning_of(close: str, text: str) -> str:
+    """The text without an end that may be the beginning of its closing tag, with the line break before it."""
+    for length in range(min(len(close), len(text)), 0, -1):
+        if close.startswith(text[-length:]):
+            text = text[:-length]
+            break
+    return text.removesuffix("\n")
+
+
+def _without_first_break(text: str) -> str:
+    """The beginning of a value without the template's line break, and without the half of one that it ends with."""
+    if text == "\r" or text.startswith("\r\n"):
+        return text.removeprefix("\r\n").removesuffix("\r")
+    return text.removeprefix("\n")
+
+
+def _without_line_breaks(value: str) -> str:
+    """The value without the template's line breaks; the first one shows how lines end."""
+    line_break = "\r\n" if value.startswith("\r\n") else "\n"
+    return value.removeprefix(line_break).removesuffix(line_break)
+
+
+def _add(cursor: Cursor, members: Members, *, key: str, value: str, types: frozenset[str] | None = None) -> None:
+    if not key or not _NO_KEY.isdisjoint(key):
+        raise Wrong("a parameter has no name")
+    if members.has(key):
+        raise Wrong(f"the parameter `{key[:64]}` is named twice")
+    parameters = cursor.tools.parameters_of(cursor.name)
+    members.add(
+        key,
+        as_json(
+            value,
+            types=parameters.types(key) if types is None else types,
+            fits=lambda text: parameters.fits(key, value=text),
+        ),
+    )

@@ -1,0 +1,1 @@
+"""A coding agent without a terminal: its folder, rules, asks, undo, sessions, instructions and skills."""

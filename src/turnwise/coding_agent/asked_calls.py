@@ -1,0 +1,204 @@
+"""What every face does with the asks of a turn: the facts of a call, the answer, and one ask after the other in time."""
+
+import asyncio
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Literal, TypeVar, cast
+
+import msgspec
+
+from turnwise.base.clock import Clock, ends_in_time
+from turnwise.coding_agent.text import visible_line
+from turnwise.rules.mcp_names import server_of
+from turnwise.rules.permission_facts import CallFacts
+from turnwise.running.approvals import Asking
+from turnwise.running.fact_finding import Inspector
+from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.commands import PlannedCall
+from turnwise.turn.config import ToolOffer
+from turnwise.vocab import ToolCall
+from turnwise.wire.json_fields import UNREADABLE
+
+Answer = TypeVar("Answer")
+
+MAX_TITLE = 200
+BUILTINS = """alias bg bind builtin cd command declare disown eval exec exit export fc fg hash jobs let local mapfile popd pushd
+read readarray readonly return set shift shopt source suspend trap type typeset ulimit umask unalias unset wait""".split()
+MAX_NAMES = 10_000  # of one folder that are compared with a word
+SETTLE_S = 0.5
+SPARE_S = 0.1  # before the deadline: what was answered by then has to arrive
+
+
+async def facts_of(ask: OneAsk, *, offers: Mapping[str, ToolOffer], inspect: Inspector) -> CallFacts:
+    """What the call would do now."""
+    offer = offers.get(ask.call.name)
+    if offer is not None and not offer.inspected:
+        return CallFacts(call_id=ask.call.id, tool=ask.call.name, effect=offer.effect)
+    if offer is None and server_of(ask.call.name):  # it is known once its server has said so
+        return CallFacts(call_id=ask.call.id, tool=ask.call.name, effect="execute")
+    (facts,) = await inspect((PlannedCall(call=ask.call, arguments=ask.arguments, timeout_s=0.0),))
+    return facts
+
+
+def answer_to(
+    ask: OneAsk, *, verdict: Literal["allow", "deny", "later"], text: str = "", always: bool = False
+) -> Approval:
+    return Approval(
+        call_id=ask.call.id, verdict=verdict, text=text, always=always, subject=ask.subject, digest=ask.digest
+    )
+
+
+class NotInTime(Exception):
+    """Nobody answered an ask within its own time."""
+
+
+class NotWhole(Exception):
+    """What is asked is longer than this face can show: nobody says yes to a part of it."""
+
+
+def refusal_of(ask: OneAsk, *, fault: NotWhole) -> Approval:
+    """The denial of a call that could not be shown whole; the model reads why."""
+    text = f"a person could not be shown all of it: {fault}; make smaller calls"
+    return msgspec.structs.replace(answer_to(ask, verdict="deny", text=text), by="program")
+
+
+def arguments_in(text: str) -> Mapping[str, object]:
+    """Empty for those that are no JSON object: a free-form tool's text."""
+    try:
+        decoded: object = msgspec.json.decode(text)
+    except UNREADABLE:
+        return {}
+    return cast("dict[str, object]", decoded) if isinstance(decoded, dict) else {}
+
+
+def decoded_texts(arguments: str) -> list[str]:
+    """The texts of a call's arguments, as its tool reads them."""
+    given = arguments_in(arguments)
+    return [one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in given.values()] or [arguments]
+
+
+def title_of(call: ToolCall, *, path: tuple[str, ...] = ()) -> str:
+    """`read notes.txt` on one line, nothing of it hidden; behind the sub-agents that lead to it."""
+    arguments = arguments_in(call.arguments)
+    first = next((one for key in ("command", "path", "question") if isinstance(one := arguments.get(key), str)), None)
+    told = first if first is not None else "" if not arguments else call.arguments
+    line = visible_line(" › ".join([*path, f"{call.name} {told}".rstrip()]))
+    return line if len(line) <= MAX_TITLE else f"{line[: MAX_TITLE - 1]}…"
+
+
+async def answered_in_order(
+    asking: Asking, *, answered: Callable[[OneAsk], Awaitable[Approval]], clock: Clock, note: Callable[[str], object]
+) -> list[Approval]:
+    """The answers that came in time; `answered` raises NotInTime for the others. `note` is told of these, which take their
+    default."""
+    until = clock.monotonic() + asking.deadline_s - min(SPARE_S, asking.deadline_s / 10)
+    approvals: list[Approval] = []
+    left = list(asking.asks)
+    try:
+        while left:
+            asking.waits()
+            try:
+                answer = await answered(left[0])
+            except NotInTime:
+                note(_not_answered(left.pop(0), asking=asking))
+                continue
+            approvals.append(answer)
+            if left.pop(0) is not asking.asks[-1]:
+                asking.keep(answer)
+    except asyncio.CancelledError:
+        if clock.monotonic() >= until:
+            for ask in left:
+                note(_not_answered(ask, asking=asking))
+        raise
+    return approvals
+
+
+async def in_own_time(
+    answer: Awaitable[Answer], *, asking: Asking, clock: Clock, shown_s: float | None = None
+) -> Answer:
+    """What the person answers to an ask within its own time, which runs from `shown_s`, or from now. Raises NotInTime."""
+    left_s = asking.shown()
+    left_s = asking.deadline_s if left_s is None else left_s
+    spent_s = 0.0 if shown_s is None else clock.monotonic() - shown_s
+    until_s = max(left_s - min(SPARE_S, left_s / 10) - spent_s, 0.0)
+    task = asyncio.ensure_future(answer)
+    if not await ends_in_time(cast("asyncio.Task[object]", task), clock=clock, timeout_s=until_s, settle_s=SETTLE_S):
+        raise NotInTime
+    return task.result()
+
+
+def _not_answered(ask: OneAsk, *, asking: Asking) -> str:
+    then = "the model decides" if ask.kind == "question" and ask.by == "model" else "denied"
+    name = visible_line(" › ".join([*asking.path, ask.call.name]))
+    return f"not answered within {asking.deadline_s:g} s: {name}: {then}"
+
+
+class Confusables(msgspec.Struct, frozen=True):
+    """The words of an ask that look like another word, and how each is spelled. `lines` say of each what it looks like."""
+
+    spelled: Mapping[str, str] = {}
+    lines: tuple[str, ...] = ()
+
+    def mark(self, text: str) -> str:
+        """The text with these words spelled out."""
+        if not self.spelled or text.isascii():
+            return text
+        words = "|".join([re.escape(word) for word in sorted(self.spelled, key=len, reverse=True)])
+        return re.sub(rf"(?<!\w)(?:{words})(?!\w)", lambda found: self.spelled[found[0]], text)
+
+
+def confusables_in(texts: Iterable[str], *, folder: Callable[[], Path]) -> Confusables:
+    """The words that mix scripts, and those that look like an ASCII option, like a command of this machine or like a path below
+    `folder`. The tables are loaded for a text that is not ASCII."""
+    foreign = [line for text in texts if not text.isascii() for line in text.split("\n") if not line.isascii()]
+    if not foreign:
+        return Confusables()
+    from turnwise.vocab.lookalikes import lookalikes
+
+    spelled: dict[str, str] = {}
+    lines: list[str] = []
+    for one in [one for line in foreign for one in lookalikes(line)]:
+        if one.word in spelled:
+            continue
+        looks_like = "" if not one.skeleton else _known_as(one.reads_as, is_text=one.in_text, folder=folder())
+        if not (looks_like or one.mixed):
+            continue
+        spelled[one.word] = visible_line(one.spelled)
+        reads = looks_like or (f"reads as `{one.reads_as}`" if one.skeleton else "")
+        mixes = f"mixes {' and '.join(one.mixed)} letters" if one.mixed else ""
+        lines.append(
+            visible_line(f"confusable: `{spelled[one.word]}` {' and '.join([said for said in (reads, mixes) if said])}")
+        )
+    return Confusables(spelled, tuple(lines))
+
+
+def _known_as(word: str, *, is_text: bool, folder: Path) -> str:
+    """What of that look there is; empty: nothing. A word within a text of its own script is no command and no path."""
+    from turnwise.vocab.lookalikes import skeleton
+
+    if re.match(r"-{1,2}[A-Za-z]", word):
+        return f"looks like the option `{word}`"
+    looks = skeleton(word)
+    if is_text:
+        return ""
+    if looks in {skeleton(name) for name in _command_names()}:
+        return f"looks like the command `{word}`"
+    path = folder / word
+    try:
+        names = [one.name for one, _ in zip(os.scandir(path.parent), range(MAX_NAMES), strict=False)]
+    except (OSError, ValueError):
+        return ""
+    found = next((name for name in names if name.isascii() and skeleton(name) == skeleton(path.name)), None)
+    return "" if found is None else f"looks like the path `{Path(word).parent / found}`, which exists"
+
+
+def _command_names() -> Iterable[str]:
+    """Programs on PATH, and what a shell has itself."""
+    yield from BUILTINS
+    for folder in (os.environ.get("PATH") or os.defpath).split(os.pathsep):
+        try:
+            yield from [one.name for one, _ in zip(os.scandir(folder or "."), range(MAX_NAMES), strict=False)]
+        except OSError:
+            continue

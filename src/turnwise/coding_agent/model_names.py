@@ -1,0 +1,241 @@
+"""Names of models to choose from and to complete by Tab: what turnwise's tables know of a provider, and what a server offers."""
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from turnwise.agent.formatting import many
+from turnwise.agent.models import ON_THE_COMMAND_LINE, find_profile, maker_of, open_endpoint, read_model
+from turnwise.coding_agent.choice import Choice, choose
+from turnwise.coding_agent.options import Given
+from turnwise.errors import CallerError, MissingKey, ProviderFault
+from turnwise.settings.catalogue import builtin_catalogue
+from turnwise.settings.settings import RunSettings
+from turnwise.wire.profiles import builtin_profiles
+
+WITHIN_S = 3.0  # a person waits for it at their prompt
+MOST_SHOWN = 30
+URL = re.compile(r"https?://", re.IGNORECASE)
+_HOST = re.compile(r"localhost:|[\d.]+:|\[|[^:]*\.[^:]*:\d{4}")
+PLACE = re.compile(r"([\w.-]+|\[[0-9a-fA-F:]+\]):\d{1,5}(?:/.*)?")  # HOST:PORT, and perhaps a path
+
+
+def known_names(provider: str) -> list[str]:
+    """Those that its limits are known of: a provider's own models, and what a host is known to serve."""
+    profiles = builtin_profiles()
+    if provider not in profiles:
+        return []
+    catalogue, keys = builtin_catalogue(), profiles[provider].api_key_env
+    own = [
+        name
+        for name in catalogue.makers
+        if (maker := maker_of(name)) in profiles and keys and profiles[maker].api_key_env == keys
+    ]
+    return sorted({*catalogue.hosts.get(provider, {}), *own})
+
+
+def models_begun(begun: str) -> list[str]:
+    """`PROVIDER:` for each that begins so; behind the colon its models, or every maker's where nobody says what it serves."""
+    provider, colon, name = begun.partition(":")
+    if not colon:
+        return [f"{one}:" for one in builtin_profiles() if one.startswith(provider)]
+    if provider not in builtin_profiles():
+        return []
+    names = known_names(provider) or sorted(builtin_catalogue().makers)
+    return [f"{provider}:{one}" for one in names if one.startswith(name)]
+
+
+def beginning_with(begun: str, *, offered: Iterable[str]) -> list[str]:
+    """What Tab offers where a model is typed: of these names, then every provider's."""
+    return list(dict.fromkeys([*[name for name in offered if name.startswith(begun)], *models_begun(begun)]))
+
+
+def near_name(name: str, *, names: Iterable[str]) -> str:
+    """The one that was meant, perhaps; else empty."""
+    return next(iter(difflib.get_close_matches(name, list(names), n=1)), "")
+
+
+def is_listed(name: str, *, names: Collection[str]) -> bool:
+    return name in names or f"{name}:latest" in names  # Ollama's name for one without a tag
+
+
+def meant_said(near: str) -> str:
+    return f": did you mean `{near}`?" if near else ""
+
+
+class Doubts:
+    """A model that is not known is taken if it is typed twice. One person's, at one prompt."""
+
+    def __init__(self) -> None:
+        self._doubted = ""  # typed once
+
+    def raise_once(self, model: str, *, doubt: str, more: str = "") -> None:
+        """Raises CallerError with the doubt, unless there is none, or the same model was doubted just before. `more` is what else
+        can be done."""
+        before, self._doubted = self._doubted, model if doubt else ""
+        if doubt and before != model:
+            again = " To" if doubt.endswith("?") else "; to"
+            raise CallerError(f"{doubt}{again} take it all the same, type it again{more}")
+
+
+class Offers:
+    """What the servers of a session's models offer, each asked when it is wanted; of a list the names, of none why."""
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[str, str | None], tuple[str, ...] | str] = {}
+
+    async def ask(self, choice: Choice, *, again: bool = False) -> None:
+        """Ask its server, unless that has been done, and is not to be done `again`."""
+        place = _place_of(choice)
+        if again or place not in self._said:
+            self._said[place] = await _offered_at(choice)
+
+    def names(self, choice: Choice) -> tuple[str, ...]:
+        """Those that its server offered, else those that are known of its provider."""
+        said = self._said.get(_place_of(choice), "")
+        return tuple(known_names(_provider_of(choice))) if isinstance(said, str) else said
+
+    def begun(self, begun: str, *, choice: Choice) -> list[str]:
+        """What Tab offers behind `/model`."""
+        return beginning_with(begun, offered=self.names(choice))
+
+    def lines(self, choice: Choice) -> list[str]:
+        """What `/model` alone says: the model at hand, and what there is beside it."""
+        said, names, provider = self._said.get(_place_of(choice), ""), self.names(choice), _provider_of(choice)
+        where = f" at {choice.base_url.partition('?')[0]}" if choice.base_url else ""
+        lines = [f"{choice.model}{where}"]
+        if isinstance(said, str):
+            lines += [f"`{provider}` gave no list: {said}"] if said else []
+            lines += [f"known of `{provider}`: {_few(names)}"] if names else []
+        else:
+            lines.append(f"offered there: {_few(names)}" if names else "no model is offered there")
+        return [
+            *lines,
+            "`/model NAME` goes on with another one, `/model PROVIDER:NAME` with another provider's; Tab completes",
+        ]
+
+    def doubt(self, choice: Choice) -> str:
+        """What speaks against a model that was named: it is not in its server's list, or, where there is none, it is nearly the
+        name of a known one. Empty where nothing does."""
+        name, provider = choice.model.partition(":")[2], _provider_of(choice)
+        said, names = self._said.get(_place_of(choice), ""), self.names(choice)
+        if is_listed(name, names=names):
+            return ""
+        near = near_name(name, names=names)
+        if isinstance(said, str):
+            return f"`{name}` is not among the models that are known of `{provider}`{meant_said(near)}" if near else ""
+        return f"`{name}` is not among the {many(len(said), 'model')} offered there{meant_said(near)}"
+
+    def unchecked(self, choice: Choice) -> str:
+        """What is said of a model that is taken all the same; empty where it is known."""
+        name = choice.model.partition(":")[2]
+        said = self._said.get(_place_of(choice), "")
+        if is_listed(name, names=self.names(choice)):
+            return ""
+        if isinstance(said, str):
+            return "; the name was not checked"
+        return f"; it is not among the {many(len(said), 'model')} offered there"
+
+
+class ModelsAtHand:
+    """Those of the model at hand, for the prompt's Tab."""
+
+    def __init__(self, offers: Offers, *, choice: Callable[[], Choice]) -> None:
+        self._offers = offers
+        self._choice = choice
+
+    async def ask(self) -> None:
+        await self._offers.ask(self._choice())
+
+    def begun(self, begun: str) -> list[str]:
+        return self._offers.begun(begun, choice=self._choice())
+
+
+def another_model(
+    name: str, *, given: Given, choice: Choice, offered: Collection[str], again: str = "turnwise --continue"
+) -> Given:
+    """The options with the model that `/model` names. Address and key variable are kept with the same provider alone: no other
+    provider's key goes there. `again` starts turnwise with the same session. Raises CallerError for what names none."""
+    if name not in offered and (URL.match(name) or _is_place(name)):
+        url = (name if URL.match(name) else f"http://{name}").partition("?")[0]
+        raise CallerError(
+            "`/model` takes the name of a model: for another address leave, then "
+            f"`{again} -m openai_chat:NAME --base-url {url}`"
+        )
+    provider, named = _provider_of(choice), name.partition(":")[0]
+    is_whole = ":" in name and name not in offered
+    if is_whole and named not in builtin_profiles():
+        if near := near_name(name, names=offered):
+            raise CallerError(f"`{named}` is no provider, and `{name}` no model that is offered{meant_said(near)}")
+        find_profile(named)
+    model = name if is_whole else f"{provider}:{name}"
+    is_same = model.partition(":")[0] == provider
+    return {
+        **given,
+        "model": model,
+        "base_url": choice.base_url if is_same else None,
+        "api_key_env": choice.api_key_env if is_same else None,
+    }
+
+
+def _is_place(name: str) -> bool:
+    """It is HOST:PORT, and no model with a tag (`llama3.2:3`)."""
+    return PLACE.fullmatch(name) is not None and _HOST.match(name) is not None
+
+
+def choice_of(
+    given: Given, *, at_hand: Choice, env: Mapping[str, str], settings: RunSettings, again: str = "turnwise --continue"
+) -> Choice:
+    """The choice that these options of a session make. Raises CallerError, of a missing key with what to do about it."""
+    model = given["model"]
+    assert model is not None, "a session has a model"
+    try:
+        return choose(
+            model,
+            base_url=given["base_url"],
+            api_key_env=given["api_key_env"],
+            last=None,
+            env=env,
+            settings=settings,
+        )
+    except MissingKey:
+        profile, name = read_model(model).profile, read_model(model).name
+        known = known_names(profile.name)
+        near = "" if is_listed(name, names=known) else near_name(name, names=known)
+        meant = f" (did you mean `{near}`?)" if near else ""
+        names = [given["api_key_env"]] if given["api_key_env"] else profile.api_key_env
+        wanted = " or ".join([f"`{name}`" for name in names])
+        way = f"leave, set {wanted}, then" if wanted else "leave, then with the name of its variable"
+        line = f"{again} -m {model}{'' if wanted else ' --api-key-env NAME'}"
+        raise CallerError(
+            f"`{profile.name}` wants a key: {way} `{line}`{meant}; the session stays with {at_hand.model}"
+        ) from None
+
+
+async def _offered_at(choice: Choice) -> tuple[str, ...] | str:
+    from turnwise.coding_agent.discovery import may_be_chosen, offered_by  # a shell's Tab asks no server
+
+    try:
+        endpoint = open_endpoint(
+            read_model(choice.model),
+            base_url=choice.base_url,
+            api_key_env=choice.api_key_env,
+            ways=ON_THE_COMMAND_LINE,
+        )
+        offered = await offered_by(endpoint, within_s=WITHIN_S)
+    except (CallerError, ProviderFault) as error:
+        return str(error)
+    return tuple([model.name for model in offered if may_be_chosen(model.name)])
+
+
+def _provider_of(choice: Choice) -> str:
+    return choice.model.partition(":")[0]
+
+
+def _place_of(choice: Choice) -> tuple[str, str | None]:
+    return _provider_of(choice), choice.base_url
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
+    return f"{', '.join(names[:MOST_SHOWN])}{more}"

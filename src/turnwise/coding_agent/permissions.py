@@ -1,0 +1,102 @@
+"""What may run: the settings files' rules, those that the session was given, and the command line's."""
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from turnwise.errors import CallerError
+from turnwise.journal.journal import Journal, Session
+from turnwise.rules.mcp_names import mcp_rule
+from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permission_paths import escape_pattern
+from turnwise.rules.permissions import PermissionRule, Policy, session_rules
+from turnwise.settings.permission_files import parse_rule, policy_of
+from turnwise.settings.settings import Layer
+from turnwise.turn.approvals import settled
+from turnwise.turn.config import Effect
+from turnwise.turn.events import Asked, CallsInspected, Event, TurnStarted
+
+EFFECTS: dict[str, Effect] = {"write": "write", "bash": "execute", "execute": "execute"}
+COMMAND_TOOLS = frozenset({"bash"})  # the pattern of the others is a path
+_CALLS = re.compile(r"(?P<tool>[A-Za-z0-9_*?-]+)\((?P<pattern>.*)\)", re.DOTALL)
+
+
+def policy_of_run(
+    layers: Iterable[Layer],
+    *,
+    folder: Path,
+    home: Path,
+    attended: bool,
+    allow: Sequence[str],
+    remembered: Sequence[PermissionRule] = (),
+) -> Policy:
+    """The policy of a run in `folder`. Raises CallerError."""
+    return policy_of(
+        layers,
+        workspace=folder,
+        home=home,
+        attended=attended,
+        session_rules=remembered,
+        command_line_rules=[rule for text in allow for rule in allowed_rules(text)],
+    )
+
+
+def allowed_rules(text: str) -> tuple[PermissionRule, ...]:
+    """What `--allow TEXT` means: an effect, or calls by a pattern. Raises CallerError."""
+    where = f"--allow {text}"
+    if (effect := EFFECTS.get(text)) is not None:
+        # a command that may run may also write by `>` what it could write by itself
+        return (PermissionRule(verdict="allow", effect=effect, source="command line", where=where),)
+    if text.startswith("mcp("):
+        return (parse_rule({"allow": text}, source="command line", where=where),)
+    found = _CALLS.fullmatch(text)
+    if found is None:
+        near = difflib.get_close_matches(text.casefold(), EFFECTS, n=1)
+        raise CallerError(
+            f"`{text}` is neither {', '.join([f'`{word}`' for word in EFFECTS])} nor calls by a pattern, "
+            f"as in `bash(git push *)` or `edit(src/**)`{f'; did you mean `{near[0]}`?' if near else ''}"
+        )
+    tool, pattern = found["tool"], found["pattern"].strip()
+    key = "command" if tool in COMMAND_TOOLS else "path"
+    if not pattern:
+        raise CallerError(f"`{text}`: the pattern is empty; `*` is for all")
+    return (parse_rule({"allow": tool, key: pattern}, source="command line", where=where),)
+
+
+def rule_said(rule: PermissionRule, *, workspace: str) -> str:
+    """`edit(notes.txt)`: the calls that a rule is about, as settings files of the workspace and `--allow` write them."""
+    words = [shlex.quote(word) if not word or re.search(r"\s", word) else word for word in rule.command or ()]
+    path = (rule.path or "").removeprefix(f"{escape_pattern(workspace)}/")
+    return f"{mcp_rule(rule.tool)}({' '.join(words) or path})".removesuffix("()")
+
+
+def remembered_rules(journal: Journal, session: Session, *, workspace: str) -> tuple[PermissionRule, ...]:
+    """What was allowed 'always in this session', by the session's own calls and those of its sub-agents. Nothing of it holds in
+    another folder: what was shown was about that one."""
+    rules: tuple[PermissionRule, ...] = ()
+    for turn in session.turns:
+        rules += _remembered_in(journal.events(turn.id), workspace=workspace)
+        for _, child in journal.children(turn.id):
+            rules += remembered_rules(journal, child, workspace=workspace)
+    return tuple(dict.fromkeys(rules))
+
+
+def _remembered_in(events: Iterable[Event], *, workspace: str) -> tuple[PermissionRule, ...]:
+    policy: Policy | None = None
+    facts: dict[str, CallFacts] = {}
+    rules: tuple[PermissionRule, ...] = ()
+    for event in events:
+        match event:
+            case TurnStarted():
+                policy = event.config.policy
+            case CallsInspected():
+                facts = {found.call_id: found for found in event.facts}
+            case Asked() if policy is not None and policy.workspace == workspace:
+                for answer in settled(event.approvals).values():
+                    if answer.always and answer.verdict == "allow" and answer.call_id in facts:
+                        rules += session_rules(facts[answer.call_id], policy=policy)
+            case _:
+                pass
+    return rules

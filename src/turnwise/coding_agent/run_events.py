@@ -1,0 +1,166 @@
+"""What happens in a run as plain data: an object for each event, and the fields of its result (docs/cli.md, `--json`)."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from turnwise.agent.results import RunResult
+from turnwise.running.watcher_events import (
+    AttemptDiscarded,
+    CallAnswered,
+    ChildSeen,
+    FrameSeen,
+    RequestFinished,
+    RequestStarted,
+    StepStarted,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    TurnFinished,
+    WatcherEvent,
+    kind_of,
+)
+from turnwise.vocab import ReasoningDelta, RefusalDelta, Text, TextDelta, ToolCall, ToolResult
+
+DENIED = "Denied: "  # how the results begin that the turn itself gives to calls that may not run
+
+
+class DeniedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that was not allowed to run; `path` names the sub-agents that lead to it, `why` is what the model was told."""
+
+    path: tuple[str, ...]
+    name: str
+    why: str
+
+
+def denied_in(seen: WatcherEvent) -> DeniedCall | None:
+    """The call that this event says was not allowed to run."""
+    inner, path = (seen.seen, seen.path) if isinstance(seen, ChildSeen) else (seen, ())
+    if isinstance(inner, CallAnswered) and (why := text_of_result(inner.result)).startswith(DENIED):
+        return DeniedCall(path=path, name=inner.call.name, why=why)
+    return None
+
+
+def text_of_result(result: ToolResult) -> str:
+    return "".join([part.text for part in result.content if isinstance(part, Text)])
+
+
+class EventObjects:
+    """Makes the objects of one run, event by event. `within` is added to each; to those of a sub-agent, which one it is."""
+
+    def __init__(self, *, within: Mapping[str, object] | None = None) -> None:
+        self._within = within or {}
+        self._children: dict[tuple[str, ...], EventObjects] = {}
+        self._started: set[str] = set()  # ids of open calls
+        self._goes_on = False  # the current response is the rest of a cut one: JSON, or a text that overlaps
+
+    def of_event(self, seen: WatcherEvent) -> list[dict[str, object]]:
+        """None, one or two: a call that never started is told with its answer."""
+        if isinstance(seen, ChildSeen):
+            within = {"path": seen.path, "parent": seen.call_id}
+            child = self._children.setdefault((*seen.path, seen.call_id), EventObjects(within=within))
+            return child.of_event(seen.seen)
+        return [{**told, **self._within} for told in self._own(seen)]
+
+    def _own(self, seen: WatcherEvent) -> list[dict[str, object]]:
+        match seen:
+            case StepStarted(step=step):
+                return [{"event": "step", "step": step}]
+            case FrameSeen() if self._goes_on:
+                return []
+            case RequestStarted():
+                self._goes_on = "continue" in (seen.purpose, seen.retry_of)
+                again = {"retry_of": seen.retry_of} if seen.retry_of else {}
+                told = {"event": "request", "number": seen.number, "step": seen.step}
+                return [{**told, "purpose": seen.purpose, "model": seen.model, **again}]
+            case FrameSeen(frame=TextDelta(text="") | ReasoningDelta(text="") | RefusalDelta(text="")):
+                return []
+            case FrameSeen(frame=TextDelta(text=text)):
+                return [{"event": "text", "delta": text}]
+            case FrameSeen(frame=ReasoningDelta(text=text)):
+                return [{"event": "reasoning", "delta": text}]
+            case FrameSeen(frame=RefusalDelta(text=text)):
+                return [{"event": "refusal", "delta": text}]
+            case RequestFinished():
+                return [_response_fields(seen)]
+            case AttemptDiscarded():
+                told = {"event": "discarded", "number": seen.number, "fault": seen.fault}
+                return [{**told, "retry_in_s": seen.retry_in_s}]
+            case ToolStarted(call=call):
+                self._started.add(call.id)
+                return [_call_fields(call)]
+            case ToolFinished(result=result):
+                self._started.discard(result.call_id)
+                return [_tool_result_fields(result, seconds=round(seen.seconds, 6))]
+            case CallAnswered(call=call, result=result):
+                begun = [] if call.id in self._started else [_call_fields(call)]
+                self._started.discard(result.call_id)
+                return [*begun, _tool_result_fields(result, seconds=None)]
+            case FrameSeen() | ToolProgress() | TurnFinished():
+                return []  # told by other objects: `tool_call`, `response`, `tool_result`, `result`
+            case _:  # all that it holds, under the names that it has in the library
+                return [{"event": kind_of(seen), **msgspec.structs.asdict(seen)}]
+
+
+def _response_fields(seen: RequestFinished) -> dict[str, object]:
+    return {
+        "event": "response",
+        "number": seen.number,
+        "finish_reason": seen.response and seen.response.finish,
+        "fault": seen.fault,
+        "seconds": round(seen.seconds, 6),
+        **({} if seen.sent else {"sent": False}),
+        **({} if seen.cache_missed is None else {"cache_missed": seen.cache_missed}),
+    }
+
+
+def _call_fields(call: ToolCall) -> dict[str, object]:
+    return {"event": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+def _tool_result_fields(result: ToolResult, *, seconds: float | None) -> dict[str, object]:
+    """`seconds` is None where no tool gave the result."""
+    return {
+        "event": "tool_result",
+        "id": result.call_id,
+        "name": result.name,
+        "is_error": result.is_error,
+        "text": text_of_result(result),
+        "seconds": seconds,
+    }
+
+
+def result_fields(result: RunResult, *, denied: Sequence[DeniedCall]) -> dict[str, object]:
+    """What there is to say of a turn that has ended, under the names of docs/cli.md."""
+    usage = result.usage
+    return {
+        "text": result.text,
+        "stop_reason": result.stop_reason,
+        "complete": result.complete,
+        "why_incomplete": result.why_incomplete,
+        "fault": result.fault,
+        "steps": result.steps,
+        "requests": result.requests,
+        "requests_by_purpose": result.requests_by_purpose,
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "reasoning_tokens": usage.reasoning_tokens,
+            "cache_read_tokens": usage.cache_read_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+        },
+        "recovery_usage": {
+            "input_tokens": result.recovery_usage.input_tokens,
+            "output_tokens": result.recovery_usage.output_tokens,
+        },
+        "cost_usd": result.cost_usd,
+        "repairs": result.repairs,
+        "asks": [
+            {"id": ask.call.id, "name": ask.call.name, "arguments": ask.arguments, "kind": ask.kind}
+            | {"subject": ask.subject, "why": ask.why}
+            for ask in result.asks
+        ],
+        "denied": denied,
+        "children": result.children,
+        "session": result.session,
+    }

@@ -1,0 +1,1 @@
+"""Editors (ACP), and turnwise as an MCP server."""

@@ -1,0 +1,196 @@
+"""One turn as an editor sees it: text and thinking as they come, calls with their states, and at the end what is left to say."""
+
+from collections.abc import Callable
+
+from acp.helpers import start_tool_call, tool_terminal_ref, update_tool_call
+from acp.schema import Cost as AcpCost
+from acp.schema import UsageUpdate
+
+from turnwise.coding_agent.asked_calls import title_of
+from turnwise.coding_agent.remedies import describe_fault
+from turnwise.coding_agent.text import clean, clean_answer
+from turnwise.coding_agent.unshown_text import ShownTurn, unseen
+from turnwise.editors.acp.call_display import Content, diffs_of, kind_of, locations_of, result_said, told
+from turnwise.editors.acp.updates import SaidPiece, Updates
+from turnwise.running.watcher_events import (
+    AskOpened,
+    AttemptDiscarded,
+    CallAnswered,
+    ChildSeen,
+    FrameSeen,
+    RequestFinished,
+    RequestStarted,
+    RunNoted,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    TurnFinished,
+    WatcherEvent,
+)
+from turnwise.tools.workspace.paths import WorkspacePaths
+from turnwise.turn.config import TurnResult
+from turnwise.vocab import ReasoningDelta, RefusalDelta, TextDelta, ToolCall, ToolResult, Usage
+
+MAX_CALLS = 10_000  # of a turn that are remembered: limits end it long before
+
+
+class EditorTeller:
+    """Watches a turn. `prefix` makes the ids of its calls unlike those of the session's other turns."""
+
+    def __init__(
+        self,
+        updates: Updates,
+        *,
+        workspace: WorkspacePaths,
+        prefix: str,
+        note: Callable[[str], object],
+        before_command: Callable[[], object],
+    ) -> None:
+        self._updates = updates
+        self._workspace = workspace
+        self._prefix = prefix
+        self._note = note
+        self._before_command = before_command
+        self._open: dict[str, str] = {}  # ids that the editor knows of calls at hand, by their names
+        self._shown: list[str] = []  # of the response at hand
+        self._before: list[str] = []  # of the responses before it
+        self._goes_on = False  # the response at hand is the rest of a cut one
+        self.last = Usage()  # of the last request
+
+    def __call__(self, seen: WatcherEvent) -> None:
+        self._see(seen, path=(), above="")
+
+    def id_of(self, call: ToolCall, *, above: str = "") -> str:
+        """How the editor knows the call; `above` is the call that started its sub-agent."""
+        return f"{self._prefix}{above}{call.id}"
+
+    def ask(self, call: ToolCall) -> str:
+        """The editor shows the call as one that waits; its id."""
+        id = self.id_of(call)
+        if id not in self._open:
+            self._begin(call, id=id, path=(), status="pending")
+        return id
+
+    def show_terminal(self, call: ToolCall, terminal: str) -> None:
+        """The call runs in that terminal of the editor; of a sub-agent's call the editor is not told which."""
+        if (id := self.id_of(call)) in self._open:
+            self._updates.put(update_tool_call(id, content=[tool_terminal_ref(terminal)]))
+
+    def has_ended(self) -> None:
+        """Calls that the turn left are shown as failed."""
+        for id in self._open:
+            self._updates.put(update_tool_call(id, status="failed", content=[told("the turn ended before it did")]))
+        self._open.clear()
+
+    def _see(self, seen: WatcherEvent, *, path: tuple[str, ...], above: str) -> None:
+        match seen:
+            case ChildSeen(call_id=call_id, path=names, seen=inner):
+                self._see(inner, path=names, above=f"{above}{call_id}/")
+            case ToolStarted(call=call):
+                self._start(call, id=self.id_of(call, above=above), path=path)
+            case ToolProgress(call=call, line=line):
+                self._updates.put(update_tool_call(self.id_of(call, above=above), content=[told(clean(line))]))
+            case ToolFinished(result=result):
+                self._finish(result, id=f"{self._prefix}{above}{result.call_id}")
+            case CallAnswered(call=call, result=result):
+                id = self.id_of(call, above=above)
+                if id not in self._open:
+                    self._begin(call, id=id, path=path, status="pending")
+                self._finish(result, id=id)
+            case AskOpened(call=call, question=question):
+                self._note(f"{call.name} asks: {question}")
+            case _ if not path:
+                self._see_own(seen)
+            case _:
+                pass  # of sub-agents the calls are shown
+
+    def _see_own(self, seen: WatcherEvent) -> None:
+        match seen:
+            case RequestStarted(purpose="continue") | RequestStarted(retry_of="continue"):
+                self._goes_on = True
+            case RequestStarted():
+                self._goes_on = False
+                self._before += self._shown
+                self._shown.clear()
+            case FrameSeen(frame=ReasoningDelta(text=text)) if text:
+                self._updates.put(SaidPiece("thought", clean(text)))
+            case FrameSeen(frame=TextDelta(text=text) | RefusalDelta(text=text)) if text and not self._goes_on:
+                self._say(text)
+            case RequestFinished(response=response) if response is not None:
+                self.last = response.usage or self.last
+            case AttemptDiscarded(fault=fault) if not self._goes_on:
+                why = "the stream broke off" if fault is None else describe_fault(fault)
+                lost = "what stands above is discarded, " if self._shown else ""
+                self._shown.clear()
+                self._note(f"{why}: {lost}trying again")
+            case RunNoted(text=text):
+                self._note(clean(text))
+            case TurnFinished(result=result):
+                self._end(result)
+            case _:
+                pass
+
+    def _say(self, text: str) -> None:
+        if not self._shown and self._before:
+            self._updates.put(SaidPiece("text", "\n\n"))  # the words before the last calls were another response
+        before = self._shown[-1][-1:] if self._shown else ""
+        self._shown.append(text)
+        self._updates.put(SaidPiece("text", clean_answer(text, before=before)))
+
+    def _begin(self, call: ToolCall, *, id: str, path: tuple[str, ...], status: str) -> None:
+        if len(self._open) < MAX_CALLS:
+            self._open[id] = call.name
+        self._updates.put(
+            start_tool_call(
+                id,
+                title_of(call, path=path),
+                kind=kind_of(call),
+                status="in_progress" if status == "in_progress" else "pending",
+                content=self._diffs(call) if status == "in_progress" else None,
+                locations=locations_of(call, workspace=self._workspace) or None,
+            )
+        )
+
+    def _start(self, call: ToolCall, *, id: str, path: tuple[str, ...]) -> None:
+        if call.name == "bash":
+            self._before_command()
+        if id in self._open:
+            self._updates.put(update_tool_call(id, status="in_progress", content=self._diffs(call) or None))
+        else:
+            self._begin(call, id=id, path=path, status="in_progress")
+
+    def _diffs(self, call: ToolCall) -> list[Content]:
+        return diffs_of(call, workspace=self._workspace)
+
+    def _finish(self, result: ToolResult, *, id: str) -> None:
+        name = self._open.pop(id, result.name)
+        said = result_said(result)
+        # a diff that the editor shows stays: a change that was made says no more than that
+        keeps = kind_of(ToolCall(id="", name=name)) == "edit" and not result.is_error
+        self._updates.put(
+            update_tool_call(
+                id, status="failed" if result.is_error else "completed", content=None if keeps else said or None
+            )
+        )
+
+    def _end(self, result: TurnResult) -> None:
+        shown = "".join(self._shown)
+        if shown == result.text:
+            return
+        if self._goes_on and shown and result.text.startswith(shown):
+            self._updates.put(SaidPiece("text", clean_answer(result.text[len(shown) :], before=shown[-1:])))
+            return
+        left = unseen(result, shown=ShownTurn(at_hand=shown, before="".join(self._before)))
+        for text in (left.rest, f"\n\n{left.answer}" if left.answer and shown else left.answer):
+            if text:
+                self._updates.put(SaidPiece("text", clean_answer(text, before=shown[-1:])))
+        if left.own:
+            self._note(left.own)
+
+
+def usage_update(last: Usage, *, window: int, cost_usd: float | None) -> UsageUpdate:
+    """How full the model's window is after the last request, and what the session has cost."""
+    cost = None if cost_usd is None else AcpCost(amount=cost_usd, currency="USD")
+    seen = last.last_sampling
+    used = seen.input_tokens + seen.output_tokens
+    return UsageUpdate(session_update="usage_update", used=used, size=window, cost=cost)

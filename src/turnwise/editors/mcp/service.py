@@ -1,0 +1,263 @@
+"""The two tools of the server: what a client sees of them, and their calls."""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import mcp
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import Server
+from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ClientCapabilities,
+    ElicitRequest,
+    ElicitResult,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    Tool,
+    ToolAnnotations,
+)
+from pydantic import ValidationError
+
+from turnwise._version import __version__
+from turnwise.base.clock import wait_for_task
+from turnwise.base.own_pipes import LinePipe, ended_by_signals, library_is_silent, own_streams
+from turnwise.coding_agent.text import clean_line, visible_line
+from turnwise.editors.mcp.arguments import RunWish, may_swap, read_run, run_schema
+from turnwise.editors.mcp.client_asks import Question
+from turnwise.editors.mcp.decode_tool import SCHEMA, Decodes, read_decode
+from turnwise.editors.mcp.results import DECODE_OUTPUT, RUN_OUTPUT, decode_result, failed, run_result
+from turnwise.editors.mcp.runs import Served, ServedRun, ServeMeans
+from turnwise.editors.mcp.streams import client_streams
+from turnwise.errors import CallerError, TurnwiseError
+from turnwise.vocab.file_names import shown_name
+
+STARTED = "an MCP client starts `turnwise mcp serve`"
+RUN, DECODE = "run", "decode"
+MAX_RUNS = 8  # at work at once
+MAX_WAITING = 16  # runs that wait for their client to come back with an answer, or for their result to be fetched
+SETTLE_S = 10.0  # that runs have to end in once the client is gone
+ClientContext = ServerRequestContext[Any, Any]
+_log = logging.getLogger("turnwise")
+
+INSTRUCTIONS = (
+    "`run` gives a task to an agent that works in a folder of this machine: it reads and changes files and runs commands, within "
+    "the limits and permissions of this server. `decode` says what a recorded stream of a model's provider holds."
+)
+
+
+class ClientService:
+    """Serves one client. `close` ends all runs, within bounds."""
+
+    def __init__(self, means: ServeMeans) -> None:
+        self._means = means
+        self._runs: OrderedDict[str, ServedRun] = OrderedDict()
+        self._decodes = Decodes()
+        self.server: Server[Any] = Server(
+            "turnwise",
+            version=__version__,
+            instructions=INSTRUCTIONS,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+        )
+
+    async def close(self) -> None:
+        runs = [run for run in self._runs.values() if not run.task.done()]
+        for run in runs:
+            run.cancel()
+        if not runs:
+            return
+        task = asyncio.ensure_future(asyncio.wait([run.task for run in runs]))
+        if not await wait_for_task(cast("asyncio.Task[object]", task), clock=self._means.clock, timeout_s=SETTLE_S):
+            for run in runs:
+                run.task.cancel()
+
+    async def _list(self, _: ClientContext, __: PaginatedRequestParams | None) -> ListToolsResult:
+        run = Tool(
+            name=RUN,
+            title="Run an agent in a folder",
+            description="Have an agent do a task in a folder: it reads, changes and searches files, runs commands, and answers. "
+            f"The folder lies below {visible_line(shown_name(str(self._means.root)))}.",
+            input_schema=run_schema(self._means.models),
+            output_schema=RUN_OUTPUT,
+            annotations=ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True),
+        )
+        decode = Tool(
+            name=DECODE,
+            title="Decode a provider's stream",
+            description="Say what the recorded bytes of a model provider's response hold: text, whole tool calls, why it ended, "
+            "tokens, and what had to be repaired. Sends nothing.",
+            input_schema=SCHEMA,
+            output_schema=DECODE_OUTPUT,
+            annotations=ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
+        )
+        return ListToolsResult(tools=[run, decode])
+
+    async def _call(
+        self, context: ClientContext, params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        """What goes wrong becomes an error result in one sentence; what is a bug of ours says no more than that."""
+        try:
+            match params.name:
+                case "run":
+                    return await self._run(context, params)
+                case "decode":
+                    wish = read_decode(params.arguments or {})
+                    data, is_stream = await self._decodes.decoded(wish)
+                    return decode_result(data, is_stream=is_stream, family=wish.family)
+                case name:
+                    return failed(f"there is no tool `{visible_line(name[:40])}`: there are `{RUN}` and `{DECODE}`")
+        except TurnwiseError as error:
+            return failed(clean_line(str(error)))
+        except Exception as error:  # noqa: BLE001 (the client goes on with its other calls)
+            _log.exception("a call of the client failed")
+            return failed(f"this is a bug in turnwise, please report it: {type(error).__name__}")
+
+    async def _run(self, context: ClientContext, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+        if params.request_state is not None:
+            run = self._waiting(params.request_state)
+            _deliver(run, answers=params.input_responses or {})
+        else:
+            run = self._begun(params.arguments or {}, asks=_can_ask(context.session.client_capabilities))
+        run.is_attended_to = True
+        run.progress.report_to(lambda number, line: context.session.report_progress(number, message=line))
+        try:
+            return await self._listened(context, run)
+        except asyncio.CancelledError:
+            run.cancel()
+            run.task.add_done_callback(lambda task: self._forget(run.token, task))  # nobody will ask for its result
+            raise
+        finally:
+            run.is_attended_to = False
+            run.progress.report_to(None)
+
+    async def _listened(self, context: ClientContext, run: ServedRun) -> CallToolResult | InputRequiredResult:
+        """The run's result; or, of a client that has to be asked by a result, what it is asked."""
+        while not run.task.done():
+            waiting = [one for one in run.questions.open if one.is_open]
+            if waiting and not context.session.can_send_request:
+                run.questions.show(waiting)
+                asked = {one.key: ElicitRequest(params=one.form) for one in waiting}
+                return InputRequiredResult(input_requests=cast("Any", asked), request_state=run.token)
+            run.questions.changed.clear()
+            if waiting:
+                await _asked(context, waiting[0], run=run)
+            else:
+                await _first_of(asyncio.ensure_future(run.questions.changed.wait()), run.task)
+        await run.progress.flush()
+        del self._runs[run.token]
+        return (
+            failed("the run was cancelled before it began") if run.task.cancelled() else run_result(run.task.result())
+        )
+
+    def _begun(self, arguments: Mapping[str, object], *, asks: bool) -> ServedRun:
+        means = self._means
+        wish = read_run(arguments, root=means.root, models=means.models, env=means.env)
+        self._forget_ended()
+        if sum(not run.task.done() for run in self._runs.values()) >= MAX_RUNS:
+            raise CallerError(f"{MAX_RUNS} runs are at work: wait for one of them")
+        self._check_apart(wish)
+        run = ServedRun(wish, means=means, asks=asks)
+        run.start()
+        self._runs[run.token] = run
+        return run
+
+    def _check_apart(self, wish: RunWish) -> None:
+        """Raises CallerError where this run, or one at work, could put a link in the place of the other's folder."""
+        for run in self._runs.values():
+            if not run.task.done() and (may_swap(wish, run.wish) or may_swap(run.wish, wish)):
+                raise CallerError(
+                    f"a run is at work in `{shown_name(str(run.wish.folder))}`: of two folders at once, none may lie inside the "
+                    "other, unless the run in the outer one is `read-only`. Wait for it, or work in the same folder"
+                )
+
+    def _waiting(self, token: str) -> ServedRun:
+        run = self._runs.get(token)
+        if run is None:
+            raise CallerError("this run is not known any more: begin it anew, without `requestState`")
+        if run.is_attended_to:
+            raise CallerError("another call listens to this run: wait for its result")
+        return run
+
+    def _forget(self, token: str, task: asyncio.Task[Served]) -> None:
+        self._runs.pop(token, None)
+        if not task.cancelled():
+            task.exception()  # else asyncio tells the terminal of it
+
+    def _forget_ended(self) -> None:
+        """Runs whose client did not come back; the journal has them."""
+        left = [token for token, run in self._runs.items() if run.task.done() and not run.is_attended_to]
+        for token in left[: max(0, len(left) - MAX_WAITING)]:
+            del self._runs[token]
+
+
+async def _asked(context: ClientContext, question: Question, *, run: ServedRun) -> None:
+    """Put it to a client that takes requests. It is withdrawn there once its deadline has passed here, or the run has ended."""
+    elicited = asyncio.ensure_future(
+        context.session.elicit_form(
+            question.form.message, question.form.requested_schema, related_request_id=context.request_id
+        )
+    )
+    if elicited not in await _first_of(elicited, run.task, question.result):
+        return
+    try:
+        question.answer(elicited.result())
+    except (MCPError, ValidationError):  # it has no person, or its answer is none
+        question.answer(ElicitResult(action="cancel"))
+
+
+async def _first_of(own: asyncio.Future[Any], *others: asyncio.Future[Any]) -> set[asyncio.Future[Any]]:
+    """Those that are done, as soon as one is. `own` is not waited for any longer."""
+    try:
+        return (await asyncio.wait([own, *others], return_when=asyncio.FIRST_COMPLETED))[0]
+    finally:
+        own.cancel()
+
+
+def _deliver(run: ServedRun, *, answers: Mapping[str, object]) -> None:
+    for question in run.questions.open:
+        answer = answers.get(question.key)
+        if answer is not None:
+            question.answer(answer if isinstance(answer, ElicitResult) else ElicitResult(action="cancel"))
+
+
+def _can_ask(can: ClientCapabilities | None) -> bool:
+    """A client that says no more than that it has elicitation has forms (2025-06-18)."""
+    asks = None if can is None else can.elicitation
+    return asks is not None and (asks.form is not None or asks.url is None)
+
+
+async def serve(means: ServeMeans) -> None:
+    """On this process's own pipes. Raises CallerError where they are none."""
+    reader, writer = await own_streams(started=STARTED)
+    pipe = LinePipe(reader, writer, clock=means.clock, whose="the client")
+    with ended_by_signals(pipe.end):
+        await serve_pipe(pipe, means=means)
+
+
+async def serve_pipe(pipe: LinePipe, *, means: ServeMeans) -> None:
+    """Until the pipe ends; then open runs are cancelled, and have a moment to end in."""
+    async with client_streams(pipe) as (incoming, outgoing):
+        await serve_streams(incoming, outgoing, means=means)
+    await pipe.close()
+
+
+async def serve_streams(
+    incoming: ReadStream[SessionMessage | Exception], outgoing: WriteStream[SessionMessage], *, means: ServeMeans
+) -> None:
+    """Until the first stream ends."""
+    service = ClientService(means)
+    with library_is_silent(str(Path(mcp.__file__).parent)):
+        try:
+            options = service.server.create_initialization_options()
+            await service.server.run(incoming, outgoing, options)
+        finally:
+            await service.close()

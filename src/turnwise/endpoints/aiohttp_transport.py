@@ -1,0 +1,352 @@
+"""The transport on aiohttp. `aiohttp` is imported with the first request, not with turnwise."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import socket
+import ssl
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, Self
+from urllib.parse import urlsplit
+
+from turnwise.endpoints.content_coding import MOST_GROWTH, UnknownCoding, Unpacker, unpacker_for
+from turnwise.endpoints.proxies import proxy_for, shown_proxy
+from turnwise.endpoints.request_guard import check_may_leave
+from turnwise.endpoints.transport import HttpReply, HttpRequest, Take
+from turnwise.errors import CallerError, ProviderFault
+from turnwise.vocab import Fault, FaultKind
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from turnwise.endpoints.whole_body import LongBody, WholeBody
+
+# aiohttp closes idle connections after 15 s; a step's tools often take longer, and a new TLS handshake costs two round
+# trips. Servers close theirs after 60 s (nginx) and more, so 50 s seldom meets a connection that is about to go.
+KEEPALIVE_S = 50.0
+# aiohttp's 8190 is too small for the headers of some gateways (long `set-cookie` and policy headers).
+HEADER_BYTES = 64 * 1024
+CA_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+LARGE_BYTES = 8 * 1024 * 1024  # what is written at once: two million tokens of text, less than some pictures
+# What aiohttp holds of a body before it stops reading (twice this). Below it, it looks for more to parse with every chunk of
+# the transfer encoding that is taken out: 1.4 us a chunk with its own 256 KiB, 1.0 with this (20,000 chunks, measured).
+READ_BYTES = 32 * 1024
+PLAIN = (("accept-encoding", "identity"),)  # see `content_coding`
+
+
+class AiohttpTransport:
+    """Sends requests over connections that are kept for the next one. Use `async with`, or call `close()`.
+
+    Honours the usual variables: HTTPS_PROXY, HTTP_PROXY, NO_PROXY; SSL_CERT_FILE, SSL_CERT_DIR (by OpenSSL itself),
+    REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE. Not `~/.netrc`: aiohttp refuses a request that has both its entry and a key.
+    They are read once for an address that is used again and again. Belongs to the event loop that first used it.
+    """
+
+    def __init__(self, *, env: Mapping[str, str] | None = None) -> None:
+        self._env = os.environ if env is None else env
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._way: _Way | None = None  # of the last request
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection. The transport may be used again afterwards."""
+        session, self._session, self._loop, self._way = self._session, None, None, None
+        if session is not None:
+            await session.close()
+
+    def send(self, request: HttpRequest, /) -> _Sending:
+        return _Sending(request, transport=self)
+
+    def prepare(self, request: HttpRequest, /) -> None:
+        """aiohttp is imported, the session is open and certificates are read. Belongs to an event loop, as `send` does."""
+        _payload(b"")
+        self._open_session()
+        self._way = self._find_way(request)
+
+    async def open(self, request: HttpRequest, *, body: WholeBody | LongBody) -> aiohttp.ClientResponse:
+        """The response, once its head has come. Raises what aiohttp raises, and what a guard raises; for `send`."""
+        check_may_leave(request.url)
+        session = self._open_session()
+        way = self._way_of(request)
+        return await session.request(
+            request.method,
+            request.url,
+            data=body,
+            headers=(*PLAIN, *request.headers),
+            allow_redirects=False,  # a redirect would carry the key to a stranger
+            proxy=way.proxy,
+            ssl=way.tls,
+            timeout=way.timeout,
+        )
+
+    def proxy_of(self, request: HttpRequest) -> str | None:
+        """The proxy on the way, without a user and a password."""
+        proxy = self._way_of(request).proxy
+        return None if proxy is None else shown_proxy(proxy)
+
+    def _way_of(self, request: HttpRequest) -> _Way:
+        way = self._way
+        if way is None or way.url != request.url or way.connect_s != request.connect_s:
+            way = self._way = self._find_way(request)
+        return way
+
+    def _find_way(self, request: HttpRequest) -> _Way:
+        import aiohttp
+
+        return _Way(
+            url=request.url,
+            connect_s=request.connect_s,
+            proxy=proxy_for(request.url, env=self._env),
+            tls=self._tls_context() if request.url.startswith("https:") else True,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=request.connect_s),
+        )
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        loop = asyncio.get_running_loop()
+        if self._session is None:
+            from turnwise.endpoints.bounded_connector import BoundedConnector
+
+            _keep_blocks()
+            self._loop = loop
+            self._session = aiohttp.ClientSession(
+                connector=BoundedConnector(keepalive_s=KEEPALIVE_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                read_bufsize=READ_BYTES,
+                max_line_size=HEADER_BYTES,
+                max_field_size=HEADER_BYTES,
+            )
+        elif self._loop is not loop:
+            raise CallerError("this transport is open in another event loop: close it there, or make one for each loop")
+        return self._session
+
+    def _tls_context(self) -> ssl.SSLContext | bool:
+        """A context where certificates are named, made once. Without, aiohttp's own (True): it reads the system's certificates
+        when it is imported, and another 20 ms of CPU for the same ones would be spent before the first request."""
+        named = any(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"))  # OpenSSL looks at no others
+        if not named and not any(self._env.get(name) for name in CA_BUNDLES):
+            return True
+        if self._tls is None:
+            context = ssl.create_default_context()  # reads SSL_CERT_FILE and SSL_CERT_DIR
+            for name in CA_BUNDLES:
+                if bundle := self._env.get(name):
+                    try:
+                        if os.path.isdir(bundle):  # noqa: PTH112 (a string is what OpenSSL takes)
+                            context.load_verify_locations(capath=bundle)
+                        else:
+                            context.load_verify_locations(cafile=bundle)
+                    except (OSError, ssl.SSLError):
+                        raise CallerError(f"`{name}` names `{bundle}`, which is no readable CA bundle") from None
+            self._tls = context
+        return self._tls
+
+
+class _Way(NamedTuple):
+    """How to reach an address."""
+
+    url: str
+    connect_s: float
+    proxy: str | None
+    tls: ssl.SSLContext | bool
+    timeout: aiohttp.ClientTimeout
+
+
+class _Sending:
+    """One request: entered, it is its reply; iterated, the chunks of that. A class, because two generators in its place cost
+    as much as a small response's decoding."""
+
+    def __init__(self, request: HttpRequest, *, transport: AiohttpTransport) -> None:
+        self._request = request
+        self._transport = transport
+        self._response: aiohttp.ClientResponse | None = None
+        self._unpacker: Unpacker | None = None
+        self._body: WholeBody | LongBody | None = None
+
+    @property
+    def has_left(self) -> bool:
+        """Whether a byte of the request may have been written to a socket: name, connection, TLS and proxy came before."""
+        return self._body is not None and self._body.has_begun
+
+    @property
+    def proxy(self) -> str | None:
+        """As `Transport` has it."""
+        return self._transport.proxy_of(self._request)
+
+    async def __aenter__(self) -> HttpReply:
+        try:
+            body = self._body = _payload(self._request.body)
+            response = self._response = await self._transport.open(self._request, body=body)
+        except _network_errors() as error:
+            error.__traceback__ = None  # the connection holds the error, and with its frames the whole request
+            raise ProviderFault(_fault_of(error, self._request, before_head=True)) from None
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        if "content-encoding" in headers:
+            try:
+                self._unpacker = unpacker_for(", ".join(response.headers.getall("content-encoding")))
+            except UnknownCoding as coding:
+                self._response = None
+                response.close()
+                message = (
+                    f"`{_host(self._request)}` sent a body in the content encoding `{coding}`, which was not asked for"
+                )
+                raise ProviderFault(Fault(kind=FaultKind.PROTOCOL, message=message)) from None
+        chunked = "chunked" in headers.get("transfer-encoding", "").lower()
+        is_delimited = chunked or "content-length" in headers
+        return HttpReply(
+            status=response.status,
+            headers=headers,
+            chunks=self,
+            is_delimited=is_delimited,
+            pump=self._pump if self._unpacker is None else None,
+        )
+
+    async def __aexit__(self, *_: object) -> None:
+        response, self._response = self._response, None
+        if response is not None:
+            response.release()
+            await response.wait_for_close()  # of the body's writer, too: an answer may come before all was sent
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._response is None:
+            raise StopAsyncIteration
+        chunk = await (
+            self._read(self._response) if self._unpacker is None else self._unpack(self._response, self._unpacker)
+        )
+        if not chunk:
+            raise StopAsyncIteration
+        return chunk
+
+    async def _pump(self, take: Take) -> None:
+        """As `HttpReply.pump` says. A future, a task and a further turn of the event loop for each chunk cost more than a short
+        one's decoding."""
+        from turnwise.endpoints.bounded_connector import BoundedHandler
+
+        response = self._response
+        handler = None if response is None or response.connection is None else response.connection.protocol
+        if response is None or not isinstance(handler, BoundedHandler):
+            return  # the whole body is there
+        await handler.pump(take, body=response.content)
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        """What comes next, as it was sent; nothing once the body has ended. What came before a fault is given before it."""
+        content = response.content
+        try:
+            chunk = await content.readany()
+            if not chunk and (failed := content.exception()) is not None:
+                raise failed
+            return chunk
+        except _network_errors() as error:
+            error.__traceback__ = None  # the body holds the error, and with its frames the whole request
+            # aiohttp (3.14) raises first, and has no public way to the bytes that it holds.
+            if held := content._read_nowait(-1):  # pyright: ignore[reportPrivateUsage]
+                return held
+            raise ProviderFault(_fault_of(error, self._request, before_head=False)) from None
+
+    async def _unpack(self, response: aiohttp.ClientResponse, unpacker: Unpacker) -> bytes:
+        while not (piece := unpacker.take()):
+            chunk = b"" if unpacker.is_broken else await self._read(response)
+            if not chunk and not unpacker.has_ended:
+                message = f"the compressed body from `{_host(self._request)}` is broken or did not arrive whole"
+                raise ProviderFault(Fault(kind=FaultKind.DISCONNECTED, message=message))
+            if not chunk:
+                return b""
+            unpacker.feed(chunk)
+        if unpacker.is_bomb:
+            message = (
+                f"the compressed body from `{_host(self._request)}` grew to more than {MOST_GROWTH} times its size"
+            )
+            raise ProviderFault(Fault(kind=FaultKind.TOO_LARGE, message=message))
+        await asyncio.sleep(0)  # one read may hold a thousand times its size: the deadlines get their turn
+        return piece
+
+
+@functools.cache  # the second time it would be memory that is kept, and written to
+def _keep_blocks() -> None:
+    """glibc maps no block of up to this size for itself any more (mallopt(3), M_MMAP_THRESHOLD: the largest that was freed).
+
+    asyncio reads into a new block of 256 KB each time, which then shrinks to what came; a body is copied on its way to the
+    socket, a longer one in every step. Mapping, filling with zeros and unmapping cost 12 us a read and 0.4 ms a megabyte sent.
+    """
+    bytes(2 * LARGE_BYTES)
+
+
+def _payload(body: bytes) -> WholeBody | LongBody:
+    """Bytes are copied and written at once, but for a very large body: that is written piece by piece."""
+    from turnwise.endpoints.whole_body import LongBody, WholeBody
+
+    return LongBody(body) if len(body) > LARGE_BYTES else WholeBody(body)
+
+
+def _network_errors() -> tuple[type[Exception], ...]:
+    """Looked up when one was raised: aiohttp is imported by then."""
+    import aiohttp
+
+    return aiohttp.ClientError, OSError
+
+
+def _fault_of(error: Exception, request: HttpRequest, *, before_head: bool) -> Fault:
+    """The exception as data. Its own text is used only where it cannot show a header: OS errors and TLS verdicts."""
+    import aiohttp
+
+    from turnwise.endpoints.bounded_connector import MAX_HEADS
+
+    host = _host(request)
+    match error:
+        case aiohttp.ServerTimeoutError():
+            kind, text = FaultKind.TIMEOUT, f"no connection to `{host}` within {request.connect_s:g} s"
+        case aiohttp.ClientConnectorDNSError():
+            kind, text = FaultKind.UNREACHABLE, f"the name `{host}` could not be resolved: {_reason(error.os_error)}"
+        case aiohttp.ClientConnectorCertificateError():
+            verdict = getattr(error.certificate_error, "verify_message", "") or type(error.certificate_error).__name__
+            kind, text = FaultKind.UNREACHABLE, f"the certificate of `{host}` was not accepted: {verdict}"
+        case aiohttp.ClientHttpProxyError():
+            kind, text = FaultKind.UNREACHABLE, f"the proxy refused the way to `{host}` (HTTP {error.status})"
+        case aiohttp.ClientProxyConnectionError():
+            kind, text = FaultKind.UNREACHABLE, f"no connection to the proxy: {_reason(error.os_error)}"
+        case aiohttp.ClientConnectorError():
+            kind, text = FaultKind.UNREACHABLE, f"no connection to `{host}`: {_reason(error.os_error)}"
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
+            kind, text = FaultKind.UNREACHABLE, f"`{host}` is no address that a request can be sent to"
+        case aiohttp.ClientResponseError() if _is_flood(error):
+            kind, text = FaultKind.PROTOCOL, f"`{host}` sent more than {MAX_HEADS} interim responses and no answer"
+        case aiohttp.ClientResponseError():
+            kind, text = FaultKind.PROTOCOL, f"`{host}` did not answer in HTTP"
+        case _:
+            when = "before it answered" if before_head else "before the response was whole"
+            kind, text = FaultKind.DISCONNECTED, f"the connection to `{host}` broke {when}"
+    # What is wrong with an address or a certificate is wrong a second later, too.
+    lasting = isinstance(
+        error, aiohttp.ClientConnectorCertificateError | aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError
+    )
+    return Fault(kind=kind, message=text, should_retry=False if lasting else None)
+
+
+def _host(request: HttpRequest) -> str:
+    return urlsplit(request.url).netloc.rpartition("@")[2]
+
+
+def _reason(error: OSError) -> str:
+    """The system's own words: asyncio puts "Connect call failed ('127.0.0.1', 1)" in their place."""
+    if error.errno and not isinstance(error, socket.gaierror | ssl.SSLError):  # theirs are other numbers
+        return os.strerror(error.errno)
+    return error.strerror or type(error).__name__
+
+
+def _is_flood(error: BaseException) -> bool:
+    from turnwise.endpoints.bounded_connector import TooManyHeads
+
+    return isinstance(error.__cause__, TooManyHeads)

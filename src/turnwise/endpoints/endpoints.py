@@ -1,0 +1,212 @@
+"""Where requests go: an address, a key that cannot be shown by accident, and what the profile says about both."""
+
+import re
+from collections.abc import Mapping
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+import msgspec
+
+from turnwise._version import __version__
+from turnwise.endpoints.key_forms import HIDDEN, forms_of, hide_forms, is_sought_in_words
+from turnwise.endpoints.transport import HttpRequest
+from turnwise.errors import CallerError, MissingKey
+from turnwise.wire.addresses import path_below
+from turnwise.wire.family import BETA_HEADER, Family, HttpCall
+from turnwise.wire.profiles import Profile, profile_at
+from turnwise.wire.registry import family as find_family
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2
+_FORBIDDEN = re.compile(r"[^\t\x20-\x7e\x80-\xff]")  # in a field value, RFC 9110 section 5.5
+_AUTH_HEADERS = {
+    "bearer": ("authorization", "Bearer "),
+    "x-api-key": ("x-api-key", ""),
+    "api-key": ("api-key", ""),
+    "x-goog-api-key": ("x-goog-api-key", ""),
+}
+
+
+class Secret:
+    """A text that only `reveal()` shows: not repr, str, format, msgspec or pickle."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Secret({HIDDEN})"
+
+    def __str__(self) -> str:
+        return HIDDEN
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._text))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Secret is not pickled")
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One provider's door. Raises CallerError naming what is wrong with the address or a header; never shows the key."""
+
+    profile: Profile
+    base_url: str
+    key: Secret | None = None
+    headers: tuple[tuple[str, str], ...] = ()  # the user's own, on every request
+
+    def __post_init__(self) -> None:
+        _check_url(self.base_url)
+        for name, value in (*self.profile.headers.items(), *self.headers):
+            _check_header(name, value)
+        if self.key is not None:
+            _check_header("authorization", self.key.reveal())
+
+    @property
+    def family(self) -> Family:
+        return find_family(self.profile.family)
+
+    @property
+    def leaves_calls_in_text(self) -> bool:
+        """Whether the server may leave calls in the text. Its profile says so; a Chat Completions server elsewhere may, unless
+        that is the own address of another vendor, whose profile says it then."""
+        profile = self.profile
+        if profile.family != "openai_chat" or _site(self.base_url) == _site(profile.base_url):
+            return profile.calls_in_text
+        there = profile_at(self.base_url)
+        return there is None or there.calls_in_text
+
+    @property
+    def sends_key(self) -> bool:
+        """A key goes with each request, as a header or (for all that is known) in the query of the address."""
+        return (self.key is not None and self.profile.auth != "none") or "?" in self.base_url
+
+    def scrub(self, text: str) -> str:
+        """The text without the key, also in base64, for messages: providers quote it back."""
+        return text if self.key is None else hide_forms(text, forms=forms_of(self.key.reveal()))
+
+    @property
+    def forms_in_words(self) -> tuple[str, ...]:
+        """What is hidden in the words of a model: the forms of a key that cannot be a harmless word; else none."""
+        key = "" if self.key is None else self.key.reveal()
+        return forms_of(key) if is_sought_in_words(key) else ()
+
+
+def find_key(
+    profile: Profile,
+    *,
+    env: Mapping[str, str],
+    api_key: str | None = None,
+    api_key_env: str | None = None,
+    way: str = "give `api_key=` or `api_key_env=`",
+) -> Secret | None:
+    """`api_key` itself, else the variable `api_key_env`, else the first of the profile's variables that is set.
+
+    None where the endpoint takes none and none is there. Raises MissingKey with the variables that were looked at, and `way`:
+    what else the caller can do.
+    """
+    if api_key and api_key.strip():
+        return Secret(api_key.strip())
+    names = (api_key_env,) if api_key_env else profile.api_key_env
+    for name in names:
+        if value := env.get(name, "").strip():  # `export KEY=$(cat file)` and .env files leave spaces
+            return Secret(value)
+    if api_key_env:
+        raise MissingKey(f"the variable `{api_key_env}` is not set: put the key for `{profile.name}` in it")
+    if profile.key_required and profile.auth != "none":
+        ways = [f"set {' or '.join([f'`{name}`' for name in names])}"] if names else []
+        raise MissingKey(f"`{profile.name}` wants a key: {', or '.join([*ways, way])}")
+    return None
+
+
+def build_http_request(endpoint: Endpoint, call: HttpCall, *, connect_s: float) -> HttpRequest:
+    """Address and headers for one encoded call. Of equal header names the last wins: ours, the profile's, the call's, the
+    user's, the key. Betas are joined."""
+    headers = {"content-type": "application/json", "user-agent": f"turnwise/{__version__}"}
+    for name, value in (*endpoint.profile.headers.items(), *call.headers, *endpoint.headers):
+        _check_header(name, value)
+        before = headers.get(BETA_HEADER) if name.lower() == BETA_HEADER else None
+        headers[name.lower()] = value if before is None else f"{before},{value}"
+    if endpoint.key is not None and endpoint.profile.auth != "none":
+        name, prefix = _AUTH_HEADERS[endpoint.profile.auth]
+        headers[name] = prefix + endpoint.key.reveal()
+    return HttpRequest(
+        url=_join(endpoint.base_url, path_below(endpoint.base_url, call.path, family=endpoint.profile.family)),
+        headers=tuple(headers.items()),
+        body=call.body,
+        method=call.method,
+        connect_s=connect_s,
+    )
+
+
+class Addressing:
+    """Builds the requests of one turn. Address and headers are put together, and checked, where they are others than those of
+    the request before."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._made_of: tuple[str, tuple[tuple[str, str], ...]] | None = None
+        self._url = ""
+        self._headers: tuple[tuple[str, str], ...] = ()
+        self.shown_url = ""  # of the last request, without what may be secret in it
+
+    def build(self, call: HttpCall, *, connect_s: float) -> HttpRequest:
+        made_of = call.path, call.headers
+        if made_of != self._made_of:
+            first = build_http_request(self._endpoint, call, connect_s=connect_s)
+            self._made_of, self._url, self._headers = made_of, first.url, first.headers
+            self.shown_url = self._endpoint.scrub(first.url.partition("?")[0])
+        return HttpRequest(
+            url=self._url, headers=self._headers, body=call.body, method=call.method, connect_s=connect_s
+        )
+
+
+def _join(base_url: str, path: str) -> str:
+    """`path` may bring a query, and so may the base (Azure's `api-version`)."""
+    base, _, base_query = base_url.partition("?")
+    path, _, query = path.partition("?")
+    joined = base.rstrip("/") + ("/" + path.lstrip("/") if path else "")
+    both = "&".join([part for part in (base_query, query) if part])
+    return f"{joined}?{both}" if both else joined
+
+
+def _site(url: str | None) -> str:
+    """The last two labels of the host, which a vendor's addresses for other regions share. An address may be a template."""
+    host = urlsplit(url or "").hostname or ""
+    return ".".join(host.rsplit(".", 2)[-2:])
+
+
+def _check_url(text: str) -> None:
+    try:
+        parts = urlsplit(text)
+        port_is_good = parts.port is None or parts.port > 0
+    except ValueError:
+        raise CallerError(f"`{_without_userinfo(text)}` is no URL") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_good:
+        raise CallerError(
+            f"`{_without_userinfo(text)}` is no base URL: it must begin with http:// or https:// and a host"
+        )
+    if parts.username is not None or parts.password is not None:
+        raise CallerError("a base URL must not hold a user or password: give the key by its environment variable")
+    if parts.fragment or re.search(r"[\s\x00-\x1f\x7f]", text):
+        raise CallerError(f"`{text.partition('#')[0]}` is no base URL: it has a fragment or white space")
+
+
+def _without_userinfo(url: str) -> str:
+    return re.sub(r"//[^/]*@", "//", url)
+
+
+def _check_header(name: str, value: str) -> None:
+    """The value is never shown: it may be a key."""
+    if not _TOKEN.fullmatch(name):
+        raise CallerError(f"`{name}` is no name of an HTTP header")
+    if _FORBIDDEN.search(value) or value != value.strip():
+        raise CallerError(
+            f"the value for the HTTP header `{name}` has a line break or another character not allowed there"
+        )

@@ -1,0 +1,116 @@
+"""The model servers of this machine: at which ports they usually listen, and which of them answer now."""
+
+import asyncio
+import functools
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from turnwise.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.endpoints.endpoints import Endpoint
+from turnwise.endpoints.model_lists import ask_for_models
+from turnwise.errors import CallerError, ProviderFault
+from turnwise.vocab import FaultKind
+from turnwise.wire.model_lists import OfferedModel
+from turnwise.wire.profiles import Profile, builtin_profiles
+
+VARIABLE = "TURNWISE_LOCAL_PORTS"
+WITHIN_S = 1.0  # a server that is there lists its models in milliseconds
+MAX_BYTES = 1024 * 1024
+_ENTRY = re.compile(r"([a-z]+)=(\d{1,5})")
+
+
+class LocalServer(msgspec.Struct, frozen=True, kw_only=True):
+    """`moved`: it was said to listen at this port, which is not its usual one."""
+
+    profile: Profile
+    port: int
+    moved: bool = False
+
+
+class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of asking one. `silent`: something listens and says nothing; `wants_key`: it refuses to list without one."""
+
+    server: LocalServer
+    state: Literal["lists", "wants_key", "silent"]
+    models: tuple[OfferedModel, ...] = ()
+
+
+@functools.cache
+def usual_servers() -> tuple[LocalServer, ...]:
+    """The profiles of servers on one's own machine. Of two that share a port, the plain name."""
+    found: dict[int, Profile] = {}
+    for profile in builtin_profiles().values():
+        parts = urlsplit(profile.base_url or "")
+        if profile.billing == "free" and parts.hostname == "localhost" and parts.port is not None:
+            before = found.get(parts.port)
+            if before is None or len(profile.name) < len(before.name):
+                found[parts.port] = profile
+    return tuple([LocalServer(profile=profile, port=port) for port, profile in found.items()])
+
+
+def local_servers(env: Mapping[str, str]) -> tuple[LocalServer, ...]:
+    """Those to look for: the ones that TURNWISE_LOCAL_PORTS names (`ollama=11435,vllm=8001`; empty: none), else the usual ones
+    at their usual ports. Raises CallerError where the variable cannot be read."""
+    said = env.get(VARIABLE)
+    if said is None:
+        return usual_servers()
+    usual = {server.profile.name: server for server in usual_servers()}
+    found: list[LocalServer] = []
+    for entry in filter(None, [part.strip() for part in said.split(",")]):
+        match = _ENTRY.fullmatch(entry)
+        if match is None or match[1] not in usual or not 0 < int(match[2]) < 65_536:
+            names = ", ".join([f"`{name}`" for name in usual])
+            raise CallerError(f"{VARIABLE}: `{entry}` is no server and port: write `ollama=11434`; servers are {names}")
+        server = usual[match[1]]
+        found.append(LocalServer(profile=server.profile, port=int(match[2]), moved=int(match[2]) != server.port))
+    return tuple(found)
+
+
+def moved_address(profile: str, *, env: Mapping[str, str]) -> str | None:
+    """The base URL of a server that TURNWISE_LOCAL_PORTS moves to another port; else None. Raises CallerError as above."""
+    if VARIABLE not in env:
+        return None
+    moved = [server for server in local_servers(env) if server.profile.name == profile and server.moved]
+    return _address(moved[0]) if moved else None
+
+
+async def find_servers(servers: Sequence[LocalServer], *, within_s: float = WITHIN_S) -> tuple[ServerAnswer, ...]:
+    """Those at whose ports something answers, asked at the same time: on the loopback address, without a key, past all proxies.
+    What is no list of models is somebody else's server, and left out."""
+    async with AiohttpTransport(env={}) as transport:
+        answers = await asyncio.gather(*[_ask(server, transport=transport, within_s=within_s) for server in servers])
+    return tuple([answer for answer in answers if answer is not None])
+
+
+async def _ask(server: LocalServer, *, transport: AiohttpTransport, within_s: float) -> ServerAnswer | None:
+    endpoint = Endpoint(profile=server.profile, base_url=_address(server))
+    try:
+        models = await ask_for_models(endpoint, transport=transport, within_s=within_s, max_bytes=MAX_BYTES)
+    except ProviderFault as error:
+        match error.fault.kind:
+            case FaultKind.TIMEOUT:
+                return ServerAnswer(server=server, state="silent")
+            case FaultKind.AUTH:
+                return ServerAnswer(server=server, state="wants_key")
+            case _:
+                return None
+    return ServerAnswer(server=server, state="lists", models=models)
+
+
+def is_own_machine(base_url: str) -> bool:
+    """The address is a loopback one: no network and no proxy lies in between."""
+    host = urlsplit(base_url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _address(server: LocalServer) -> str:
+    path = urlsplit(server.profile.base_url or "").path
+    return f"http://127.0.0.1:{server.port}{path}"

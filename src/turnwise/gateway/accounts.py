@@ -1,0 +1,479 @@
+"""What is told of one client's request: to the ledger before anything leaves, and of everything that came of it."""
+
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from turnwise.assembly.evidence import KeptEvent, Witness
+from turnwise.base.clock import Clock, SystemClock
+from turnwise.errors import JournalFailed
+from turnwise.gateway.counts import GatewayCounts
+from turnwise.gateway.log_lines import FIELDS
+from turnwise.gateway.passed_calls import ClientCall, ClientGone, Outlet, PieceWriter
+from turnwise.journal.direct_ledger import LedgerLine, gateway_session
+from turnwise.journal.journal import journal_path
+from turnwise.journal.ledger import (
+    CANCELLED,
+    COUNTS,
+    OK,
+    Ledger,
+    LedgerEntry,
+    ReceivedResponse,
+    ended_entry,
+    tells_usage,
+)
+from turnwise.journal.ledger_thread import LedgerThread
+from turnwise.journal.prices import NO_PRICES, Prices, prices_of_layers
+from turnwise.journal.repairs_seen import ANY, RepairSeen
+from turnwise.relay.breaches import blames_provider
+from turnwise.relay.client_exchange import RelayEnd
+from turnwise.settings.settings import durability_of, read_layers
+from turnwise.telemetry.telemetry import LearnFacts, SpanFacts, Telemetry, telemetry_of
+from turnwise.turn.commands import Purpose
+from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Response, Usage
+from turnwise.wire.json_fields import UNREADABLE, is_object, read_fields
+from turnwise.wire.openai_chat.usage import counted
+
+_log = logging.getLogger("turnwise")
+
+LONGEST_NAME = 100  # characters of a model's name in a line
+
+# Nothing leaves that the ledger does not know: the provider would bill what nobody can find again.
+NO_LEDGER = Fault(
+    kind=FaultKind.SERVER,
+    message="the gateway cannot write its ledger, so it sent nothing; its log says why",
+    status=500,
+    should_retry=False,
+)
+
+
+class AccountMeans(msgspec.Struct, frozen=True, kw_only=True):
+    """Where accounts are written. Without a `ledger` nothing is kept: for services that are tried out. `telemetry` makes a span
+    of each request."""
+
+    ledger: LedgerThread | None = None
+    counts: GatewayCounts = msgspec.field(default_factory=GatewayCounts)
+    prices: Prices = NO_PRICES
+    clock: Clock = msgspec.field(default_factory=SystemClock)
+    telemetry: Telemetry | None = None
+
+
+class SentRequest:
+    """One request that goes upstream. `ended` is called once, whatever became of it."""
+
+    def __init__(
+        self,
+        account: "Account",
+        *,
+        entry: LedgerEntry,
+        line: LedgerLine | None,
+        asked_hour: bool,
+        asked: tuple[str, ...],
+        family: str,
+    ) -> None:
+        self._account = account
+        self._entry = entry
+        self._line = line
+        self._asked_hour = asked_hour
+        self._asked = asked
+        self._family = family
+
+    def ended(self, received: ReceivedResponse | None, *, witness: Witness | None = None) -> None:
+        """None: no byte of it has left. `witness` kept what came."""
+        self._account.note(self._entry, received, line=self._line, asked_hour=self._asked_hour, asked=self._asked)
+        if received is not None and not received.cancelled:  # what a client left early says nothing of its end
+            self._account.keep(self._entry, received, family=self._family, witness=witness)
+
+
+class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One request of a client, as its line of the log says it. `requests` went upstream; `provider` and `model` are of the last
+    of them. `without_usage` are those whose tokens nobody told. `not_carried` names fields of the request. `fault` is the kind of
+    the failure that the client was told, `refused` if nothing was sent."""
+
+    request: str
+    client: str = ""
+    family: str
+    kind: str
+    provider: str = ""
+    model: str = ""
+    status: int
+    end: str
+    seconds: float
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    without_usage: int = 0
+    repairs: dict[str, int] = {}
+    not_carried: tuple[str, ...] = ()
+    fault: str = ""
+
+
+class WatchedOutlet:
+    """An outlet that knows the status which the client got."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self.status = 0
+        self._outlet = outlet
+        self.send = outlet.send
+        self.gone = outlet.gone
+
+    @property
+    def direct(self) -> PieceWriter | None:
+        return self._outlet.direct
+
+    async def start(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
+        await self._outlet.start(status, headers)
+        self.status = status
+
+
+class _HeardAnswer:
+    """What came back of one request to an upstream, and which repairs it took."""
+
+    def __init__(self, provider: str, family: str, model: str, kinds: Counter[str], witness: Witness | None) -> None:
+        self._provider = provider
+        self._family = family
+        self._model = model
+        self._witness = witness
+        self.kinds = kinds
+
+    def seen(self, day: str) -> Iterator[RepairSeen]:
+        """A row for each kind, and one for the request if the provider is to blame for any."""
+        for kind, times in self.kinds.items():
+            yield self._row(day, kind=kind, times=times, events=self._witness.events(kind) if self._witness else ())
+        if any(blames_provider(kind, family=self._family) for kind in self.kinds):
+            yield self._row(day, kind=ANY, times=1, events=())
+
+    def _row(self, day: str, *, kind: str, times: int, events: tuple[KeptEvent, ...]) -> RepairSeen:
+        return RepairSeen(
+            day=day,
+            provider=self._provider,
+            family=self._family,
+            model=self._model,
+            kind=kind,
+            times=times,
+            events=events,
+        )
+
+
+class Account:
+    """Of one request of a client, with all that goes upstream for it."""
+
+    def __init__(self, call: ClientCall, *, means: AccountMeans) -> None:
+        self._call = call
+        self._means = means
+        self._books = Ledger(root_session=gateway_session(call.client), root_turn=call.id)
+        self._number = 0
+        self._last = ("", "")  # provider and model
+        self._tokens = (0, 0)
+        self._without_usage = 0  # requests whose tokens nobody told
+        self._repairs: Counter[str] = Counter()
+        self._answers: list[_HeardAnswer] = []
+        self._of_models: list[tuple[str, str, str, tuple[str, ...], int]] = []  # not counted yet
+        self._served: set[tuple[str, str]] = set()  # provider and model of the upstreams that answered
+        self._relayed = 0  # so many of them belong to upstreams that are over
+        self._fault = ""
+        self._learn: LearnFacts | None = None  # of the request's span
+        self.not_carried: tuple[str, ...] = ()  # fields of the request, on the way to the upstream asked last
+
+    @contextlib.contextmanager
+    def open(self, outlet: Outlet) -> Generator[WatchedOutlet]:
+        """At the end of the block the request is over: it is counted, and its line is written."""
+        telemetry = self._means.telemetry
+        if telemetry is None:
+            with self._open(outlet) as watched:
+                yield watched
+            return
+        with telemetry.gateway_span(dict(self._call.trace), clock=self._means.clock) as learn:
+            self._learn = learn
+            with self._open(outlet) as watched:
+                yield watched
+
+    @contextlib.contextmanager
+    def _open(self, outlet: Outlet) -> Generator[WatchedOutlet]:
+        counts, clock, watched = self._means.counts, self._means.clock, WatchedOutlet(outlet)
+        began_s = clock.monotonic()
+        counts.add("turnwise_gateway_open_requests")
+        end = "left"
+        try:
+            yield watched
+            end = "fault" if self._fault or watched.status >= 400 else "whole"
+        except ClientGone:
+            raise
+        except Exception:
+            end, self._fault = "fault", "bug"
+            raise
+        finally:
+            counts.add("turnwise_gateway_open_requests", amount=-1)
+            if watched.status >= 400 and not self._fault:
+                self._fault = "refused"
+            self._close(end, status=watched.status, seconds=clock.monotonic() - began_s)
+
+    def _close(self, end: str, *, status: int, seconds: float) -> None:
+        call, counts = self._call, self._means.counts
+        counts.add("turnwise_gateway_requests_total", call.family, call.kind, str(status or ""), end)
+        counts.add("turnwise_gateway_request_seconds_total", call.family, call.kind, amount=float(seconds))
+        self._count_models()
+        line = RequestLine(
+            request=call.id,
+            client=call.client,
+            family=call.family,
+            kind=call.kind,
+            provider=self._last[0],
+            model=self._last[1][:LONGEST_NAME],
+            status=status,
+            end=end,
+            seconds=round(seconds, 3),
+            requests=self._number,
+            input_tokens=self._tokens[0],
+            output_tokens=self._tokens[1],
+            without_usage=self._without_usage,
+            repairs=dict(self._repairs),
+            not_carried=self.not_carried,
+            fault=self._fault,
+        )
+        _log.info("%s", said_of(line), extra={FIELDS: line})
+        if self._learn is not None:
+            self._learn(span_of(line))
+        if (ledger := self._means.ledger) is not None:
+            day = datetime.fromtimestamp(self._means.clock.now(), UTC).date().isoformat()
+            if seen := [one for answer in self._answers for one in answer.seen(day)]:
+                ledger.mended(seen)
+
+    def upstream_said(self, told: str, *, provider: str) -> None:
+        """For the log alone, and without anything that the upstream was sent."""
+        _log.warning("gateway: [%s] upstream %s: %s", self._call.id, provider, told)
+
+    def relayed(self, end: RelayEnd) -> None:
+        """What the relay did for the client, beside what it mended in single responses."""
+        self._fault = "" if end.fault is None else str(end.fault.kind)
+        answers, self._relayed = self._answers[self._relayed :], len(self._answers)
+        own = Counter([repair.kind for repair in end.repairs])
+        for answer in answers:
+            own -= answer.kinds
+        self._mended(own.elements(), *self._last)
+        self._count_models()
+        if answers:
+            answers[0].kinds.update(own)  # it was the first of them that was asked again, or continued
+
+    def counted(self, provider: str, model: str, found: bytes | Fault, *, is_estimated: bool) -> None:
+        """Tokens were counted upstream, or `is_estimated` as it could not: no provider bills that, so it is in no ledger."""
+        self._last = (provider, model)
+        outcome = str(found.kind) if isinstance(found, Fault) else OK
+        self._fault = "" if outcome == OK or is_estimated else outcome
+        self._count_of_model("turnwise_gateway_upstream_requests_total", provider, model, "count", outcome)
+        if outcome == OK:
+            self._served.add((provider, model))
+        self._count_models()
+
+    def _count_of_model(self, name: str, provider: str, model: str, *labels: str, amount: int = 1) -> None:
+        """Which label the model has, its answers decide: what failed is asked again first."""
+        self._of_models.append((name, provider, model, labels, amount))
+
+    def _count_models(self) -> None:
+        counts, waiting, self._of_models = self._means.counts, self._of_models, []
+        for name, provider, model, labels, amount in waiting:
+            label = counts.model_label(provider, model, has_served=(provider, model) in self._served)
+            counts.add(name, provider, label, *labels, amount=amount)
+
+    def keep(self, entry: LedgerEntry, received: ReceivedResponse, *, family: str, witness: Witness | None) -> None:
+        """What came back, for the report."""
+        response = received.response or received.partial
+        kinds = Counter([] if response is None else [repair.kind for repair in response.repairs])
+        self._answers.append(_HeardAnswer(entry.provider, family, entry.model, kinds, witness))
+
+    def _mended(self, kinds: Iterable[str], provider: str, model: str) -> None:
+        for kind in kinds:
+            self._repairs[kind] += 1
+            self._count_of_model("turnwise_gateway_repairs_total", provider, model, kind)
+
+    def _count(self, entry: LedgerEntry, received: ReceivedResponse | None) -> None:
+        provider, model = entry.provider, entry.model
+        fault = FaultKind.UNREACHABLE if received is None else received.fault and received.fault.kind
+        outcome = CANCELLED if received is not None and received.cancelled else str(fault or OK)
+        self._count_of_model("turnwise_gateway_upstream_requests_total", provider, model, entry.purpose, outcome)
+        if received is None:
+            return
+        if outcome == OK or received.first_event is not None:
+            self._served.add((provider, model))
+        response = received.response or received.partial
+        usage = None if response is None else response.usage
+        if not tells_usage(usage) and (outcome == OK or received.first_event is not None):
+            self._without_usage += 1
+            self._count_of_model("turnwise_gateway_requests_without_usage_total", provider, model, entry.purpose)
+        if response is not None:
+            self._mended([repair.kind for repair in response.repairs], provider, entry.model)
+        self._count_tokens(usage, provider, model)
+        if outcome == OK:
+            self._count_models()
+
+    def _count_tokens(self, usage: Usage | None, provider: str, model: str) -> None:
+        if usage is None:
+            return
+        self._tokens = (self._tokens[0] + usage.input_tokens, self._tokens[1] + usage.output_tokens)
+        for name in COUNTS:
+            if number := getattr(usage, name):
+                kind = name.removesuffix("_tokens")
+                self._count_of_model("turnwise_gateway_tokens_total", provider, model, kind, amount=number)
+
+    async def sends(
+        self,
+        purpose: Purpose,
+        *,
+        provider: str,
+        model: str,
+        sent_bytes: int,
+        asked_hour: bool = False,
+        asked: tuple[str, ...] = (),
+        family: str = "",
+    ) -> SentRequest | Fault:
+        """On return the request stands in the ledger, and may leave; or it must not. `family` is the upstream's."""
+        number = self._number + 1
+        if number > 1 and purpose == "step":
+            purpose = "retry"  # another upstream's turn
+        entry = LedgerEntry(
+            session=self._books.root_session,
+            turn=self._books.root_turn,
+            root_session=self._books.root_session,
+            root_turn=self._books.root_turn,
+            number=number,
+            step=1,
+            purpose=purpose,
+            retry_of="step" if purpose == "retry" else None,
+            provider=provider,
+            model=model,
+            started=self._means.clock.now(),
+            sent_bytes=sent_bytes,
+        )
+        line = None
+        if self._means.ledger is not None:
+            try:
+                line = await self._means.ledger.leaves(entry)
+            except JournalFailed:
+                return NO_LEDGER
+        self._number = number
+        self._last = (provider, model)
+        return SentRequest(self, entry=entry, line=line, asked_hour=asked_hour, asked=asked, family=family)
+
+    def note(
+        self,
+        entry: LedgerEntry,
+        received: ReceivedResponse | None,
+        *,
+        line: LedgerLine | None,
+        asked_hour: bool,
+        asked: tuple[str, ...],
+    ) -> None:
+        """What came of a request; None if it never left."""
+        self._count(entry, received)
+        if received is None:
+            self._number -= 1
+        if (ledger := self._means.ledger) is None or line is None:
+            return
+        if received is None:
+            ledger.stayed(line)
+        else:
+            now = self._means.clock.now()
+            completed = partial(self._completed, entry, received, ended=now, asked_hour=asked_hour, asked=asked)
+            ledger.became(line, completed)
+
+    def _completed(
+        self,
+        entry: LedgerEntry,
+        received: ReceivedResponse,
+        *,
+        ended: float,
+        asked_hour: bool,
+        asked: tuple[str, ...],
+    ) -> LedgerEntry:
+        """In the ledger's thread, for one request after the other."""
+        find = partial(self._means.prices.find, profile=entry.provider, at_s=entry.started)
+        found = ended_entry(
+            entry,
+            received,
+            ended=ended,
+            row=find(entry.model),
+            billed_in_step=self._books.billed_in_step(entry),
+            asked_hour=asked_hour,
+            asked=asked,
+            row_of=find,
+        )
+        self._books.put(found)
+        return found
+
+
+def span_of(line: RequestLine) -> SpanFacts:
+    """What a request's span says of it."""
+    from turnwise.telemetry.gateway_span import of_answer  # only where there are spans
+
+    return of_answer(
+        provider=line.provider,
+        model=line.model,
+        tokens=(line.input_tokens, line.output_tokens),
+        requests=line.requests,
+        status=line.status,
+        fault=line.fault or ("client_left" if line.end == "left" else ""),
+        repairs=line.repairs,
+    )
+
+
+def said_of(line: RequestLine) -> str:
+    """For people: no more than its fields."""
+    upstream = f"{line.provider}:{line.model}" if line.provider else "nowhere"
+    words = [
+        f"gateway: {line.status or '-'} [{line.request}] {line.client or '-'} {line.family} {line.kind} -> {upstream}",
+        f"{line.end} after {line.seconds:.2f} s",
+        f"{line.requests} {'request' if line.requests == 1 else 'requests'}",
+        f"{line.input_tokens:,} tokens in, {line.output_tokens:,} out",
+        *[f"{kind} {number}" for kind, number in line.repairs.items()],
+        *([f"not carried: {' '.join(line.not_carried)}"] if line.not_carried else []),
+        *([f"fault {line.fault}"] if line.fault else []),
+    ]
+    return ", ".join(words)
+
+
+@contextlib.contextmanager
+def open_accounts(env: Mapping[str, str], *, clock: Clock) -> Generator[AccountMeans]:
+    """Accounts in the user's journal, with the user's prices. Raises CallerError for files that cannot be used."""
+    # A project's file may say what a model costs for runs in its folder: a server has none.
+    layers = [layer for layer in read_layers(Path.home(), env=env) if layer.source == "user"]
+    ledger = LedgerThread(journal_path(env), clock=clock, durability=durability_of(layers))
+    try:
+        prices = prices_of_layers(layers, env=env)
+        yield AccountMeans(ledger=ledger, prices=prices, clock=clock, telemetry=telemetry_of(env))
+    finally:
+        ledger.close()
+
+
+class _OnlyInput(msgspec.Struct, forbid_unknown_fields=True):
+    """Usage as embeddings have it: nothing is written. Source: OpenAI's reference, "Create embeddings"."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+def received_body(body: bytes | Fault) -> ReceivedResponse | None:
+    """What came back of a request whose answer is passed on unread; None if it never left."""
+    if isinstance(body, Fault):
+        if body.kind is FaultKind.UNREACHABLE:
+            return None
+        return ReceivedResponse(fault=body, answered=body.status is not None, is_answer=body.status is not None)
+    response = Response(message=Message("assistant", ()), finish=FinishReason.STOP, usage=_usage_in(body))
+    return ReceivedResponse(response=response, received_bytes=len(body))
+
+
+def _usage_in(body: bytes) -> Usage | None:
+    with contextlib.suppress(*UNREADABLE):
+        said = read_fields(body).get("usage")
+        if said is not None and is_object(said):
+            with contextlib.suppress(msgspec.ValidationError):
+                only = msgspec.json.decode(said, type=_OnlyInput)
+                if only.prompt_tokens == only.total_tokens >= 0:
+                    return Usage(input_tokens=only.prompt_tokens, provider=bytes(said).decode())
+            return counted(bytes(said))
+    return None

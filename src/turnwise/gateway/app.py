@@ -1,0 +1,405 @@
+"""The gateway as a bare ASGI application: the doors, the bounds, and the way to the service and back."""
+
+import asyncio
+import contextlib
+import logging
+import urllib.parse
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import msgspec
+
+from turnwise.base.threads import LONG_BYTES, beside_loop
+from turnwise.errors import CallerError
+from turnwise.gateway import doors
+from turnwise.gateway.client_bounds import Bounds
+from turnwise.gateway.keys import PREFIX, ClientKey, KeyRing, find_client
+from turnwise.gateway.nesting import is_deeper
+from turnwise.gateway.passed_calls import WRITER, ClientCall, ClientGone, GatewayService, PieceWriter
+from turnwise.gateway.peers import is_own_user
+from turnwise.gateway.refusals import JSON, DoorRefusal, encode_refusal, family_of
+from turnwise.relay.paths import AskedPath, asked_path
+from turnwise.wire.profiles import FamilyName
+
+_log = logging.getLogger("turnwise")
+
+# ASGI's own types, as servers have them.
+AsgiMessage = MutableMapping[str, Any]
+AsgiReceive = Callable[[], Awaitable[AsgiMessage]]
+AsgiSend = Callable[[AsgiMessage], Coroutine[None, None, None]]
+
+METRICS_TYPE = ("content-type", "text/plain; version=0.0.4; charset=utf-8")  # Prometheus, "Exposition formats"
+TRACE = ("traceparent", "tracestate")  # W3C, "Trace Context"
+MOST_FIELDS = 64  # of a query
+RETRY_AFTER_S = 1
+LINGER_S = (
+    2.0  # what is still being sent is read for so long, or the client's system throws the answer away (RFC 9112, 9.6)
+)
+PATH_CHARACTERS = 200  # of a path in a message
+
+
+class DoorRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What the configuration says about who is let in and what for. `passes` are further paths, without query."""
+
+    hosts: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+    passes: frozenset[str] = frozenset()
+    forward_key: bool = False
+    bounds: Bounds = Bounds()
+
+
+class Visit:
+    """One request as it stands at the door: its head, and what of it was read so far."""
+
+    def __init__(self, scope: Mapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
+        self.receive = receive
+        self._send = send
+        self.http_version: str = scope["http_version"]
+        self.method: str = scope["method"]
+        self.path: str = scope["raw_path"].decode("latin-1")
+        self.raw_query: bytes = scope["query_string"]
+        self.headers = tuple([(key.decode("latin-1"), value.decode("latin-1")) for key, value in scope["headers"]])
+        self.own = doors.OwnAddress(*scope["server"])
+        self.client: tuple[str, int] | None = scope.get("client")
+        self.query: tuple[tuple[str, str], ...] = ()
+        self.family: FamilyName = family_of(self.path, header_names={key for key, _ in self.headers})
+        self.id = doors.request_id(self.headers)
+        self.origin: str | None = None  # once it is found to be listed
+        self.is_unread = doors.has_body(self.headers)
+        self.has_started = False
+        self.kind = ""  # of what is asked for, as the counts name it
+        self.is_served = False  # the service has it, and counts it
+        self.is_only_client = True  # that has a key
+        self.left = asyncio.Event()  # set once the client has gone
+        self.direct: PieceWriter | None = None
+        self._writer: PieceWriter | None = scope.get("state", {}).get(WRITER)
+
+    async def start(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
+        """Raises ClientGone."""
+        if self.left.is_set():
+            raise ClientGone
+        every = (*headers, ("x-request-id", self.id), *doors.cors_headers(self.origin))
+        if self.is_unread:
+            every = (*every, ("connection", "close"))
+        encoded = [(key.encode("latin-1"), value.encode("latin-1")) for key, value in every]
+        await self._send({"type": "http.response.start", "status": status, "headers": encoded})
+        self.has_started = True
+        is_measured = any(key.lower() in ("content-length", "transfer-encoding") for key, _ in headers)
+        if not is_measured and self.http_version == "1.1" and self.method == "POST" and status == 200:
+            self.direct = self._writer
+
+    async def send(self, data: bytes) -> None:
+        """Raises ClientGone."""
+        if self.left.is_set():
+            raise ClientGone
+        for at in range(0, len(data), LONG_BYTES):
+            piece = data if len(data) <= LONG_BYTES else data[at : at + LONG_BYTES]
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    async def gone(self) -> None:
+        await self.left.wait()
+
+    async def finish(self) -> None:
+        """The answer is whole."""
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def reply(self, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> None:
+        """A whole answer. A body that is still on its way is read for a moment, and thrown away."""
+        await self.start(status, headers)
+        await self.send(body)
+        if self.is_unread:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LINGER_S):
+                    while (await self.receive()).get("more_body"):
+                        pass
+        await self.finish()
+
+    async def refuse(self, refusal: DoorRefusal) -> None:
+        place = f"{self.method} {_shown(self.path)}"
+        _log.warning("gateway: %d for %s [%s]: %s", refusal.status, place, self.id, refusal.message)
+        headers, body = encode_refusal(refusal, family=self.family)
+        await self.reply(refusal.status, headers, body)
+
+    async def watch(self) -> None:
+        """Until the client has gone. The body has been read before."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+        self.left.set()
+
+
+class GatewayApp:
+    """`await app(scope, receive, send)` answers one request, whatever it is."""
+
+    def __init__(self, service: GatewayService, *, rules: DoorRules, keys: KeyRing) -> None:
+        self._service = service
+        self._rules = rules
+        self._keys = keys
+        self._open = 0
+
+    async def __call__(self, scope: Mapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
+        if scope["type"] != "http":
+            return
+        visit = Visit(scope, receive, send)
+        try:
+            await self._receive_visit(visit)
+        except ClientGone:
+            return
+        except Exception as error:  # noqa: BLE001 (one request's bug must not end the others)
+            # Its text may hold what the client sent: the log gets the place alone. What was begun stays without its end, so
+            # the server closes the connection and no client takes it for whole.
+            _log.error("gateway: bug at [%s]: %s", visit.id, _place_of(error))
+            if not visit.has_started:
+                with contextlib.suppress(ClientGone):
+                    await self._refuse(
+                        visit,
+                        DoorRefusal(reason="bug", status=500, message="the gateway failed; its log names the place"),
+                    )
+
+    async def _refuse(self, visit: Visit, refusal: DoorRefusal) -> None:
+        if not visit.is_served:
+            self._service.refused(refusal.reason, family=visit.family, kind=visit.kind, status=refusal.status)
+        await visit.refuse(refusal)
+
+    @property
+    def origins(self) -> frozenset[str]:
+        return self._rules.origins
+
+    def refused_early(self, refusal: DoorRefusal, *, path: str, id: str, family: FamilyName) -> None:
+        """The connection was refused before a request could get here."""
+        shown = _shown(path) if path.startswith("/") else "a request without a path"  # an address may have a key in it
+        _log.warning("gateway: %d for %s [%s]: %s", refusal.status, shown, id, refusal.message)
+        self._service.refused(refusal.reason, family=family, kind="", status=refusal.status)
+
+    async def _receive_visit(self, visit: Visit) -> None:
+        asked = asked_path(visit.method, visit.path, header_names={key for key, _ in visit.headers})
+        if asked is not None:
+            visit.family, visit.kind = asked.family, asked.kind
+        if (refusal := self._refuse_head(visit)) is not None:
+            await self._refuse(visit, refusal)
+            return
+        if visit.method == "OPTIONS" and visit.origin is not None:
+            await visit.reply(204, doors.preflight_headers(visit.headers), b"")
+            return
+        if visit.method == "GET" and visit.path in ("/healthz", "/readyz"):
+            is_good = visit.path == "/healthz" or self._service.is_ready()
+            await _reply_json(
+                visit, b'{"status":"ok"}' if is_good else b'{"status":"not ready"}', status=200 if is_good else 503
+            )
+            return
+        client = self._let_in(visit)
+        if isinstance(client, DoorRefusal):
+            await self._refuse(visit, client)
+            return
+        await self._serve(visit, asked, client=client)
+
+    def _refuse_head(self, visit: Visit) -> DoorRefusal | None:
+        """Who asks, from where, and whether the query can be read."""
+        rules = self._rules
+        found = doors.refuse_host(doors.values_of(visit.headers, "host"), own=visit.own, listed=rules.hosts)
+        if found is not None:
+            return found
+        origins = doors.values_of(visit.headers, "origin")
+        if (found := doors.refuse_origin(origins, listed=rules.origins)) is not None:
+            return found
+        visit.origin = origins[0] if origins else None
+        if len(visit.raw_query) > rules.bounds.query_bytes:
+            return DoorRefusal(
+                reason="head",
+                status=414,
+                message=f"the query has more than {rules.bounds.query_bytes:,} bytes",
+                code="uri_too_long",
+            )
+        try:
+            query = urllib.parse.parse_qsl(
+                visit.raw_query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
+            )
+        except ValueError:
+            return DoorRefusal(
+                reason="head", status=400, message="the query of the URL cannot be read", code="bad_query"
+            )
+        visit.query = tuple(query)
+        return None
+
+    def _let_in(self, visit: Visit) -> ClientKey | DoorRefusal | None:
+        """Whose key the client shows; None if the gateway asks for none."""
+        try:
+            keys = self._keys.current()
+        except CallerError as error:
+            _log.error("gateway: nobody is let in: %s", error)
+            return DoorRefusal(reason="key", status=503, message="the gateway cannot read its keys; its log says why")
+        if keys is None:
+            return None
+        visit.is_only_client = len(keys) == 1
+        found = find_client(doors.keys_in(visit.headers, visit.query), keys=keys)
+        return found or DoorRefusal(
+            reason="key",
+            status=401,
+            message="this gateway asks for a key of its own, and the request has none that is known here; a header with a key "
+            "must not be there twice",
+        )
+
+    async def _serve(self, visit: Visit, asked: AskedPath | None, *, client: ClientKey | None) -> None:
+        if (visit.method, visit.path) == ("GET", "/metrics"):
+            if (why := await _why_no_metrics(visit, client)) is not None:
+                await self._refuse(
+                    visit,
+                    DoorRefusal(reason="admin_key", status=403, message=why, code="admin_key_required"),
+                )
+                return
+            await visit.reply(200, _sized(METRICS_TYPE, body := self._service.metrics()), body)
+        elif asked is None and not (visit.method == "POST" and visit.path in self._rules.passes):
+            await self._refuse(visit, _nothing_there(visit))
+        elif asked is not None and asked.kind == "models":
+            await _reply_json(visit, await self._service.models(asked.family))
+        else:
+            await self._generate(visit, asked, client=client)
+
+    async def _generate(self, visit: Visit, asked: AskedPath | None, *, client: ClientKey | None) -> None:
+        bounds = self._rules.bounds
+        refusal = doors.refuse_content(visit.headers) or doors.refuse_length(visit.headers, most=bounds.body_bytes)
+        if refusal is None and self._open >= bounds.streams:
+            refusal = DoorRefusal(
+                reason="busy",
+                status=503,
+                message=f"the gateway serves {bounds.streams:,} requests already; try again",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        elif refusal is None and self._service.is_full():
+            refusal = DoorRefusal(
+                reason="busy",
+                status=503,
+                message=f"the answers under way have {bounds.answers_bytes:,} bytes, as many as the gateway holds; try again",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        if refusal is not None:
+            await self._refuse(visit, refusal)
+            return
+        self._open += 1
+        try:
+            body = await _read_body(visit, bounds=bounds)
+            if isinstance(body, DoorRefusal):
+                await self._refuse(visit, body)
+                return
+            await self._answer(visit, self._call_of(visit, asked, body=body, client=client))
+        finally:
+            self._open -= 1
+
+    def _call_of(self, visit: Visit, asked: AskedPath | None, *, body: bytes, client: ClientKey | None) -> ClientCall:
+        return ClientCall(
+            id=visit.id,
+            path=visit.path,
+            query=doors.listed_query(visit.query),
+            headers=doors.listed_headers(visit.headers),
+            body=body,
+            family=visit.family,
+            kind="passed" if asked is None or asked.kind == "models" else asked.kind,
+            model=asked and asked.model,
+            streams=asked is not None and asked.streams,
+            takes_streams=visit.http_version != "1.0",
+            client="" if client is None else client.name,
+            is_only_client=visit.is_only_client,
+            client_key=_key_to_forward(visit) if self._rules.forward_key else "",
+            trace=tuple([pair for pair in visit.headers if pair[0] in TRACE]),
+        )
+
+    async def _answer(self, visit: Visit, call: ClientCall) -> None:
+        watching = asyncio.create_task(visit.watch())
+        visit.is_served = True
+        try:
+            await self._service.answer(call, visit)
+            if not visit.has_started:
+                raise RuntimeError("the service gave no answer")
+            await visit.finish()
+        finally:
+            watching.cancel()
+
+
+async def _why_no_metrics(visit: Visit, client: ClientKey | None) -> str | None:
+    """Counts name models and providers, and tell how much somebody works."""
+    if client is not None:
+        return None if client.admin else "`/metrics` asks for an admin key"
+    if await asyncio.to_thread(is_own_user, visit.client, visit.own):
+        return None
+    return (
+        "without keys `/metrics` is for programs of the user who started the gateway, which this connection is not known to be "
+        "from: make an admin key, `turnwise gateway keys add --admin NAME`"
+    )
+
+
+async def _read_body(visit: Visit, *, bounds: Bounds) -> bytes | DoorRefusal:
+    """Raises ClientGone."""
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(bounds.body_s):
+            while True:
+                message = await visit.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                pieces.append(message["body"])
+                size += len(message["body"])
+                if size > bounds.body_bytes:
+                    return doors.too_long(bounds.body_bytes)
+                if not message.get("more_body"):
+                    break
+    except TimeoutError:
+        return DoorRefusal(
+            reason="late",
+            status=408,
+            message=f"the body did not arrive within {bounds.body_s:g} s",
+            code="request_timeout",
+        )
+    visit.is_unread = False
+    body = b"".join(pieces)
+    if await beside_loop(lambda: is_deeper(body, most=bounds.depth), size=size):
+        return DoorRefusal(
+            reason="body",
+            status=400,
+            message=f"the body is nested more than {bounds.depth} levels deep",
+            code="too_deep",
+        )
+    return body
+
+
+def _shown(path: str) -> str:
+    return path[:PATH_CHARACTERS] if path.isprintable() else "(a path that cannot be shown)"
+
+
+def _key_to_forward(visit: Visit) -> str:
+    """The first key that was not made for a gateway: one that was stays here, also if it is revoked by now."""
+    shown = doors.keys_in(visit.headers, visit.query)
+    return next((key for key in shown if not key.startswith(PREFIX)), "")
+
+
+def _nothing_there(visit: Visit) -> DoorRefusal:
+    other: Collection[str] = [
+        method for method in ("GET", "POST") if method != visit.method and asked_path(method, visit.path) is not None
+    ]
+    if other:
+        return DoorRefusal(
+            reason="path", status=405, message=f"this path takes {' or '.join(other)}", code="method_not_allowed"
+        )
+    return DoorRefusal(
+        reason="path",
+        status=404,
+        message="the gateway has no such path. It serves `/v1/chat/completions`, `/v1/responses`, `/v1/messages`, "
+        "`/v1/messages/count_tokens`, `/v1/models` and Gemini's `/v1beta/models`. To pass another path on as it is, list it in "
+        "`pass` of its route in gateway.toml",
+        code="unknown_path",
+    )
+
+
+async def _reply_json(visit: Visit, body: bytes, *, status: int = 200) -> None:
+    await visit.reply(status, _sized(JSON, body), body)
+
+
+def _sized(kind: tuple[str, str], body: bytes) -> tuple[tuple[str, str], ...]:
+    return (kind, ("content-length", str(len(body))))
+
+
+def _place_of(error: Exception) -> str:
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = "" if place is None else f" at {place.tb_frame.f_code.co_qualname}:{place.tb_lineno}"
+    return type(error).__name__ + where

@@ -1,0 +1,266 @@
+"""`gateway.toml`, and the same for one upstream from the command line.
+
+| field | default | meaning |
+|---|---|---|
+| `host`, `port` | 127.0.0.1, 8484 | where to listen; port 0 takes a free one |
+| `hosts` | none | further names for `Host`, with a port or for any |
+| `origins` | none | pages that a browser may ask for (`https://chat.example.org`) |
+| `[bounds]` | see `client_bounds.py` | what one client may take up |
+| `[deadlines]` | see `deadlines.py` | how long upstreams are waited for |
+| `[[route]]` | at least one | the first whose `models` or `aliases` have the name serves it |
+
+Of a route:
+
+| field | default | meaning |
+|---|---|---|
+| `models` | `["*"]` | patterns of model names; `*` and `?` stand for any characters and any one |
+| `aliases` | none | a client's name for a model = the upstream's |
+| `upstream` | | `"openai:gpt-6.1-sol"`, `"openai:*"` (the client's model), a URL or `{ url, family, provider, key_env, model }` |
+| `fallbacks` | none | further upstreams, in this order |
+| `heal`, `continue` | true | mend broken streams; continue cut responses |
+| `retry` | 3 | further attempts at a request that failed for a moment |
+| `calls_in_text` | "auto" | calls that the model wrote into its text: "auto", "on", "off" |
+| `one_call_at_a_time` | false | give the client one tool call a response |
+| `max_output_tokens` | none | a cap on the output tokens of one answer, its continuations included |
+| `pass` | none | further paths that go on as they are (POST) |
+| `one_client` | false | true or the name of a client's key: what is stored at the provider may be used; true is for one key |
+| `deadlines` | the file's | as `[deadlines]`, for this route |
+"""
+
+import fnmatch
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from turnwise.agent.models import find_profile, read_model
+from turnwise.base.unasked_files import LeftOut, read_of_user
+from turnwise.errors import CallerError
+from turnwise.gateway.app import DoorRules
+from turnwise.gateway.client_bounds import Bounds
+from turnwise.gateway.deadlines import GatewayDeadlines
+from turnwise.gateway.doors import is_host, is_origin
+from turnwise.gateway.routes import why_unreachable
+from turnwise.relay.paths import asked_path
+from turnwise.rules.retries import RetryPolicy
+from turnwise.settings.settings import MAX_FILE_BYTES, user_folder
+from turnwise.settings.unknown_fields import with_near_field
+from turnwise.turn.config import CallsInText
+from turnwise.wire.profiles import FamilyName, Profile, profile_at
+
+FILE = "gateway.toml"
+LOOPBACK, PORT = "127.0.0.1", 8484
+RETRIES = RetryPolicy().attempts - 1  # as of a run
+
+# Segments of paths that read or change what is stored at a provider. Sources: the API references of OpenAI, Anthropic and Google.
+STORED = frozenset(
+    """assistants batches batchgeneratecontent cachedcontents containers conversations corpora deployments endpoints evals files
+    filesearchstores fine_tuning fine-tuning fine_tunes generatedfiles interactions models operations organization organizations
+    projects responses sessions skills threads tunedmodels uploads usage vector_stores videos""".split()
+)
+
+_PATH = re.compile(r"(?:/[A-Za-z0-9_.:-]+)+", re.ASCII)
+_Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+_Attempts = Annotated[int, msgspec.Meta(ge=0, le=10)]
+_Tokens = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class UpstreamAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An upstream by its URL. `family` is needed where the URL is not a provider's own and speaks something else than Chat
+    Completions. `provider` says instead whose API stands behind the URL (`anthropic` behind a proxy of one's own), so that what
+    it alone can do is used. Without `model` the client's name for it goes up. With `family` every request goes to this API, also
+    where the address has another one."""
+
+    url: str
+    family: FamilyName | None = None
+    provider: str | None = None
+    key_env: str | None = None
+    model: str | None = None
+
+
+class Upstream(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a route leads. `model` is None if the client's choice goes up; `base_url` None if it is the profile's own. `chat` is
+    the row of Chat Completions at the same address, if each request goes to the API that can serve it."""
+
+    profile: Profile
+    chat: Profile | None = None
+    model: str | None = None
+    base_url: str | None = None
+    key_env: str | None = None
+
+
+class GatewayRoute(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    rename={"continues": "continue", "passes": "pass"},
+):
+    """Where requests for some models go, and what is done to their answers."""
+
+    upstream: str | UpstreamAddress
+    models: tuple[str, ...] = ("*",)
+    aliases: dict[str, str] = {}
+    fallbacks: tuple[str | UpstreamAddress, ...] = ()
+    heal: bool = True
+    continues: bool = True
+    retry: _Attempts = RETRIES
+    calls_in_text: CallsInText = "auto"
+    one_call_at_a_time: bool = False
+    max_output_tokens: _Tokens | None = None
+    passes: tuple[str, ...] = ()
+    one_client: bool | str = False
+    deadlines: GatewayDeadlines = GatewayDeadlines()
+
+    def __post_init__(self) -> None:
+        """Raises ValueError, which msgspec tells with the place in the file."""
+        for given in (self.upstream, *self.fallbacks):
+            try:
+                upstream_of(given)
+            except CallerError as error:
+                raise ValueError(str(error)) from None
+        for path in self.passes:
+            if why := _why_not_passed(path):
+                raise ValueError(f"`pass` cannot have `{path}`: {why}")
+
+
+class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"routes": "route"}):
+    """All that a gateway is told. The table in the module's docstring says what each field means."""
+
+    routes: Annotated[tuple[GatewayRoute, ...], msgspec.Meta(min_length=1)]
+    host: str = LOOPBACK
+    port: _Port = PORT
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    bounds: Bounds = Bounds()
+    deadlines: GatewayDeadlines = GatewayDeadlines()
+
+    def __post_init__(self) -> None:
+        if why := why_unreachable(self.routes):
+            raise ValueError(why)
+        for host in self.hosts:
+            if not is_host(host):
+                raise ValueError(f"`hosts` cannot have `{host}`: write a name or an address, with a port or for any")
+        for origin in self.origins:
+            if not is_origin(origin):
+                raise ValueError(
+                    f"`origins` cannot have `{origin}`: write the scheme and the host of each page in lower case, "
+                    "`https://chat.example.org`, without a path"
+                )
+
+    def rules(self, *, forward_key: bool) -> DoorRules:
+        return DoorRules(
+            hosts=frozenset([host.lower() for host in self.hosts]),
+            origins=frozenset(self.origins),
+            passes=frozenset([path for route in self.routes for path in route.passes]),
+            forward_key=forward_key,
+            bounds=self.bounds,
+        )
+
+
+def configured_models(routes: Iterable[GatewayRoute]) -> Iterator[str]:
+    """The names of models that the file has, as they go upstream."""
+    for route in routes:
+        yield from [pattern for pattern in route.models if not set(pattern) & set("*?[")]
+        yield from route.aliases.values()
+        yield from [model for given in (route.upstream, *route.fallbacks) if (model := upstream_of(given).model)]
+
+
+class ChosenRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """The route that serves a model, and the model's name there unless an upstream has one of its own."""
+
+    route: GatewayRoute
+    model: str
+
+    def name_at(self, upstream: Upstream) -> str:
+        return self.model if upstream.model is None else upstream.model
+
+
+def choose_route(routes: Sequence[GatewayRoute], model: str, *, client: str = "") -> ChosenRoute | None:
+    """The first route that has the name among its aliases or fits one of its patterns, letter case included. The route of one
+    client is not there for another."""
+    for route in routes:
+        if isinstance(route.one_client, str) and route.one_client != client:
+            continue
+        if (name := route.aliases.get(model)) is not None:
+            return ChosenRoute(route=route, model=name)
+        if any(fnmatch.fnmatchcase(model, pattern) for pattern in route.models):
+            return ChosenRoute(route=route, model=model)
+    return None
+
+
+@functools.cache
+def upstream_of(given: str | UpstreamAddress) -> Upstream:
+    """`openai:gpt-6.1-sol`, `openai:*`, a URL or a table of one. Raises CallerError."""
+    if isinstance(given, str) and not given.startswith(("http://", "https://")):
+        named = read_model(given)
+        if named.profile.base_url is None or "{" in named.profile.base_url:
+            raise CallerError(f"`{named.profile.name}` has no address of its own: write {{ url = ..., family = ... }}")
+        model = None if named.name == "*" else named.name
+        return Upstream(profile=named.profile, chat=_chat_of(named.profile), model=model)
+    address = UpstreamAddress(url=given) if isinstance(given, str) else given
+    if not address.url.startswith(("http://", "https://")):
+        raise CallerError(f"the URL `{address.url}` must begin with http:// or https://")
+    known = profile_at(address.url) if address.provider is None else find_profile(address.provider)
+    if known is not None and address.provider is not None and address.family not in (None, known.family):
+        raise CallerError(f"`{address.provider}` speaks `{known.family}`, not `{address.family}`: leave out `family`")
+    if known is None or address.family not in (None, known.family):
+        known = find_profile(address.family or "openai_chat")
+    chat = _chat_of(known) if address.family is None else None
+    return Upstream(profile=known, chat=chat, model=address.model, base_url=address.url, key_env=address.key_env)
+
+
+def _chat_of(profile: Profile) -> Profile | None:
+    return find_profile(profile.chat_row) if profile.chat_row else None
+
+
+def read_config(path: Path) -> GatewayConfig:
+    """Raises CallerError in one line, with the file and the place in it."""
+    match read_of_user(path, max_bytes=MAX_FILE_BYTES):
+        case None:
+            raise CallerError(f"`{path}` does not exist: create it, or give --upstream")
+        case LeftOut(why=why):
+            raise CallerError(f"`{path}` {why}")
+        case bytes() as content:
+            pass
+    import tomllib
+
+    try:
+        table = tomllib.loads(content.decode())
+    except UnicodeDecodeError as error:
+        raise CallerError(f"`{path}` is not UTF-8 (byte {error.start}): save it as UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise CallerError(f"`{path}`: {error}; correct it there") from None
+    try:
+        return msgspec.convert(table, GatewayConfig)
+    except msgspec.ValidationError as error:
+        said = with_near_field(error, rows=(GatewayConfig, GatewayRoute, UpstreamAddress, Bounds, GatewayDeadlines))
+        raise CallerError(f"`{path}`: {said}; correct it there") from None
+
+
+def config_of(upstream: str) -> GatewayConfig:
+    """One route for every model. Raises CallerError."""
+    upstream_of(upstream)
+    return GatewayConfig(routes=(GatewayRoute(upstream=upstream),))
+
+
+def config_file(env: Mapping[str, str]) -> Path:
+    """The user's own file, whether it is there or not."""
+    return user_folder(env) / FILE
+
+
+def _why_not_passed(path: str) -> str:
+    """Empty if it may."""
+    if not _PATH.fullmatch(path) or any(segment in (".", "..") for segment in path.split("/")):
+        return "write a plain path, `/v1/embeddings`, without a query"
+    if asked_path("POST", path) is not None:
+        return "the gateway serves it already"
+    segments = [part for segment in path.lower().split("/") for part in segment.split(":")]
+    if found := next((part for part in segments if part in STORED), ""):
+        is_verb_of_model = found == "models" and re.fullmatch(r"/v1(?:beta)?/models/[^/:]+:\w*[eE]mbed\w*", path)
+        if not is_verb_of_model:
+            return f"`{found}` is stored at the provider, and the gateway's key would open it to every client"
+    return ""

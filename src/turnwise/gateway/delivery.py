@@ -1,0 +1,401 @@
+"""Delivers the answer to one client: sends what the relay says, and hands its bytes on as fast as the client reads."""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from math import ceil, inf
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from turnwise.assembly.response_reading import StreamReader
+from turnwise.base.clock import Clock, sleep
+from turnwise.base.threads import beside_loop
+from turnwise.endpoints.end_habits import EndHabits
+from turnwise.endpoints.endpoints import Endpoint, build_http_request
+from turnwise.endpoints.exchange import Exchange
+from turnwise.endpoints.transport import HttpReply, HttpRequest, Transport
+from turnwise.gateway.accounts import Account
+from turnwise.gateway.client_bounds import OpenAnswer
+from turnwise.gateway.passed_calls import Outlet, PieceWriter
+from turnwise.gateway.upstream_faults import without_address
+from turnwise.journal.turn_ledger import received_of
+from turnwise.relay.array_answers import ArrayAnswer
+from turnwise.relay.bound_requests import BoundThinking
+from turnwise.relay.client_exchange import Relay, RelayEnd, Send
+from turnwise.relay.event_reader import EventReader
+from turnwise.rules.provider_tool_costs import terms_asked
+from turnwise.running.send_request import asks_hour
+from turnwise.turn.commands import Purpose, SendRequest, SoughtCalls
+from turnwise.turn.config import Deadlines
+from turnwise.turn.events import ResponseReceived
+from turnwise.vocab import Fault, FaultKind, Repair, Response, ServerLesson
+from turnwise.wire.family import Family
+from turnwise.wire.limits import Limits
+
+JSON = "application/json"
+EVENTS = "text/event-stream; charset=utf-8"
+KEEP_ALIVE = b": keep-alive\n\n"
+QUIET_LOOKS = 5  # in the time after which a comment is sent: it comes at most a fifth late
+OVER = "the gateway's time for one request is over (`total_s` of its deadlines)"
+NO_TIME = Fault(
+    kind=FaultKind.TIMEOUT,
+    message=OVER,
+    status=504,
+    should_retry=False,
+)
+PURPOSES: dict[str, Purpose] = {"main": "step", "retry": "retry", "continue": "continue"}
+
+
+class DeliveryMeans(msgspec.Struct, frozen=True, kw_only=True):
+    """What requests are sent with. `jitter` gives numbers of [0, 1); `quiet_s`: so long without a byte for a client that reads a
+    stream, and it gets a comment. `retry_s` after the first attempt no further one begins; `ends_s`: when, by the clock's
+    `monotonic`, all is over. `habits`: where answers have no end mark."""
+
+    endpoint: Endpoint
+    transport: Transport
+    clock: Clock
+    deadlines: Deadlines
+    limits: Limits
+    jitter: Callable[[], float]
+    quiet_s: float = 15.0
+    retry_s: float | None = None
+    ends_s: float = inf
+    habits: EndHabits = msgspec.field(default_factory=EndHabits)
+
+
+class Delivery:
+    """`run` it once, or `attempt` and then `end`. `started` tells whether the client has been given a status."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        *,
+        means: DeliveryMeans,
+        outlet: Outlet,
+        family: Family,
+        streams: bool,
+        account: Account | None = None,
+        array: ArrayAnswer | None = None,
+        not_carried: tuple[str, ...] = (),
+        api: str = "",
+        started: bool = False,
+        answer: OpenAnswer | None = None,
+    ) -> None:
+        """`array`: the client reads the stream as one JSON array. `not_carried` are names of fields of its request. `api`: the
+        row that was chosen for it. `started`: it has a status already, from an upstream that then failed. `answer` is what it
+        takes up."""
+        self._answer = answer
+        self._relay = relay
+        self._account = account
+        self._means = means
+        self._outlet = outlet
+        self._family = family
+        self._streams = streams
+        self._array = array
+        self._not_carried = not_carried
+        self._api = api
+        self._reader: EventReader | None = None
+        self._failed_s: float | None = None  # when the first failure was
+        self._sends = 0
+        self._received_bytes = 0  # of the answer so far
+        self._sending = asyncio.Lock()
+        self.started = started
+
+    async def run(self) -> RelayEnd:
+        """Raises ClientGone."""
+        end = await self.attempt()
+        await self.end(end)
+        return end
+
+    @property
+    def has_content(self) -> bool:
+        """Whether the client has been told a word or a call, and not only comments."""
+        return self._relay.has_content
+
+    @property
+    def model(self) -> str:
+        """The upstream's own name of it."""
+        return self._relay.first().request.model
+
+    @property
+    def lessons(self) -> tuple[ServerLesson, ...]:
+        """What is known of the upstream's refusals by now."""
+        return self._relay.lessons
+
+    @property
+    def bound(self) -> BoundThinking:
+        """What became of the request's thinking."""
+        return self._relay.bound
+
+    async def attempt(self) -> RelayEnd:
+        """All but the end of an answer that failed after its status. Raises ClientGone."""
+        if not self._streams:
+            return await self._run()
+        waking = asyncio.ensure_future(self._keep_alive())
+        try:
+            return await self._run()
+        finally:
+            waking.cancel()
+            await asyncio.gather(waking, return_exceptions=True)  # that the client has left, `_run` learns by itself
+
+    async def _keep_alive(self) -> None:
+        """A comment now and then while nothing else is sent, so that no proxy and no client takes the silence for an end."""
+        before, quiet = self._sent, 0
+        while True:
+            await sleep(self._means.clock, seconds=self._means.quiet_s / QUIET_LOOKS)
+            now = self._sent
+            quiet = quiet + 1 if now == before else 0
+            if quiet == QUIET_LOOKS:
+                await self._send(KEEP_ALIVE)
+                now, quiet = self._sent, 0
+            before = now
+
+    @property
+    def _sent(self) -> tuple[int, int]:
+        """Differs once something more was sent."""
+        return self._sends, 0 if self._reader is None else self._reader.early_words.heard
+
+    async def _run(self) -> RelayEnd:
+        following: Send | RelayEnd = self._relay.first()
+        number = 0
+        began_s = self._means.clock.monotonic()
+        while isinstance(following, Send):
+            if following.wait_s > 0:
+                await sleep(self._means.clock, seconds=following.wait_s)
+            number += 1
+            response, fault = await self._exchange(following, number=number)
+            if fault is not None and self._failed_s is None:
+                self._failed_s = self._means.clock.monotonic()
+            waited_s = 0.0 if self._failed_s is None else self._means.clock.monotonic() - self._failed_s
+            early = b"" if self._reader is None else self._reader.take_out()
+            ended = functools.partial(
+                self._relay.ended,
+                response,
+                fault,
+                waited_s=waited_s,
+                jitter=self._means.jitter(),
+                left_s=self._left_s(began_s),
+            )
+            step = await beside_loop(ended, size=self._received_bytes)
+            following = step.next
+            await self._send(early + step.out, over=following if isinstance(following, RelayEnd) else None)
+        return following
+
+    def _left_s(self, began_s: float) -> float | None:
+        """How long a further attempt may still begin."""
+        means = self._means
+        now_s = means.clock.monotonic()
+        left_s = means.ends_s - now_s if means.retry_s is None else min(began_s + means.retry_s, means.ends_s) - now_s
+        return None if left_s == inf else left_s
+
+    async def _exchange(self, send: Send, *, number: int) -> tuple[Response | None, Fault | None]:
+        means = self._means
+        left_s = means.ends_s - means.clock.monotonic()
+        if left_s <= 0:
+            return None, NO_TIME
+        order = _order_of(send, number=number, deadlines=means.deadlines, most_s=None if left_s == inf else left_s)
+        if self._answer is not None and send.purpose != "continue":
+            self._answer.begin_anew()
+        exchange = Exchange(
+            order,
+            endpoint=means.endpoint,
+            transport=_Paced(means.transport, between=self._flush),
+            clock=means.clock,
+            on_frames=None,
+            limits=means.limits,
+            open_reader=self._open_reader,
+            on_body=self._relay.saw_body,
+            pass_on=self if self._array is None else None,
+            room=self._answer,
+            why_ended=OVER,
+            habits=means.habits,
+        )
+        request = build_http_request(means.endpoint, send.call, connect_s=means.deadlines.connect_s)
+        sent = None
+        if self._account is not None:
+            sent = await self._account.sends(
+                order.purpose,
+                model=order.request.model,
+                provider=means.endpoint.profile.name,
+                sent_bytes=len(request.body),
+                asked_hour=asks_hour(send.call),
+                asked=terms_asked(send.call.body),
+                family=means.endpoint.profile.family,
+            )
+            if isinstance(sent, Fault):
+                return None, sent
+        event = None
+        try:
+            event = await exchange.run(request)
+            if isinstance(event, ResponseReceived):
+                return event.response, self._told(event.response.fault)
+            return event.partial, self._told(event.fault)
+        finally:
+            if self._reader is not None:
+                self._reader.close()
+            self._received_bytes += exchange.received_bytes
+            if self._answer is not None:
+                self._answer.received_bytes += exchange.received_bytes
+            if sent is not None:
+                received = received_of(exchange, event=event) if exchange.has_left else None
+                sent.ended(received, witness=self._relay.witness)
+
+    def _told(self, fault: Fault | None) -> Fault | None:
+        """The fault as the client may know it; the log has the rest."""
+        if fault is None:
+            return None
+        told = without_address(fault, base_url=self._means.endpoint.base_url)
+        if told.log and self._account is not None:
+            self._account.upstream_said(told.log, provider=self._means.endpoint.profile.name)
+        return told.fault
+
+    def _open_reader(self) -> StreamReader:
+        reader = self._relay.reader()
+        self._reader = reader if isinstance(reader, EventReader) else None
+        return reader
+
+    async def _flush(self) -> None:
+        if self._reader is not None and (out := self._reader.take_out()):
+            await self._send(out)
+
+    def read(self) -> PieceWriter | None:
+        """As `PassOn` has it. None where the client does not read, its answer has no head yet, or a comment is on its way."""
+        direct = self._outlet.direct
+        if direct is None or direct.put is None or self._sending.locked():
+            return None
+        if self._reader is not None and (out := self._reader.take_out()):
+            self._sends += 1
+            direct.write(out)
+        return direct
+
+    def hold(self, word: bytes, /) -> None:
+        assert self._reader is not None, "who took the word"
+        self._reader.hold_word(word)
+
+    async def _send(self, out: bytes, *, over: RelayEnd | None = None) -> None:
+        if out and self._array is not None:
+            out = self._array.take(out)
+        if out:
+            await self._write(out, over=over)
+
+    async def _write(self, out: bytes, *, over: RelayEnd | None = None) -> None:
+        self._sends += 1
+        async with self._sending:  # a comment may be on its way
+            if not self.started:
+                is_events = self._streams and self._array is None
+                headers = [("content-type", EVENTS if is_events else JSON)]
+                if self._streams:
+                    headers.append(("cache-control", "no-cache"))
+                else:
+                    headers.append(("content-length", str(len(out))))
+                headers += not_carried_header(self._not_carried)
+                if self._api:
+                    headers.append(("turnwise-api", self._api))
+                if over is not None and over.repairs:
+                    headers.append(("turnwise-repairs", repairs_header(over.repairs)))
+                await self._outlet.start(200, headers)
+                self.started = True
+            await self._outlet.send(out)
+
+    async def end(self, end: RelayEnd) -> None:
+        """Before the client has a status, whoever runs the delivery tells it of a fault. Raises ClientGone."""
+        if end.fault is not None and self.started:
+            await self._send(self._relay.error(end.fault))
+        if self.started and self._array is not None:
+            await self._write(self._array.end())
+
+
+def _order_of(send: Send, *, number: int, deadlines: Deadlines, most_s: float | None) -> SendRequest:
+    sought = None
+    if send.in_text is not None:
+        sought = SoughtCalls(tools=send.request.tools, unmarked=send.in_text.unmarked)
+    return SendRequest(
+        number=number,
+        step=1,
+        purpose=PURPOSES[send.purpose],
+        request=send.request,
+        deadlines=deadlines,
+        most_s=most_s,
+        taken_ids=send.taken_ids,
+        calls_in_text=sought,
+    )
+
+
+async def write_fault(fault: Fault, *, family: Family, outlet: Outlet) -> None:
+    """The error as the client's API answers it. Raises ClientGone."""
+    status, body = family.encode_fault(fault)
+    after_s = fault.retry_after_s
+    headers = () if after_s is None else (("retry-after", str(ceil(after_s))),)
+    await write_body(status, body, outlet=outlet, headers=headers)
+
+
+async def write_body(status: int, body: bytes, *, outlet: Outlet, headers: Sequence[tuple[str, str]] = ()) -> None:
+    """A whole answer of JSON. Raises ClientGone."""
+    await outlet.start(status, [("content-type", JSON), ("content-length", str(len(body))), *headers])
+    await outlet.send(body)
+
+
+def not_carried_header(names: Sequence[str]) -> list[tuple[str, str]]:
+    return [("turnwise-not-carried", ", ".join(names))] if names else []
+
+
+def repairs_header(repairs: tuple[Repair, ...]) -> str:
+    """The kinds of what was mended, each once, with how often."""
+    counts: dict[str, int] = {}
+    for repair in repairs:
+        counts[repair.kind] = counts.get(repair.kind, 0) + 1
+    return ", ".join([kind if number == 1 else f"{kind};n={number}" for kind, number in counts.items()])
+
+
+class _Paced:
+    """A transport that asks for more bytes only after `between` has handed the last ones on."""
+
+    def __init__(self, transport: Transport, *, between: Callable[[], Awaitable[None]]) -> None:
+        self._transport = transport
+        self._between = between
+
+    def send(self, request: HttpRequest, /) -> "_PacedSending":
+        return _PacedSending(self._transport.send(request), between=self._between)
+
+
+class _PacedSending:
+    def __init__(
+        self, sending: AbstractAsyncContextManager[HttpReply], *, between: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._sending = sending
+        self._between = between
+
+    @property
+    def has_left(self) -> object:
+        return getattr(self._sending, "has_left", None)
+
+    @property
+    def proxy(self) -> object:
+        return getattr(self._sending, "proxy", None)
+
+    async def __aenter__(self) -> HttpReply:
+        reply = await self._sending.__aenter__()
+        return msgspec.structs.replace(reply, chunks=_PacedChunks(reply.chunks, between=self._between))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> bool | None:
+        return await self._sending.__aexit__(kind, error, where)
+
+
+class _PacedChunks:
+    """A class: a generator in its place costs a chunk that comes alone 1 us more."""
+
+    def __init__(self, chunks: AsyncIterator[bytes], *, between: Callable[[], Awaitable[None]]) -> None:
+        self._chunks = chunks
+        self._between = between
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        await self._between()
+        return await anext(self._chunks)

@@ -1,0 +1,236 @@
+"""HTTP/1.1 as uvicorn reads it with httptools, with the bounds that both leave open.
+
+uvicorn has one deadline, between two requests. httptools keeps a header, a trailer and the extension of a chunk in memory until
+its line ends, however long it is. What is refused here has no application yet, so the error is written by hand.
+"""
+
+import asyncio
+from collections.abc import Collection
+from typing import Any, ClassVar, Protocol
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from turnwise.gateway.client_bounds import Bounds
+from turnwise.gateway.doors import cors_headers, request_id, values_of
+from turnwise.gateway.passed_calls import WRITER, PieceWriter
+from turnwise.gateway.refusals import DoorRefusal, encode_refusal, family_of
+from turnwise.wire.profiles import FamilyName
+
+MOST_PIPELINED = 16  # requests behind the one at hand; clients of these APIs send none
+LINGER_S = 2.0  # as in the application
+SMALL_PIECE = 64 * 1024  # what may come of a body without any of its content: the ends of chunks, a trailer
+
+
+class RefusalNote(Protocol):
+    """Told of each refusal here, with the path as far as it was read, and the id that the answer has."""
+
+    def __call__(self, refusal: DoorRefusal, *, path: str, id: str, family: FamilyName) -> None: ...
+
+
+def _tell_nobody(refusal: DoorRefusal, *, path: str, id: str, family: FamilyName) -> None:
+    return None
+
+
+class GatewayProtocol(HttpToolsProtocol):
+    """One connection. Past a bound it answers once, in the client's family where the path is known, and closes."""
+
+    bounds = Bounds()
+    origins: ClassVar[Collection[str]] = frozenset()
+    refused: ClassVar[RefusalNote] = staticmethod(_tell_nobody)
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.url = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self._is_refused = False
+        self._in_head = True  # or between two requests
+        self._head_bytes = 0
+        self._trailer_bytes = 0
+        self._bytes_without_content = 0
+        self._head_deadline: asyncio.TimerHandle | None = None
+        self._unread_deadline: asyncio.TimerHandle | None = None
+        self._linger: asyncio.TimerHandle | None = None
+        self._pieces = PieceWriter()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().connection_made(transport)
+        self._pieces.put = transport.write
+        if len(self.connections) > self.bounds.connections:
+            self._refuse(
+                DoorRefusal(
+                    reason="busy",
+                    status=503,
+                    message="the gateway has too many connections; try again",
+                    retry_after_s=1,
+                )
+            )
+            return
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pieces.put = None
+        for timer in (self._head_deadline, self._unread_deadline, self._linger):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+        self._bytes_without_content += len(data)
+        super().data_received(data)
+        if self._is_refused:
+            return
+        if self._in_head and self._head_bytes > self.bounds.head_bytes:
+            self._refuse_head()
+        elif not self._in_head and self._bytes_without_content > SMALL_PIECE:
+            self._refuse(
+                DoorRefusal(
+                    reason="body",
+                    status=400,
+                    message="the body's chunks have too much beside their content",
+                    code="bad_body",
+                )
+            )
+        elif self._in_head and self._head_deadline is None and (self.cycle is None or self.cycle.response_complete):  # pyright: ignore[reportUnnecessaryComparison]
+            self._await_head()  # blank lines alone
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope.setdefault("state", {})[WRITER] = self._pieces
+        self._trailer_bytes = 0
+        if self._head_deadline is None:
+            self._await_head()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._bytes_without_content = 0
+        if self._in_head:
+            super().on_header(name, value)
+            return
+        # A trailer: nothing of it counts, least of all as a header (RFC 9110 section 6.5.1).
+        self._trailer_bytes += len(name) + len(value)
+        if self._trailer_bytes > self.bounds.head_bytes:
+            self._refuse_head()
+
+    def on_headers_complete(self) -> None:
+        if self._is_refused:
+            return
+        self._in_head = False
+        self._head_bytes = 0
+        self._bytes_without_content = 0
+        if self._head_deadline is not None:
+            self._head_deadline.cancel()
+            self._head_deadline = None
+        assert self.parser is not None  # it is parsing
+        size = len(self.url) + sum([len(name) + len(value) for name, value in self.headers])
+        if size > self.bounds.head_bytes:
+            self._refuse_head()
+        elif self.parser.get_http_version() not in ("1.0", "1.1"):
+            self._refuse(
+                DoorRefusal(reason="http", status=400, message="the gateway speaks HTTP 1.1 and 1.0", code="bad_http")
+            )
+        elif not self.url.startswith(b"/"):
+            # An address in the request line would be another host than the one that the doors judge.
+            self._refuse(
+                DoorRefusal(
+                    reason="http",
+                    status=400,
+                    message="the request line must have a path, not an address",
+                    code="bad_target",
+                )
+            )
+        elif len(self.pipeline) >= MOST_PIPELINED:
+            self._refuse(
+                DoorRefusal(
+                    reason="http", status=400, message="too many requests before the first answer", code="pipelined"
+                )
+            )
+        else:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._bytes_without_content = 0
+        if not self._is_refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._in_head = True
+        self._head_bytes = 0
+        if not self._is_refused:
+            super().on_message_complete()
+        self.headers = []  # what is refused before the next request begins is not this one's
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP: two lengths, a length beside chunks, a line break within a header ..."""
+        self._refuse(DoorRefusal(reason="http", status=400, message="this is no valid HTTP request", code="bad_http"))
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._pieces.put = None
+        self._unread_deadline = self.loop.call_later(self.bounds.unread_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._pieces.put = self.transport.write
+        if self._unread_deadline is not None:
+            self._unread_deadline.cancel()
+            self._unread_deadline = None
+
+    def _await_head(self) -> None:
+        self._head_deadline = self.loop.call_later(self.bounds.head_s, self._refuse_late_head)
+
+    def _refuse_late_head(self) -> None:
+        if self._head_bytes == 0:  # nothing was said: nobody waits for an answer
+            self.transport.close()
+            return
+        message = f"the headers did not arrive within {self.bounds.head_s:g} s"
+        self._refuse(DoorRefusal(reason="late", status=408, message=message, code="request_timeout"))
+
+    def _refuse_head(self) -> None:
+        message = f"the headers have more than {self.bounds.head_bytes:,} bytes"
+        self._refuse(DoorRefusal(reason="head", status=431, message=message, code="headers_too_large"))
+
+    def _refuse(self, refusal: DoorRefusal) -> None:
+        """Answer, unless an answer is under way: into that nothing may be written, so the connection breaks off."""
+        if self._is_refused:
+            return
+        self._is_refused = True
+        is_answering = self.cycle is not None and not self.cycle.response_complete  # pyright: ignore[reportUnnecessaryComparison]
+        if is_answering:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if is_answering and self.cycle.response_started:
+            self.transport.abort()
+            return
+        path = self.url.partition(b"?")[0].decode("latin-1")
+        read = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers]
+        family = family_of(path, header_names={name for name, _ in read})
+        id = request_id(read)
+        self.refused(refusal, path=path, id=id, family=family)
+        headers, body = encode_refusal(refusal, family=family)
+        origins = values_of(read, "origin")
+        origin = origins[0] if len(origins) == 1 and origins[0] in self.origins else None
+        every = (*headers, ("x-request-id", id), *cors_headers(origin), ("connection", "close"))
+        lines = [f"{name}: {value}\r\n".encode("latin-1") for name, value in every]
+        self.transport.write(b"".join([STATUS_LINE[refusal.status], *lines, b"\r\n", body]))
+        # What is still being sent is read and thrown away for a moment: closing on it would take the answer away, too.
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+        self._linger = self.loop.call_later(LINGER_S, self.transport.abort)
+
+
+def bounded_protocol(bounds: Bounds, *, origins: Collection[str], refused: RefusalNote) -> type[GatewayProtocol]:
+    """The protocol with these bounds. uvicorn makes one for each connection."""
+    own = {"bounds": bounds, "origins": origins, "refused": staticmethod(refused)}
+    return type("BoundedGatewayProtocol", (GatewayProtocol,), own)

@@ -1,0 +1,148 @@
+"""Serving the application with uvicorn and httptools, from the bound socket to the last open stream."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Generator
+
+import msgspec
+from uvicorn import Config, Server
+
+from turnwise.errors import CallerError
+from turnwise.gateway.app import GatewayApp
+from turnwise.gateway.client_bounds import Bounds
+from turnwise.gateway.doors import OwnAddress, is_loopback
+from turnwise.gateway.protocol import bounded_protocol
+
+BACKLOG = 2048  # as uvicorn's
+SETTLE_S = 2.0  # for answers that were dropped to write down what they cost
+
+
+class GatewayEnd(msgspec.Struct, frozen=True):
+    """How the server ended. `at_once` after a second Ctrl-C, which leaves streams unfinished."""
+
+    at_once: bool
+
+
+class BoundSocket:
+    """A bound socket, which takes connections once it is served, and whether other machines can reach it."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Raises CallerError."""
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            # Of a name with both (`localhost`) the address that every client tries.
+            family, kind, protocol, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+            self.socket = socket.socket(family, kind, protocol)
+        except (OSError, UnicodeError) as error:
+            raise self._failure(host, port, error) from None
+        try:
+            if os.name == "posix":  # elsewhere another program could take the same port
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            self.socket.bind(address)
+        except OSError as error:
+            self.socket.close()
+            raise self._failure(host, port, error) from None
+        self.own = OwnAddress(*self.socket.getsockname()[:2])
+
+    def _failure(self, host: str, port: int, error: Exception) -> CallerError:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return CallerError(f"cannot listen on `{host}`, port {port}: {why}")
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(self.own.ip)
+
+    @property
+    def url(self) -> str:
+        ip = f"[{self.own.ip}]" if ":" in self.own.ip else self.own.ip
+        return f"http://{ip}:{self.own.port}"
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class _GatewayServer(Server):
+    """uvicorn's, but for signals: it would end by the signal itself, and a supervisor would read that as a crash."""
+
+    def __init__(self, config: Config, *, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+        self.servers = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        loop = asyncio.get_running_loop()
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        for number in numbers:
+            loop.add_signal_handler(number, self._hear, number)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+    def _hear(self, number: int) -> None:
+        if not self.should_exit:
+            self.should_exit = True
+        elif number == signal.SIGINT:
+            self.force_exit = True
+            self.drop_all()
+
+    def drop_all(self) -> None:
+        """End every connection and every answer now."""
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        for task in list(self.server_state.tasks):
+            task.cancel()
+
+
+def check_reach(listening: BoundSocket, *, has_keys: bool) -> None:
+    """Raises CallerError for an address that others can reach while anybody would be let in."""
+    if not listening.is_loopback and not has_keys:
+        raise CallerError(
+            f"`{listening.own.ip}` can be reached from other machines, so clients need keys: "
+            "`turnwise gateway keys add NAME`, or listen on 127.0.0.1"
+        )
+
+
+async def serve(
+    app: GatewayApp, listening: BoundSocket, *, bounds: Bounds, grace_s: float, ready: Callable[[], None]
+) -> GatewayEnd:
+    """Serve until SIGTERM or Ctrl-C; then no new request is taken, and open streams have `grace_s` to end. `ready` is called
+    once connections are taken."""
+    config = Config(
+        app,
+        http=bounded_protocol(bounds, origins=app.origins, refused=app.refused_early),
+        ws="none",
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        backlog=BACKLOG,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=round(bounds.idle_s) or 1,
+        timeout_graceful_shutdown=round(grace_s),
+    )
+    server = _GatewayServer(config, ready=ready)
+    try:
+        await server.serve(sockets=[listening.socket])
+    finally:
+        server.drop_all()
+        listening.close()
+        # What was dropped may have something to write down, and the service is closed behind us.
+        if tasks := list(server.server_state.tasks):
+            await asyncio.wait(tasks, timeout=SETTLE_S)
+    return GatewayEnd(at_once=server.force_exit)

@@ -1,0 +1,632 @@
+"""Behind the doors: from a client's request to the upstream that serves it, and back."""
+
+import asyncio
+import contextlib
+import functools
+import logging
+import random
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from turnwise.base.clock import Clock, Overdue, SystemClock, Watchdog
+from turnwise.base.threads import beside_loop
+from turnwise.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.endpoints.end_habits import EndHabits
+from turnwise.endpoints.endpoints import Endpoint, Secret, build_http_request, find_key
+from turnwise.endpoints.model_lists import ask_for_models
+from turnwise.endpoints.transport import Transport, read_bounded
+from turnwise.errors import CallerError, ProviderFault
+from turnwise.gateway.accounts import NO_LEDGER, Account, AccountMeans, open_accounts, received_body
+from turnwise.gateway.client_bounds import LONG_ANSWER_BYTES, OpenAnswer, OpenAnswers, give_memory_back
+from turnwise.gateway.config import (
+    ChosenRoute,
+    GatewayConfig,
+    GatewayRoute,
+    Upstream,
+    UpstreamAddress,
+    choose_route,
+    configured_models,
+    upstream_of,
+)
+from turnwise.gateway.deadlines import DEFAULTS as DEADLINES
+from turnwise.gateway.deadlines import GatewayDeadlines
+from turnwise.gateway.delivery import Delivery, DeliveryMeans, not_carried_header, write_body, write_fault
+from turnwise.gateway.learned_refusals import ServerLessons, StaleConversations
+from turnwise.gateway.passed_calls import ClientCall, ClientGone, GatewayService, Outlet
+from turnwise.gateway.refusals import DoorReason
+from turnwise.gateway.routes import SHARED
+from turnwise.gateway.upstream_faults import PAGE, is_page, without_address
+from turnwise.journal.ledger import ReceivedResponse
+from turnwise.relay.array_answers import ArrayAnswer
+from turnwise.relay.bound_requests import BoundConversation, BoundThinking
+from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, SoughtInText, UpstreamSide
+from turnwise.relay.client_request import ClientRequest, read_body, read_client_request
+from turnwise.relay.openai_apis import ApiRefusal, api_refusal, choose_api, other_api
+from turnwise.relay.paths import AskedPath
+from turnwise.relay.refusals import RequestRefused, refusal_answer
+from turnwise.relay.stored_things import refuse_stored
+from turnwise.relay.terms import RouteTerms, UpstreamRequest, names_not_carried
+from turnwise.relay.token_counting import (
+    UpstreamCount,
+    counts_not,
+    read_count,
+    read_count_request,
+    translate_count,
+    write_count,
+)
+from turnwise.relay.translation import translate
+from turnwise.rules.budget import UNKNOWN_LIMITS
+from turnwise.rules.retries import RetryPolicy
+from turnwise.settings.catalogue import find_end, find_limits
+from turnwise.turn.config import Deadlines
+from turnwise.vocab import Fault, FaultKind, Repair, Request, ServerLesson
+from turnwise.wire.family import HttpCall
+from turnwise.wire.json_fields import encode, string_of
+from turnwise.wire.limits import DEFAULT_LIMITS
+from turnwise.wire.profiles import FamilyName
+from turnwise.wire.registry import family
+
+_log = logging.getLogger("turnwise")
+
+COUNTS_NOT_S = 600.0  # so long an upstream without an endpoint that counts is not asked again: it may be updated
+
+DAY_S = 86_400.0  # the longest deadline of a file
+
+NO_STREAMS = (
+    "a stream needs HTTP 1.1, and this request came over HTTP 1.0. A proxy before the gateway may do that: nginx needs "
+    "`proxy_http_version 1.1;`"
+)
+
+
+class OpenUpstream(msgspec.Struct, frozen=True, kw_only=True):
+    """An upstream of the configuration with its key at hand. `chat`: the same address with Chat Completions, if each request goes
+    to the API that can serve it. `api` is the row that a request was given then, and `told` what is known of that."""
+
+    upstream: Upstream
+    endpoint: Endpoint
+    chat: Endpoint | None = None
+    api: str = ""
+    told: tuple[Repair, ...] = ()
+
+
+class ServiceMeans(msgspec.Struct, frozen=True, kw_only=True):
+    """What the service works with."""
+
+    transport: Transport
+    clock: Clock
+    env: Mapping[str, str] = {}
+    deadlines: Deadlines = Deadlines()
+    accounts: AccountMeans = msgspec.field(default_factory=AccountMeans)
+
+
+class RelayService:
+    """A `GatewayService` over the relay. Raises CallerError or MissingKey for an upstream that cannot be used."""
+
+    def __init__(self, config: GatewayConfig, *, means: ServiceMeans, forward_key: bool) -> None:
+        self._config = config
+        self._means = means
+        means.accounts.counts.configure(configured_models(config.routes))
+        self._forward_key = forward_key
+        self._limits = msgspec.structs.replace(
+            DEFAULT_LIMITS, response_bytes=config.bounds.response_bytes, tells_long_calls=False
+        )
+        self._upstreams = {
+            given: self._open(upstream_of(given))
+            for route in config.routes
+            for given in (route.upstream, *route.fallbacks)
+        }
+        self._answers = OpenAnswers(
+            most_bytes=config.bounds.answers_bytes,
+            clock=means.clock,
+            share_bytes=config.bounds.answers_bytes // config.bounds.streams,
+        )
+        self._told_ends: set[str] = set()  # as many as the table of ends has sentences
+        for opened in self._upstreams.values():
+            if opened.upstream.model:
+                self._warn_of_end(opened.upstream.model, opened.upstream)
+        self._habits = EndHabits()
+        self._stale = StaleConversations(means.clock)
+        self._lessons = ServerLessons[ServerLesson](means.clock)
+        self._api_refusals = ServerLessons[ApiRefusal](means.clock)
+        self._counts_not_until: dict[str | UpstreamAddress, float] = {}  # by the clock's `monotonic`
+
+    def _warn_of_end(self, model: str, upstream: Upstream) -> None:
+        """One line in the log for a model that ends, and one more once it has ended."""
+        end = find_end(model, profile=upstream.profile, base_url=upstream.base_url)
+        if end is None:
+            return
+        said = f"{upstream.profile.name}:{end.row} {end.said(now_s=self._means.clock.now())}"
+        if said not in self._told_ends:
+            self._told_ends.add(said)
+            _log.warning("gateway: %s", said)
+
+    def is_ready(self) -> bool:
+        ledger = self._means.accounts.ledger
+        return ledger is None or ledger.is_well
+
+    def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
+        self._means.accounts.counts.refused(reason, family=family, kind=kind, status=status)
+
+    def is_full(self) -> bool:
+        return self._answers.is_full
+
+    def metrics(self) -> bytes:
+        self._means.accounts.counts.set("turnwise_gateway_answer_bytes", self._answers.size)
+        return self._means.accounts.counts.text()
+
+    async def answer(self, call: ClientCall, outlet: Outlet) -> None:
+        """Serve until the answer is whole or the client has left: then the upstream's request is broken off, too."""
+        account = Account(call, means=self._means.accounts)
+        with account.open(outlet) as watched:
+            await self._answer(call, watched, account=account)
+
+    async def _answer(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
+        serving = asyncio.ensure_future(self._serve(call, outlet, account=account))
+        leaving = asyncio.ensure_future(outlet.gone())
+        try:
+            await asyncio.wait([serving, leaving], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            serving.cancel()
+            await asyncio.gather(leaving, serving, return_exceptions=True)  # what it has sent upstream is written down
+        try:
+            if serving.cancelled():
+                raise ClientGone
+            serving.result()
+        finally:
+            del serving  # it holds the exception that it raised, and that holds this frame
+
+    async def _serve(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
+        try:
+            if call.kind == "passed":
+                await self._pass_on(call, outlet, account=account)
+            elif call.kind == "count":
+                await self._count(call, outlet, account=account)
+            else:
+                with self._answers.open() as answer:
+                    await self._generate(call, outlet, account=account, answer=answer)
+                if answer.received_bytes > LONG_ANSWER_BYTES:
+                    asyncio.get_running_loop().run_in_executor(None, give_memory_back)
+        except RequestRefused as refused:
+            status, body = refusal_answer(refused, client=call.family)
+            await write_body(status, body, outlet=outlet)
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    async def _generate(self, call: ClientCall, outlet: Outlet, *, account: Account, answer: OpenAnswer) -> None:
+        chosen, asked = await beside_loop(lambda: self._read(call), size=len(call.body))
+        route = chosen.route
+        if asked.streams and not call.takes_streams:
+            raise RequestRefused(NO_STREAMS, status=505)
+        fault: Fault | None = None
+        array = ArrayAnswer() if asked.streams and _wants_array(call) else None
+        last: tuple[Delivery, RelayEnd] | None = None
+        times = self._times(route)
+        assert times.total_s is not None, "the defaults have it"
+        ends_s = self._means.clock.monotonic() + times.total_s
+        waiting = deque(self._for_client(self._upstreams[given], call) for given in (route.upstream, *route.fallbacks))
+        while waiting:
+            opened = self._with_api(waiting.popleft(), asked, chosen=chosen)
+            try:
+                deliver = functools.partial(
+                    self._delivery,
+                    asked,
+                    chosen=chosen,
+                    opened=opened,
+                    call=call,
+                    outlet=outlet,
+                    account=account,
+                    times=times,
+                    ends_s=ends_s,
+                    array=array,
+                    started=last is not None and last[0].started,
+                    answer=answer,
+                )
+                delivery = await beside_loop(deliver, size=len(call.body))
+            except RequestRefused:
+                if fault is None:
+                    raise
+                continue  # a fallback that cannot carry the request hides nothing of why the one before failed
+            end = await delivery.attempt()
+            self._stale.learned(delivery.bound)
+            if end.fault is None and (lessons := delivery.lessons):
+                self._lessons.learned(opened.endpoint, model=delivery.model, lessons=lessons)
+            account.relayed(end)
+            fault, last = end.fault, (delivery, end)
+            if (other := self._other_api(opened, delivery, fault)) is not None:
+                waiting.appendleft(other)
+                fault = fault if delivery.started else None  # what neither API takes is refused by its name
+                continue
+            if fault is None or delivery.has_content or (delivery.started and not route.heal):
+                break
+            if not _may_be_anothers(fault) or self._means.clock.monotonic() >= ends_s:
+                break
+        assert last is not None, "there is one upstream at least"
+        delivery, end = last
+        await delivery.end(end)
+        if end.fault is not None and not delivery.started:
+            await write_fault(end.fault, family=family(call.family), outlet=outlet)
+
+    def _with_api(self, opened: OpenUpstream, asked: ClientRequest, *, chosen: ChosenRoute) -> OpenUpstream:
+        """The upstream with the API that can serve the request, where it has two."""
+        chat = opened.chat
+        if chat is None:
+            return opened
+        model = chosen.name_at(opened.upstream) or asked.request.model
+        row = chat.profile.taught(self._lessons.known(chat, model=model))
+        refused = self._api_refusals.known(chat, model=model)
+        choice = choose_api(asked, model=model, chat=row, refused=refused)
+        endpoint = chat if choice.api == "chat" else opened.endpoint
+        return replace(opened, endpoint=endpoint, api=endpoint.profile.name)
+
+    def _other_api(self, opened: OpenUpstream, delivery: Delivery, fault: Fault | None) -> OpenUpstream | None:
+        """The upstream once more, if it has just taught that its other API is the one for this request."""
+        if fault is None or opened.chat is None or opened.endpoint.profile != opened.chat.profile:
+            return None
+        taught, known = api_refusal(fault), self._api_refusals.known(opened.chat, model=delivery.model)
+        if taught is None or taught in known or delivery.has_content:
+            return None
+        self._api_refusals.learned(opened.chat, model=delivery.model, lessons=(*known, taught))
+        own = replace(opened.chat, profile=opened.upstream.profile)
+        return replace(opened, endpoint=own, told=(other_api(taught, row=own.profile.name),))
+
+    def _read(self, call: ClientCall) -> tuple[ChosenRoute, ClientRequest]:
+        """Raises RequestRefused."""
+        chosen = self._route_of(call)
+        one_client = bool(chosen.route.one_client)
+        return chosen, read_client_request(_asked(call, chosen.model), call.body, one_client=one_client)
+
+    def _delivery(
+        self,
+        asked: ClientRequest,
+        *,
+        chosen: ChosenRoute,
+        opened: OpenUpstream,
+        call: ClientCall,
+        outlet: Outlet,
+        account: Account,
+        times: GatewayDeadlines,
+        ends_s: float,
+        array: ArrayAnswer | None,
+        started: bool,
+        answer: OpenAnswer,
+    ) -> Delivery:
+        route, endpoint, means = chosen.route, opened.endpoint, self._means
+        model = chosen.name_at(opened.upstream)
+        self._warn_of_end(model, opened.upstream)
+        terms = RouteTerms(
+            model=model,
+            max_output_tokens=route.max_output_tokens,
+            one_call_at_a_time=route.one_call_at_a_time,
+            lessons=self._lessons_of(endpoint, model=model or asked.request.model),
+        )
+
+        def written(lessons: tuple[ServerLesson, ...]) -> UpstreamRequest:
+            found = translate(asked, terms=replace(terms, lessons=lessons), profile=endpoint.profile)
+            return replace(found, call=_with_client_headers(found.call, call, same=found.keeps_bytes))
+
+        heals = route.heal and not asked.has_choices  # of several answers only one could be healed
+        sent = written(terms.lessons)
+        account.not_carried = names_not_carried(sent.told)
+        rules = RelayRules(
+            heals=heals,
+            has_choices=asked.has_choices,
+            continues="calls" if route.continues and heals else "off",
+            most_calls=1 if route.one_call_at_a_time and not asked.has_choices else None,
+            most_output_tokens=route.max_output_tokens,
+            retries=RetryPolicy(attempts=route.retry + 1),
+            limits=find_limits(model, profile=endpoint.profile.name) or UNKNOWN_LIMITS,
+            bounds=self._limits,
+        )
+        relay = Relay(
+            upstream=UpstreamSide(
+                request=sent.request,
+                tools=sent.tools,
+                stops=sent.stops,
+                call=sent.call,
+                family=endpoint.family,
+                profile=endpoint.profile,
+                in_text=_sought(route, endpoint=endpoint, request=sent.request),
+                rewrite=written if endpoint.profile.family == "openai_chat" else None,
+            ),
+            client=ClientSide(request=asked.request, family=family(call.family), counts=not sent.adds_usage),
+            rules=rules,
+            told=(*opened.told, *sent.told),
+            spread=random.random(),
+            conversation=self._stale.of(call, sent.request, endpoint=endpoint),
+        )
+        return Delivery(
+            relay,
+            means=DeliveryMeans(
+                endpoint=endpoint,
+                transport=means.transport,
+                clock=means.clock,
+                deadlines=_attempt_deadlines(means.deadlines, times=times, streams=sent.request.stream),
+                limits=self._limits,
+                jitter=random.random,
+                retry_s=times.retry_s,
+                ends_s=ends_s,
+                habits=self._habits,
+            ),
+            outlet=outlet,
+            family=family(call.family),
+            streams=asked.streams,
+            account=account,
+            array=array,
+            not_carried=account.not_carried,
+            api=opened.api,
+            started=started,
+            answer=answer,
+        )
+
+    def _lessons_of(self, endpoint: Endpoint, *, model: str) -> tuple[ServerLesson, ...]:
+        """They are about Chat Completions, and may stand at the address of another API, too."""
+        return self._lessons.known(endpoint, model=model) if endpoint.profile.family == "openai_chat" else ()
+
+    async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
+        """Asked of the upstream where it counts, else estimated, which a header says."""
+        chosen = await beside_loop(lambda: self._route_of(call), size=len(call.body))
+        opened = self._for_client(self._upstreams[chosen.route.upstream], call)
+        name = chosen.name_at(opened.upstream)
+
+        def prepare() -> tuple[UpstreamCount, BoundConversation]:
+            asked = read_count_request(_asked(call, chosen.model), call.body, one_client=bool(chosen.route.one_client))
+            request = msgspec.structs.replace(asked.request, model=name)
+            conversation = self._stale.of(call, request, endpoint=opened.endpoint)
+            return translate_count(asked, terms=RouteTerms(model=name), profile=opened.endpoint.profile), conversation
+
+        count, conversation = await beside_loop(prepare, size=len(call.body))
+        account.not_carried = names_not_carried(count.told)
+        tokens, is_counted = count.estimated_tokens, False
+        given, now_s = chosen.route.upstream, self._means.clock.monotonic()
+        if count.call is not None and now_s >= self._counts_not_until.get(given, 0.0):
+            bound = BoundThinking(count.call, model=name, family=opened.endpoint.family, known=conversation)
+            found = await self._told_of(bound, opened.endpoint, route=chosen.route, account=account)
+            has_none = isinstance(found, Fault) and counts_not(found, model=name)
+            account.counted(opened.endpoint.profile.name, name, found, is_estimated=has_none)
+            if has_none:
+                self._counts_not_until[given] = now_s + COUNTS_NOT_S
+            elif isinstance(found, Fault):
+                await write_fault(found, family=family(call.family), outlet=outlet)
+                return
+            elif (read := read_count(found, upstream=opened.endpoint.profile.family)) is not None:
+                tokens, is_counted = read, True
+        body = write_count(tokens, client=call.family)
+        headers = not_carried_header(account.not_carried)
+        if not is_counted:
+            headers.append(("turnwise-estimated", "true"))
+        await write_body(200, body, outlet=outlet, headers=headers)
+
+    async def _pass_on(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
+        """A path that a route lists: body and answer go on as they are, but for the name that an alias stands for."""
+        fields = await beside_loop(lambda: read_body(call.body), size=len(call.body))
+        named = "" if call.family == "gemini" else string_of(fields, "model") or ""
+        chosen = self._route_of_model(named, call) if named else self._route_of_path(call)
+        if call.path not in chosen.route.passes:
+            raise RequestRefused(
+                f"the route of the model `{named}` does not list `{call.path}` in `pass`", field="model", status=404
+            )
+        if not chosen.route.one_client:
+            await beside_loop(lambda: refuse_stored(call.family, fields), size=len(call.body))
+        body = call.body if chosen.model == named else encode({**fields, "model": chosen.model})
+        opened = self._for_client(self._upstreams[chosen.route.upstream], call)
+        sent = await account.sends(
+            "step",
+            provider=opened.endpoint.profile.name,
+            model=chosen.model or string_of(fields, "model") or "",
+            sent_bytes=len(body),
+        )
+        if isinstance(sent, Fault):
+            await write_fault(sent, family=family(call.family), outlet=outlet)
+            return
+        received = ReceivedResponse(cancelled=True, answered=False)
+        try:
+            up = HttpCall(path=call.path, body=body, headers=call.headers)
+            whole_s = self._whole_s(chosen.route, began_s=self._means.clock.monotonic())
+            found = await self._told(opened.endpoint, up, whole_s=whole_s, account=account)
+            received = received_body(found)
+        finally:
+            sent.ended(received)
+        if isinstance(found, Fault):
+            await write_fault(found, family=family(call.family), outlet=outlet)
+            return
+        await write_body(200, found, outlet=outlet)
+
+    def _times(self, route: GatewayRoute) -> GatewayDeadlines:
+        """The route's own, then the file's, then the usual ones."""
+        return route.deadlines.over(self._config.deadlines.over(DEADLINES))
+
+    def _whole_s(self, route: GatewayRoute, *, began_s: float) -> float:
+        """How long an attempt at an answer that is no stream may take, of a request that began then."""
+        times = self._times(route)
+        assert times.whole_s is not None and times.total_s is not None, "the defaults have them"
+        return min(times.whole_s, began_s + times.total_s - self._means.clock.monotonic())
+
+    async def _told_of(
+        self, bound: BoundThinking, endpoint: Endpoint, *, route: GatewayRoute, account: Account
+    ) -> bytes | Fault:
+        """As `_told`, and once more for each refusal of thinking that is mended."""
+        began_s = self._means.clock.monotonic()
+        while True:
+            whole_s = self._whole_s(route, began_s=began_s)
+            found = await self._told(endpoint, bound.call, whole_s=whole_s, account=account)
+            if not (isinstance(found, Fault) and bound.mends(found)):
+                self._stale.learned(bound)
+                return found
+
+    async def _told(self, endpoint: Endpoint, sent: HttpCall, *, whole_s: float, account: Account) -> bytes | Fault:
+        """One request and its whole answer, or the fault as the client may know it."""
+        found = await self._ask_upstream(endpoint, sent, whole_s=whole_s)
+        if not isinstance(found, Fault):
+            return found
+        told = without_address(found, base_url=endpoint.base_url)
+        if told.log:
+            account.upstream_said(told.log, provider=endpoint.profile.name)
+        return told.fault
+
+    async def _ask_upstream(self, endpoint: Endpoint, sent: HttpCall, *, whole_s: float) -> bytes | Fault:
+        """One request and its whole answer, bounded in time and size."""
+        request = build_http_request(endpoint, sent, connect_s=self._means.deadlines.connect_s)
+        most = self._limits.response_bytes
+        try:
+            async with Watchdog(self._means.clock, total_s=whole_s), self._means.transport.send(request) as reply:
+                answer = await read_bounded(reply.chunks, most_bytes=most)
+        except Overdue:
+            return Fault(kind=FaultKind.TIMEOUT, message="the upstream did not answer in time", status=504)
+        except ProviderFault as error:
+            return error.fault
+        if len(answer) > most:
+            return Fault(kind=FaultKind.TOO_LARGE, message="the upstream's answer is too long", status=502)
+        if not 200 <= reply.status < 300:
+            said = endpoint.scrub(answer.decode("utf-8", "replace")).encode()
+            return endpoint.family.decode_fault(reply.status, reply.headers, said)
+        if is_page(reply.headers, answer):
+            return Fault(kind=FaultKind.PROTOCOL, message=f"the upstream answered with {PAGE}", status=502)
+        return answer
+
+    # -- models ------------------------------------------------------------------------------------------------------
+
+    async def models(self, family: FamilyName) -> bytes:
+        """Names that clients may use: those of the configuration, and what upstreams list that serve any name."""
+        names: dict[str, None] = {}
+        for route in self._config.routes:
+            names.update(dict.fromkeys(route.aliases))
+            plain = [pattern for pattern in route.models if not set(pattern) & set("*?[")]
+            names.update(dict.fromkeys(plain))
+            opened = self._upstreams[route.upstream]
+            if len(plain) < len(route.models) and opened.upstream.model is None and not self._forward_key:
+                names.update(dict.fromkeys(await self._listed(opened.endpoint, route=route)))
+            elif opened.upstream.model is not None and not plain and not route.aliases:
+                names[opened.upstream.model] = None
+        return write_models(list(names), family=family)
+
+    async def _listed(self, endpoint: Endpoint, *, route: GatewayRoute) -> list[str]:
+        try:
+            found = await ask_for_models(endpoint, transport=self._means.transport)
+        except (ProviderFault, CallerError):
+            return []  # without a list a client still can name a model
+        return [model.name for model in found if choose_route((route,), model.name) is not None]
+
+    # -- routes and upstreams ----------------------------------------------------------------------------------------
+
+    def _route_of(self, call: ClientCall) -> ChosenRoute:
+        """Raises RequestRefused."""
+        return self._route_of_model(call.model or string_of(read_body(call.body), "model") or "", call)
+
+    def _route_of_path(self, call: ClientCall) -> ChosenRoute:
+        """For a body that names no model: the first route that lists the path. Raises RequestRefused."""
+        for route in self._config.routes:
+            is_open = not isinstance(route.one_client, str) or route.one_client == call.client
+            if is_open and call.path in route.passes:
+                return self._for_whom(ChosenRoute(route=route, model=""), call)
+        raise RequestRefused(f"no route of this gateway passes `{call.path}` on for this client's key", status=404)
+
+    def _route_of_model(self, model: str, call: ClientCall) -> ChosenRoute:
+        """Raises RequestRefused."""
+        chosen = choose_route(self._config.routes, model, client=call.client)
+        if chosen is None:
+            raise RequestRefused(f"no route of this gateway serves the model `{model}`", field="model", status=404)
+        return self._for_whom(chosen, call)
+
+    def _for_whom(self, chosen: ChosenRoute, call: ClientCall) -> ChosenRoute:
+        """Raises RequestRefused where a second key has made one client's route that of several since the gateway began."""
+        if chosen.route.one_client is True and not call.is_only_client and not self._forward_key:
+            raise RequestRefused(f"this request is refused: {SHARED}", status=403)
+        return chosen
+
+    def _open(self, upstream: Upstream) -> OpenUpstream:
+        profile = upstream.profile
+        key = None
+        if not self._forward_key:
+            key = find_key(profile, env=self._means.env, api_key_env=upstream.key_env, way="name it with `key_env`")
+        base_url = upstream.base_url or profile.base_url
+        assert base_url is not None, "the configuration has refused it"
+        endpoint = Endpoint(profile=profile, base_url=base_url, key=key)
+        chat = None if upstream.chat is None else replace(endpoint, profile=upstream.chat)
+        return OpenUpstream(upstream=upstream, endpoint=endpoint, chat=chat)
+
+    def _for_client(self, opened: OpenUpstream, call: ClientCall) -> OpenUpstream:
+        """With the client's own key, where that is what goes up."""
+        if not self._forward_key:
+            return opened
+        key = Secret(call.client_key) if call.client_key else None
+        chat = None if opened.chat is None else replace(opened.chat, key=key)
+        return replace(opened, endpoint=replace(opened.endpoint, key=key), chat=chat)
+
+
+@contextlib.asynccontextmanager
+async def open_service(
+    config: GatewayConfig, *, env: Mapping[str, str], forward_key: bool
+) -> AsyncGenerator[GatewayService]:
+    """The service over connections of its own. Raises CallerError."""
+    clock = SystemClock()
+    with open_accounts(env, clock=clock) as accounts:
+        async with AiohttpTransport(env=env) as transport:
+            # A stream may take all the time that its client's request has.
+            attempts = Deadlines(total_s=DAY_S)
+            means = ServiceMeans(transport=transport, clock=clock, env=env, deadlines=attempts, accounts=accounts)
+            yield RelayService(config, means=means, forward_key=forward_key)
+
+
+def write_models(names: Sequence[str], *, family: FamilyName) -> bytes:
+    """The list as the family's API gives it. Sources: the references of OpenAI, Anthropic and Google, "List models"."""
+    match family:
+        case "openai_chat" | "openai_responses":
+            rows = [{"id": name, "object": "model", "created": 0, "owned_by": "turnwise"} for name in names]
+            return encode({"object": "list", "data": rows})
+        case "anthropic_messages":
+            models = [
+                {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+                for name in names
+            ]
+            ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
+            return encode({"data": models, "has_more": False, **ends})
+        case "gemini":
+            methods = ["generateContent", "countTokens"]
+            return encode(
+                {"models": [{"name": f"models/{name}", "supportedGenerationMethods": methods} for name in names]}
+            )
+
+
+def _asked(call: ClientCall, model: str) -> AskedPath:
+    kind = "count" if call.kind == "count" else "generate"
+    return AskedPath(family=call.family, kind=kind, model=model if call.model else None, streams=call.streams)
+
+
+def _wants_array(call: ClientCall) -> bool:
+    return call.family == "gemini" and ("alt", "sse") not in call.query
+
+
+def _sought(route: GatewayRoute, *, endpoint: Endpoint, request: Request) -> SoughtInText | None:
+    """Whether calls are looked for in the answer's text. What has to be an object is an answer, not a call."""
+    if request.output is not None or request.tool_choice == "none" or not route.heal:
+        return None
+    if route.calls_in_text == "off" or (route.calls_in_text == "auto" and not endpoint.leaves_calls_in_text):
+        return None
+    return SoughtInText(unmarked=route.calls_in_text == "on")
+
+
+def _with_client_headers(sent: HttpCall, call: ClientCall, *, same: bool) -> HttpCall:
+    """The client's listed headers go up where the upstream speaks its family: other APIs do not know them. They come last, so
+    they take the place of ours."""
+    if not same or not call.headers:
+        return sent
+    return msgspec.structs.replace(sent, headers=(*sent.headers, *call.headers))
+
+
+def _attempt_deadlines(usual: Deadlines, *, times: GatewayDeadlines, streams: bool) -> Deadlines:
+    """Of one attempt."""
+    own = {
+        "first_event_s": times.first_event_s,
+        "idle_s": times.next_event_s,
+        "total_s": None if streams else times.whole_s,
+    }
+    return msgspec.structs.replace(usual, **{name: value for name, value in own.items() if value is not None})
+
+
+def _may_be_anothers(fault: Fault) -> bool:
+    """Whether another upstream may answer: not where the request itself is at fault, or nothing may leave."""
+    return fault.kind is not FaultKind.BAD_REQUEST and fault is not NO_LEDGER

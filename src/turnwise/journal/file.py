@@ -1,0 +1,311 @@
+"""The journal's SQLite file: opened, brought up to date, used by one thread at a time, its failures explained."""
+
+import contextlib
+import math
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn
+
+from turnwise.errors import CallerError, JournalDamaged, JournalFailed
+from turnwise.journal.damage import SHORT_S, damaged_tables, is_whole
+from turnwise.journal.failures import (
+    BUSY_S,
+    ELSEWHERE,
+    is_damage,
+    is_held,
+    is_of_locks,
+    name_of,
+    raise_explained,
+    refuse_misplaced,
+)
+from turnwise.journal.ledger import LEAVES, STAYED, update_of, values_before
+from turnwise.journal.ledger_queries import ExactSum
+from turnwise.journal.schema import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, SEQ_BITS, UPGRADES
+from turnwise.journal.store_thread import Patience, StoreThread, WouldWait
+from turnwise.journal.stores import PROGRESS, BatchWritten, Dialect, JournalConnection, PenBatch, Statement, T
+from turnwise.settings.durability import Durability
+
+SWITCH_AGAIN_S = 0.005
+FIRST_BUSY_MS = 200
+BUSY_MS = int(BUSY_S * 1000)
+BUSY_STEP_MS = 100  # a limit that is told anew each time costs as much as a write
+SQLITE = Dialect(
+    day="coalesce(strftime('%Y-%m-%d', started, 'unixepoch', 'localtime'), 'unknown')",
+    texts="select value from json_each({})",
+    next_number="(select coalesce(max(number), 0) + 1 from turn)",
+    shell="sqlite3",
+    elsewhere=ELSEWHERE,
+    record=f"insert into record (id, epoch, kind, body, t) values ((? << {SEQ_BITS}) + ?, ?, ?, ?, ?)",
+    last_epoch=f"select epoch from record where id > (:number << {SEQ_BITS}) and id < ((:number + 1) << {SEQ_BITS})"
+    f" and {PROGRESS} order by id desc limit 1",
+    waits_elsewhere="0",
+    forget=(
+        "delete from event where turn = :turn",
+        f"delete from record where id > (:number << {SEQ_BITS}) and id < ((:number + 1) << {SEQ_BITS})",
+    ),
+    before_deleting="pragma secure_delete = on",
+    after_deleting="pragma wal_checkpoint(truncate)",
+    locked="",
+    unless_locked="",
+)
+
+
+class Use:
+    """The connection, for as long as one thread has it. Once it has met damage, it writes no more.
+
+    Who may not wait gets WouldWait where another thread or another process has it. All others wait for both, within one limit.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, *, path: Path | None, patience: Patience) -> None:
+        self._connection = connection
+        self._path = path
+        self._lock = threading.Lock()
+        self._damage = ""
+        self._patience = patience
+        self._busy_ms = -1  # of the connection; nobody has said yet
+
+    def __enter__(self) -> sqlite3.Connection:
+        patience = self._patience
+        ends = patience.until(BUSY_S) if patience.ends is not None else None
+        if not self._lock.acquire(blocking=False):
+            if not patience.may_wait:
+                raise WouldWait
+            ends = patience.until(BUSY_S)
+            self._lock.acquire()
+        left_s = BUSY_S if ends is None else max(ends - time.monotonic(), 0.0)
+        busy_ms = math.ceil(left_s * 1000 / BUSY_STEP_MS) * BUSY_STEP_MS if patience.may_wait else 0
+        if busy_ms != self._busy_ms:
+            with contextlib.suppress(sqlite3.Error):  # it is closed: what it is wanted for says so
+                self._connection.execute(f"pragma busy_timeout = {busy_ms}")
+                self._busy_ms = busy_ms
+        return self._connection
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        try:
+            if isinstance(error, sqlite3.Error):
+                if not self._patience.may_wait and is_held(error):
+                    raise WouldWait from None
+                self._explain(error)
+        finally:
+            self._lock.release()
+
+    def _explain(self, error: sqlite3.Error) -> NoReturn:
+        if self._damage:
+            raise JournalDamaged(self._damage) from None
+        if not is_damage(error):
+            raise_explained(error, self._path)
+        self._connection.execute("pragma query_only = on")
+        try:
+            raise_explained(error, self._path, tables=damaged_tables(self._connection, within_s=SHORT_S))
+        except JournalDamaged as damage:
+            self._damage = str(damage)
+            raise
+
+
+class Transaction:
+    """IMMEDIATE: the lock is taken at once, so that waiting for another process happens here and cannot dead-lock."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.execute("begin immediate")
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        try:
+            if error is None:
+                self._connection.execute("commit")
+        finally:
+            if self._connection.in_transaction:  # SQLite has rolled back by itself where the disk is full
+                self._connection.execute("rollback")
+
+
+class JournalFile:
+    """The connection, for one thread at a time: a transaction belongs to the connection, so another thread's statements would
+    fall into it, and vanish if it is rolled back."""
+
+    def __init__(self, connection: sqlite3.Connection, *, path: Path | None = None) -> None:
+        self._connection = connection
+        self._name: str = connection.execute("pragma database_list").fetchone()[2]
+        self.thread = StoreThread(limit_s=BUSY_S)
+        self._use = Use(connection, path=path, patience=self.thread.patience)
+        # typeshed knows sums of integers only
+        connection.create_aggregate("exact_sum", -1, ExactSum)  # pyright: ignore[reportArgumentType]
+
+    def at_once(self, work: Callable[[], T]) -> T:
+        """Raises WouldWait where another thread or another process has the file."""
+        patience = self.thread.patience
+        patience.may_wait = False
+        try:
+            return work()
+        finally:
+            patience.may_wait = True
+
+    def statement(self) -> Use:
+        """For a single statement, its rows fetched inside: it is a transaction of its own."""
+        return self._use
+
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[sqlite3.Connection]:
+        with self._use as connection, Transaction(connection):
+            yield connection
+
+    @property
+    def dialect(self) -> Dialect:
+        return SQLITE
+
+    @property
+    def name(self) -> str:
+        """ "" in memory."""
+        return self._name
+
+    def attempt(self, work: Callable[[JournalConnection], T]) -> T:
+        """`work` in a transaction, once."""
+        with self.transaction() as connection:
+            return work(connection)
+
+    def execute_all(self, statements: Sequence[Statement]) -> None:
+        """All or none."""
+        with self.transaction() as connection:
+            for sql, values in statements:
+                connection.execute(sql, values)
+
+    def append(self, batch: PenBatch) -> BatchWritten:
+        """In a transaction of its own where it is more than one statement."""
+        with self._use as connection:
+            if batch.leaves is None and len(batch.events) + len(batch.became) + len(batch.stayed) == 1:
+                return _append(batch, connection=connection)
+            with Transaction(connection):
+                return _append(batch, connection=connection)
+
+    def check_version(self, connection: JournalConnection) -> None:
+        """Raises CallerError where a newer turnwise has changed the file since it was opened."""
+        refuse_newer(connection.execute("pragma user_version").fetchone()[0])
+
+    def is_whole(self) -> bool:
+        """Whether SQLite finds no broken page. It reads the whole file."""
+        with self._use as connection:
+            return is_whole(connection)
+
+    def keep(self, durability: Durability) -> None:
+        """SQLite takes this between two transactions, and there is none while `statement` is free."""
+        with self._use as connection:
+            connection.execute(f"pragma synchronous = {durability}")
+
+    def close(self) -> None:
+        self.thread.finish()
+        with self._use:
+            self._connection.close()
+
+
+_EVENT = (
+    "insert into record (id, epoch, kind, body, t)"
+    " select ?, epoch, ?, ?, ? from turn where id = ? and epoch = ? and status = 'running'"
+)
+
+
+def _append(batch: PenBatch, *, connection: sqlite3.Connection) -> BatchWritten:
+    for entry, row in batch.became:
+        connection.execute(*update_of(entry, row_id=row))
+    for row in batch.stayed:
+        connection.execute(STAYED, (row,))
+    first, turn, epoch = batch.number << SEQ_BITS, batch.turn, batch.epoch
+    for event in batch.events:
+        values = (first + event.seq, event.kind, event.body, event.time, turn, epoch)
+        if connection.execute(_EVENT, values).rowcount != 1:
+            return BatchWritten(False)
+    if batch.leaves is None:
+        return BatchWritten(True)
+    return BatchWritten(True, connection.execute(LEAVES, values_before(batch.leaves)).lastrowid)
+
+
+def make_private(path: Path) -> None:
+    """SQLite gives its `-wal` and `-shm` files the mode of the file itself. Raises JournalFailed."""
+    refuse_misplaced(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make_or_find(path)
+    except OSError as error:
+        raise JournalFailed(
+            f"the journal `{path}` cannot be written ({error.strerror}): make it writable, or {ELSEWHERE}; "
+            "`turnwise sessions` and `turnwise usage` can still read it"
+        ) from None
+
+
+def _make_or_find(path: Path) -> None:
+    """A file that is there is not opened: closing it again would take the locks away that this process may hold on it."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if path.is_dir() or not os.access(path, os.R_OK | os.W_OK):
+            os.close(os.open(path, os.O_RDWR))  # raises what is in the way
+
+
+def prepare(connection: sqlite3.Connection, path: Path | None, *, durability: Durability) -> None:
+    connection.execute("pragma foreign_keys = on")
+    connection.execute(f"pragma synchronous = {durability}")
+    first_look(connection, path)
+    _switch_to_wal(connection)
+    with Transaction(connection):
+        version = check_version(connection, path)
+        if version == 0:
+            for statement in SCHEMA.split(";"):
+                connection.execute(statement)
+            connection.execute(f"pragma application_id = {APPLICATION_ID}")
+        for older in range(version, SCHEMA_VERSION) if version else ():
+            for statement in UPGRADES[older]:
+                connection.execute(statement)
+        if version != SCHEMA_VERSION:
+            connection.execute(f"pragma user_version = {SCHEMA_VERSION}")
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """SQLite does not wait by itself while another process makes the same switch, as when several open a new file at once."""
+    give_up_s = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("pragma journal_mode = wal")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up_s:
+                raise
+            time.sleep(SWITCH_AGAIN_S)
+        else:
+            return
+
+
+def first_look(connection: sqlite3.Connection, path: Path | None, *, newer: bool = False) -> int:
+    """As `check_version`, but a file system without locks is told at once: some look as if another process held the file."""
+    connection.execute(f"pragma busy_timeout = {FIRST_BUSY_MS}")
+    try:
+        return check_version(connection, path, newer=newer)
+    except sqlite3.OperationalError as error:
+        if not name_of(error).startswith("SQLITE_BUSY") or is_of_locks(error, path):
+            raise
+    finally:
+        connection.execute(f"pragma busy_timeout = {BUSY_MS}")
+    return check_version(connection, path, newer=newer)
+
+
+def check_version(connection: sqlite3.Connection, path: Path | None, *, newer: bool = False) -> int:
+    """The file's version, 0 for an empty one. Raises CallerError for another's, or a newer one's unless `newer` may be."""
+    (version,) = connection.execute("pragma user_version").fetchone()
+    (application,) = connection.execute("pragma application_id").fetchone()
+    (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
+    if tables and application != APPLICATION_ID:
+        raise CallerError(f"`{path}` is not a journal of turnwise; {ELSEWHERE}")
+    if not newer:
+        refuse_newer(version, path)
+    return version
+
+
+def refuse_newer(version: int, path: Path | None = None) -> None:
+    if version > SCHEMA_VERSION:
+        name = f"the journal `{path}`" if path else "the journal"
+        raise JournalFailed(
+            f"{name} is from a newer turnwise (version {version}, this one knows {SCHEMA_VERSION}): upgrade, or {ELSEWHERE}"
+        )

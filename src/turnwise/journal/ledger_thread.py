@@ -1,0 +1,195 @@
+"""Writes the ledger beside an event loop that serves many at once.
+
+A turn writes in its own loop's thread: 0.03 ms, and it is the only one that waits. Here a file that another process holds for a
+moment, or a disk that is slow for once, would hold up every open stream. One thread writes, and whatever has gathered meanwhile
+goes into one transaction.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from turnwise.base.clock import Clock
+from turnwise.errors import JournalFailed, TurnwiseBug
+from turnwise.journal.direct_ledger import EntryBecame, EntryLeaves, EntryStayed, LedgerChange, LedgerLine
+from turnwise.journal.failures import BUSY_S
+from turnwise.journal.journal import Journal
+from turnwise.journal.ledger import LedgerEntry
+from turnwise.journal.repairs_seen import RepairSeen
+from turnwise.settings.durability import Durability
+
+_log = logging.getLogger("turnwise")
+
+MOST_AT_ONCE = 1_000  # in one transaction
+MOST_KEPT = 10_000  # ends of requests that wait while the file takes nothing
+CLOSE_S = 15.0  # longer than the journal waits for another process
+
+WriteDone = asyncio.Future[None]
+
+
+class _Leaving(msgspec.Struct, frozen=True):
+    """`done` is told in `loop` once the entry is written, or cannot be within the limit from `since_s` on (monotonic)."""
+
+    change: EntryLeaves
+    loop: asyncio.AbstractEventLoop
+    done: WriteDone
+    since_s: float
+
+
+class _Ending(msgspec.Struct, frozen=True):
+    """`entry` makes the entry: pricing a request may read a long table for the first time."""
+
+    line: LedgerLine
+    entry: Callable[[], LedgerEntry]
+
+
+class _Mended(msgspec.Struct, frozen=True):
+    """What a client's request took in repairs."""
+
+    seen: tuple[RepairSeen, ...]
+
+
+_Order = _Leaving | _Ending | EntryStayed | _Mended
+
+
+class LedgerThread:
+    """The journal's file and the thread that writes into it. `close` it at the end."""
+
+    def __init__(
+        self, path: Path | None, *, clock: Clock, durability: Durability = "normal", limit_s: float = BUSY_S
+    ) -> None:
+        """`limit_s`: how long a request waits for a file that another process holds, however many wait before it. Raises
+        CallerError for a file that is no journal, or cannot be written."""
+        self._journal = Journal(path, clock=clock, durability=durability)
+        self._limit_s = limit_s
+        self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
+        self._kept: list[LedgerChange] = []  # what could not be written yet
+        self._failed = False
+        self._failed_repairs = False
+        self._thread = threading.Thread(target=self._work, name="turnwise ledger", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_well(self) -> bool:
+        """Whether what was to be written last is written. After a failure each question is an attempt, too."""
+        if self._failed:
+            self.stayed(LedgerLine())  # changes nothing
+        return not self._failed
+
+    async def leaves(self, entry: LedgerEntry) -> LedgerLine:
+        """On return the entry is safely written down, and its request may leave. Raises JournalFailed: then it must not."""
+        line, loop = LedgerLine(), asyncio.get_running_loop()
+        done: WriteDone = loop.create_future()
+        self._orders.put(_Leaving(EntryLeaves(line=line, entry=entry), loop, done, time.monotonic()))
+        try:
+            await done
+        except asyncio.CancelledError:
+            self.stayed(line)  # it may be written by now, or will be
+            raise
+        return line
+
+    def became(self, line: LedgerLine, entry: Callable[[], LedgerEntry]) -> None:
+        """Complete an entry soon. `entry` is called in the thread."""
+        self._orders.put(_Ending(line, entry))
+
+    def stayed(self, line: LedgerLine) -> None:
+        """Strike out the entry of a request that never left, soon."""
+        self._orders.put(EntryStayed(line=line))
+
+    def mended(self, seen: Sequence[RepairSeen]) -> None:
+        """Note repairs for the report, soon. Nobody waits for them, and what cannot be written is left out."""
+        self._orders.put(_Mended(tuple(seen)))
+
+    def close(self) -> None:
+        """Write what waits, and close the file."""
+        self._orders.put(None)
+        self._thread.join(CLOSE_S)
+        if not self._thread.is_alive():
+            self._journal.close()
+
+    # -- in the thread -----------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        is_over = False
+        while not is_over:
+            orders = [self._orders.get()]
+            while len(orders) < MOST_AT_ONCE and not self._orders.empty():
+                orders.append(self._orders.get())
+            is_over = None in orders
+            self._write([order for order in orders if order is not None])
+
+    def _write(self, orders: list[_Order]) -> None:
+        waiting = [order for order in orders if isinstance(order, _Leaving)]
+        changes = [change for order in orders if (change := _change_of(order)) is not None]
+        why: Exception | None = None
+        since_s = min([order.since_s for order in waiting], default=time.monotonic())
+        direct = self._journal.direct
+        direct.wait_until(since_s + self._limit_s)
+        try:
+            if self._kept or changes:
+                direct.write([*self._kept, *changes])
+                self._kept = []
+                self._failed = False
+        except (JournalFailed, TurnwiseBug) as error:
+            why = error
+            if not self._failed:
+                _log.error("gateway: the ledger cannot be written: %s", error)
+            self._failed = True
+            # Nobody waits for these; those that wait are told, and do not leave.
+            kept = [*self._kept, *[change for change in changes if not isinstance(change, EntryLeaves)]]
+            self._kept = kept[-MOST_KEPT:] if isinstance(error, JournalFailed) else []
+        _tell(waiting, why)
+        if seen := [one for order in orders if isinstance(order, _Mended) for one in order.seen]:
+            self._write_repairs(seen)
+
+    def _write_repairs(self, seen: Sequence[RepairSeen]) -> None:
+        """In a transaction of their own: no request depends on it, nor waits longer for it than for the ledger."""
+        try:
+            self._journal.repairs.write(seen)
+            self._failed_repairs = False
+        except (JournalFailed, TurnwiseBug) as error:
+            if not self._failed_repairs:
+                _log.error("gateway: repairs cannot be written for the report: %s", error)
+            self._failed_repairs = True
+
+
+def _change_of(order: _Order) -> LedgerChange | None:
+    match order:
+        case _Leaving(change=change):
+            return change
+        case _Ending(line=line, entry=entry):
+            try:
+                return EntryBecame(line=line, entry=entry())
+            except Exception as error:  # noqa: BLE001 (one entry's bug must not end the thread; it stays unfinished)
+                _log.error("gateway: bug in the ledger: %s", type(error).__name__)
+                return None
+        case EntryStayed():
+            return order
+        case _Mended():
+            return None
+
+
+def _tell(waiting: list[_Leaving], why: Exception | None) -> None:
+    """One wake-up for each loop."""
+    for loop in {order.loop for order in waiting}:
+        dones = [order.done for order in waiting if order.loop is loop]
+        try:
+            loop.call_soon_threadsafe(_settle, dones, why)
+        except RuntimeError:
+            continue  # the loop is closed: nobody waits any more
+
+
+def _settle(dones: list[WriteDone], why: Exception | None) -> None:
+    for done in dones:
+        if done.done():
+            continue
+        if why is None:
+            done.set_result(None)
+        else:
+            done.set_exception(JournalFailed(str(why)))

@@ -1,0 +1,148 @@
+"""One connection to PostgreSQL that never waits without end, and speaks the journal's SQL."""
+
+import functools
+import os
+import re
+import time
+from collections.abc import Mapping
+from math import ceil
+from pathlib import Path
+from typing import Any, LiteralString, TypeVar, cast
+
+import msgspec
+import psycopg
+from psycopg import errors
+from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import TupleRow
+
+from turnwise.journal.postgres.address import DatabaseAddress
+from turnwise.journal.postgres.text_columns import SumLoader, TextDumper, TextLoader
+from turnwise.journal.stores import FoundRows, Values
+
+STATEMENT_S = 10
+SCHEMA = "turnwise"
+
+
+class Waits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the event loop's thread waits at most. `answer_s` is for a server that has taken a statement and says nothing
+    more: longer than the statement may take. `reconnect_s` is for one that is gone: a restart takes a second or two. `all_s`
+    is the limit of all tries of one piece of work together: below the 24 s after which a worker without its lease ends itself."""
+
+    answer_s: float = 12.0
+    reconnect_s: float = 10.0
+    all_s: float = 12.0
+
+
+USUAL_WAITS = Waits()
+
+T = TypeVar("T")
+PostgresRows = psycopg.Cursor[TupleRow]
+
+
+class BoundedConnection(psycopg.Connection[TupleRow]):
+    """Gives up after `answer_s` and is closed then. The outcome of its statement is unknown."""
+
+    answer_s = USUAL_WAITS.answer_s
+
+    def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
+        try:
+            return super().wait(gen, interval=interval, timeout=self.answer_s if timeout is None else timeout)
+        except errors.OperationalError as error:
+            if error.sqlstate is None:
+                self.pgconn.finish()
+            raise
+
+
+def connect(
+    address: DatabaseAddress, *, waits: Waits = USUAL_WAITS, within_s: float | None = None
+) -> BoundedConnection:
+    """A connection whose settings are the journal's. Raises psycopg.Error, after `within_s` at the latest."""
+    conninfo = address.conninfo
+    if within_s is not None:
+        own_s = int(conninfo_to_dict(conninfo).get("connect_timeout") or 0)
+        limit_s = max(ceil(within_s), 2)  # of less psycopg makes two
+        conninfo = make_conninfo(conninfo, connect_timeout=min(own_s, limit_s) if own_s > 0 else limit_s)
+    connection = BoundedConnection.connect(conninfo, autocommit=True)
+    connection.answer_s = waits.answer_s if within_s is None else within_s
+    try:
+        connection.adapters.register_dumper(str, TextDumper)
+        for type_name in ("text", "varchar"):
+            connection.adapters.register_loader(type_name, TextLoader)
+        connection.adapters.register_loader("numeric", SumLoader)
+        connection.execute(_SETTINGS)
+        _use_own_zone(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+# `idle_in_transaction`: what a lost machine or a frozen process has locked is free again before those who wait for it give up.
+# `read committed`, whatever the server's default is: a snapshot of the whole transaction would not see that a turn was taken over
+# meanwhile.
+_SETTINGS: LiteralString = """
+set search_path = turnwise;
+set client_encoding = 'UTF8';
+set statement_timeout = '10s';
+set idle_in_transaction_session_timeout = '5s';
+set session characteristics as transaction isolation level read committed;
+set standard_conforming_strings = on;
+"""
+
+
+def _use_own_zone(connection: BoundedConnection) -> None:
+    """A day of the ledger is one of the user's own clock, not of the server's."""
+    set_zone = "select set_config('TimeZone', %s, false)"
+    if zone := own_zone():
+        try:
+            connection.execute(set_zone, (zone,))
+            return
+        except errors.DataError:
+            pass  # the server does not know it
+    ahead_s = time.localtime().tm_gmtoff
+    sign, minutes = "-" if ahead_s >= 0 else "+", abs(ahead_s) // 60  # POSIX counts westward
+    connection.execute(set_zone, (f"<own>{sign}{minutes // 60}:{minutes % 60:02}",))
+
+
+@functools.cache
+def own_zone() -> str:
+    """Its name in the tz database; "" where nobody says."""
+    if named := os.environ.get("TZ", "").removeprefix(":"):
+        return named
+    _, found, name = str(Path("/etc/localtime").resolve()).rpartition("/zoneinfo/")
+    return name if found else ""
+
+
+_PLACES = re.compile(r"\?|(?<!:):(\w+)")
+
+
+@functools.cache
+def spoken(sql: str) -> LiteralString:
+    """The journal's SQL as psycopg takes it: `%s` for `?`, `%(name)s` for `:name`. No text in it has any of these signs."""
+    placed = _PLACES.sub(lambda found: f"%({found[1]})s" if found[1] else "%s", sql.replace("%", "%%"))
+    return cast("LiteralString", placed)
+
+
+class SpokenConnection:
+    """A connection that takes the journal's SQL."""
+
+    def __init__(self, connection: BoundedConnection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, values: Values = (), /) -> FoundRows:
+        given: Any = values if isinstance(values, Mapping) else tuple(values)
+        return self._connection.execute(spoken(sql), given)
+
+
+def is_lost(error: psycopg.Error, connection: BoundedConnection | None) -> bool:
+    """Whether another connection may do what this one could not: it is broken, or its server goes away or takes no writes."""
+    gone = (
+        errors.AdminShutdown,
+        errors.CrashShutdown,
+        errors.CannotConnectNow,
+        errors.DeadlockDetected,  # the server has undone it
+        errors.IdleInTransactionSessionTimeout,
+        errors.ReadOnlySqlTransaction,
+    )
+    return isinstance(error, gone) or connection is None or connection.closed or connection.broken

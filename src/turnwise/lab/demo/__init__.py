@@ -1,0 +1,1 @@
+"""What the demo plays: the incidents, and a naive reader of each."""

@@ -1,0 +1,300 @@
+"""Finds secrets in texts, however they are written there, and puts stand-ins in their place.
+
+Looked for are: each key as it stands; its beginning and long pieces of it, as a result that was cut shows them; its base64 and
+hex; the same where characters are escaped as JSON, URLs or HTML do, one escape in another; what has a key's shape, also if
+only its base64 or hex is there; and private keys, line by line.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from turnwise.endpoints.escapes import may_escape, plain, plain_spans
+from turnwise.endpoints.key_forms import SHORTEST_IN_WORDS, SHORTEST_KEY, TELLTALE, paired_forms
+from turnwise.replay.encoded_keys import encoded_keys_in
+from turnwise.replay.long_runs import LongRuns
+from turnwise.replay.private_keys import private_keys_in
+from turnwise.replay.stand_ins import StandIns, can_be_replaced, spelled_alike
+from turnwise.replay.terminal_text import as_shown, may_drive_terminal
+from turnwise.vocab.key_shapes import keys_in
+
+PIECE = TELLTALE  # characters of a key that are no accident, wherever they stand in it
+WINDOW = (
+    PIECE // 2
+)  # a key is cut into these for the search: every piece of it that has PIECE characters holds one whole
+JSON_LEVELS = 3  # JSON text in JSON text in JSON text
+SHORTEST_PASSWORD = 10  # sought elsewhere, too: `postgres` is a password in many an address, and a word
+# By the name before it a value is a secret, however short it is and whatever it is made of.
+_SECRET_NAME = (
+    r"(?:pass(?:word|wd|phrase)?|pwd|secret|credentials?|(?:api|access|private|account)[_-]?key"
+    r"|(?:(?:auth|access|refresh|session|bearer|api|id)[_-]?)?token)"
+)
+_NAMED = re.compile(
+    rf"""(?i:(?<![a-z])(?:pg|db|my)?{_SECRET_NAME})
+    (?:["']\s{{0,4}}:\s{{0,4}}|\s{{0,4}}(?:=>|:=|=)\s{{0,4}}|:\s{{1,4}}|(?<=--password)\s)
+    (?:(?P<quote>["'`])(?P<quoted>(?:(?!(?P=quote)).){{2,200}})(?P=quote)
+        |(?P<bare>[^\s"'`,;&<>(){{}}\[\]\\](?:[^\s"'`,;&<>\\]|\\(?!\\*[nrt])){{2,199}}))
+    | (?i:authorization["']?\s{{0,4}}[:=]\s{{0,4}}["']?(?:bearer|basic|token)|(?-i:Bearer))\s{{1,4}}
+        (?P<header>[A-Za-z0-9._~+/=-]{{4,}})
+    | (?<=://)[^\s:/@"'`\\<>]{{0,64}}:(?!\d{{1,5}}/)
+        (?P<userinfo>[^\s"'`<>]{{2,128}}?)(?=@[A-Za-z0-9\[][^\s"'`<>@]{{0,999}}(?:[\s"'`<>]|$))
+    """,
+    re.VERBOSE,
+)
+# What stands behind such a name and is none: a type, a word of a language, a call, a variable, what was hidden already.
+_NO_SECRET = re.compile(
+    r"(?i:none|null|nil|true|false|str|string|int|bytes|bool|any|optional|required|undefined|self|token|password|secret|key)[^A-Za-z0-9]*\Z"
+    r"|[$%<]|[A-Za-z_][\w.]*[(\[]|[*.x]+\Z|(?:os|self|args|config|settings|request|env)\."
+)
+NewCharacters = dict[int, str]
+"""Characters of a text by their place, and what is put there."""
+
+
+class SecretFinder:
+    """`keys` are sought in pieces, too, `texts` only whole. `learn` adds the keys of a text that have a key's shape,
+    `learn_chain` what is split over several texts; without `shapes` nothing is known by its shape. `replaced` are the secrets
+    that have been replaced by now."""
+
+    def __init__(
+        self,
+        stand_ins: StandIns,
+        *,
+        keys: Iterable[str] = (),
+        texts: Iterable[str] = (),
+        piece: int = PIECE,
+        shapes: bool = True,
+    ) -> None:
+        self._shapes = shapes
+        self._stand_ins = stand_ins
+        self._piece = piece
+        self._keys: dict[str, str] = {}  # each with its stand-in
+        self._forms: dict[str, tuple[str, str]] = {}  # a form of a secret -> what stands for it, and the secret
+        self._pieces: dict[
+            str, NewCharacters
+        ] = {}  # a text -> the part of a secret in it that only its neighbour completes
+        self._runs = LongRuns(stand_ins)
+        self._learned: set[str] = set()
+        self._done: dict[str, str] = {}
+        self._shortest = SHORTEST_KEY
+        self.replaced: set[str] = set()
+        for text in texts:
+            self._add_forms(text)
+        self._named = frozenset(keys)  # their base64 is replaced by that of their stand-ins
+        for key in sorted(self._named):
+            self._add_key(key)
+
+    def learn(self, text: str) -> None:
+        if text in self._learned or not self._shapes:
+            return
+        self._learned.add(text)
+        read = text
+        for view in _views(text):
+            for _, key in keys_in(view.text, seams=view.seams):
+                if len(key) >= SHORTEST_IN_WORDS or (len(key) >= SHORTEST_PASSWORD and any(map(str.isdigit, key))):
+                    self._add_key(key)
+            read = view.text
+        # Only as it reads: in JSON text the `n` of a line break would be the beginning of a line.
+        for run in (*private_keys_in(read), *encoded_keys_in(read, known=self._named)):
+            if self._runs.add(run):
+                self._done.clear()
+
+    def learn_chain(self, texts: Sequence[str]) -> None:
+        """Each of these texts goes on where the one before was cut, or a little before that."""
+        for form, (stand_in, secret) in self._forms.items():
+            for place, text in enumerate(texts[:-1]):
+                for length in range(min(len(form) - 1, len(text)), 0, -1):
+                    if not text.endswith(form[:length]):
+                        continue
+                    if (rest := _rest_of(form, texts=texts[place + 1 :], known=length)) is not None:
+                        for where, at, first, last in ((text, len(text) - length, 0, length), *rest):
+                            places = self._pieces.setdefault(where, {})
+                            places |= {at + n: stand_in[first + n] for n in range(last - first)}
+                        self.replaced.add(secret)
+                        self._done.clear()
+                        break
+
+    def hidden(self, text: str) -> str:
+        """The text with stand-ins: as long, in bytes and in characters. The very same one if there is no secret in it."""
+        if len(text) < self._shortest and text not in self._pieces:
+            return text
+        done = self._done.get(text)
+        if done is None:
+            done = self._done[text] = self._hidden(text)
+        return done
+
+    def hidden_bytes(self, content: bytes) -> bytes:
+        """The same of what may be text: else each byte counts as a character."""
+        try:
+            return self.hidden(content.decode()).encode()
+        except UnicodeDecodeError:
+            return self.hidden(content.decode("latin-1")).encode("latin-1")
+
+    def _hidden(self, text: str) -> str:
+        self.learn(text)
+        spelled: dict[int, tuple[int, str]] = {}
+        places = self._pieces.get(text, {}) | self._places(_View(text))
+        for view in _views(text)[1:]:
+            seen = self._places(view)
+            starts, ends = _spans(view, text=text) if seen else ([], [])
+            for place, new in seen.items():
+                start, end = starts[place], ends[place]
+                if end - start == 1:
+                    places.setdefault(start, new)
+                else:
+                    spelled[start] = (end, spelled_alike(new, old=text[start:end]))
+        if not places and not spelled:
+            return text
+        inside = {place for start, (end, _) in spelled.items() for place in range(start, end)}
+        spelled |= {place: (place + 1, new) for place, new in places.items() if place not in inside}
+        pieces: list[str] = []
+        at = 0
+        for start in sorted(spelled):
+            end, new = spelled[start]
+            pieces += (text[at:start], new)
+            at = end
+        return "".join([*pieces, text[at:]])
+
+    def _places(self, view: "_View") -> NewCharacters:
+        """The characters of secrets in a text, as they stand."""
+        text = view.text
+        places: NewCharacters = {}
+        for run in self._runs.found_in(text):
+            self.replaced.add(run.secret)
+            # All of them: no other form of a secret has a say in it.
+            places |= dict(enumerate(run.new, start=run.start))
+        for form, (stand_in, secret) in self._forms.items():
+            for start in _found(form, text=text):
+                self._put(places, start=start, old=form, new=stand_in, secret=secret)
+        for key, stand_in in self._keys.items():
+            for first, start, length in _pieces_of(key, text=text, piece=self._piece):
+                self._put(
+                    places,
+                    start=start,
+                    old=key[first : first + length],
+                    new=stand_in[first : first + length],
+                    secret=key,
+                )
+        for start, key in (*keys_in(text, seams=view.seams), *_named_in(text)) if self._shapes else ():
+            self._put(places, start=start, old=key, new=self._stand_ins.of(key), secret=key)
+        return places
+
+    def _put(self, places: NewCharacters, *, start: int, old: str, new: str, secret: str) -> None:
+        self.replaced.add(secret)
+        for place, (before, character) in enumerate(zip(old, new, strict=True), start=start):
+            if before != character:
+                places.setdefault(place, character)
+
+    def _add_key(self, key: str) -> None:
+        if key not in self._keys and len(key) >= SHORTEST_KEY and can_be_replaced(key, least=1):
+            self._keys[key] = self._stand_ins.of(key)
+            self._add_forms(key)
+
+    def _add_forms(self, secret: str) -> None:
+        stand_in = self._stand_ins.of(secret)
+        pairs = [(secret, stand_in), (quote(secret, safe=""), quote(stand_in, safe=""))]
+        for ascii_only in (False, True):
+            one, other = secret, stand_in
+            for _ in range(JSON_LEVELS):
+                one, other = _in_json(one, ascii_only=ascii_only), _in_json(other, ascii_only=ascii_only)
+                pairs.append((one, other))
+        for form, new in (*pairs, *paired_forms(secret, stand_in)):
+            if len(form) == len(new):
+                self._forms.setdefault(form, (new, secret))
+        self._forms = dict(sorted(self._forms.items(), key=lambda pair: -len(pair[0])))
+        self._shortest = min(self._shortest, len(secret))
+        self._done.clear()
+
+
+def _named_in(text: str) -> Iterator[tuple[int, str]]:
+    """Where each value begins that the name before it calls a secret, and the value."""
+    for found in _NAMED.finditer(text):
+        group = found.lastgroup or ""
+        value = found[group]
+        if group != "bare" or not _NO_SECRET.match(value):
+            yield found.start(group), value
+
+
+class _View(msgspec.Struct, frozen=True):
+    """A way to read a text: with its escapes read, as a terminal shows it, or both."""
+
+    text: str
+    seams: tuple[int, ...] = ()
+    is_plain: bool = False
+
+
+def _views(text: str) -> list[_View]:
+    """The text as it stands, and then what else it can be read as: the last with nothing around its words."""
+    views = [_View(text)]
+    if may_escape(text) and (read := plain(text)) != text:
+        views.append(_View(read, is_plain=True))
+    for view in views[:]:
+        if may_drive_terminal(view.text) and (shown := as_shown(view.text)).seams:
+            views.append(_View(shown.text, seams=shown.seams, is_plain=view.is_plain))
+    return views
+
+
+def _spans(view: _View, *, text: str) -> tuple[list[int], list[int]]:
+    """Where in the text each character of the view begins and ends."""
+    read, places = plain_spans(text) if view.is_plain else (text, list(range(len(text) + 1)))
+    kept = as_shown(read).places if view.seams else list(range(len(read)))
+    return [places[one] for one in kept], [places[one + 1] for one in kept]
+
+
+def _in_json(text: str, *, ascii_only: bool) -> str:
+    return json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+
+
+def _found(piece: str, *, text: str) -> Iterator[int]:
+    start = text.find(piece)
+    while start >= 0:
+        yield start
+        start = text.find(piece, start + 1)
+
+
+def _pieces_of(key: str, *, text: str, piece: int) -> Iterator[tuple[int, int, int]]:
+    """Where pieces of at least `piece` characters of the key stand: the place in the key, that in the text, and their length."""
+    least = min(piece, len(key))
+    window = min(least, WINDOW)
+    seen: set[tuple[int, int]] = set()
+    for first in range(0, len(key) - window + 1, window):
+        for start in _found(key[first : first + window], text=text):
+            back = 0
+            while back < min(first, start) and key[first - back - 1] == text[start - back - 1]:
+                back += 1
+            at = (first - back, start - back)
+            if at in seen:
+                continue
+            seen.add(at)
+            if (length := _alike(key, text=text, first=at[0], start=at[1])) >= least:
+                yield *at, length
+
+
+def _alike(key: str, *, text: str, first: int, start: int) -> int:
+    """How many characters the key from `first` on and the text from `start` on have in common."""
+    length = 0
+    for one, other in zip(key[first:], text[start : start + len(key) - first], strict=False):
+        if one != other:
+            break
+        length += 1
+    return length
+
+
+_Piece = tuple[str, int, int, int]
+"""A text, where the piece begins in it, and the part of the secret that it is."""
+
+
+def _rest_of(form: str, *, texts: Sequence[str], known: int) -> list[_Piece] | None:
+    """How the next texts go on with a form of which `known` characters came; None where they do not."""
+    text = texts[0] if texts else ""
+    for first in range(known, 0, -1) if text else ():
+        left = form[first:]
+        if left and text.startswith(left):
+            return [(text, 0, first, len(form))]
+        if left.startswith(text):
+            rest = _rest_of(form, texts=texts[1:], known=first + len(text))
+            if rest is not None:
+                return [(text, 0, first, first + len(text)), *rest]
+    return None

@@ -1,0 +1,298 @@
+"""Sub-agents: a child is a turn of its own inside a tool call of its parent's.
+
+It has its own session, tools and step cap, and a share of the parent's limits. What it asks is asked at the root, with the
+path that leads to it (promise wait:child). Silent for too long, or over its time, it is ended, and its parent gets what it
+has and why it ended. What it spent is reported even if it was cancelled.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Generator, Sequence
+from decimal import Decimal
+
+import msgspec
+
+from turnwise.base.clock import Clock, Overdue, Watchdog, wait_for_task
+from turnwise.errors import ToolFault
+from turnwise.rules.limits import Limit, MaxWallTime, Spent
+from turnwise.rules.pricing import add
+from turnwise.running.approvals import Approver, Asking, put
+from turnwise.running.resumption import LeftTurn, call_said, unknown_said
+from turnwise.running.runner import Runner
+from turnwise.running.tools import ChildOrder
+from turnwise.running.watcher_events import (
+    AttemptDiscarded,
+    ChildSeen,
+    RequestFinished,
+    RequestStarted,
+    ToolFinished,
+    ToolStarted,
+    Watch,
+    WatcherEvent,
+)
+from turnwise.turn.approvals import Approval
+from turnwise.turn.config import ChildReport, Deadlines, TurnConfig, TurnResult
+from turnwise.vocab import NO_USAGE, StopReason, Usage
+from turnwise.wire.profiles import Profile
+
+NO_ANSWER = frozenset({StopReason.PROVIDER_FAILED, StopReason.WAITING, StopReason.JOURNAL_FAILED, StopReason.GIVEN_UP})
+IDLE_S = 300.0
+PATIENCE = 25  # passes of the event loop: a request of the child's ends by its own deadline first, and is sent again
+OUR_SHARE = 0.9  # of the time that the parent gives a cancelled tool
+
+
+def as_child(config: TurnConfig, *, order: ChildOrder) -> TurnConfig:
+    """The configuration of the turn that `order` starts: within what its parent grants, in its time, and attended only if
+    somebody is."""
+    place, policy, deadlines = order.place, config.policy, config.deadlines
+    limits: Limit = MaxWallTime(order.timeout_s)
+    for one in (order.grant, config.limits):
+        limits = limits if one is None else one | limits
+    if policy is not None:
+        rules = tuple(dict.fromkeys((*policy.rules, *order.terms.rules)))
+        attended = policy.attended and order.approver is not None
+        policy = msgspec.structs.replace(policy, rules=rules, attended=attended)
+    return msgspec.structs.replace(
+        config,
+        limits=limits,
+        max_subagents=_smaller(config.max_subagents, None if place is None else place.subagents),
+        policy=policy,
+        deadlines=msgspec.structs.replace(deadlines, ask_s=min(deadlines.ask_s, order.ask_s)),
+    )
+
+
+def _smaller(own: int | None, granted: int | None) -> int | None:
+    return min([most for most in (own, granted) if most is not None], default=None)
+
+
+def idle_s_of(deadlines: Deadlines, *, profile: Profile, stream: bool) -> float:
+    """How long a child may show nothing: as it was set, else IDLE_S, or as long as one of its requests may take to begin, to go
+    on, or (without a stream) to end. A request has its own deadline, and that one comes first."""
+    if deadlines.child_idle_s is not None:
+        return deadlines.child_idle_s
+    first_s = profile.first_event_s if deadlines.first_event_s is None else deadlines.first_event_s
+    return max(IDLE_S, *((first_s, deadlines.idle_s) if stream else (deadlines.total_s,)))
+
+
+class TreeSpending(msgspec.Struct, frozen=True, kw_only=True):
+    """What a turn and its sub-agents spent. `charged_usd` is None if it is unknown, or if no limit counted it."""
+
+    requests: int
+    usage: Usage
+    subagents: int = 0
+    charged_usd: Decimal | None = None
+
+
+def spent_with_children(result: TurnResult) -> TreeSpending:
+    """What the turn spent, its sub-agents' part included."""
+    requests, usage, charged_usd = result.requests, result.usage, result.charged_usd
+    subagents = len(result.children)
+    for child in result.children:
+        requests, usage = requests + child.requests, usage + child.usage
+        subagents += child.subagents
+        known_usd = child.charged_usd
+        charged_usd = None if charged_usd is None or known_usd is None else add(charged_usd, known_usd)
+    return TreeSpending(requests=requests, usage=usage, subagents=subagents, charged_usd=charged_usd)
+
+
+class Minder:
+    """Minds one child on behalf of its parent: passes on what it shows and asks, ends its silence, counts what it spends.
+
+    The child's time is a limit of its own turn, which ends by it. What the child waits for (a person's answer, a tool, the time
+    before a retry) has a deadline in that turn, so its silence meanwhile is none: nothing here counts beside it.
+    """
+
+    def __init__(
+        self,
+        order: ChildOrder,
+        *,
+        name: str,
+        session_id: str,
+        clock: Clock,
+        idle_s: float = IDLE_S,
+        left: LeftTurn | None = None,
+    ) -> None:
+        self._order = order
+        self._left = left  # where a process that has died had started it
+        self._name = name
+        self._session_id = session_id
+        self._clock = clock
+        self._idle_s = idle_s
+        self._requests = 0
+        self._usage: Usage = NO_USAGE
+        self._dog: Watchdog | None = None
+        self._waits = 0  # asks below it, and tools of its own, at hand
+        self.path = (*order.path, name)
+        self.settle_s = order.settle_s * OUR_SHARE
+
+    @property
+    def approver(self) -> Approver | None:
+        """What the child asks goes to the root; its silence meanwhile is not its own."""
+        return None if self._order.approver is None else self._approve
+
+    async def _approve(self, asking: Asking) -> Sequence[Approval]:
+        assert self._order.approver is not None
+        self._wait(1)
+        try:
+            return await put(self._order.approver, asking)
+        finally:
+            self._wait(-1)
+
+    def _wait(self, more: int) -> None:
+        """Sub-agents of the child's may ask side by side: the answer to one is not all that is waited for."""
+        self._waits += more
+        self._expect()
+
+    def _expect(self, *, later_s: float = 0.0) -> None:
+        if self._dog is None:
+            return
+        if self._waits:
+            self._dog.pause()
+        else:
+            self._dog.expect("sign of life", within_s=self._idle_s + later_s)
+
+    @property
+    def watch(self) -> Watch:
+        return self._saw
+
+    def _saw(self, seen: WatcherEvent) -> None:
+        match seen:
+            case ToolStarted():
+                self._wait(1)
+            case ToolFinished():
+                self._wait(-1)
+            case AttemptDiscarded(retry_in_s=retry_in_s):
+                self._expect(later_s=retry_in_s)
+            case RequestStarted():
+                self._expect()
+            case _ if self._dog is not None:
+                self._dog.renew()
+            case _:
+                pass
+        self._count(seen)
+        if self._order.watch is not None:
+            inner = seen if isinstance(seen, ChildSeen) else ChildSeen(self._order.call.id, self.path, seen)
+            self._order.watch(inner)
+
+    def _count(self, seen: WatcherEvent) -> None:
+        """What was spent, by sub-agents of its own as well: it counts if the child does not come to an end."""
+        match seen:
+            case RequestStarted():
+                self._requests += 1
+            case RequestFinished(sent=False):
+                self._requests -= 1
+            case RequestFinished(response=response) if response is not None and response.usage is not None:
+                self._usage += response.usage
+            case ChildSeen(seen=inner):
+                self._count(inner)
+            case _:
+                pass
+
+    def ended(self, result: TurnResult) -> str:
+        """The answer of a child that had come to its end before its parent's process died. Raises as `run` does."""
+        self._report(result)
+        return self._said(result, stopped="")
+
+    async def run(self, runner: Runner, turn: Awaitable[TurnResult]) -> str:
+        """The child's answer, or what it has and why it ended. Raises ToolFault where it has nothing to say for itself."""
+        task = asyncio.ensure_future(turn)
+        stopped = ""
+        result: TurnResult | None = None
+        try:
+            try:
+                with self._ends_in_order(runner):
+                    async with Watchdog(self._clock, total_s=None, patience=PATIENCE) as dog:
+                        self._dog = dog
+                        self._expect()
+                        result = await asyncio.shield(task)
+            except Overdue as overdue:
+                stopped = f"it was stopped: {overdue}"
+                self._dog = None
+                runner.interrupt("deadline")
+                await wait_for_task(task, clock=self._clock, timeout_s=self.settle_s)
+                result = _result_of(task)
+        except Exception:  # a caller's mistake, or a bug: what was spent counts all the same
+            self._report(None)
+            raise
+        except asyncio.CancelledError:
+            runner.interrupt("cancel")
+            if not await wait_for_task(task, clock=self._clock, timeout_s=self.settle_s):
+                task.cancel()
+            self._report(_result_of(task))
+            raise
+        finally:
+            self._dog = None
+        if result is None:
+            task.cancel()
+        self._report(result)
+        if result is None:
+            raise ToolFault(f"the sub-agent `{self._name}` did not end in time and was left behind")
+        return self._said(result, stopped=stopped)
+
+    @contextlib.contextmanager
+    def _ends_in_order(self, runner: Runner) -> Generator[None]:
+        """Where the parent finds first that its time is up, the child's is too, and it ends as it would have."""
+        over = self._order.over
+
+        def end(_: object) -> None:
+            runner.time_is_up()
+
+        if over is not None:
+            over.add_done_callback(end)
+        try:
+            yield
+        finally:
+            if over is not None:
+                over.remove_done_callback(end)
+
+    def _report(self, result: TurnResult | None) -> None:
+        """What it spent, its own children's part included."""
+        if result is not None and self._order.ended is not None:
+            self._order.ended(result)
+        seen = TreeSpending(requests=self._requests, usage=self._usage)
+        spent = seen if result is None else spent_with_children(result)
+        self._order.report(
+            ChildReport(
+                call_id=self._order.call.id,
+                session_id=self._session_id,
+                stop_reason=None if result is None else result.stop_reason,
+                requests=spent.requests,
+                usage=spent.usage,
+                charged_usd=spent.charged_usd,
+                subagents=spent.subagents,
+                also_spent=Spent() if result is None else result.also_spent,
+                unknown=self._unknown(result),
+            )
+        )
+
+    def _unknown(self, result: TurnResult | None) -> tuple[str, ...]:
+        """The calls of unknown outcome: the sub-agent's own, and those of its sub-agents."""
+        own = [] if self._left is None else [call_said(call) for call in self._left.unknown]
+        children = () if result is None else result.children
+        return (*own, *[call for child in children for call in child.unknown])
+
+    def _said(self, result: TurnResult, *, stopped: str) -> str:
+        unknown = self._unknown(result)
+        beware = f"\n\n{unknown_said(unknown)}" if unknown else ""
+        if result.complete and not stopped:
+            return f"{result.text}{beware}"
+        why = stopped or _ended(result)
+        said = f"The sub-agent `{self._name}` did not finish ({why}). What it has:\n\n{result.text}{beware}"
+        if result.stop_reason in NO_ANSWER or stopped:
+            raise ToolFault(said)
+        return said
+
+
+def _ended(result: TurnResult) -> str:
+    if result.stop_reason is StopReason.WAITING:
+        names = ", ".join(sorted({f"`{call.name}`" for call in result.pending}))
+        return f"it waits for {names}, which nobody can answer for it"
+    if result.stop_reason is StopReason.ANSWERED and result.why_incomplete:
+        return result.why_incomplete
+    return f"stop reason: {result.stop_reason}"
+
+
+def _result_of(task: "asyncio.Future[TurnResult]") -> TurnResult | None:
+    if not task.done() or task.cancelled() or task.exception() is not None:
+        return None
+    return task.result()

@@ -1,0 +1,284 @@
+"""What whoever watches a turn is told, while it runs: small frozen events on a side branch. Nothing depends on them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+import msgspec
+
+from turnwise.journal.cache_watch import CacheMissed
+from turnwise.turn.approvals import Approval
+from turnwise.turn.commands import Purpose
+from turnwise.turn.config import TurnResult
+from turnwise.vocab import Fault, Frame, Response, ToolCall, ToolResult
+
+
+class StepStarted(msgspec.Struct, frozen=True, tag="step_started"):
+    """A model step begins. `step` counts from 1."""
+
+    step: int  # 1 for the first
+
+
+class RequestStarted(msgspec.Struct, frozen=True, tag="request_started"):
+    """A request is about to leave.
+
+    - `number` counts the turn's requests from 1; `step` counts its steps from 1.
+    - `purpose` says what the request is for: `step`, `retry`, `continue`, `compact` (a summary), `answer` and so on.
+    - `retry_of` is the purpose of the first attempt, if this is another attempt.
+    """
+
+    number: int  # the turn's requests count from 1
+    step: int
+    purpose: Purpose
+    model: str
+    retry_of: Purpose | None = None  # a further attempt at a request of that purpose
+
+
+class FrameSeen(msgspec.Struct, frozen=True, tag="frame_seen", gc=False):
+    """A piece of the response to request `number` has arrived, with its faults mended. `frame` is often a `TextDelta`."""
+
+    number: int
+    frame: Frame
+
+
+class RequestFinished(msgspec.Struct, frozen=True, tag="request_finished"):
+    """Request `number` is over, after `seconds`.
+
+    - `response` is the whole response. None: there is none, and `fault` says why.
+    - `fault` can stand beside a response: the provider reported an error inside it.
+    - `sent` is False if no connection was made. Such a request does not count, and the next request has its number.
+    - `usd` is the cost in US dollars. None: the price is not known. `usd_at_least`: it is only the part that is known.
+    - `cache_missed` is set if the provider's cache should have covered more of the prompt.
+
+    Response and fault are both None if the turn was cancelled before the request left.
+    """
+
+    number: int
+    response: Response | None
+    fault: Fault | None
+    seconds: float
+    sent: bool = True
+    usd: Decimal | None = None
+    cache_missed: CacheMissed | None = None
+    usd_at_least: bool = False
+
+
+class AttemptDiscarded(msgspec.Struct, frozen=True, tag="attempt_discarded"):
+    """Request `number` failed: ignore its partial output. The next attempt follows in `retry_in_s` seconds.
+
+    `fault` is None if the stream ended without any output.
+    """
+
+    number: int
+    fault: Fault | None
+    retry_in_s: float
+
+
+class ToolStarted(msgspec.Struct, frozen=True, tag="tool_started"):
+    """A tool starts to run this call."""
+
+    call: ToolCall
+
+
+class ToolProgress(msgspec.Struct, frozen=True, tag="tool_progress"):
+    """A running tool reports its progress.
+
+    `line` is the last line of the command's output, or of the text that the tool reports (`RunContext.report`). It has
+    at most 200 characters. Events come a few times a second at most. A command's first line comes after a quarter of a
+    second. A tool's first report comes at once, and its last one always comes. The line is not part of the tool's
+    result.
+    """
+
+    call: ToolCall
+    line: str
+
+
+class AskOpened(msgspec.Struct, frozen=True, tag="ask_opened"):
+    """A running tool asks a person a question (`RunContext.ask`).
+
+    The person has `deadline_s` seconds. `options` are the answers that the tool offers.
+    """
+
+    call: ToolCall
+    question: str
+    options: tuple[str, ...]
+    deadline_s: float
+
+
+class AskClosed(msgspec.Struct, frozen=True, tag="ask_closed"):
+    """A tool's question is answered or over.
+
+    `answer.by` says how: `person`; `default` (nobody was there, or nobody answered in time); or `failed` (the approver
+    failed, or the call ended before the answer).
+    """
+
+    call: ToolCall
+    answer: Approval
+
+
+class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
+    """A tool's call is over, after `seconds`. `result` is what the model reads."""
+
+    result: ToolResult
+    seconds: float
+
+
+class CallAnswered(msgspec.Struct, frozen=True, tag="call_answered"):
+    """turnwise itself answers this call.
+
+    Either the call did not run: it was denied, cut, unknown, malformed or not allowed in this step. Or its run was
+    stopped; then a `ToolStarted` came before.
+    """
+
+    call: ToolCall
+    result: ToolResult
+
+
+class ChildSeen(msgspec.Struct, frozen=True, tag="child_seen"):
+    """A sub-agent shows an event.
+
+    `seen` is the event. `call_id` is the parent's call that started the sub-agent. `path` names the sub-agents that
+    lead to it, outermost first.
+    """
+
+    call_id: str
+    path: tuple[str, ...]
+    seen: "WatcherEvent"
+
+
+class ToolsetNoted(msgspec.Struct, frozen=True, tag="toolset_noted"):
+    """A toolset tells what a person should know of it: an MCP server did not start in time, died, or runs again."""
+
+    text: str
+
+
+class RunNoted(msgspec.Struct, frozen=True, tag="run_noted"):
+    """turnwise tells what a person should know of the run: a setting that the model does not take, or a missing call."""
+
+    text: str
+
+
+class TurnFinished(msgspec.Struct, frozen=True, tag="turn_finished"):
+    """The turn is over."""
+
+    result: TurnResult
+
+
+WatcherEvent = (
+    StepStarted
+    | RequestStarted
+    | FrameSeen
+    | RequestFinished
+    | AttemptDiscarded
+    | ToolStarted
+    | ToolProgress
+    | AskOpened
+    | AskClosed
+    | ToolFinished
+    | CallAnswered
+    | ChildSeen
+    | ToolsetNoted
+    | RunNoted
+    | TurnFinished
+)
+"""A face that has no line of its own for one of these shows its kind and its values: none is hidden. A further one that tools
+tell is added here, and told by `drivers/tools/progress.telling`."""
+
+
+def kind_of(seen: WatcherEvent) -> str:
+    """Its tag: `tool_started`."""
+    return str(seen.__struct_config__.tag)
+
+
+Watch = Callable[[WatcherEvent], object]
+"""Called in the event loop, in order, while the turn waits for it: it must be quick (put it into a queue). If it raises, it is
+not called again in this turn, and the turn goes on."""
+
+Feed = Callable[[Sequence[WatcherEvent]], object]
+"""A `Watch` that takes together what came together: all frames of one read at once, everything else alone."""
+
+_log = logging.getLogger("turnwise")
+
+
+class Watchers:
+    """Tells a `Watch` and a `Feed`, where there are any, and what observes the turn from within (`inner`). None can harm the
+    turn, or another one of them."""
+
+    def __init__(self, watch: Watch | None, *, feed: Feed | None, inner: Feed | None = None) -> None:
+        self._watch = watch
+        self._feed = feed
+        self._inner = inner
+
+    @property
+    def are_there(self) -> bool:
+        return self._watch is not None or self._feed is not None or self._inner is not None
+
+    def leave(self) -> None:
+        """Nobody is told anything any more."""
+        self._watch = self._feed = self._inner = None
+
+    def tell(self, seen: WatcherEvent) -> None:
+        if self.are_there:
+            self._tell((seen,))
+
+    def tell_frames(self, frames: Sequence[Frame], *, number: int) -> None:
+        """`frames` are what one read brought of the response to request `number`."""
+        if frames and self.are_there:
+            # one is the ordinary read, and speed counts
+            self._tell(
+                [FrameSeen(number, frame) for frame in frames] if len(frames) > 1 else (FrameSeen(number, frames[0]),)
+            )
+
+    def _tell(self, batch: Sequence[WatcherEvent]) -> None:
+        if self._inner is not None:
+            self._inner(batch)  # it raises nothing
+        if self._feed is not None:
+            try:
+                self._feed(batch)
+            except Exception:  # noqa: BLE001 (a watcher is a stranger; the turn must not end by it)
+                self._feed = None
+                _warn()
+        if self._watch is not None:
+            try:
+                for seen in batch:
+                    self._watch(seen)
+            except Exception:  # noqa: BLE001 (as above)
+                self._watch = None
+                _warn()
+
+
+class Backlog:
+    """What was seen and not yet taken, for one consumer. Taking never waits while there is something: a slow consumer gets
+    larger batches and does not hold up the turn, whose responses are bounded."""
+
+    def __init__(self) -> None:
+        self._seen: list[WatcherEvent] = []
+        self._closed = False
+        self._wake: asyncio.Future[None] | None = None
+
+    def put(self, batch: Sequence[WatcherEvent]) -> None:
+        self._seen += batch
+        if self._wake is not None:
+            self._wake_up()
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake_up()
+
+    async def take(self) -> Sequence[WatcherEvent]:
+        """All that is there, as soon as there is something; nothing once it is closed and empty."""
+        while not self._seen and not self._closed:
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+        seen, self._seen = self._seen, []
+        return seen
+
+    def _wake_up(self) -> None:
+        wake, self._wake = self._wake, None
+        if wake is not None and not wake.done():
+            wake.set_result(None)
+
+
+def _warn() -> None:
+    _log.warning("the watcher of a turn raised and is not called again in this turn", exc_info=True)

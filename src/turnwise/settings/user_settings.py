@@ -1,0 +1,92 @@
+"""What turnwise itself writes into the user's `turnwise.toml`: the model that they chose, and its address. All else stays."""
+
+import contextlib
+import json
+import os
+import stat
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from turnwise.base.unasked_files import LeftOut, read_of_user
+from turnwise.errors import CallerError
+from turnwise.settings.settings import MAX_FILE_BYTES, user_file
+
+PRIVATE = 0o600
+
+
+def remember_model(model: str, *, base_url: str | None = None, env: Mapping[str, str]) -> Path:
+    """Put `model = "..."`, and below it its `base_url`, in front of the user's file, which is made if it is missing; gives its
+    path.
+
+    A first line is outside of every table, so the rest of the file stays as it is, byte for byte. A file that is a link stays
+    one. Raises CallerError where the file says one of them already, cannot be read or cannot be written, and for an address
+    with a query.
+    """
+    path = user_file(env)
+    before = _text_of(path)
+    if base_url is not None and "?" in base_url:
+        raise CallerError("the address has a query, which may hold a key: give -m and --base-url each time")
+    said = {"model": model, **({} if base_url is None else {"base_url": base_url})}
+    lines = lines_of(model, base_url=base_url)
+    end = "\r\n" if _has_windows_lines(before) else "\n"
+    text = "".join([f"{line}{end}" for line in lines]) + before
+    try:
+        table = tomllib.loads(before)
+        for key in ("model", "base_url"):
+            if key in table:
+                raise CallerError(f"`{path}` has a `{key}` already: change it there")
+        is_whole = tomllib.loads(text) == {**said, **table}
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise CallerError(f"`{path}`: {error}; correct it there") from None
+    if not is_whole:
+        raise CallerError(f"`{path}` cannot take the line; write {_quoted(lines)} into it yourself")
+    try:
+        _replace(Path(os.path.realpath(path)), text)
+    except (OSError, UnicodeError) as error:
+        raise CallerError(f"`{path}` cannot be written: {getattr(error, 'strerror', None) or error}") from None
+    return path
+
+
+def lines_of(model: str, *, base_url: str | None) -> list[str]:
+    """What stands in the file for them."""
+    said = {"model": model, "base_url": base_url}
+    return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in said.items() if value is not None]
+
+
+def _quoted(lines: Sequence[str]) -> str:
+    return " and ".join([f"`{line}`" for line in lines])
+
+
+def _text_of(path: Path) -> str:
+    content = read_of_user(path, max_bytes=MAX_FILE_BYTES)
+    if isinstance(content, LeftOut):
+        raise CallerError(f"`{path}` {content.why}")
+    if path.exists() and not path.is_file():  # the null device takes the place of a file, and keeps nothing
+        raise CallerError(f"`{path}` is no regular file")
+    try:
+        return (content or b"").decode()
+    except UnicodeDecodeError as error:
+        raise CallerError(f"`{path}` is not UTF-8 (byte {error.start})") from None
+
+
+def _has_windows_lines(text: str) -> bool:
+    return text.partition("\n")[0].endswith("\r")
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write it beside the file and put it in its place: whoever reads meanwhile has the old or the new one, whole."""
+    content = text.encode()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else PRIVATE
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".turnwise-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise

@@ -1,0 +1,98 @@
+"""`turnwise check`: what an endpoint does well, and what turnwise has to heal. The options only: what asks is imported then."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from turnwise.lab.endpoint_check.probes import MAX_OUTPUT_TOKENS, NAMES
+from turnwise.terminal.completion import complete_models
+from turnwise.terminal.exit_codes import CHECK_EXIT_CODES
+from turnwise.terminal.failures import as_one_line
+from turnwise.terminal.last_line import EndsWithLine
+from turnwise.terminal.numbers import FiniteRange
+
+MOST_OUTPUT_TOKENS = 32_000
+MOST_TIMEOUT_S = 900.0
+
+EPILOG = f"""\b
+Examples:
+  turnwise check ollama:qwen3:8b
+  turnwise check openai_chat:my-model --base-url http://127.0.0.1:8000/v1
+  turnwise check openrouter:qwen/qwen3-coder --yes --json > report.json
+  turnwise check groq:openai/gpt-oss-120b --only call --only parallel
+  turnwise check openai_chat:my-model --base-url http://127.0.0.1:8000/v1 --rules
+
+\b
+Exit codes:
+{CHECK_EXIT_CODES}"""
+
+
+@click.command(cls=EndsWithLine, epilog=EPILOG)
+@click.argument("model", required=False, shell_complete=complete_models)
+@click.option(
+    "--base-url", metavar="URL", help="Endpoint URL, if it is not the provider's default. [env: TURNWISE_BASE_URL]"
+)
+@click.option("--api-key-env", metavar="NAME", help="The variable that holds the key.")
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(NAMES),
+    metavar="PROBE",
+    help=f"Send this request only. Repeatable: {', '.join(NAMES)}.",
+)
+@click.option(
+    "--max-output-tokens",
+    type=click.IntRange(16, MOST_OUTPUT_TOKENS),
+    default=MAX_OUTPUT_TOKENS,
+    show_default=True,
+    metavar="N",
+    help="At most N tokens in each answer, reasoning included.",
+)
+@click.option(
+    "--timeout",
+    type=FiniteRange(0, MOST_TIMEOUT_S, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the beginning of an answer. The rest may take twice as long.",
+)
+@click.option(
+    "--rules",
+    is_flag=True,
+    help="Ask instead which request forms a Chat Completions server refuses, and print its row for your turnwise.toml.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: the probes, what they showed, and the profile.")
+def command(
+    model: str | None,
+    base_url: str | None,
+    api_key_env: str | None,
+    only: tuple[str, ...],
+    max_output_tokens: int,
+    timeout: float,
+    rules: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Send a dozen small requests to MODEL, and say what works, what turnwise heals, and what the profile should say.
+
+    MODEL is PROVIDER:NAME, or FAMILY:NAME with --base-url; without it, the one that a run would take. turnwise shows the cost
+    first, and asks you.
+    """
+    with as_one_line():
+        from turnwise.terminal.endpoint_check.command import CheckRequest, check
+
+        wanted = CheckRequest(
+            model=model,
+            base_url=base_url,
+            api_key_env=api_key_env,
+            only=only,
+            max_output_tokens=max_output_tokens,
+            timeout_s=timeout,
+            yes=yes,
+            as_json=as_json,
+            rules=rules,
+        )
+        code = check(wanted, folder=Path.cwd())
+    sys.exit(code)

@@ -1,0 +1,176 @@
+"""The options of runs as options of a command line: the table's, and those that a single run and a session share."""
+
+import functools
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import click
+
+from turnwise.coding_agent.options import packed
+from turnwise.errors import CallerError
+from turnwise.settings.options import OptionRow, RunSettings, rows_from
+from turnwise.settings.settings import read_usd
+from turnwise.terminal.completion import complete_models, complete_sessions
+from turnwise.terminal.numbers import FiniteRange
+from turnwise.turn.config import Deadlines
+
+MOST_ASK_S = 86_400.0  # a day: nobody waits longer at a terminal
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+class Dollars(click.ParamType[Decimal]):
+    """An amount of US dollars, exactly as it was written."""
+
+    name = "usd"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Decimal:
+        try:
+            return value if isinstance(value, Decimal) else read_usd(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _checked(context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value:
+        return value
+    from turnwise.coding_agent.permissions import allowed_rules  # half as much again as all that this module needs
+
+    try:
+        for text in value:
+            allowed_rules(text)
+    except CallerError as error:
+        raise click.BadParameter(str(error), ctx=context, param=option) from None
+    return value
+
+
+def _option(row: OptionRow) -> Callable[[Command], Command]:
+    """A row of the table as an option of the command line."""
+    option = row.option
+    help = f"{option.help} [default: {option.default}]" if option.default else option.help
+    more: dict[str, Any] = {"metavar": option.metavar} if option.metavar else {}
+    if row.name == "model":
+        more["shell_complete"] = complete_models
+    if row.kind == tuple[str, ...]:
+        more["multiple"] = True
+    elif row.kind is bool:
+        more["default"] = None
+    else:
+        more["type"] = _type_of(row)
+    return click.option(*row.flags, row.name, help=help, **more)
+
+
+def _type_of(row: OptionRow) -> click.ParamType[Any] | None:
+    least, most, above = (None, None, None) if (one := row.bounds) is None else (one.ge, one.le, one.gt)
+    if row.kind is int and row.bounds is not None:
+        return click.IntRange(None if least is None else int(least), None if most is None else int(most))
+    if row.kind is float:
+        return FiniteRange(least if above is None else above, most, min_open=above is not None)
+    if row.kind is Decimal:
+        return Dollars()
+    return click.Choice(row.choices) if row.choices else None
+
+
+_OF_ONE_START = (
+    click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Work in this folder."),
+    click.option("-c", "--continue", "go_on", is_flag=True, help="Continue the last session of this folder."),
+    click.option(
+        "--session",
+        metavar="ID",
+        shell_complete=complete_sessions,
+        help="Continue this session (see `turnwise sessions list`).",
+    ),
+)
+_OF_INSTRUCTIONS = (
+    click.option("--system", metavar="TEXT", help="Instructions in place of turnwise's own."),
+    click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md, here or below, as instructions."),
+    click.option(
+        "--no-environment", is_flag=True, help="Do not tell the model about the folder, the date and git's state."
+    ),
+    click.option("--no-stream", is_flag=True, help="Ask for whole responses instead of streams."),
+)
+ASK_SECONDS = FiniteRange(0, MOST_ASK_S, min_open=True)
+ALLOW = click.option(
+    "--allow",
+    multiple=True,
+    metavar="WHAT",
+    callback=_checked,
+    help="Allow without asking: `write` (files), `bash` (commands), or calls by a pattern: `bash(git push *)`, "
+    "`edit(src/**)`, `mcp(git.*)`. Repeatable.",
+)
+_OF_PERMISSIONS = (
+    ALLOW,
+    click.option(
+        "--ask-timeout",
+        type=ASK_SECONDS,
+        metavar="SECONDS",
+        help=f"How long a question waits for you; then the answer is no. [default: {Deadlines().ask_s:g}]",
+    ),
+    click.option("--network", is_flag=True, help="Let commands use the network."),
+    click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox."),
+)
+MCP_FILES = click.option(
+    "--mcp",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Start the MCP servers that this JSON file names, too. Repeatable.",
+)
+_OF_THE_SCREEN = (
+    click.option(
+        "--plain",
+        is_flag=True,
+        help="Show answers as they were written, not rendered. Pipes always get them like this.",
+    ),
+)
+SHARED = (
+    *[_option(row) for row in rows_from("command line")],
+    *_OF_ONE_START,
+    *_OF_INSTRUCTIONS,
+    *_OF_THE_SCREEN,
+    *_OF_PERMISSIONS,
+    MCP_FILES,
+)
+OF_EDITORS = (*[_option(row) for row in rows_from("command line")], *_OF_INSTRUCTIONS, *_OF_PERMISSIONS)
+OF_SERVING = (*OF_EDITORS, MCP_FILES)
+OF_LIMITS = tuple([_option(row) for row in rows_from("command line") if row.option.limit or row.name == "max_steps"])
+OF_COMPARE = tuple([_option(row) for row in rows_from("compare")])
+
+
+def shared_options(command: Command) -> Command:
+    return _with(SHARED, command=command)
+
+
+def options_of_editors(command: Command) -> Command:
+    """Those that hold for each session of an editor, which says itself where each one works and goes on."""
+    return _with(OF_EDITORS, command=command)
+
+
+def options_of_serving(command: Command) -> Command:
+    """Those that hold for each run that an MCP client asks for; the client names the folder."""
+    return _with(OF_SERVING, command=command)
+
+
+def options_of_limits(command: Command) -> Command:
+    """Those that a limit is made of."""
+    return _with(OF_LIMITS, command=command)
+
+
+def options_of_compare(command: Command) -> Command:
+    """Those that are as for `run`."""
+    return _with(OF_COMPARE, command=command)
+
+
+def _with(options: Sequence[Callable[[Command], Command]], *, command: Command) -> Command:
+    """The command with these options; it gets those of the table as `settings`."""
+
+    @functools.wraps(command)
+    def taking(**values: object) -> object:
+        return command(**packed(values, over=RunSettings()))
+
+    found = cast("Command", taking)
+    for option in reversed(options):
+        found = option(found)
+    return found

@@ -1,0 +1,425 @@
+"""What `turnwise` at a terminal does: prompt after prompt, turn after turn."""
+
+import asyncio
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+
+from turnwise._version import __version__
+from turnwise.agent.formatting import many
+from turnwise.agent.resume_lookup import is_left
+from turnwise.agent.run_options import RunOptions
+from turnwise.base.clock import Clock, SystemClock
+from turnwise.base.own_loop import run_to_end
+from turnwise.coding_agent.attendance import is_attended
+from turnwise.coding_agent.choice import NoModel
+from turnwise.coding_agent.interruptible_run import InterruptibleRun, typed_parts
+from turnwise.coding_agent.last_exchange import exchange_lines, last_exchange
+from turnwise.coding_agent.left_turns import find_left, furnish_left, left_line
+from turnwise.coding_agent.model_names import Doubts, ModelsAtHand, Offers, another_model, choice_of
+from turnwise.coding_agent.options import Given
+from turnwise.coding_agent.pending_calls import dropped_line, pending_of
+from turnwise.coding_agent.permissions import rule_said
+from turnwise.coding_agent.prompts import CliPrompt
+from turnwise.coding_agent.remedies import FailedModel
+from turnwise.coding_agent.run_servers import open_servers, servers_of_run
+from turnwise.coding_agent.session_usage import SessionSpent
+from turnwise.coding_agent.text import clean_row, shortened, visible_line
+from turnwise.coding_agent.times import when_said
+from turnwise.coding_agent.undo_changes import find_turn_back, is_of_diff, lines_of, results_of, take_back
+from turnwise.coding_agent.workplace import Workplace, furnish, session_key, with_whole_id
+from turnwise.errors import CallerError, ToolFault
+from turnwise.journal.journal import Journal, SessionRow, journal_path
+from turnwise.rules.permissions import PermissionRule
+from turnwise.terminal.commands import COMMANDS, OTHER_NAMES, command_of, unknown_said
+from turnwise.terminal.failures import complain
+from turnwise.terminal.outside_signals import cancelling
+from turnwise.terminal.prompt_ends import PromptLeft, PromptStopped
+from turnwise.terminal.screen import Screen
+from turnwise.terminal.shown_turns import Ran, resume_turn, run_turn
+from turnwise.terminal.single_run import cannot_go_on, show_end
+from turnwise.terminal.tab_completion import completer
+from turnwise.terminal.terminal import Terminal, confirm_at_terminal
+from turnwise.terminal.undoing import is_confirmed
+from turnwise.terminal.words import TypedWords
+from turnwise.vocab import text_of
+from turnwise.vocab.file_names import shown_name
+
+PROMPT = "> "
+SHOWN_SESSIONS = 10
+
+LEAVES_SAID = "Ctrl-C again or Ctrl-D leaves"
+KEYS = """`/cost` is `/usage`, `/clear` is `/new`, `?` is `/help`.
+Enter sends; Esc-Enter, or a backslash at the end of a line, makes a new line.
+Tab completes `/` commands and `@file`, which puts the file in.
+What you type while the model works is given to it before its next request; a
+command waits for the end of the turn, and `exit` ends the turn.
+Ctrl-C ends the turn with what is there; once more before it has ended ends the
+program. At the prompt it clears the line; twice on an empty line, it leaves.
+`turnwise --continue` goes on."""
+
+
+def converse(given: Given) -> None:
+    """Hold one person's session until they leave. Raises CallerError."""
+    if not is_attended():
+        raise CallerError("a session needs a terminal: give the prompt to `turnwise run` instead")
+    if not sys.stdout.isatty():
+        raise CallerError("a session needs a terminal for its answers too: give the prompt to `turnwise run` instead")
+    clock = SystemClock()
+    path = journal_path(os.environ)
+    with Journal(path, clock=clock) as journal:
+        given = with_whole_id(given, journal=journal)
+        try:
+            chat = Chat(given, journal=journal, clock=clock, history=path.parent / "prompts")
+        except NoModel:
+            from turnwise.terminal.first_start import first_choice
+
+            given = first_choice(given, asks=True)
+            chat = Chat(given, journal=journal, clock=clock, history=path.parent / "prompts")
+        run_to_end(chat.run())
+
+
+class Chat:
+    """One person's session: the place it works in, and what has been done and spent in it."""
+
+    def __init__(self, given: Given, *, journal: Journal, clock: Clock, history: Path) -> None:
+        self._given = given
+        self._journal = journal
+        self._clock = clock
+        self._screen = Screen(plain=given["plain"], clock=clock)
+        self._terminal = Terminal(
+            screen=self._screen,
+            history=history,
+            completer=lambda: completer(
+                commands=COMMANDS,
+                others=OTHER_NAMES,
+                folder=self._place.folder,
+                models=ModelsAtHand(self._offers, choice=lambda: self._place.choice),
+                prompts=self._server_prompts,
+            ),
+            completed=len(COMMANDS),
+        )
+        self._offers = Offers()
+        self._doubts = Doubts()
+        self._spent = SessionSpent()
+        self._leaves = False
+        self._servers = servers_of_run(
+            given,
+            asks=confirm_at_terminal,
+            clock=clock,
+            session_key=lambda: session_key(given, journal=journal),
+            one_turn=False,
+        )
+        self._place = furnish(given, journal=journal, clock=clock, attended=True, servers=self._servers)
+        self._policy = self._place.policy
+        before = self._place.before
+        self._session = "" if before is None else before.row.id
+        self._asks = () if before is None or is_left(before) else pending_of(journal, before).asks
+
+    async def run(self) -> None:
+        """Until the person leaves. Raises what makes going on impossible."""
+        self._greet()
+        if self._servers.toolsets:
+            self._screen.tell(self._servers.waiting_line)
+        async with open_servers(self._servers, clock=self._clock):
+            await self._run()
+
+    async def _run(self) -> None:
+        typed = await self._resume_left()
+        if self._asks and not self._leaves:
+            typed = await self._turn(None)
+        while not self._leaves and (text := await self._next(typed)) is not None:
+            typed = ""
+            if (prompt := await self._server_prompt(text)) is not None:
+                typed = await self._turn(prompt) if prompt else ""
+            elif command_of(text) is not None:
+                await self._obey(text)
+            elif text.strip():
+                typed = await self._turn(text)
+        if self._session:
+            self._terminal.say(f"session {self._session[-8:]}; `turnwise --continue` goes on with it")
+            self._say_how_to_keep()
+
+    def _say_how_to_keep(self) -> None:
+        """At the end of the first session that there is, if the model has said anything."""
+        if self._spent.usage.output_tokens and len(self._journal.sessions(limit=2)) == 1:
+            from turnwise.terminal.first_start import keeping_line
+
+            if line := keeping_line(self._place.choice, settings=self._place.settings, env=os.environ):
+                self._terminal.say(clean_row(line))
+
+    async def _next(self, typed: str) -> str | None:
+        """What is typed next; None: the person leaves, or the program is told to."""
+        is_told = False
+        with cancelling():
+            while True:
+                try:
+                    return await self._terminal.text(PROMPT, default=typed)
+                except PromptStopped as stopped:  # Ctrl-C clears the line
+                    typed, is_empty = "", not stopped.typed.strip()
+                    if is_empty and is_told:
+                        return None
+                    if is_empty:
+                        self._terminal.say(LEAVES_SAID)
+                    is_told = is_empty
+                except (PromptLeft, asyncio.CancelledError):
+                    return None
+
+    async def _turn(self, text: str | None) -> str:
+        """Run one turn, and obey what was typed for the session meanwhile; gives what was typed and not taken up. Without a text
+        it is about the calls that wait."""
+        options: RunOptions = {"session": self._session} if self._session else {}
+        asks, self._asks = self._asks if text is None else (), ()
+        if text is not None and self._session:
+            with contextlib.suppress(CallerError):  # the turn says so itself
+                self._tell_dropped()
+        run = InterruptibleRun()
+        turn = run_turn(
+            self._place,
+            None if text is None else CliPrompt(typed=text),
+            options=options,
+            face=self._screen,
+            terminal=self._terminal,
+            policy=self._policy,
+            asks=asks,
+            later=False,
+            run=run,
+        )
+        return await self._to_end(turn, run=run, place=self._place, otherwise=text or "")
+
+    def _tell_dropped(self) -> None:
+        """What is typed goes on without the answers that calls wait for, as after Ctrl-C at an ask. Raises CallerError."""
+        if line := dropped_line(pending_of(self._journal, self._journal.find_session(self._session))):
+            self._screen.tell(line)
+
+    async def _resume_left(self) -> str:
+        """Go on with the session's last turn, if it was left; gives what was typed meanwhile and not taken up."""
+        before = self._place.before
+        if before is None or not is_left(before):
+            return ""
+        try:
+            found = find_left(self._journal, before)
+            place = furnish_left(
+                found, given=self._given, journal=self._journal, clock=self._clock, servers=self._servers
+            )
+        except CallerError as error:
+            self._screen.tell(cannot_go_on(error))
+            self._asks = pending_of(self._journal, before).asks
+            return ""
+        self._screen.tell(left_line(found, journal=self._journal, now_s=self._clock.now()))
+        run = InterruptibleRun()
+        turn = resume_turn(place, found, face=self._screen, terminal=self._terminal, later=False, run=run)
+        return await self._to_end(turn, run=run, place=place, resumed=before.row.id)
+
+    async def _to_end(
+        self,
+        turn: Coroutine[None, None, Ran],
+        *,
+        run: InterruptibleRun,
+        place: Workplace,
+        otherwise: str = "",
+        resumed: str = "",
+    ) -> str:
+        """Show the turn, then obey. `resumed` is the session of a turn that went on: its rules and model held for it alone."""
+        words = TypedWords(
+            self._terminal,
+            run=run,
+            screen=self._screen,
+            parts=functools.partial(typed_parts, place=place, policy=self._policy),
+            begins_turn=self._is_server_prompt,
+        )
+        left = await self._shown(turn, words=words, place=place, otherwise=otherwise)
+        if resumed:
+            self._move(self._given, session=resumed)
+            self._asks = pending_of(self._journal, self._journal.find_session(resumed)).asks
+        for line in words.commands:
+            await self._obey(line)
+        return left
+
+    async def _shown(
+        self, turn: Coroutine[None, None, Ran], *, words: TypedWords, place: Workplace, otherwise: str
+    ) -> str:
+        began, left = self._clock.monotonic(), ""
+        try:
+            with words.heeded():
+                try:
+                    ran = await turn
+                finally:
+                    left = await words.ended()
+                    self._screen.close()
+        except CallerError as error:
+            complain(str(error))
+            return left or otherwise
+        self._policy, self._session = ran.policy, ran.result.session
+        self._spent.add(ran.result)
+        asked = FailedModel(choice=place.choice, in_session=True)
+        show_end(ran.result, seconds=self._clock.monotonic() - began, misfit=False, asked=asked)
+        return "\n".join([*[text_of(message) for message in ran.result.unread], *([left] if left else [])])
+
+    def _greet(self) -> None:
+        place = self._place
+        self._terminal.say(
+            f"turnwise {__version__}, {visible_line(place.choice.model)} in {visible_line(str(place.folder))}; /help"
+        )
+        for line in place.notes:
+            self._screen.tell(line)
+        exchange = None if place.before is None else last_exchange(self._journal, place.before)
+        if exchange is not None:
+            for line in exchange_lines(exchange, now_s=self._clock.now()):
+                self._screen.tell(line)
+
+    def _server_prompts(self) -> Mapping[str, str]:
+        if not self._servers.toolsets:
+            return {}
+        from turnwise.terminal.mcp_prompts import prompt_names
+
+        return prompt_names(self._servers.toolsets)
+
+    def _is_server_prompt(self, line: str) -> bool:
+        if not self._servers.toolsets:
+            return False
+        from turnwise.terminal.mcp_prompts import is_prompt
+
+        return is_prompt(line, servers=self._servers.toolsets)
+
+    async def _server_prompt(self, text: str) -> str | None:
+        """What a prompt of an MCP server says (`/git:review branch=main`); empty where it failed, None: it is none."""
+        if not self._servers.toolsets:
+            return None
+        from turnwise.terminal.mcp_prompts import filled_prompt
+
+        try:
+            return await filled_prompt(text, servers=self._servers.toolsets)
+        except (CallerError, ToolFault) as error:
+            complain(str(error))
+            return ""
+
+    async def _obey(self, line: str) -> None:
+        commands: dict[str, Callable[[str], Coroutine[None, None, None] | None]] = {
+            "/help": self._help,
+            "/usage": self._usage,
+            "/undo": self._undo,
+            "/model": self._model,
+            "/new": self._new,
+            "/sessions": self._sessions,
+            "/permissions": self._permissions,
+            "/quit": self._quit,
+        }
+        name, rest = command_of(line) or ("", "")
+        if name not in commands:
+            self._terminal.say(unknown_said(name))
+            return
+        try:
+            if (asking := commands[name](rest)) is not None:
+                await asking
+        except (CallerError, ToolFault) as error:
+            complain(str(error))
+
+    def _quit(self, _: str) -> None:
+        self._leaves = True
+
+    def _help(self, _: str) -> None:
+        for name, summary in COMMANDS.items():
+            self._terminal.say(f"  {name:<13} {summary}")
+        if self._servers.toolsets:
+            from turnwise.terminal.mcp_prompts import prompt_lines
+
+            for line in prompt_lines(self._servers.toolsets):
+                self._terminal.say(clean_row(line))
+        self._terminal.say(" ".join(KEYS.split()))
+
+    def _usage(self, _: str) -> None:
+        for line in self._spent.lines():
+            self._terminal.say(line)
+        before = self._place.before
+        if before is not None and before.row.id == self._session:
+            self._terminal.say(
+                f"since this start; of the whole session: `turnwise usage --session {self._session[-8:]}`"
+            )
+
+    async def _undo(self, rest: str) -> None:
+        if rest:
+            raise CallerError("`/undo` takes back the last turn, and again the turn before; it takes no number or name")
+        if not self._session:
+            raise CallerError("nothing to take back: this session has had no turn yet")
+        session = self._journal.find_session(self._session)
+        back = find_turn_back(
+            self._journal, session, folder=self._place.folder, env=os.environ, now_s=self._clock.now()
+        )
+        for line in lines_of(back, now_s=self._clock.now()):
+            self._terminal.say(line, as_it_is=is_of_diff(line))
+        if not back.is_done and not await is_confirmed(self._terminal, back, now_s=self._clock.now()):
+            self._terminal.say("nothing was taken back")
+            return
+        take_back(back)
+        for line in results_of(back):
+            self._terminal.say(line)
+
+    async def _model(self, name: str) -> None:
+        choice = self._place.choice
+        if not name:
+            await self._offers.ask(choice, again=True)
+            for line in self._offers.lines(choice):
+                self._terminal.say(clean_row(line))
+            return
+        if ":" in name:  # the server's own names may have one
+            await self._offers.ask(choice)
+        again = "turnwise --continue" if self._session else "turnwise"
+        offered = self._offers.names(choice)
+        given = another_model(name, given=self._given, choice=choice, offered=offered, again=again)
+        meant = choice_of(given, at_hand=choice, env=os.environ, settings=self._place.settings, again=again)
+        await self._offers.ask(meant)
+        self._doubts.raise_once(
+            meant.model, doubt=self._offers.doubt(meant), more="; `/model` alone shows what is offered here"
+        )
+        self._move(given, session=self._session)
+        now = self._place.choice
+        self._terminal.say(clean_row(f"going on with {now.model}{self._offers.unchecked(now)}"))
+
+    def _new(self, _: str) -> None:
+        choice = self._place.choice
+        given: Given = {**self._given, "model": choice.model}
+        given["base_url"], given["api_key_env"] = choice.base_url, choice.api_key_env
+        self._move(given, session="")
+        self._terminal.say("a new session")
+
+    def _move(self, given: Given, *, session: str) -> None:
+        given = {**given, "go_on": False, "session": session or None}
+        self._place = furnish(given, journal=self._journal, clock=self._clock, attended=True, servers=self._servers)
+        self._given, self._policy, self._session, self._asks = given, self._place.policy, session, ()
+
+    def _sessions(self, _: str) -> None:
+        here = shown_name(str(self._place.folder))
+        rows = [row for row in self._journal.sessions(limit=200) if row.folder == here]
+        for line in session_lines(rows[:SHOWN_SESSIONS], here=self._session, now_s=self._clock.now()):
+            self._terminal.say(line)
+        if not rows:
+            self._terminal.say("no sessions of this folder yet")
+
+    def _permissions(self, _: str) -> None:
+        self._terminal.say(
+            "Reading inside the folder is allowed; writing, commands and everything outside are asked about."
+        )
+        for rule in self._policy.rules:
+            self._terminal.say(f"  {clean_row(_rule_line(rule, workspace=self._policy.workspace))}")
+        if self._policy.rules:
+            self._terminal.say("The last rule that fits a call decides.")
+
+
+def session_lines(rows: Sequence[SessionRow], *, here: str, now_s: float) -> list[str]:
+    """What `/sessions` says; `here` is the one at hand."""
+    times = [when_said(row.updated, now_s=now_s) for row in rows]
+    widest = max(map(len, times), default=0)
+    return [
+        f"  {row.id[-8:]}  {many(row.turns, 'turn'):<9} {when:<{widest}}  {shortened(row.title, limit=60)}"
+        f"{' (this one)' if row.id == here else ''}"
+        for row, when in zip(rows, times, strict=True)
+    ]
+
+
+def _rule_line(rule: PermissionRule, *, workspace: str) -> str:
+    effect = f" that can {rule.effect}" if rule.effect else ""
+    return f"{rule.verdict} {rule_said(rule, workspace=workspace)}{effect} [{rule.where or rule.source}]"

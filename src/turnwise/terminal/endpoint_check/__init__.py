@@ -1,0 +1,1 @@
+"""`turnwise check`: the command, and how its findings are shown."""

@@ -1,0 +1,89 @@
+"""`--json`: one JSON object a line, while it happens; the last is the result."""
+
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from turnwise.agent.results import RunResult
+from turnwise.coding_agent.run_events import DeniedCall, EventObjects, result_fields
+from turnwise.running.watcher_events import WatcherEvent
+from turnwise.terminal.failures import USAGE, Unable
+from turnwise.vocab import NO_USAGE, StopReason
+
+
+class JsonLines:
+    """Writes each event to standard output at once, so that a reader of the pipe can follow."""
+
+    def __init__(self, *, within: Mapping[str, object] | None = None) -> None:
+        self._within = within or {}  # what each line says besides: which session it is of
+        self._objects = EventObjects(within=self._within)
+
+    def __call__(self, seen: WatcherEvent) -> None:
+        for told in self._objects.of_event(seen):
+            write_line(told)
+
+    def tell(self, line: str) -> None:
+        self._write({"event": "note", "text": line})
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # raised already, by the line that could not be written
+            sys.stdout.flush()
+
+    def finish(
+        self,
+        result: RunResult,
+        *,
+        code: int,
+        denied: Sequence[DeniedCall] = (),
+        event: Literal["result", "resumed"] = "result",
+    ) -> None:
+        """`resumed`: another turn follows."""
+        self._write({"event": event, **result_fields(result, denied=denied), "exit_code": code})
+
+    def summarise(self, sessions: Sequence[Mapping[str, object]], *, failed: int, code: int) -> None:
+        """The last line of several sessions: what came of each."""
+        self._write({"event": "summary", "sessions": sessions, "failed": failed, "exit_code": code})
+
+    def _write(self, line: dict[str, object]) -> None:
+        write_line({**line, **self._within})
+
+
+def write_line(line: Mapping[str, object]) -> None:
+    """On standard output, at once."""
+    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def write_unable(unable: Unable) -> None:
+    """The last line of a command that came to no result of a turn. `requests` is null where some may have been sent."""
+    result = RunResult(
+        text=unable.why,
+        stop_reason=StopReason.CANCELLED,  # below stands the reason itself
+        complete=False,
+        why_incomplete=unable.why,
+        output_or_none=None,
+        steps=0,
+        requests=0,
+        requests_by_purpose={},
+        usage=NO_USAGE,
+        recovery_usage=NO_USAGE,
+        reasoning="",
+        repairs=(),
+        pending=(),
+        asks=(),
+        unread=(),
+        children=(),
+        fault=None,
+        written_locally=True,
+        history=(),
+        messages=(),
+        new_messages=(),
+        session="",
+        prefix_changes=(),
+    )
+    of_command = {"stop_reason": unable.stop_reason, "exit_code": unable.exit_code}
+    sent = {} if unable.exit_code == USAGE else {"requests": None}
+    write_line({"event": "result", **result_fields(result, denied=()), **of_command, **sent})

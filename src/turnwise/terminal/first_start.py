@@ -1,0 +1,242 @@
+"""What happens where nobody has named a model: what was found is shown, and at a terminal one is chosen and remembered."""
+
+import os
+from collections.abc import Mapping, Sequence
+
+from turnwise._version import __version__
+from turnwise.agent.formatting import many
+from turnwise.base.own_loop import run_to_end
+from turnwise.coding_agent.choice import Choice
+from turnwise.coding_agent.discovery import FoundEndpoints, absent_line, key_line, look_around, server_line
+from turnwise.coding_agent.model_names import Doubts, beginning_with
+from turnwise.coding_agent.options import Given
+from turnwise.coding_agent.text import clean_row
+from turnwise.errors import CallerError
+from turnwise.settings.settings import RunSettings, user_file
+from turnwise.settings.user_settings import lines_of, remember_model
+from turnwise.terminal.exit_codes import CANCELLED
+from turnwise.terminal.failures import Failure, complain
+from turnwise.terminal.prompt_ends import PromptLeft, PromptStopped
+from turnwise.terminal.terminal import Terminal
+from turnwise.terminal.typed_model import ServerModels, at_listed, check, check_address, list_at, read_typed, unlisted
+
+MOST_TOLD = 3  # models that the one line names
+MOST_LISTED = 15  # of a server that was asked: with the question they fit a terminal of 24 lines
+DEMO, LEAVE = "d", "q"
+EMPTY = "type a number, PROVIDER:NAME or a URL; ? shows all that can be typed, q leaves"
+HELP = (
+    "  1, 2, ...      a model of the list",
+    "  PROVIDER:NAME  anthropic:claude-sonnet-5, ollama:qwen3:8b; Tab completes it",
+    "  URL            http://127.0.0.1:8000/v1: that server is asked for its models",
+    "  MODEL --base-url URL      both, or a whole line with `turnwise -m`",
+    "  MODEL --api-key-env NAME  if the key is in another variable than the usual one",
+    f"  {DEMO}              `turnwise demo`: what it is for, without a key",
+    f"  {LEAVE}              leave; so do exit, quit and Ctrl-D",
+)
+LEFT = (
+    "no model was chosen: start again to choose, or give one: `turnwise -m PROVIDER:NAME` (`turnwise doctor` says what is "
+    "missing)"
+)
+NOTHING = """To begin, do one of these:
+  export ANTHROPIC_API_KEY=...  a provider's key; `turnwise models` names them all
+  ollama serve                  or LM Studio, llama.cpp, vLLM: on this machine
+  turnwise -m openai_chat:NAME --base-url URL       any other endpoint
+"""
+
+
+def first_choice(given: Given, *, asks: bool) -> Given:
+    """The same options with the model that the person chooses; it is remembered in their file of settings. `asks`: they are at
+    a terminal.
+
+    Raises CallerError in one line, with what was found and what to do, where nobody can be asked; Failure where they leave;
+    SystemExit for Ctrl-C.
+    """
+    base_url = given["base_url"] or os.environ.get("TURNWISE_BASE_URL")
+    if base_url:  # what was found elsewhere is no model of that endpoint, and its key is none of theirs
+        raise CallerError(
+            "no model: give -m openai_chat:NAME (or another family) for the address in --base-url or TURNWISE_BASE_URL; "
+            "`turnwise models openai_chat --base-url URL` lists them"
+        )
+    found = look_around(os.environ)
+    if not asks:
+        raise CallerError(no_model_line(found))
+    terminal = Terminal()
+    for line in greeting(found):
+        terminal.say(clean_row(line))
+    chosen = _Asking(found, given=given, terminal=terminal).chosen()
+    model = chosen["model"]
+    assert model is not None, "a choice has a model"
+    try:
+        path = remember_model(model, base_url=chosen["base_url"], env=os.environ)
+    except CallerError as error:
+        terminal.say(clean_row(f"not remembered: {error}"))
+    else:
+        terminal.say(clean_row(f"remembered in {_from_home(str(path))}; change it there, or take another with -m"))
+    if chosen["api_key_env"]:
+        terminal.say(clean_row(f"not remembered: --api-key-env {chosen['api_key_env']}; give it each time"))
+    return chosen
+
+
+def no_model_line(found: FoundEndpoints) -> str:
+    """What was found and what to do, as one line."""
+    names = [key.variable for key in found.keys] + [_place(server_line(answer)) for answer in found.servers]
+    if found.options:
+        ways = " or ".join([f"-m {option}" for option in found.options[:MOST_TOLD]])
+        return (
+            f"no model: found {', '.join(names)}; give {ways}, or set TURNWISE_MODEL (`turnwise models` lists providers, "
+            "`turnwise` alone lets you choose)"
+        )
+    here = f"found {', '.join(names)}" if names else f"no provider's key is set{_nor(found)}"
+    return (
+        f"no model: give --model PROVIDER:NAME (for example openai:gpt-6.1-sol), or set TURNWISE_MODEL; {here} "
+        "(`turnwise doctor` says what to do, `turnwise demo` needs neither key nor model)"
+    )
+
+
+def greeting(found: FoundEndpoints) -> list[str]:
+    """What a person sees who starts turnwise for the first time, up to the question."""
+    lines = [f"turnwise {__version__}: no model is chosen yet.", "", "Found:"]
+    lines += [f"  {key_line(key)}" for key in found.keys] or ["  no provider's key in the environment"]
+    lines += [f"  {server_line(answer)}" for answer in found.servers]
+    lines += [f"  {absent}"] if (absent := absent_line(found)) else []
+    lines.append("")
+    if not found.options:
+        lines += NOTHING.split("\n")
+    lines.append("Choose:")
+    lines += _numbered(found.options)
+    lines += [f"  {DEMO}  `turnwise demo`: what it is for, without a key", f"  {LEAVE}  leave", ""]
+    lines.append("or type any PROVIDER:NAME, or the URL of a server; ? shows what else.")
+    lines.append("`turnwise models` lists providers, `turnwise doctor` checks this machine.")
+    lines.append("Without this question: `turnwise -m PROVIDER:NAME`, or set TURNWISE_MODEL.")
+    return lines
+
+
+class _Asking:
+    """The question which model it shall be, until one is chosen whose address and key are there. A URL is asked for its models,
+    and its list takes the place of what was found before."""
+
+    def __init__(self, found: FoundEndpoints, *, given: Given, terminal: Terminal) -> None:
+        self._given = given
+        self._terminal = terminal
+        self._options = found.options
+        self._listed: ServerModels | None = None
+        self._doubts = Doubts()
+
+    def chosen(self) -> Given:
+        """The options with it. Raises Failure where the person leaves, SystemExit for Ctrl-C and after the demo."""
+        while True:
+            try:
+                if (given := self._take(self._typed())) is not None:
+                    return given
+            except CallerError as error:
+                complain(str(error))
+
+    def _typed(self) -> str:
+        from turnwise.terminal.tab_completion import model_completer
+
+        question = "model [1]: " if self._options else "model: " if self._listed is None else "the model's name there: "
+        completer = model_completer(lambda begun: beginning_with(begun, offered=self._options))
+        try:
+            return run_to_end(self._terminal.line(lambda: question, completer=completer)).strip()
+        except PromptStopped:
+            raise SystemExit(CANCELLED) from None
+        except PromptLeft:
+            return LEAVE
+
+    def _take(self, typed: str) -> Given | None:
+        """None: it is asked again. Raises CallerError for what is no choice, Failure where they leave."""
+        match typed or ("1" if self._options else ""):
+            case "":
+                self._say(EMPTY)
+            case "q" | "quit" | "exit" | "/quit" | "/exit":
+                raise Failure(LEFT)
+            case "?" | "help" | "/help":
+                self._say(*HELP)
+            case "d" | "demo":
+                from turnwise.terminal.demo import command as demo
+
+                demo.main([], prog_name="turnwise demo", standalone_mode=False)
+                raise SystemExit(0)
+            case number if number.isdecimal():
+                return self._checked(self._numbered(number))
+            case _:
+                given = read_typed(typed, given=self._given)
+                if given["model"] and given["base_url"]:
+                    return self._at_address(given)
+                if given["model"]:
+                    return self._checked(given if self._listed is None else self._at_listed(given, listed=self._listed))
+                self._list(given)
+        return None
+
+    def _numbered(self, number: str) -> Given:
+        if not 0 < int(number[:9]) <= len(self._options):
+            raise CallerError(f"there is no `{number[:9]}`: {many(len(self._options), 'model')} to choose from")
+        given = self._given.copy()
+        given["model"] = self._options[int(number) - 1]
+        return given if self._listed is None else at_listed(given, listed=self._listed)
+
+    def _at_listed(self, given: Given, *, listed: ServerModels) -> Given:
+        named = at_listed(given, listed=listed)
+        self._doubts.raise_once(named["model"] or "", doubt=unlisted(named, listed=listed))
+        return named
+
+    def _at_address(self, given: Given) -> Given:
+        """It is remembered with the model, so it is tried as a URL alone is."""
+        there, doubt = check_address(given, env=os.environ)
+        self._doubts.raise_once(f"{there['model']} {there['base_url']}", doubt=doubt)
+        if there["base_url"] != (given["base_url"] or "").rstrip("/"):
+            self._say(f"the server answers at {(there['base_url'] or '').partition('?')[0]}")
+        return there
+
+    def _checked(self, given: Given) -> Given:
+        check(given, env=os.environ)
+        return given
+
+    def _list(self, given: Given) -> None:
+        listed = list_at(given["base_url"] or "", api_key_env=given["api_key_env"], env=os.environ)
+        given["base_url"] = None
+        self._given, self._listed, self._options = given, listed, listed.names
+        self._say(*listed_lines(listed))
+
+    def _say(self, *lines: str) -> None:
+        for line in lines:
+            self._terminal.say(clean_row(line))
+
+
+def listed_lines(listed: ServerModels) -> list[str]:
+    """What a server offers, by number; or why it has no list, and what to do then."""
+    where = listed.base_url.partition("?")[0]
+    if not listed.names:
+        return [f"{where}: {listed.why}", "type the name of a model there, or something else; ? shows what, q leaves"]
+    lines = [f"{where}: {many(len(listed.names), 'model')}"]
+    lines += _numbered(listed.names[:MOST_LISTED])
+    more = len(listed.names) - MOST_LISTED
+    return [*lines, f"  and {more} more: type a name, Tab completes it"] if more > 0 else lines
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    width = len(str(len(names)))
+    return [f"  {number:>{width}}  {name}" for number, name in enumerate(names, start=1)]
+
+
+def keeping_line(choice: Choice, *, settings: RunSettings, env: Mapping[str, str]) -> str:
+    """How a model that worked is had without `-m` the next time; empty where one is remembered, or its address may hold a key."""
+    if settings.model or env.get("TURNWISE_MODEL") or "?" in (choice.base_url or ""):
+        return ""
+    lines = " and ".join([f"`{line}`" for line in lines_of(choice.model, base_url=choice.base_url)])
+    return f"to start with this model without -m: {lines} in {_from_home(str(user_file(env)))}"
+
+
+def _place(line: str) -> str:
+    """`Ollama on port 11434`."""
+    return line.partition(":")[0]
+
+
+def _nor(found: FoundEndpoints) -> str:
+    absent = absent_line(found)
+    return f", and there is {absent}" if absent else ""
+
+
+def _from_home(path: str) -> str:
+    home = os.path.expanduser("~")  # noqa: PTH111
+    return f"~{path.removeprefix(home)}" if home != "/" and path.startswith(f"{home}/") else path

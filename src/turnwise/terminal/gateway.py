@@ -1,0 +1,349 @@
+"""`turnwise gateway`: the server between other programs and their models, and the keys of its clients."""
+
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from turnwise._version import __version__
+from turnwise.coding_agent.text import style
+from turnwise.terminal.exit_codes import CANCELLED
+from turnwise.terminal.failures import Failure, as_one_line
+from turnwise.terminal.last_line import EndsWithLine
+from turnwise.terminal.lines import say
+from turnwise.terminal.numbers import FiniteRange
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from turnwise.gateway.config import GatewayConfig
+    from turnwise.gateway.passed_calls import GatewayService
+    from turnwise.gateway.serve import BoundSocket
+    from turnwise.wire.profiles import FamilyName
+
+EXTRA = ("uvicorn", "httptools")
+# Loaded late elsewhere. In a gateway everybody would wait for the first request that needs them, 0.5 s.
+AT_FIRST_REQUEST = (
+    "turnwise.endpoints.whole_body",
+    "turnwise.endpoints.bounded_connector",
+    "turnwise.assembly.text_calls.frames",
+    "jsonschema_rs",
+)
+INSTALL = "the gateway needs an extra: pip install 'turnwise[gateway]'"
+LONGEST_GRACE_S = 3600.0
+LONGEST_WAIT_S = 3600.0
+LAB_PORT = 8788  # as in docs/lab.md: the gateway's setting stays the same from check to check
+FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+
+EPILOG = """\b
+Examples:
+  turnwise gateway --upstream openai:gpt-6.1-sol
+  turnwise gateway --upstream 'ollama:*' --port 8484
+  turnwise gateway --upstream http://127.0.0.1:8080/v1
+  turnwise gateway --config gateway.toml --json
+  turnwise gateway keys add laptop
+
+\b
+Then give your client its base URL:
+  OpenAI      http://127.0.0.1:8484/v1
+  Anthropic   http://127.0.0.1:8484
+  Gemini      http://127.0.0.1:8484
+
+SIGTERM and Ctrl-C let open answers end; a second Ctrl-C ends at once. Exit codes: 0 ended; 2 wrong use, a bad file, no key, the
+extra is missing; 130 after a second Ctrl-C."""
+
+CHECK_EPILOG = """\b
+Examples:
+  turnwise gateway check http://127.0.0.1:8484
+  turnwise gateway check http://127.0.0.1:4000 --key-env LITELLM_MASTER_KEY --family openai_chat
+  turnwise gateway check http://127.0.0.1:8080 --model my-model --case no-index --case shared-index
+
+\b
+With a --model without `{case}`, the lab plays each case under every name.
+Exit codes:
+  0    no answer is broken
+  1    some are, or the output could not be written
+  2    wrong use, no key, or no lab
+  6    the gateway does not pass on a healthy stream
+  130  Ctrl-C or SIGTERM (what was found is shown)"""
+
+KEYS_EPILOG = """\b
+Examples:
+  turnwise gateway keys add laptop
+  turnwise gateway keys add --admin prometheus
+  turnwise gateway keys list
+  turnwise gateway keys revoke laptop
+
+A change takes effect at once, also in a running gateway. Keys are stored hashed in gateway-keys.json, in `turnwise` in
+XDG_CONFIG_HOME or ~/.config. Once that file exists, every client needs a key."""
+
+REPORT_EPILOG = """\b
+Examples:
+  turnwise gateway report
+  turnwise gateway report --provider openrouter --since 7d > issue.md
+  turnwise gateway report --model gpt-6.1-sol --since 2026-11-01
+  turnwise gateway report --json | jq '.models[].repairs[].kind'
+
+The report is Markdown, to paste into an issue. Its examples show how a stream was built: texts, names, ids and arguments are
+replaced by their lengths and by placeholders. Days are of UTC. Exit codes: 0 shown, also if nothing was mended; 2 wrong use, or a
+journal that cannot be read."""
+
+
+@click.group(invoke_without_command=True, epilog=EPILOG)
+@click.option(
+    "--upstream",
+    metavar="MODEL-or-URL",
+    help="One upstream for every model: `openai:gpt-6.1-sol`, `openai:*`, or a URL.",
+)
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Routes, bounds and doors. [default: gateway.toml in `turnwise` in XDG_CONFIG_HOME or ~/.config]",
+)
+@click.option(
+    "--host",
+    metavar="ADDRESS",
+    help="The address to listen on. Any other than loopback needs keys. [default: 127.0.0.1]",
+)
+@click.option("--port", type=click.IntRange(0, 65_535), help="0 takes a free one. [default: 8484]")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON line, and log in JSON lines.")
+@click.option("--quiet", is_flag=True, help="Log errors only. Otherwise each request has a line on standard error.")
+@click.option("--forward-key", is_flag=True, help="Send the client's own key upstream instead of yours.")
+@click.option(
+    "--grace",
+    "grace_s",
+    type=FiniteRange(0, LONGEST_GRACE_S),
+    default=30.0,
+    metavar="S",
+    help="Seconds that open answers have after SIGTERM. [default: 30]",
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    upstream: str | None,
+    config_path: Path | None,
+    host: str | None,
+    port: int | None,
+    as_json: bool,
+    quiet: bool,
+    forward_key: bool,
+    grace_s: float,
+) -> None:
+    """Serve your models to any client of the four API families; broken streams arrive whole."""
+    if ctx.invoked_subcommand is not None:
+        return
+    if any(importlib.util.find_spec(name) is None for name in EXTRA):
+        raise Failure(INSTALL)
+    with as_one_line():
+        from turnwise.gateway.keys import key_file
+        from turnwise.gateway.log_lines import logging_to
+        from turnwise.gateway.program import GatewayMeans, run_gateway
+
+        config = _config(upstream, config_path, host=host, port=port)
+        means = GatewayMeans(
+            config=config,
+            opens=lambda chosen: _open_service(chosen, forward_key=forward_key),
+            tells=lambda listening: _tell(listening, as_json=as_json),
+            keys=key_file(os.environ),
+            forward_key=forward_key,
+            grace_s=grace_s,
+        )
+        with logging_to(sys.stderr, as_json=as_json, quiet=quiet):
+            ending = run_gateway(means)
+    sys.exit(CANCELLED if ending.at_once else 0)
+
+
+def _open_service(config: "GatewayConfig", *, forward_key: bool) -> "AbstractAsyncContextManager[GatewayService]":
+    """Imported last: a mistake in a file is told before the transport and the codecs of four families are loaded."""
+    from turnwise.gateway.service import open_service
+
+    for name in AT_FIRST_REQUEST:
+        importlib.import_module(name)
+    return open_service(config, env=os.environ, forward_key=forward_key)
+
+
+def _config(upstream: str | None, path: Path | None, *, host: str | None, port: int | None) -> "GatewayConfig":
+    """The file or the one upstream; what the command line says of host and port counts more. Raises CallerError."""
+    from turnwise.gateway.config import config_file, config_of, read_config
+
+    if upstream is not None and path is not None:
+        raise Failure("give --upstream or --config: the routes of the file have upstreams of their own")
+    if upstream is not None:
+        config = config_of(upstream)
+    else:
+        own = path or config_file(os.environ)
+        if path is None and not own.exists():
+            raise Failure(f"give --upstream MODEL-or-URL, or write routes into `{own}`")
+        config = read_config(own)
+    return msgspec.structs.replace(
+        config, host=config.host if host is None else host, port=config.port if port is None else port
+    )
+
+
+def _tell(listening: "BoundSocket", *, as_json: bool) -> None:
+    own, url = listening.own, listening.url
+    if as_json:
+        line = msgspec.json.encode({"turnwise": __version__, "url": url, "host": own.ip, "port": own.port}).decode()
+        say(line, stream=sys.stdout, as_it_is=True)
+    else:
+        say(f"turnwise gateway on {url}   (OpenAI: {url}/v1, Anthropic and Gemini: {url})", stream=sys.stdout)
+
+
+@command.command("report", cls=EndsWithLine, epilog=REPORT_EPILOG)
+@click.option("--provider", metavar="P", help="Only this provider, by its name in the report.")
+@click.option("--model", metavar="M", help="Only this model, by the upstream's name for it.")
+@click.option("--since", metavar="DATE", help="A date (2026-11-01), a time ago (12h, 7d, 4w), or `all`. [default: all]")
+@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
+def report(provider: str | None, model: str | None, since: str | None, as_json: bool) -> None:
+    """Show what the gateway mended, for the vendor."""
+    with as_one_line():
+        from turnwise.terminal.repair_report import show_report
+
+        show_report(provider=provider, model=model, since=since, as_json=as_json)
+
+
+@command.command("check", cls=EndsWithLine, epilog=CHECK_EPILOG)
+@click.argument("url")
+@click.option(
+    "--family",
+    "families",
+    multiple=True,
+    type=click.Choice(FAMILIES),
+    help="Ask as a client of this API. Repeatable. [default: each that the gateway answers]",
+)
+@click.option("--key-env", metavar="VAR", help="The variable that holds a key for the gateway.")
+@click.option(
+    "--model",
+    default="{case}",
+    metavar="NAME",
+    help="The model to ask the gateway for; `{case}` stands for the case's name. [default: {case}]",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), help="The lab's port on 127.0.0.1; 0 takes a free one. [default: 8788]"
+)
+@click.option("--lab", "lab_url", metavar="URL", help="Use this running lab and do not start one.")
+@click.option(
+    "--case",
+    "cases",
+    multiple=True,
+    metavar="NAME",
+    help="Try this case only, also `fault-silence` or `fault-stall`. Repeatable.",
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    type=FiniteRange(0, LONGEST_WAIT_S),
+    default=60.0,
+    metavar="S",
+    help="Seconds to wait until the gateway answers a healthy stream. [default: 60]",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=FiniteRange(0, LONGEST_WAIT_S, min_open=True),
+    default=30.0,
+    metavar="S",
+    help="Seconds that one answer may take. [default: 30]",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: each case, and what two readers read.")
+def check(
+    url: str,
+    families: "tuple[FamilyName, ...]",
+    key_env: str | None,
+    model: str,
+    port: int | None,
+    lab_url: str | None,
+    cases: tuple[str, ...],
+    wait_s: float,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Send broken streams through any gateway and say which of them reach the client broken.
+
+    URL is the gateway's base URL. Its upstream must be the lab, which this command starts: it prints the setting.
+    """
+    if lab_url is not None and port is not None:
+        raise Failure("give --port or --lab: a lab that runs has a port")
+    with as_one_line():
+        from turnwise.terminal.gateway_check.command import GatewayCheckRequest, check_gateway
+
+        wanted = GatewayCheckRequest(
+            url=url,
+            families=families,
+            key_env=key_env,
+            model=model,
+            port=LAB_PORT if port is None else port,
+            lab_url=lab_url,
+            cases=cases,
+            wait_s=wait_s,
+            timeout_s=timeout_s,
+            as_json=as_json,
+        )
+        code = check_gateway(wanted)
+    sys.exit(code)
+
+
+@command.group("keys", epilog=KEYS_EPILOG)
+def keys_group() -> None:
+    """Add, revoke and list the keys of clients."""
+
+
+@keys_group.command("add")
+@click.option("--admin", is_flag=True, help="The key opens /metrics, too.")
+@click.argument("name")
+def add(name: str, admin: bool) -> None:
+    """Make a key and print it, this once."""
+    from turnwise.gateway.keys import add_key, key_file
+
+    with as_one_line():
+        from datetime import UTC, datetime
+
+        from turnwise.base.clock import SystemClock
+
+        today = datetime.fromtimestamp(SystemClock().now(), UTC).date().isoformat()
+        key = add_key(key_file(os.environ), name, admin=admin, today=today)
+    say(key, stream=sys.stdout, as_it_is=True)
+    say("this key is shown only now; the gateway keeps its hash")
+
+
+@keys_group.command("revoke")
+@click.argument("name")
+def revoke(name: str) -> None:
+    """Revoke a key."""
+    from turnwise.gateway.keys import key_file, read_keys, revoke_key
+
+    with as_one_line():
+        path = key_file(os.environ)
+        revoke_key(path, name)
+        is_last = not read_keys(path)
+    say(f"`{name}` is revoked")
+    if is_last:
+        say(f"no key is left, so no client is let in; add one, or remove `{path}` to ask for none")
+
+
+@keys_group.command("list", cls=EndsWithLine)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a key, on one line each.")
+def list_keys(as_json: bool) -> None:
+    """List names and dates. No key can be shown again."""
+    from turnwise.gateway.keys import key_file, read_keys
+
+    with as_one_line():
+        keys = read_keys(key_file(os.environ)) or ()
+        if as_json:
+            for key in keys:
+                row = {"name": key.name, "admin": key.admin, "added": key.added}
+                say(msgspec.json.encode(row).decode(), stream=sys.stdout, as_it_is=True)
+            return
+        if not keys:
+            say("no keys: `turnwise gateway keys add NAME` makes one")
+        widest = max([len(key.name) for key in keys], default=0)
+        for key in keys:
+            line = f"{style(key.name.ljust(widest), 'bold')}  {key.added}{'  admin' if key.admin else ''}"
+            say(line, stream=sys.stdout)

@@ -1,0 +1,216 @@
+"""`turnwise`: the command group. Subcommands are imported when they are asked for, so that `--version` stays quick."""
+
+import difflib
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from turnwise._version import __version__
+from turnwise.terminal.exit_codes import CANCELLED, EXIT_CODES
+from turnwise.terminal.failures import BUG, FAILED, NO_TEXT, USAGE, Failure, bug_line, complain
+from turnwise.terminal.hints import PROMPT_OPTIONS
+from turnwise.vocab.file_names import is_text
+
+COMMANDS = {
+    "chat": ("turnwise.terminal.chat", "Talk with a model that works in this folder; `turnwise` alone does it."),
+    "run": ("turnwise.terminal.run", "Give a prompt; the model works in this folder and answers."),
+    "resume": ("turnwise.terminal.resume", "Continue turns whose process died."),
+    "decode": ("turnwise.terminal.decode", "Say what recorded provider streams hold."),
+    "undo": ("turnwise.terminal.undo", "Take back what the last turn changed in files."),
+    "sessions": ("turnwise.terminal.sessions", "List, show, fork and delete the sessions kept so far."),
+    "replay": ("turnwise.terminal.replay", "Run a session again from its journal, without any request."),
+    "usage": ("turnwise.terminal.usage", "Show how many requests were sent, what for, and what they cost."),
+    "models": ("turnwise.terminal.models_command", "List models: limits, prices, and what a server offers."),
+    "compare": ("turnwise.terminal.compare", "Give a prompt to several models, side by side."),
+    "doctor": ("turnwise.terminal.doctor", "Check what a run needs, and say what to do."),
+    "check": ("turnwise.terminal.check", "Ask an endpoint a dozen small things: what works, what turnwise heals."),
+    "mcp": ("turnwise.terminal.mcp", "List, add, remove and test MCP servers, or be one."),
+    "gateway": ("turnwise.terminal.gateway", "Serve your models to any client; broken streams arrive whole."),
+    "acp": ("turnwise.terminal.acp", "Serve an editor that speaks the Agent Client Protocol."),
+    "worker": ("turnwise.terminal.worker", "Run the turns that wait in a database, with the agents you name."),
+    "submit": ("turnwise.terminal.submit", "Have a worker run a turn."),
+    "status": ("turnwise.terminal.status", "Show the turns that were submitted, and what they wait for."),
+    "answer": ("turnwise.terminal.answer", "Answer what a turn asks that a worker runs, from any machine."),
+    "cancel": ("turnwise.terminal.cancel", "End the turns of a session, wherever they run."),
+    "lab": ("turnwise.terminal.lab", "Serve a scripted provider on this machine."),
+    "completion": ("turnwise.terminal.completion", "Print what a shell needs to complete turnwise's words by Tab."),
+    "demo": ("turnwise.terminal.demo", "Show the five incidents turnwise comes from, without any key."),
+}
+
+EPILOG = f"""\b
+Examples:
+  turnwise demo
+  turnwise doctor
+  turnwise models anthropic
+  turnwise -m openai:gpt-6.1-sol
+  turnwise run -m openai:gpt-6.1-sol "what does this project do?"
+  turnwise run -m anthropic:claude-sonnet-5 --allow write "fix the typo in README.md"
+  turnwise run -m ollama:qwen3:8b --json "list the files" | tail -1
+  turnwise decode recorded.sse --family openai_chat
+
+\b
+Exit codes of `run` (other commands have theirs in their --help):
+{EXIT_CODES}"""
+
+
+# How alike a word must be to a command where others follow it: `what does this do` is a prompt. A lone one needs less (0.6).
+ALIKE = 0.8
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name; imports one when it runs or shows its own help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """At a terminal no command is `chat`, and options without one are its own."""
+        if not args and (piped := _piped()):
+            ctx.fail(f"standard input is {piped}: `turnwise run -` takes it as the prompt")
+        if self._is_of_chat(args[0], ctx=ctx) if args else _is_terminal():
+            args = ["chat", *args]
+        return super().parse_args(ctx, args)
+
+    def _is_of_chat(self, word: str, *, ctx: click.Context) -> bool:
+        if word.partition("=")[0] in PROMPT_OPTIONS or word[:2] in PROMPT_OPTIONS:
+            return True
+        if not word.startswith("-") or word in ("-h", "--help", "-V", "--version"):
+            return False
+        chat = self.get_command(ctx, "chat")
+        assert chat is not None
+        names = {name for param in chat.params for name in param.opts}
+        return word.partition("=")[0] in names or word[:2] in names
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found = importlib.import_module(COMMANDS[cmd_name][0]).command
+        assert isinstance(found, click.Command)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if args and name not in COMMANDS and not name.startswith("-"):
+            ctx.fail(self._no_command(args, ctx=ctx))
+        from turnwise.terminal.last_line import told_if_interrupted
+
+        with told_if_interrupted(args):
+            return super().resolve_command(ctx, args)
+
+    def _no_command(self, args: list[str], *, ctx: click.Context) -> str:
+        """What is said of a word that is no command: it is misspelt, or the first of a prompt."""
+        from turnwise.terminal.hints import hint
+
+        run = self.get_command(ctx, "run")
+        assert run is not None
+        word = args[0]
+        slips = [name for name in COMMANDS if sorted(name) == sorted(word)]
+        if near := slips or difflib.get_close_matches(word, COMMANDS, n=1, cutoff=ALIKE):
+            return f"no command `{word}`; did you mean `{near[0]}`?"
+        near = [] if args[1:] else difflib.get_close_matches(word, COMMANDS, n=1)
+        meant = f"did you mean `{near[0]}`? Or, " if near else ""
+        return f"no command `{word}`; {meant}{hint(run, args)}"
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+def _piped() -> str:
+    from turnwise.coding_agent.attendance import what_is_piped
+
+    return what_is_piped(sys.stdin)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()
+
+
+@click.group(
+    cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, "-V", "--version", prog_name="turnwise", message="%(prog)s %(version)s")
+def group() -> None:
+    """The tool loop of LLM agents: every call whole, one step one request, and a turn that ends with an answer."""
+
+
+def run(args: Sequence[str] | None) -> int:
+    """Run `turnwise ARGS`; the exit code. Whatever happens, there is at most one line of complaint.
+
+    TURNWISE_TRACEBACK=1 shows where a bug of ours lies.
+    """
+    _open_standard_streams()
+    code = FAILED
+    try:
+        code = _invoke(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _mute(sys.stdout)  # the reader of our output has gone (`| head`): nobody is left to be told
+    except OSError as error:
+        _mute(sys.stdout)
+        where = f" (`{error.filename}`)" if error.filename else ""
+        complain(f"input or output failed: {error.strerror or error}{where}")
+    try:
+        sys.stderr.flush()
+    except OSError:  # what could not be said changes nothing: Python would end with 120
+        _mute(sys.stderr)
+    return code
+
+
+def _invoke(args: Sequence[str] | None) -> int:
+    try:
+        group.main(args, prog_name="turnwise", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return USAGE
+    except Failure as error:
+        error.show()
+        return error.exit_code
+    except click.UsageError as error:
+        where = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
+        complain(error.format_message().rstrip(".") + where)
+        return error.exit_code
+    except click.ClickException as error:
+        complain(error.format_message())
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return CANCELLED
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else FAILED
+    except OSError:
+        raise
+    except Exception as error:
+        if isinstance(error, UnicodeEncodeError) and not is_text(error.object):
+            complain(NO_TEXT)
+            return USAGE
+        if os.environ.get("TURNWISE_TRACEBACK"):
+            raise
+        complain(f"{bug_line(error)} (TURNWISE_TRACEBACK=1 shows where)")
+        return BUG
+    return 0
+
+
+def _open_standard_streams() -> None:
+    """A closed one (`>&-`) is None in Python; one that cannot write a character (LANG=C) would raise in mid-answer. An answer
+    that is written to a closed output is lost, so it raises OSError, as `echo` complains."""
+    sys.stdin = sys.stdin or Path(os.devnull).open()  # noqa: SIM115 (open until the end)
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _mute(stream: TextIO) -> None:
+    """What is still in the buffer would raise again when Python flushes it at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)

@@ -1,0 +1,254 @@
+"""`turnwise mcp`: the MCP servers that runs in this folder would start, and turnwise as one."""
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from turnwise.agent.formatting import many
+from turnwise.base.clock import SystemClock
+from turnwise.base.own_loop import run_to_end
+from turnwise.coding_agent.attendance import is_attended
+from turnwise.coding_agent.mcp_servers import named_servers, refusal_of, start_of, toolset_of
+from turnwise.coding_agent.text import clean_line, shortened, style
+from turnwise.errors import CallerError
+from turnwise.settings.mcp_entries import check_server_name, is_web_address
+from turnwise.settings.mcp_file_edits import add_server, remove_server
+from turnwise.settings.mcp_files import NamedServer, shown
+from turnwise.terminal.failures import FAILED, as_one_line
+from turnwise.terminal.last_line import EndsWithLine
+from turnwise.terminal.lines import say
+from turnwise.terminal.mcp_serve import serve
+from turnwise.terminal.terminal import confirm_at_terminal
+from turnwise.tools.mcp.kept_server import INSTALL, has_mcp
+from turnwise.tools.mcp.trust import ServerTrust
+from turnwise.vocab.file_names import json_text
+
+if TYPE_CHECKING:
+    from turnwise.agent.mcp_servers import ServerToolset
+
+EPILOG = """\b
+Examples:
+  turnwise mcp list
+  turnwise mcp add git -- mcp-server-git
+  turnwise mcp add docs --url https://example.org/mcp --header "Authorization=Bearer ${DOCS_TOKEN}"
+  turnwise mcp test git
+  turnwise mcp remove git
+  turnwise mcp serve --root ~/projects
+  turnwise run --mcp servers.json --allow 'mcp(git.*)' "what changed this week?"
+
+Servers are named in your turnwise.toml (`[mcp.NAME]`), in a project's turnwise.toml or .mcp.json once you trust it, and by --mcp
+FILE. They need an extra: pip install 'turnwise[mcp]'."""
+
+MCP_FILES = click.option(
+    "--mcp",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Those that this JSON file names, too. Repeatable.",
+)
+CWD = click.option(
+    "--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="As a run in this folder would."
+)
+
+
+@click.group(epilog=EPILOG)
+def command() -> None:
+    """List, add, remove and test MCP servers, or be one."""
+
+
+@command.command("list", cls=EndsWithLine)
+@MCP_FILES
+@CWD
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a server, on one line each.")
+def list_servers(files: tuple[Path, ...], cwd: Path | None, as_json: bool) -> None:
+    """List the servers that a run would start, and what is asked before."""
+    with as_one_line():
+        servers = named_servers(_folder(cwd), files=files, leave_out=_tell_left_out)
+        trust = ServerTrust.of_user(os.environ)
+        for server in servers:
+            start = start_of(server, trust=trust)
+            if as_json:
+                told = {"name": server.name, "source": server.source, "where": server.where, "start": start.said}
+                _write_json({**told, "reached": shown(server), "is_asked": start.is_asked})
+            else:
+                say(f"{style(server.name, 'bold')}  {clean_line(shown(server))}", stream=sys.stdout)
+                say(style(f"  {clean_line(f'{start.said}; {server.where}')}", "dim"), stream=sys.stdout)
+        if not servers and not as_json:
+            say("no MCP servers: `turnwise mcp add NAME -- COMMAND` names one")
+
+
+@command.command("add", cls=EndsWithLine)
+@click.argument("name")
+@click.argument("words", nargs=-1)
+@click.option("--url", metavar="URL", help="A server elsewhere, in place of a command.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable that it sees. Repeatable.")
+@click.option("--header", multiple=True, metavar="NAME=VALUE", help="A header of each request. Repeatable.")
+@click.option("--network", is_flag=True, help="Let it use the network.")
+@click.option("--no-sandbox", is_flag=True, help="Run it without a sandbox.")
+@click.option("--json", "as_json", is_flag=True, help="What was written, as one JSON object.")
+def add(
+    name: str,
+    words: tuple[str, ...],
+    url: str | None,
+    env: tuple[str, ...],
+    header: tuple[str, ...],
+    network: bool,
+    no_sandbox: bool,
+    as_json: bool,
+) -> None:
+    """Name a server in your turnwise.toml: NAME, then `--` and its command, or --url."""
+    with as_one_line():
+        check_server_name(name)
+        if bool(words) == bool(url):
+            raise CallerError("give one of a command (`turnwise mcp add NAME -- COMMAND`) and --url")
+        if url and not is_web_address(url):
+            raise CallerError("--url begins with `https://` or `http://`")
+        table: dict[str, object] = {"url": url} if url else {"command": list(words)}
+        for key, given in (("env", env), ("headers", header)):
+            if given:
+                table[key] = _pairs(given, option="--env" if key == "env" else "--header")
+        table |= {"network": True} if network else {}
+        table |= {"sandbox": False} if no_sandbox else {}
+        path = add_server(name, table, env=os.environ)
+        if as_json:
+            _write_json({"name": name, "path": str(path)})
+        else:
+            say(f"`{name}` is in {clean_line(str(path))}; `turnwise mcp test {name}` starts it", stream=sys.stdout)
+        if not has_mcp():
+            say(style(f"it does not start yet: {INSTALL}", "yellow", stream=sys.stderr))
+
+
+@command.command("remove", cls=EndsWithLine)
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="What was removed, as one JSON object.")
+def remove(name: str, as_json: bool) -> None:
+    """Take a server out of your turnwise.toml."""
+    with as_one_line():
+        path = remove_server(name, env=os.environ)
+        if as_json:
+            _write_json({"name": name, "path": str(path)})
+        else:
+            say(f"`{name}` is out of {clean_line(str(path))}", stream=sys.stdout)
+
+
+@command.command("test", cls=EndsWithLine)
+@click.argument("name")
+@MCP_FILES
+@CWD
+@click.option("--network", is_flag=True, help="Let it use the network, as `run --network` does.")
+@click.option("--json", "as_json", is_flag=True, help="What it offers, as one JSON object.")
+def test(name: str, files: tuple[Path, ...], cwd: Path | None, network: bool, as_json: bool) -> None:
+    """Start a server, list what it offers, and end it. The exit code is 1 if it does not start."""
+    with as_one_line():
+        found = named_servers(_folder(cwd), files=files, network=network, leave_out=_tell_left_out)
+        servers = {one.name: one for one in found}
+        if name not in servers:
+            there = ", ".join([f"`{one}`" for one in servers]) or "none: `turnwise mcp add NAME -- COMMAND` names one"
+            raise CallerError(f"no MCP server `{name}`; there are {there}")
+        toolset = _judged(servers[name], network=network, as_json=as_json)
+        if not as_json:
+            say(style(f"starting `{name}`, {toolset.entry.start_s:g} s at most", "dim", stream=sys.stderr))
+        outcome = run_to_end(_tested(toolset))
+        if as_json:
+            _write_json({**msgspec.structs.asdict(outcome), "notes": [json_text(note) for note in outcome.notes]})
+        else:
+            _show(outcome)
+    if not outcome.started:
+        sys.exit(FAILED)
+
+
+command.add_command(serve)
+
+
+class Tested(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server offered when it was tried. `effects` are those of its tools, `arguments` those of its prompts. If it did not
+    start, `notes` say why."""
+
+    name: str
+    started: bool
+    seconds: float
+    tools: dict[str, str]
+    effects: dict[str, str]
+    prompts: dict[str, str]
+    arguments: dict[str, tuple[str, ...]]
+    has_resources: bool
+    notes: tuple[str, ...]
+
+
+def _judged(server: NamedServer, *, network: bool, as_json: bool) -> "ServerToolset":
+    trust = ServerTrust.of_user(os.environ)
+    start = start_of(server, trust=trust)
+    asks = confirm_at_terminal if is_attended() and not as_json else None
+    if start.is_asked and (why := refusal_of(start, trust=trust, asks=asks)):
+        raise CallerError(f"`{server.name}` was not started: {why}")
+    return toolset_of(start, trust=trust, network=network, clock=SystemClock())
+
+
+async def _tested(toolset: "ServerToolset") -> Tested:
+    began_s = time.monotonic()
+    notes: list[str] = []
+    with toolset.heard_by(notes.append):
+        async with toolset:
+            seconds = round(time.monotonic() - began_s, 3)
+            await toolset.tools()
+            listing = toolset.listing
+            tools = () if listing is None else listing.tools
+            prompts = () if listing is None else listing.prompts
+            return Tested(
+                name=toolset.name,
+                started=listing is not None,
+                seconds=seconds,
+                tools={one.own_name: one.offer.spec.description for one in tools},
+                effects={one.own_name: one.offer.effect for one in tools},
+                prompts={one.own_name: one.description for one in prompts},
+                arguments={one.own_name: one.arguments for one in prompts},
+                has_resources=listing is not None and listing.has_resources,
+                notes=toolset.shortcomings
+                if listing is None
+                else tuple(dict.fromkeys([*notes, *toolset.shortcomings])),
+            )
+
+
+def _show(outcome: Tested) -> None:
+    for note in outcome.notes:
+        say(style(clean_line(note), "yellow", stream=sys.stderr))
+    if not outcome.started:
+        return
+    resources = ", resources" if outcome.has_resources else ""
+    count = f"{many(len(outcome.tools), 'tool')}, {many(len(outcome.prompts), 'prompt')}{resources}"
+    say(f"{style(outcome.name, 'bold')}: {count}, after {outcome.seconds:.1f} s", stream=sys.stdout)
+    for name, description in outcome.tools.items():
+        rule = f"mcp({clean_line(outcome.name)}.{clean_line(name)})"
+        say(f"  {rule}  [{outcome.effects[name]}]  {shortened(description, limit=80)}", stream=sys.stdout)
+    for name, description in outcome.prompts.items():
+        typed = " ".join([f"/{outcome.name}:{name}", *[f"{one}=..." for one in outcome.arguments[name]]])
+        say(f"  {clean_line(typed)}  {shortened(description, limit=80)}", stream=sys.stdout)
+
+
+def _tell_left_out(why: str) -> None:
+    say(style(clean_line(why), "yellow", stream=sys.stderr))
+
+
+def _folder(cwd: Path | None) -> Path:
+    return (cwd or Path.cwd()).resolve()
+
+
+def _pairs(given: Sequence[str], *, option: str) -> dict[str, str]:
+    pairs = [one.partition("=") for one in given]
+    for number, (name, found, _) in enumerate(pairs, start=1):
+        if not found or not name:  # it is not shown: with another character in place of `=` it holds the value
+            raise CallerError(f"{option} is NAME=VALUE; number {number} of them has no name, or no `=`")
+    return {name: value for name, _, value in pairs}
+
+
+def _write_json(value: Mapping[str, object]) -> None:
+    told = {name: json_text(one) if isinstance(one, str) else one for name, one in value.items()}
+    sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+    sys.stdout.flush()

@@ -1,0 +1,206 @@
+"""A pager of turnwise's own: a long text, page by page, with the question below it. No other program sees the text or a key."""
+
+import asyncio
+import contextlib
+import shutil
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from turnwise.terminal.prompt_ends import PromptStopped
+from turnwise.terminal.rows import COLOUR
+
+if TYPE_CHECKING:
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
+    from prompt_toolkit.input import Input
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.key_binding.key_processor import KeyPressEvent
+    from prompt_toolkit.output import Output
+
+PagerRow = tuple[str, str]  # its style, and its text
+MAX_QUESTION_ROWS = 3
+SPARE_ROWS = 3  # the answers and the prompt stand below what is shown
+KEYS = "space: next, b: back, G: end, q: to the question"
+COLOURS = {"+": "ansigreen", "-": "ansired", "@": "ansicyan"}
+
+
+class Pages:
+    """The lines as rows of a screen that is `columns` wide: a long line takes several, none is cut. What has been on a page is
+    kept, at whatever width."""
+
+    def __init__(self, lines: Sequence[str], *, coloured: bool) -> None:
+        self._lines = [line.expandtabs(8) for line in lines]
+        self._coloured = coloured
+        self._columns = 0
+        self._rows: list[PagerRow] = []
+        self._starts: list[int] = []  # where each row begins in all of the text, then its end
+        self._shown = bytearray(sum(len(line) + 1 for line in self._lines))
+        self.top = 0
+
+    @property
+    def unshown_lines(self) -> int:
+        """Lines of which a part has not been on a page."""
+        if 0 not in self._shown:
+            return 0
+        at = count = 0
+        for line in self._lines:
+            count += self._shown.find(0, at, at + len(line) + 1) >= 0
+            at += len(line) + 1
+        return count
+
+    def unshown_said(self, then: str) -> str:
+        if not (lines := self.unshown_lines):
+            return "all of it has been on the screen"
+        left = "1 line has" if lines == 1 else f"{lines:,} lines have"
+        return f"{left} not been on the screen yet: `s` shows them page by page; {then}"
+
+    def to_unshown(self, *, columns: int) -> None:
+        """The next page begins with the first row that has not been on one; with the first of all, if there is none."""
+        at = max(self._shown.find(0), 0)
+        self.rows(columns=columns)
+        self.top = max(bisect_right(self._starts, at) - 1, 0)
+
+    def rows(self, *, columns: int) -> list[PagerRow]:
+        if columns != self._columns:
+            part = self.top / max(1, len(self._rows))
+            self._columns = columns
+            self._rows, self._starts, at = [], [], 0
+            for line in self._lines:
+                for row in self._wrapped(line):
+                    self._rows.append(row)
+                    self._starts.append(at)
+                    at += len(row[1])
+                at += 1
+            self._starts.append(at)
+            self.top = int(part * len(self._rows))
+        return self._rows
+
+    def page(self, *, columns: int, height: int) -> list[PagerRow]:
+        rows = self.rows(columns=columns)
+        self.top = max(0, min(self.top, len(rows) - height))
+        first, last = self._starts[self.top], self._starts[min(self.top + height, len(rows))]
+        self._shown[first:last] = b"\1" * (last - first)
+        return rows[self.top : self.top + height]
+
+    def _wrapped(self, line: str) -> list[PagerRow]:
+        from prompt_toolkit.utils import get_cwidth
+
+        style = COLOURS.get(line[:1], "") if self._coloured else ""
+        pieces: list[str] = []
+        piece, width = "", 0
+        for char in line:
+            wide = get_cwidth(char)
+            if width + wide > max(self._columns, 2):
+                pieces.append(piece)
+                piece, width = "", 0
+            piece, width = piece + char, width + wide
+        return [(style, one) for one in (*pieces, piece)]
+
+
+def plain_lines(lines: Sequence[str]) -> list[str]:
+    """Without colours."""
+    return [COLOUR.sub("", line) for line in lines]
+
+
+def rows_of(lines: Sequence[str]) -> int:
+    """How many rows of the terminal they take: one long line may fill the screen."""
+    return len(Pages(plain_lines(lines), coloured=False).rows(columns=shutil.get_terminal_size().columns))
+
+
+def scrolls_away(lines: Sequence[str]) -> bool:
+    """Whether a part of them leaves the screen before the question below them stands there."""
+    return rows_of(lines) + SPARE_ROWS > shutil.get_terminal_size().lines
+
+
+async def page(
+    pages: Pages,
+    *,
+    question: Callable[[], str],
+    input: "Input",
+    output: "Output",
+    coloured: bool,
+) -> None:
+    """Show them until the person goes back to the question, which stays below them. Raises PromptStopped."""
+    from prompt_toolkit.application import Application
+    from prompt_toolkit.layout import HSplit, Layout, Window
+    from prompt_toolkit.layout.controls import FormattedTextControl
+
+    pages.to_unshown(columns=output.get_size().columns)
+
+    def asked() -> list[str]:
+        size = output.get_size()
+        rows = [text for _, text in Pages([question()], coloured=False).rows(columns=size.columns)]
+        if len(rows) > MAX_QUESTION_ROWS:
+            rows = [*rows[: MAX_QUESTION_ROWS - 1], rows[-1]]
+        return rows[: max(1, size.rows - 2)]
+
+    def height() -> int:
+        return max(1, output.get_size().rows - len(asked()) - 1)
+
+    def text() -> "StyleAndTextTuples":
+        shown = pages.page(columns=output.get_size().columns, height=height())
+        return [(style, f"{row}\n") for style, row in shown]
+
+    def bar() -> "StyleAndTextTuples":
+        columns = output.get_size().columns
+        pages.page(columns=columns, height=height())
+        count = len(pages.rows(columns=columns))
+        unshown = pages.unshown_lines
+        rest = f"{unshown:,} unseen; " if unshown else ""
+        place = f"{pages.top + 1:,} to {min(count, pages.top + height()):,} of {count:,}; {rest}{KEYS}"
+        strong = "bold" if coloured else ""
+        return [*[(strong, f"{row}\n") for row in asked()], ("", place[: columns - 1])]
+
+    application: Application[None] = Application(
+        layout=Layout(
+            HSplit(
+                [
+                    Window(FormattedTextControl(text), always_hide_cursor=True),
+                    Window(FormattedTextControl(bar), height=lambda: len(asked()) + 1, always_hide_cursor=True),
+                ]
+            )
+        ),
+        key_bindings=_keys(pages, height=height),
+        full_screen=True,
+        input=input,
+        output=output,
+        refresh_interval=1.0,
+    )
+    try:
+        await application.run_async(handle_sigint=False, set_exception_handler=False)
+    except asyncio.CancelledError:
+        with contextlib.suppress(Exception):
+            application.renderer.reset(leave_alternate_screen=True)  # as it was, also where the time is up
+        raise
+
+
+def _keys(pages: Pages, *, height: Callable[[], int]) -> "KeyBindings":
+    from prompt_toolkit.key_binding import KeyBindings
+
+    keys = KeyBindings()
+
+    def moves(*names: str, by: Callable[[], int]) -> None:
+        def move(_: "KeyPressEvent") -> None:
+            pages.top = max(0, pages.top + by())  # the next page finds the end by itself
+
+        for name in names:
+            keys.add(name)(move)
+
+    moves(" ", "f", "pagedown", by=height)
+    moves("b", "pageup", by=lambda: -height())
+    moves("j", "down", "enter", by=lambda: 1)
+    moves("k", "up", by=lambda: -1)
+    moves("g", "home", by=lambda: -pages.top)
+    moves("G", "end", by=lambda: 1_000_000_000)
+
+    def leave(event: "KeyPressEvent") -> None:
+        event.app.exit()
+
+    for name in ("q", "Q", "s", "c-d"):
+        keys.add(name)(leave)
+
+    @keys.add("c-c")
+    def _(event: "KeyPressEvent") -> None:
+        event.app.exit(exception=PromptStopped())
+
+    return keys

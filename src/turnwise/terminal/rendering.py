@@ -1,0 +1,405 @@
+"""One finished block of Markdown as lines for a terminal, by `rich` and `markdown-it-py`.
+
+No word of it is lost, and its cost is bounded: a block that cannot be rendered so is shown as it was written. A link shows where
+it leads, and the terminal is given no address that is not on the screen. HTML is text; so is a reference to another block.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from urllib.parse import unquote
+
+import msgspec
+from markdown_it import MarkdownIt
+from markdown_it.tree import SyntaxTreeNode
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
+from rich.cells import cell_len
+from rich.color import ColorSystem
+from rich.console import Console
+from rich.style import Style
+from rich.syntax import Syntax
+from rich.text import Text
+
+from turnwise.coding_agent.text import clean_answer
+from turnwise.terminal.markdown_blocks import MarkdownBlock
+
+MAX_CHARACTERS = 24 * 1024  # of one block: a page of a book has 3,000
+MAX_MARKS = 600  # characters of a block that may mean something: the parser compares pairs of them
+MAX_DEPTH = 12  # quotes in lists in quotes: the parser gives up beyond 20, and drops what is there
+MAX_COLUMNS = 40
+MIN_WIDTH = 12  # columns of the terminal: below that, words break anyway
+MAX_CODE_LINE = 1000  # characters: a longer one is data, and lexers are slow with it
+WIDEST_WORD = 30  # columns of a table's cell that are never divided
+
+# What is coloured: the usual languages and their short names. Lexers of others are not loaded: their names come from a model.
+LANGUAGES = frozenset(
+    """bash c c++ cmake console cpp cs csharp css csv dart diff docker dockerfile elixir erlang go golang graphql haskell hcl html
+    http ini java javascript js json jsonc jsx julia kotlin kt lua make makefile md markdown nginx nix objc ocaml patch perl php
+    powershell ps1 protobuf py python python3 r rb rs ruby rust scala scss sh shell sql svelte swift terraform tf toml ts tsx
+    typescript vim vue xml yaml yml zig zsh""".split()
+)
+_LIKE = {"jsonc": "json", "svelte": "html", "console": "console", "csv": "text", "jsx": "jsx", "tf": "terraform"}
+
+_MARKS = re.compile(r"[*_`\[\]<&\\~!]")
+_NESTED = re.compile(r"[ \t]*((?:(?:>|[-*+](?=[ \t])|[0-9]{1,9}[.)](?=[ \t]))[ \t]*)*)")
+_MARKER = re.compile(r">|[-*+]|[0-9]+[.)]")
+_PLAIN = re.compile(r"[*_`\[<&\\~|]|^[ \t]|^ {0,3}(?:=+|-+)[ \t]*$|[ \t]$", re.MULTILINE)
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+
+_STYLES = {
+    "strong": Style(bold=True),
+    "em": Style(italic=True),
+    "s": Style(strike=True),
+    "code_inline": Style(color="cyan"),
+    "link": Style(underline=True),
+}
+_HEADINGS = {"h1": Style(bold=True, underline=True), "h2": Style(bold=True)}
+_HEADING = Style(bold=True, italic=True)
+_DIM = Style(dim=True)
+_MARK = Style(color="cyan")
+
+
+class NotRendered(Exception):
+    """The block is shown as it was written."""
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """What lines are made for: `width` columns, and the colours that the terminal has."""
+
+    width: int
+    colours: ColorSystem = ColorSystem.STANDARD
+
+
+class _Widths(msgspec.Struct):
+    """Of the columns of the table at hand: its parts look like one."""
+
+    of: tuple[int, ...] = ()
+
+
+class Renderer:
+    """Renders the blocks of one answer. What a part of a table has decided holds for the next."""
+
+    def __init__(self) -> None:
+        self._widths = _Widths()
+
+    def __call__(self, block: MarkdownBlock, *, page: Page) -> list[str] | None:
+        """Its lines, with colours; None: show it as it was written."""
+        if page.width < MIN_WIDTH or len(block.text) > MAX_CHARACTERS:
+            return None
+        if not block.head:
+            self._widths = _Widths()
+        try:
+            lines = self._lines_of(block, width=page.width)
+        except Exception:  # noqa: BLE001 (a parser or a lexer fell over a stranger's text: it is shown as it was written)
+            return None
+        return [_escaped(line, colours=page.colours) for line in lines]
+
+    def _lines_of(self, block: MarkdownBlock, *, width: int) -> list[Text]:
+        if block.kind == "blank":
+            return [Text("")]
+        if block.kind == "fence":
+            return _fence(block, width=width)
+        source = block.source
+        if len(_MARKS.findall(source)) > MAX_MARKS or _depth(source) > MAX_DEPTH:
+            raise NotRendered
+        nodes = _tree(source).children
+        if block.head and [node.type for node in nodes] != ["table"]:
+            raise NotRendered  # it only looked like one
+        lines = _Layout(self._widths, skips_header=bool(block.head)).blocks(nodes, width=width)
+        if _lost(block.text, lines):
+            raise NotRendered
+        return lines + [Text("")] * _blanks_below(block)
+
+
+def is_plain(block: MarkdownBlock) -> bool:
+    """Whether it looks the same rendered as it was written: words alone."""
+    return block.kind == "blank" or (block.kind == "paragraph" and _PLAIN.search(block.text) is None)
+
+
+class _Layout:
+    """Turns the parser's tree of one block into lines of a width."""
+
+    def __init__(self, widths: _Widths, *, skips_header: bool) -> None:
+        self._widths = widths
+        self._skips_header = skips_header
+
+    def blocks(self, nodes: Iterable[SyntaxTreeNode], *, width: int, tight: bool = True) -> list[Text]:
+        if width < MIN_WIDTH:
+            raise NotRendered
+        lines: list[Text] = []
+        for node in nodes:
+            if lines and not tight:
+                lines.append(Text(""))
+            lines += self._block(node, width=width)
+        return lines
+
+    def _block(self, node: SyntaxTreeNode, *, width: int) -> list[Text]:
+        match node.type:
+            case "paragraph":
+                return _wrapped(_inline(node), width=width)
+            case "heading":
+                text = _inline(node)
+                text.stylize_before(_HEADINGS.get(node.tag, _HEADING))
+                return _wrapped(text, width=width)
+            case "bullet_list" | "ordered_list":
+                return self._list(node, width=width)
+            case "blockquote":
+                inner = self.blocks(node.children, width=width - 2, tight=False)
+                return [Text.assemble(("▌ ", _DIM), line) for line in inner]
+            case "fence":
+                code = _code_lines(node.content, language=_language(node.info), width=width)
+                return [*_dim(node.markup + node.info, width=width), *code, *_dim(node.markup, width=width)]
+            case "code_block":
+                return _code_lines(node.content, language="", width=width)
+            case "hr":
+                return _dim("─" * min(width, 40), width=width)
+            case "table":
+                return self._table(node, width=width)
+            case _:
+                raise NotRendered
+
+    def _list(self, node: SyntaxTreeNode, *, width: int) -> list[Text]:
+        lines: list[Text] = []
+        for item in node.children:
+            # a number as it was written: items come one by one, and nobody counts for the model
+            mark = f"{item.info}{item.markup} " if node.type == "ordered_list" else "• "
+            tight = all(child.hidden for child in item.children if child.type == "paragraph")
+            if lines and not tight:
+                lines.append(Text(""))
+            inner = self.blocks(item.children, width=width - len(mark), tight=tight) or [Text("")]
+            lines += [
+                Text.assemble((mark, _MARK) if number == 0 else " " * len(mark), line)
+                for number, line in enumerate(inner)
+            ]
+        return lines
+
+    def _table(self, node: SyntaxTreeNode, *, width: int) -> list[Text]:
+        rows = [[(_inline(cell), str(cell.attrs.get("style", ""))) for cell in row.children]
+                for part in node.children for row in part.children]  # fmt: skip
+        header, *body = rows
+        if len(header) > MAX_COLUMNS:
+            raise NotRendered
+        columns = [[row[place][0] for row in rows] for place in range(len(header))]
+        room = width - 3 * (len(header) - 1)
+        if len(self._widths.of) != len(header) or sum(self._widths.of) > room:
+            self._widths.of = _column_widths(columns, room=room)
+        lines: list[Text] = []
+        if not self._skips_header:
+            for cell, _ in header:
+                cell.stylize_before(Style(bold=True))
+            lines += self._row(header)
+            lines.append(Text.assemble(("─┼─".join(["─" * one for one in self._widths.of]), _DIM)))
+        for row in body:
+            lines += self._row(row)
+        return lines
+
+    def _row(self, cells: Sequence[tuple[Text, str]]) -> list[Text]:
+        wrapped = [
+            _wrapped(cell, width=width) or [Text("")] for (cell, _), width in zip(cells, self._widths.of, strict=True)
+        ]
+        lines: list[Text] = []
+        for number in range(max(map(len, wrapped))):
+            line = Text()
+            for place, ((_, align), width) in enumerate(zip(cells, self._widths.of, strict=True)):
+                if place:
+                    line.append(" │ ", _DIM)
+                cell = wrapped[place][number] if number < len(wrapped[place]) else Text("")
+                line.append_text(_aligned(cell, align, width=width))
+            line.rstrip()
+            lines.append(line)
+        return lines
+
+
+def _tree(source: str) -> SyntaxTreeNode:
+    return SyntaxTreeNode(_parser().parse(source))
+
+
+@lru_cache(maxsize=1)
+def _parser() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
+
+
+def _depth(source: str) -> int:
+    """How deep its quotes and lists can be in one another, at the most."""
+    deepest = 0
+    for line in source.split("\n"):
+        indent = len(line) - len(line.lstrip())
+        found = _NESTED.match(line)
+        deepest = max(deepest, indent // 2 + (len(_MARKER.findall(found[1])) if found else 0))
+    return deepest
+
+
+def _inline(node: SyntaxTreeNode) -> Text:
+    text = Text()
+    for child in node.children:  # one node `inline`, whose children are the parts
+        for part in child.children:
+            _add(part, text, style=Style.null())
+    return text
+
+
+def _add(node: SyntaxTreeNode, text: Text, *, style: Style) -> None:
+    match node.type:
+        case "text" | "text_special":
+            _say(node.content, text, style=style)
+        case "softbreak" | "hardbreak":
+            text.append("\n")
+        case "code_inline":
+            _say(node.content, text, style=style + _STYLES["code_inline"])
+        case "strong" | "em" | "s":
+            for child in node.children:
+                _add(child, text, style=style + _STYLES[node.type])
+        case "link" | "image":
+            _add_link(node, text, style=style)
+        case _:
+            raise NotRendered
+
+
+def _add_link(node: SyntaxTreeNode, text: Text, *, style: Style) -> None:
+    begin = len(text)
+    for child in node.children or ():
+        _add(child, text, style=style + _STYLES["link"])
+    said = text.plain[begin:]
+    address, title = (
+        str(node.attrs.get("src" if node.type == "image" else "href", "")),
+        str(node.attrs.get("title", "")),
+    )
+    shown = f'{address} "{title}"' if title else address
+    if shown not in (said, f"mailto:{said}"):
+        _say(f" ({shown})" if said else f"({shown})", text, style=style + _DIM)
+
+
+def _say(content: str, text: Text, *, style: Style) -> None:
+    """The only way in which words get into a line: what an entity stands for is cleaned, too."""
+    if content:
+        text.append(clean_answer(content), style)
+
+
+def _dim(mark: str, *, width: int) -> list[Text]:
+    return _wrapped(Text.assemble((clean_answer(mark.rstrip()), _DIM)), width=width)
+
+
+def _wrapped(text: Text, *, width: int) -> list[Text]:
+    plain = text.plain
+    fits = "\n" not in plain and "\t" not in plain and cell_len(plain) <= width
+    lines = [text] if fits else list(text.wrap(_console(), width, overflow="fold"))
+    for line in lines:
+        line.rstrip()
+    return lines
+
+
+@lru_cache(maxsize=1)
+def _console() -> Console:
+    """Knows of no terminal: what needs one asks it for styles."""
+    return Console(width=80, color_system=None, force_terminal=False, legacy_windows=False)
+
+
+def _aligned(cell: Text, align: str, *, width: int) -> Text:
+    if (room := max(0, width - cell.cell_len)) == 0:
+        return cell
+    left = room if "right" in align else room // 2 if "center" in align else 0
+    return Text.assemble(" " * left, cell, " " * (room - left))
+
+
+def _column_widths(columns: Sequence[Sequence[Text]], *, room: int) -> tuple[int, ...]:
+    """Each as wide as its widest cell, if there is room; else as wide as the longest word, and a share of what is left."""
+    wanted = [max(1, *(max(map(cell_len, cell.plain.split("\n"))) for cell in column)) for column in columns]
+    if sum(wanted) <= room:
+        return tuple(wanted)
+    least = [
+        max(1, *(min(cell_len(word), WIDEST_WORD) for cell in column for word in cell.plain.split() or [""]))
+        for column in columns
+    ]
+    left = room - sum(least)
+    if left < 0:
+        raise NotRendered
+    more = [want - need for want, need in zip(wanted, least, strict=True)]
+    return tuple([need + left * one // sum(more) for need, one in zip(least, more, strict=True)])
+
+
+def _fence(block: MarkdownBlock, *, width: int) -> list[Text]:
+    """Its code in colours between its marks; a part in the middle has none."""
+    lines = list(block.lines)
+    opening = (block.head or block.lines)[0]
+    mark = opening.strip(" ")
+    inner = len(opening) - len(opening.lstrip(" "))
+    first = [] if block.head else [lines.pop(0)]
+    fence = re.match(r"`+|~+", mark)
+    closing = re.compile(rf" {{0,3}}{re.escape(fence[0])}+[ \t]*" if fence else "$^")
+    last = [lines.pop()] if lines and not block.open and closing.fullmatch(lines[-1]) else []
+    code = "\n".join([line[min(inner, len(line) - len(line.lstrip(" "))) :] for line in lines])
+    shown = _code_lines(code, language=_language(mark.lstrip("`~")), width=width) if lines else []
+    return [
+        *[line for text in first for line in _dim(text, width=width)],
+        *shown,
+        *[line for text in last for line in _dim(text, width=width)],
+    ]
+
+
+def _code_lines(code: str, *, language: str, width: int) -> list[Text]:
+    code = code.removesuffix("\n").expandtabs(4)
+    lines = code.split("\n")
+    if language and max(map(len, lines)) <= MAX_CODE_LINE:
+        text = Syntax("", _lexer(language), theme="ansi_dark").highlight(code)
+        coloured = list(text.split("\n", allow_blank=True))
+        # a lexer drops and adds empty lines at the ends
+        if [line.plain.rstrip() for line in coloured[: len(lines)]] == [line.rstrip() for line in lines]:
+            return [row for line in coloured[: len(lines)] for row in _folded(line, width=width)]
+    return [row for line in lines for row in _folded(Text.assemble((line, _STYLES["code_inline"])), width=width)]
+
+
+def _folded(line: Text, *, width: int) -> list[Text]:
+    """A line of code in rows that fit, at any character: its blanks count."""
+    line.rstrip()
+    if line.cell_len <= width:
+        return [line]
+    offsets: list[int] = []
+    at = 0
+    for place, char in enumerate(line.plain):
+        cells = cell_len(char)
+        if at + cells > width:
+            offsets.append(place)
+            at = 0
+        at += cells
+    return list(line.divide(offsets))
+
+
+def _language(info: str) -> str:
+    name = info.strip().split(" ")[0].split("{")[0].lower()
+    return name if name in LANGUAGES else ""
+
+
+@lru_cache(maxsize=32)
+def _lexer(language: str) -> Lexer:
+    return get_lexer_by_name(_LIKE.get(language, language), stripnl=False, ensurenl=True, tabsize=4)
+
+
+def _lost(text: str, lines: Iterable[Text]) -> bool:
+    """Whether a letter or a figure of the text is in none of the lines: no parser may drop a word unseen."""
+    shown = "".join([line.plain for line in lines])
+    there = Counter(shown)
+    if "%" in shown:  # letters in an address
+        there |= Counter(unquote(shown))
+    wanted = Counter(_ENTITY.sub("", text))
+    return any(there[char] < count for char, count in wanted.items() if char.isalnum())
+
+
+def _blanks_below(block: MarkdownBlock) -> int:
+    count = 0
+    for line in reversed(block.lines):
+        if line.strip():
+            break
+        count += 1
+    return count
+
+
+def _escaped(line: Text, *, colours: ColorSystem) -> str:
+    if not line.spans:
+        return line.plain
+    return "".join(
+        [
+            segment.style.render(segment.text, color_system=colours) if segment.style else segment.text
+            for segment in line.render(_console())
+        ]
+    )

@@ -1,0 +1,217 @@
+"""What `turnwise resume` does: go on with the turn of one session, or of all that were interrupted."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from turnwise.agent.formatting import many
+from turnwise.base.clock import Clock, SystemClock
+from turnwise.coding_agent.attendance import is_attended
+from turnwise.coding_agent.interrupted_sessions import interrupted_rows
+from turnwise.coding_agent.last_exchange import exchange_line, last_exchange
+from turnwise.coding_agent.left_turns import FolderGone, find_left, folder_of, furnish_left, left_line
+from turnwise.coding_agent.options import Given
+from turnwise.coding_agent.remedies import FailedModel
+from turnwise.coding_agent.run_servers import servers_of_run
+from turnwise.errors import CallerError
+from turnwise.journal.journal import Journal, Session, SessionRow, journal_path
+from turnwise.settings.options import RunSettings
+from turnwise.terminal.events import JsonLines
+from turnwise.terminal.exit_codes import CANCELLED
+from turnwise.terminal.failures import USAGE, complain
+from turnwise.terminal.screen import Screen
+from turnwise.terminal.shown_turns import Face, resume_turn
+from turnwise.terminal.single_run import note, run_shown, show_ran, terminal_for
+from turnwise.terminal.terminal import confirm_at_terminal
+from turnwise.vocab.file_names import shown_name
+
+
+class ResumeGiven(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `turnwise resume`."""
+
+    base_url: str | None
+    api_key_env: str | None
+    network: bool
+    no_sandbox: bool
+    mcp: tuple[Path, ...]
+    no_agents_md: bool
+    allow: tuple[str, ...]
+    ask_timeout: float | None
+    unattended: bool
+    plain: bool
+    as_json: bool
+    take_over: bool
+
+    def of_run(self) -> Given:
+        """As options of a run that says nothing else."""
+        return Given(
+            model=None,
+            base_url=self.base_url,
+            api_key_env=self.api_key_env,
+            settings=RunSettings(),
+            cwd=None,
+            go_on=False,
+            session=None,
+            system=None,
+            allow=self.allow,
+            ask_timeout=self.ask_timeout,
+            no_sandbox=self.no_sandbox,
+            network=self.network,
+            mcp=self.mcp,
+            no_agents_md=self.no_agents_md,
+            no_environment=False,
+            no_stream=False,
+            plain=self.plain,
+        )
+
+
+class SessionOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one session of several. `why` it did not go on is empty if it did."""
+
+    session: str
+    code: int
+    stop_reason: str = ""
+    complete: bool = False
+    why: str = ""
+
+
+def resume(session: str | None, *, takes_all: bool, given: ResumeGiven) -> int:
+    """Go on, and show it; the exit code. Raises CallerError."""
+    if takes_all and session is not None:
+        raise CallerError("give either SESSION or --all, not both")
+    if takes_all and (given.base_url or given.api_key_env):
+        raise CallerError("--base-url and --api-key-env are for one SESSION: leave them out, or --all")
+    if takes_all and given.take_over:
+        raise CallerError("--take-over is for one SESSION: leave it out, or --all")
+    clock = SystemClock()
+    with Journal(journal_path(os.environ), clock=clock) as journal:
+        if takes_all:
+            return _All(journal, given=given, clock=clock).resume()
+        found = _the_last(journal) if session is None else journal.find_session_by_part(session)
+        if given.take_over:
+            found = journal.take_over(found.row.id)
+        return _One(journal, given=given, clock=clock).resume(found).code
+
+
+def _the_last(journal: Journal) -> Session:
+    """The last session of this folder that was interrupted, whatever came after it (a fork of it, another run); else the last
+    one, if it is running or damaged. Raises CallerError where there is none."""
+    folder = Path.cwd().resolve()
+    rows = interrupted_rows(journal)
+    if here := [row for row in rows if row.folder == shown_name(str(folder))]:
+        return journal.find_session(here[-1].id)
+    found = journal.last_session(folder)
+    if found is not None and found.row.status in ("lost", "running"):
+        return found
+    others = len(rows)
+    more = f"; {many(others, 'other session')} can be resumed (`turnwise resume --all`, `turnwise sessions list`)"
+    what = (
+        f"there is no session of `{folder}`"
+        if found is None
+        else f"no session of this folder was interrupted (the last is `{found.row.id[-8:]}`)"
+    )
+    raise CallerError(f"nothing to resume: {what}{more if others else ''}")
+
+
+class _One:
+    """Goes on with the turn of one session."""
+
+    def __init__(self, journal: Journal, *, given: ResumeGiven, clock: Clock, is_one_of_all: bool = False) -> None:
+        self._journal, self._given, self._clock = journal, given, clock
+        self._is_one_of_all = is_one_of_all
+
+    def resume(self, session: Session) -> SessionOutcome:
+        """Raises CallerError where it cannot go on."""
+        found = find_left(self._journal, session)
+        given, attended = self._given.of_run(), not self._given.unattended and is_attended()
+        config = found.left.config
+        servers = servers_of_run(
+            {**given, "cwd": folder_of(config, row=session.row)},
+            asks=confirm_at_terminal if attended and not self._given.as_json else None,
+            clock=self._clock,
+            session_key=lambda: config.api_key_env or None,
+        )
+        place = furnish_left(found, given=given, journal=self._journal, clock=self._clock, servers=servers)
+        face = self._face(session)
+        exchange = last_exchange(self._journal, session)
+        said = [] if exchange is None else [exchange_line(exchange, now_s=self._clock.now())]
+        for line in (*place.notes, *said, left_line(found, journal=self._journal, now_s=self._clock.now())):
+            face.tell(line)
+        if servers.waiting_line:
+            face.tell(servers.waiting_line)
+        began = self._clock.monotonic()
+        turn = resume_turn(place, found, face=face, terminal=terminal_for(face) if attended else None)
+        ran = run_shown(turn, face=face)
+        seconds, asked = self._clock.monotonic() - began, FailedModel(choice=place.choice)
+        show_ran(ran, face=face, seconds=seconds, expects_output=config.output is not None, asked=asked)
+        result = ran.result
+        return SessionOutcome(
+            session=session.row.id,
+            code=ran.exit_code,
+            stop_reason=result.stop_reason,
+            complete=result.complete,
+        )
+
+    def _face(self, session: Session) -> Face:
+        if self._given.as_json:
+            return JsonLines(within={"session": session.row.id} if self._is_one_of_all else None)
+        return Screen(plain=self._given.plain, clock=self._clock)
+
+
+class _All:
+    """Goes on with each session that was interrupted, the oldest first."""
+
+    def __init__(self, journal: Journal, *, given: ResumeGiven, clock: Clock) -> None:
+        self._journal, self._given = journal, given
+        self._one = _One(journal, given=given, clock=clock, is_one_of_all=True)
+
+    def resume(self) -> int:
+        rows = interrupted_rows(self._journal)
+        done: list[SessionOutcome] = []
+        for number, row in enumerate(rows, start=1):
+            self._tell(f"{number} of {len(rows)}: session {row.id[-8:]}")
+            done.append(self._resumed(row))
+            if done[-1].code == CANCELLED:
+                break
+        code = next((one.code for one in done if one.code), 0)
+        self._summarise(done, left=len(rows) - len(done), code=code)
+        return code
+
+    def _resumed(self, row: SessionRow) -> SessionOutcome:
+        try:
+            return self._one.resume(self._journal.find_session(row.id))
+        except CallerError as error:
+            counts = not isinstance(error, FolderGone) and self._is_left_still(row)
+            complain(str(error))
+            return SessionOutcome(session=row.id, code=USAGE if counts else 0, why=str(error))
+        except (
+            KeyboardInterrupt
+        ):  # before or behind its turn, or for the second time: what the others did is told all the same
+            return SessionOutcome(session=row.id, code=CANCELLED, why="stopped by a signal")
+
+    def _is_left_still(self, row: SessionRow) -> bool:
+        """False: another process has taken it up in the meantime."""
+        try:
+            return self._journal.find_session(row.id).row.status == "lost"
+        except CallerError:  # the journal cannot be read any more
+            return True
+
+    def _tell(self, line: str) -> None:
+        if not self._given.as_json:
+            note(line)
+
+    def _summarise(self, done: Sequence[SessionOutcome], *, left: int, code: int) -> None:
+        failed = len([one for one in done if one.code])
+        if self._given.as_json:
+            JsonLines().summarise([msgspec.structs.asdict(one) for one in done], failed=failed, code=code)
+            return
+        if not done:
+            note("nothing to resume: no session was interrupted")
+            return
+        for one in done:
+            end = f"not resumed: {one.why}" if one.why else one.stop_reason
+            note(f"{one.session[-8:]}  {end}{'' if one.complete or one.why else ', not complete'}")
+        more = f", {left} not begun" if left else ""
+        note(f"{many(len(done), 'session')}, {failed} with an exit code other than 0{more}")

@@ -1,0 +1,262 @@
+"""`turnwise sessions`: what was said and done, out of the journal."""
+
+import os
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import click
+import msgspec
+
+from turnwise.agent.formatting import many, purposes_said
+from turnwise.agent.resume_lookup import goes_on, read_session
+from turnwise.base.clock import SystemClock
+from turnwise.base.ids import TimeOrderedIds
+from turnwise.coding_agent.interrupted_sessions import how_they_go_on
+from turnwise.coding_agent.text import clean_answer, clean_line, short_id, shortened, style, visible_line
+from turnwise.journal.journal import Journal, Session, SessionRow, journal_path
+from turnwise.journal.replacement import replace_damaged
+from turnwise.terminal.completion import complete_sessions
+from turnwise.terminal.failures import as_one_line
+from turnwise.terminal.journals import read_journal
+from turnwise.terminal.last_line import EndsWithLine
+from turnwise.terminal.lines import say
+from turnwise.terminal.screen import describe_call, describe_result
+from turnwise.vocab import File, Message, Reasoning, Refusal, Text, ToolCall, ToolResult
+
+SHOWN = 20  # of the list, unless told otherwise
+MOST = 100_000
+
+EPILOG = """\b
+Examples:
+  turnwise sessions list
+  turnwise sessions show 3f2a9c1e
+  turnwise sessions show 3f2a9c1e --json | jq .
+  turnwise run --session 3f2a9c1e "and then?"
+  turnwise sessions rescue
+  turnwise sessions fork 3f2a9c1e --turn 2 --step 3
+  turnwise sessions prune --older-than 90d
+
+An id may be given by its first or last letters. The journal is in TURNWISE_STATE_DIR, or in ~/.local/state/turnwise."""
+
+
+@click.group(epilog=EPILOG)
+def command() -> None:
+    """List, show, fork and delete the sessions kept so far."""
+
+
+@command.command("list", cls=EndsWithLine)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, MOST),
+    help=f"How many, latest first. Default: {SHOWN}, and all with --json.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a session, on one line each.")
+def list_sessions(limit: int | None, as_json: bool) -> None:
+    """List sessions, the latest first."""
+    with as_one_line():
+
+        def read(journal: Journal) -> tuple[list[SessionRow], int]:
+            return journal.sessions(limit=limit or (MOST if as_json else SHOWN)), journal.count_sessions()
+
+        (rows, count), code = read_journal(read)
+        if as_json:
+            for row in rows:
+                _write_json(row)
+            sys.exit(code)
+        if not rows:
+            say("no sessions yet: `turnwise run` makes one")
+        widest = max([len(_state(row)) for row in rows], default=0)
+        for row in rows:
+            say(
+                f"{style(short_id(row.id), 'bold')}  {_time(row.updated)}  {many(row.turns, 'turn'):<9} {_state(row):<{widest}}  "
+                f"{shortened(row.title, limit=60)}  {style(visible_line(row.folder), 'dim')}",
+                stream=sys.stdout,
+            )
+        if count > len(rows):
+            click.echo(style(f"{len(rows)} of {many(count, 'session')}; --limit N shows more", "dim"))
+        if left := [row for row in rows if goes_on(row)]:
+            say(style(how_they_go_on(left), "dim"), stream=sys.stdout)
+    sys.exit(code)
+
+
+@command.command("show", cls=EndsWithLine)
+@click.argument("session", shell_complete=complete_sessions)
+@click.option("--json", "as_json", is_flag=True, help="The session as one JSON object.")
+def show_session(session: str, as_json: bool) -> None:
+    """Show what was said and done in SESSION (an id, or its first or last letters)."""
+    with as_one_line():
+        (tree, is_left), code = read_journal(lambda journal: _read_shown(journal, session))
+        if as_json:
+            _write_json(_json_of(tree))
+        else:
+            _show(tree)
+            if is_left:
+                say(style(how_they_go_on([tree.session.row]), "dim"), stream=sys.stdout)
+    sys.exit(code)
+
+
+@command.command("rescue", cls=EndsWithLine)
+@click.option("--json", "as_json", is_flag=True, help="What was done as one JSON object.")
+def rescue_sessions(as_json: bool) -> None:
+    """Copy what is readable in a damaged journal to a new file, and keep the damaged file beside it."""
+    with as_one_line():
+        path = journal_path(os.environ)
+        rescued, kept = replace_damaged(path, clock=SystemClock())
+        if as_json:
+            _write_json({"journal": str(path), "kept": str(kept), **msgspec.structs.asdict(rescued)})
+            return
+        say(f"{clean_line(str(path))} is new; {rescued.said()}", stream=sys.stdout)
+        say(f"the damaged file is {clean_line(str(kept))}", stream=sys.stdout)
+
+
+@command.command("fork", cls=EndsWithLine)
+@click.argument("session", shell_complete=complete_sessions)
+@click.option("--turn", type=click.IntRange(min=1), help="Begin after this turn; 1 is the first. Default: the last.")
+@click.option("--step", type=click.IntRange(min=1), help="Begin after this step of the turn. Default: its end.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: the new session, and where it begins.")
+def fork_session(session: str, turn: int | None, step: int | None, as_json: bool) -> None:
+    """Begin a new session from a step of SESSION. SESSION stays as it is.
+
+    The new session's id goes to standard output. Nothing is sent and nothing costs anything until you continue it.
+    """
+    with as_one_line():
+        from turnwise.replay.session_fork import fork
+
+        clock = SystemClock()
+        with Journal(journal_path(os.environ), clock=clock) as journal:
+            found = journal.find_session_by_part(session)
+            new = fork(journal, found, new_id=TimeOrderedIds(clock).new, turn=turn, step=step)
+        if as_json:
+            told = {"session": new.session, "of": found.row.id, "turn": new.turn, "step": new.step}
+            sys.stdout.buffer.write(msgspec.json.encode({**told, "folder": found.row.folder}) + b"\n")
+            return
+        say(new.session, stream=sys.stdout)
+        say(
+            f"a new session with all up to step {new.step} of turn {new.turn} of {found.row.id[-8:]}, in"
+            f" {visible_line(found.row.folder)}; "
+            f'go on there with `turnwise run --session {new.session[-8:]} "..."`'
+        )
+
+
+@command.command("prune", cls=EndsWithLine)
+@click.option("--older-than", metavar="TIME", help="Delete sessions that were not used for this time: 24h, 90d, 12w.")
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the N latest sessions in any case.")
+@click.option("--unfinished", is_flag=True, help="Also delete sessions that were interrupted or wait for an answer.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: the sessions, and which were deleted.")
+def prune_sessions(older_than: str | None, keep: int | None, unfinished: bool, yes: bool, as_json: bool) -> None:
+    """Delete old sessions with their sub-agents. turnwise shows them first, and asks you.
+
+    Running sessions stay, and so does every row of the bill. Sessions that were interrupted or wait for an answer stay unless
+    you use --unfinished. Without options, `[sessions]` of your turnwise.toml decides.
+    """
+    with as_one_line():
+        from turnwise.terminal import pruning
+
+        code = pruning.prune(older_than=older_than, keep=keep, unfinished=unfinished, yes=yes, as_json=as_json)
+    sys.exit(code)
+
+
+class _Tree(msgspec.Struct, frozen=True, kw_only=True):
+    """A session with those of its sub-agents, by the call that started each."""
+
+    session: Session
+    messages: Sequence[Message]
+    requests: dict[str, dict[str, int]]  # turn -> purpose -> how many
+    children: dict[str, "_Tree"]
+
+
+def _read_shown(journal: Journal, session: str) -> "tuple[_Tree, bool]":
+    """The session, and whether its last turn was left and can go on by itself."""
+    found = journal.find_session_by_part(session)
+    return _read_tree(journal, found), goes_on(found.row) and journal.parent_of(found.row.id) is None
+
+
+def _read_tree(journal: Journal, session: Session) -> _Tree:
+    return _Tree(
+        session=session,
+        messages=read_session(journal, session).messages,
+        requests={turn.id: journal.requests_by_purpose(turn.id) for turn in session.turns},
+        children={
+            call_id: _read_tree(journal, child)
+            for turn in session.turns
+            for call_id, child in journal.children(turn.id)
+        },
+    )
+
+
+def _json_of(tree: _Tree) -> dict[str, object]:
+    turns = [{**msgspec.structs.asdict(turn), "requests": tree.requests[turn.id]} for turn in tree.session.turns]
+    children = {call_id: _json_of(child) for call_id, child in tree.children.items()}
+    return {"session": tree.session.row, "turns": turns, "messages": tree.messages, "children": children}
+
+
+def _show(tree: _Tree, *, indent: str = "") -> None:
+    row = tree.session.row
+    requests = sum([Counter(each) for each in tree.requests.values()], Counter[str]())
+
+    def echo(text: str, *, as_it_is: bool = False) -> None:
+        indented = textwrap.indent(text, indent, lambda _: True) if indent else text
+        say(indented, stream=sys.stdout, as_it_is=as_it_is)
+
+    echo(style(f"session {visible_line(row.id)}", "bold"))
+    echo(
+        f"{visible_line(row.folder)}, {_time(row.created)} to {_time(row.updated)}, {many(row.turns, 'turn')}, {_state(row)}"
+    )
+    if requests:
+        echo(f"{many(sum(requests.values()), 'request')}: {purposes_said(requests)}")
+    for message in tree.messages:
+        for part in message.parts:
+            line = _line(message, part)
+            if line:
+                echo(line, as_it_is=isinstance(part, Text | Refusal))
+            for child in _started_by(part, tree=tree):
+                _show(child, indent=indent + "    ")
+
+
+def _started_by(part: object, *, tree: _Tree) -> list[_Tree]:
+    """The sub-agents of a call; those that a program started stand under the program."""
+    if not isinstance(part, ToolCall):
+        return []
+    return [
+        child for call_id, child in tree.children.items() if call_id == part.id or call_id.startswith(f"{part.id}/")
+    ]
+
+
+def _line(message: Message, part: object) -> str:
+    match part:
+        case Text(note=note) if note:  # the program's own words; `--json` has them
+            return ""
+        case Text(text=text) | Refusal(text=text):
+            return f"\n{style(message.role, 'cyan', 'bold')}\n{clean_answer(text)}" if text.strip() else ""
+        case Reasoning(text=text):
+            return style(f"  (reasoning: {shortened(text, limit=100)})", "dim") if text else ""
+        case ToolCall():
+            return f"  {style('→', 'cyan')} {describe_call(part)}"
+        case ToolResult():
+            mark = style("✗", "red") if part.is_error else style("✓", "green")
+            return f"  {mark} {visible_line(part.name)}: {describe_result(part)}"
+        case File():
+            return f"  (file {visible_line(part.name or part.media_type)})"
+        case _:
+            return ""
+
+
+def _state(row: SessionRow) -> str:
+    if row.status == "lost":
+        return "interrupted"
+    if row.status is None or row.stop_reason is None:
+        return row.status or "empty"
+    return str(row.stop_reason) if row.complete else f"{row.stop_reason}, incomplete"
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _write_json(value: object) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")

@@ -1,0 +1,201 @@
+"""`turnwise status`: the turns that were submitted, and what they wait for."""
+
+import asyncio
+import contextlib
+import sys
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from turnwise.agent.followed_session import watch_session
+from turnwise.agent.resume_lookup import read_session
+from turnwise.base.clock import SystemClock
+from turnwise.base.own_loop import run_to_end
+from turnwise.coding_agent.asked_calls import confusables_in, decoded_texts
+from turnwise.coding_agent.text import clean, visible_line
+from turnwise.errors import JournalFailed
+from turnwise.journal.journal import Journal
+from turnwise.terminal.databases import as_database_failure, checked_dsn, database_option, open_queue
+from turnwise.terminal.event_lines import EventLines
+from turnwise.terminal.failures import FAILED, Failure, as_one_line
+from turnwise.terminal.last_line import EndsWithLine
+from turnwise.terminal.lines import say
+from turnwise.vocab import Refusal, Text
+from turnwise.workers.open_asks import ShownAsk
+from turnwise.workers.turn_status import A_PERSON, A_PERSON_BELOW, TurnStatus
+
+if TYPE_CHECKING:
+    from turnwise.workers.queue import TurnQueue
+
+LOOK_AGAIN_S = 0.5
+GIVE_UP_S = 60.0  # without the database
+MOST_NUMBER = 2**31 - 1
+SHOWN = 50
+OPEN = ("queued", "running")
+ANSWERED = {"allow": "allowed", "deny": "denied"}
+
+EPILOG = """\b
+Examples:
+  turnwise status
+  turnwise status 019aa1b2c3d4e5f60718293a4b
+  turnwise status 019aa1b2c3d4e5f60718293a4b --follow --json
+
+With --follow it waits until no turn of the session is open. It writes the session's events, from the first one or from number
+N, and then the answer. You can stop it and start it again at any time.
+
+\b
+Exit codes:
+  0  shown; with --follow: the last turn is complete
+  1  the database failed; with --follow: the last turn is not complete
+  2  wrong use, or no such session"""
+
+
+@click.command(cls=EndsWithLine, epilog=EPILOG)
+@click.argument("session", default="")
+@database_option
+@click.option("--follow", is_flag=True, help="Wait for the end of the session's turns, and print the answer.")
+@click.option(
+    "--from",
+    "first",
+    type=click.IntRange(1, MOST_NUMBER),
+    metavar="N",
+    help="With --follow: begin with the event of this number. [default: 1]",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a turn or event, on one line each.")
+def command(session: str, database: str | None, follow: bool, first: int | None, as_json: bool) -> None:
+    """Show the turns that were submitted, the latest first, or those of SESSION."""
+    if follow and not session:
+        raise Failure("`--follow` needs a session")
+    if first is not None and not follow:
+        raise Failure("`--from` needs `--follow`")
+    with as_one_line(), open_queue(database) as queue:
+        turns = queue.status(session, limit=SHOWN)
+        if session and not turns:
+            raise Failure(f"no turn of a session `{session}` was submitted")
+        _show_all(turns, as_json=as_json)
+        if follow:
+            following = _Following(queue, session=session, turns=turns, as_json=as_json)
+            run_to_end(following.run(checked_dsn(database), after=(first or 1) - 1))
+            turns = following.turns
+    if session and not any(is_open(turn) for turn in turns):
+        with as_one_line(), as_database_failure():
+            answer = _answer(checked_dsn(database), session)
+        if as_json or answer:
+            _write({"session": session, "answer": answer} if as_json else answer)
+        if follow and not turns[0].complete:
+            sys.exit(FAILED)
+
+
+class _Following:
+    """Writes what a session tells, and how its turns stand whenever that changes. `turns` are they by now."""
+
+    def __init__(self, queue: "TurnQueue", *, session: str, turns: list[TurnStatus], as_json: bool) -> None:
+        self._queue, self._session, self._as_json = queue, session, as_json
+        self._show = EventLines(as_json=as_json)
+        self.turns = turns
+
+    async def run(self, dsn: str, *, after: int) -> None:
+        looking = asyncio.create_task(self._look_on())
+        try:
+            async for event in watch_session(dsn, self._session, after=after, give_up_s=GIVE_UP_S):
+                self._show(event)
+        finally:
+            looking.cancel()
+            await asyncio.wait([looking])
+        await self._look()
+
+    async def _look_on(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_AGAIN_S)
+            with contextlib.suppress(JournalFailed):  # the other one says so, if it goes on
+                await self._look()
+
+    async def _look(self) -> None:
+        turns = await asyncio.to_thread(self._queue.status, self._session, limit=SHOWN)
+        before, self.turns = self.turns, turns
+        _show_all([turn for turn in turns if turn not in before], as_json=self._as_json, is_change=True)
+
+
+def is_open(turn: TurnStatus) -> bool:
+    """Whether something of it is still to come: what waits for a person goes on by itself when the time is over."""
+    return turn.status in OPEN or bool(turn.asks)
+
+
+def _show_all(turns: list[TurnStatus], *, as_json: bool, is_change: bool = False) -> None:
+    if not turns and not as_json and not is_change:
+        say("no turn was submitted yet: `turnwise submit` does it")
+    for turn in turns:
+        _write(turn if as_json else line_of(turn))
+        for line in [] if as_json else asks_said(turn):
+            _write(line)
+
+
+def line_of(turn: TurnStatus) -> str:
+    """How it stands, in one line whatever the database has in it."""
+    said = [turn.session, turn.agent, turn.stop_reason or turn.status]
+    if turn.waits_for:
+        said.append(f"waits for {turn.waits_for}")
+    if turn.worker:
+        said.append(f"at {turn.worker}")
+    if turn.cancel and turn.status == "running":
+        said.append("is being cancelled")
+    if turn.problem:
+        said.append(turn.problem)
+    return visible_line("  ".join(said))
+
+
+def _answer(dsn: str, session: str) -> str:
+    with Journal(dsn, clock=SystemClock()) as journal:
+        messages = read_session(journal, journal.find_session(session)).messages
+    if not messages or messages[-1].role != "assistant":
+        return ""
+    return "".join([part.text for part in messages[-1].parts if isinstance(part, Text | Refusal)])
+
+
+def _write(value: Any) -> None:
+    line = clean(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def asks_said(turn: TurnStatus) -> list[str]:
+    """What the turn asks, in words a person can judge: a line for each ask, and how to answer. Empty if nothing is asked."""
+    said: list[str] = []
+    for (path, folder, until), asks in groupby(turn.asks, key=lambda ask: (ask.path, ask.folder, ask.until)):
+        who = f"{visible_line('/'.join(path))} asks" if path else "asks"
+        when = "" if until is None else f", until {datetime.fromtimestamp(until):%Y-%m-%d %H:%M:%S}"
+        said.append(f"  {who}, in {visible_line(folder or 'a folder that is not known')}{when}:")
+        said += [line for ask in asks for line in _ask_said(ask)]
+    if turn.asks and turn.waits_for not in (A_PERSON, A_PERSON_BELOW):
+        return [*said, "  it takes no answer any more: everything is answered, or its time is over"]
+    first = next((ask for ask in turn.asks if not ask.answer), None)
+    if first is not None and first.kind == "question":
+        said.append(
+            f"  answer: turnwise answer {visible_line(turn.session)} --reply {visible_line(first.id)}@{first.mark} "
+            '"TEXT"  (or --deny)'
+        )
+    elif first is not None:
+        said.append(
+            f"  answer: turnwise answer {visible_line(turn.session)} --approve {visible_line(first.id)}@{first.mark}  (or --deny)"
+        )
+    return said
+
+
+def _ask_said(ask: ShownAsk) -> list[str]:
+    """All of the arguments are shown: nobody judges what is left out. Words that look like others are marked."""
+    answer = f"  ({ANSWERED.get(ask.answer, ask.answer)})" if ask.answer else ""
+    if ask.kind == "question":
+        options = [f"      {number}. {visible_line(option)}" for number, option in enumerate(ask.options, 1)]
+        said = [f"    {visible_line(ask.id)}@{ask.mark}  asks: {visible_line(ask.subject)}{answer}", *options]
+    else:
+        said = [
+            f"    {visible_line(ask.id)}@{ask.mark}  {visible_line(ask.tool)} {visible_line(ask.arguments)}{answer}",
+            *([f"      {visible_line(ask.why)}"] if ask.why else []),
+        ]
+    texts = [ask.tool, *decoded_texts(ask.arguments), ask.subject, *ask.options]
+    marks = confusables_in(texts, folder=lambda: Path(ask.folder))
+    return [*map(marks.mark, said), *[f"      {line}" for line in marks.lines]]

@@ -1,0 +1,372 @@
+"""One person at one terminal: one prompt at a time; what happens meanwhile is shown after it."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+import termios
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from turnwise.base.clock import Clock, SystemClock
+from turnwise.base.own_loop import run_to_end
+from turnwise.coding_agent.text import clean_row, has_colour
+from turnwise.terminal.lines import columns_of, fitted, say
+from turnwise.terminal.pager import Pages, page, plain_lines, scrolls_away
+from turnwise.terminal.prompt_ends import PromptLeft, PromptPutAside, PromptStopped, TypingPause
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import Completer
+    from prompt_toolkit.history import History
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.key_binding.key_processor import KeyPressEvent
+    from prompt_toolkit.output import Output
+
+    from turnwise.terminal.typed_keys import TypedKeys
+
+TerminalAttributes = list[int | list[bytes | int]]  # of termios
+YES_THEN = "after that y is taken"
+KEPT_SAID = "(you are still typing: it goes to your text; pause, then answer)"
+MAX_TYPED_BYTES = 64 * 1024  # of what is typed at once while a turn runs
+
+
+class Holdable(Protocol):
+    """A face that can be silent for a while; `release` shows what it has held."""
+
+    def hold(self) -> None: ...
+
+    def release(self) -> None: ...
+
+    def tell(self, line: str) -> None: ...
+
+
+class Terminal:
+    """Standard input and standard error as one terminal. `screen` is silent while somebody is asked, or types."""
+
+    def __init__(
+        self,
+        *,
+        screen: Holdable | None = None,
+        history: Path | None = None,
+        completer: "Callable[[], Completer] | None" = None,
+        completed: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._screen = screen
+        self._clock = SystemClock() if clock is None else clock
+        self._keep: Callable[[str], object] | None = None
+        self._asks = 0  # that wait for the terminal
+        self._history = history
+        self._completer = completer
+        self._completed = completed  # completions that are shown at once, where there is room
+        self._turn = asyncio.Lock()
+        self._input: TypedKeys | None = None
+        self._output: Output | None = None
+        self._main: PromptSession[str] | None = None
+        self._begun: PromptSession[str] | None = None  # with a text that gives way to an ask
+        self._keys: Callable[[bool], None] | None = None
+        self._pause = TypingPause(self._clock)
+
+    @property
+    def typed(self) -> str:
+        """The text that stands so far at the prompt that gives way."""
+        return "" if self._begun is None else self._begun.default_buffer.text
+
+    @contextlib.asynccontextmanager
+    async def taken(self, *, for_text: bool = False) -> AsyncGenerator[None]:
+        """The terminal for one matter alone. An ask comes before a text: the prompt for one gives way."""
+        await (self._acquire_for_text() if for_text else self._acquire_for_ask())
+        try:
+            if self._screen is not None:
+                self._screen.hold()
+            if self._keys is not None:
+                self._keys(False)
+            try:
+                yield
+            finally:
+                if self._keys is not None:
+                    self._keys(True)
+                if self._screen is not None:
+                    self._screen.release()
+        finally:
+            self._turn.release()
+
+    async def _acquire_for_ask(self) -> None:
+        self._asks += 1
+        try:
+            self._give_way()
+            await self._turn.acquire()
+        finally:
+            self._asks -= 1
+
+    def _give_way(self) -> None:
+        """An ask waits: the prompt for a text goes away, as soon as it is there."""
+        if self._asks and self._begun is not None and self._begun.app.is_running and not self._begun.app.is_done:
+            self._begun.app.erase_when_done = True
+            self._begun.app.exit(exception=PromptPutAside(self.typed))
+
+    async def _acquire_for_text(self) -> None:
+        await self._turn.acquire()
+        while self._asks:
+            self._turn.release()
+            await asyncio.sleep(0)
+            await self._turn.acquire()
+
+    def say(self, text: str = "", *, as_it_is: bool = False) -> None:
+        say(text, as_it_is=as_it_is)
+
+    def fitted(self, text: str) -> str:
+        return fitted(text, columns=columns_of(sys.stderr))
+
+    def tell(self, line: str) -> None:
+        """Say it once nobody is asked any more: another ask may be on the screen."""
+        if self._screen is None:
+            self.say(line)
+        else:
+            self._screen.tell(line)
+
+    async def line(
+        self,
+        message: Callable[[], str],
+        *,
+        default: str = "",
+        ticks: bool = False,
+        fresh: bool = False,
+        takes_paste: bool = True,
+        gives_way: bool = False,
+        completer: "Completer | None" = None,
+    ) -> str:
+        """One line. `ticks`: the message is made anew each second; `fresh`: nothing that was typed before it was there counts,
+        nor what follows that without a pause, nor what is pasted, unless it `takes_paste`; `gives_way`: it is a draft, and an ask
+        comes before it; `completer`: what Tab does. Raises PromptStopped, PromptLeft, PromptPutAside."""
+        from prompt_toolkit import PromptSession
+
+        input, output = self._ends()
+        session: PromptSession[str] = PromptSession(
+            lambda: f"{KEPT_SAID}\n" * input.are_kept + self._fitted_question(message()),
+            input=input,
+            output=output,
+            completer=completer,
+            complete_while_typing=False,
+            refresh_interval=1.0 if ticks else 0,
+            interrupt_exception=PromptStopped,
+            eof_exception=PromptLeft,
+        )
+        input.wants("draft" if gives_way else "answer" if takes_paste else "choice")
+        if fresh:
+            input.collect()
+        elif not gives_way:
+            self._forget_typed_ahead()
+        if not gives_way:
+            return await self._answer(session, default=default)
+        self._begun = session
+        try:
+            text = await self._answer(session, default=default, pre_run=self._give_way)
+        finally:
+            self._begun = None
+        self._pause.sent()
+        return text
+
+    def _fitted_question(self, text: str) -> str:
+        """What is typed stands behind the blank at its end."""
+        question = text.rstrip(" ")
+        return self.fitted(question) + text[len(question) :]
+
+    async def page(self, pages: Pages, *, question: Callable[[], str]) -> None:
+        """Show all of the pages, with the question below them, until the person goes back to it. Raises PromptStopped."""
+        input, output = self._ends()
+        self._forget_typed_ahead()
+        await page(pages, question=question, input=input, output=output, coloured=has_colour(sys.stderr))
+
+    async def says_yes(
+        self, question: Callable[[], str], *, shown: Sequence[str] = (), whole: Sequence[str] | None = None
+    ) -> bool:
+        """Whether the person says yes; everything else is a no. `shown` are the lines above the question: where the `whole` is
+        more, or the screen is too small for them, yes is taken once all of it has been on the screen, and `s` shows it page by
+        page."""
+        above, all_of_it = plain_lines(shown), plain_lines(shown if whole is None else whole)
+        is_long = above != all_of_it or scrolls_away(above)
+        pages = Pages(all_of_it if is_long else [], coloured=has_colour(sys.stderr))
+        if is_long:
+            self.say("s shows all of it, page by page")
+        try:
+            while True:
+                said = (await self.line(question, fresh=True, takes_paste=False)).strip().lower()
+                if is_long and said in {"s", "show"}:
+                    await self.page(pages, question=question)
+                    self.say(pages.unshown_said(YES_THEN))
+                elif said not in {"y", "yes"}:
+                    return False
+                elif not (is_long and pages.unshown_lines):
+                    return True
+                else:
+                    self.say(pages.unshown_said(YES_THEN))
+        except (PromptStopped, PromptLeft):
+            return False
+
+    async def text(self, message: str, *, default: str = "") -> str:
+        """What is typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history.
+        Raises PromptStopped, PromptLeft."""
+        session = self._main or self._main_prompt()
+        session.message = message
+        self._ends()[0].wants("text")
+        session.reserve_space_for_menu = min(1 + self._completed, shutil.get_terminal_size().lines - 1)
+        return await self._answer(session, default=default)
+
+    async def _answer(
+        self, session: "PromptSession[str]", *, default: str, pre_run: Callable[[], None] | None = None
+    ) -> str:
+        try:
+            # Ctrl-C that comes as a signal is the run's to take; prompt_toolkit would take its handler away for good.
+            return await session.prompt_async(
+                default=default, handle_sigint=False, set_exception_handler=False, pre_run=pre_run
+            )
+        except EOFError:
+            raise PromptLeft from None
+        except PromptStopped as stopped:
+            stopped.typed = session.default_buffer.text
+            raise
+
+    def _main_prompt(self) -> "PromptSession[str]":
+        from prompt_toolkit import PromptSession
+
+        input, output = self._ends()
+        self._main = PromptSession(
+            input=input,
+            output=output,
+            history=_history_in(self._history),
+            completer=None if self._completer is None else self._completer(),
+            complete_while_typing=False,
+            multiline=True,
+            prompt_continuation="  ",
+            key_bindings=_keys_of_text(),
+            interrupt_exception=PromptStopped,
+            eof_exception=PromptLeft,
+        )
+        return self._main
+
+    def _ends(self) -> "tuple[TypedKeys, Output]":
+        if self._input is None or self._output is None:
+            from prompt_toolkit.output import create_output
+            from prompt_toolkit.output.vt100 import Vt100_Output
+
+            from turnwise.terminal.typed_keys import TypedKeys
+
+            self._input = TypedKeys(sys.stdin, pause=self._pause, keep=self._put_aside)
+            self._output = create_output(stdout=sys.stderr)
+            if isinstance(self._output, Vt100_Output):
+                # a terminal that does not say where its cursor stands would be waited for, and complained of
+                self._output.enable_cpr = False
+        return self._input, self._output
+
+    def _put_aside(self, text: str) -> None:
+        if self._keep is not None:
+            self._keep(text)
+
+    def _forget_typed_ahead(self) -> None:
+        if self._input is not None:
+            from prompt_toolkit.input.typeahead import clear_typeahead
+
+            clear_typeahead(self._input)
+
+    @contextlib.contextmanager
+    def heeding(self, typed: Callable[[str], object], *, keep: Callable[[str], object]) -> Generator[None]:
+        """Within it, `typed` is given what is typed, at once and not echoed, while no prompt is there; Ctrl-C is a signal. `keep`
+        is given what was typed at an ask and is no answer to it."""
+        loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+        before: TerminalAttributes = termios.tcgetattr(descriptor)
+
+        def read() -> None:
+            try:
+                given = os.read(descriptor, MAX_TYPED_BYTES)
+            except OSError:
+                given = b""
+            if not given:  # hung up
+                loop.remove_reader(descriptor)
+                return
+            if given.endswith((b"\r", b"\n")):
+                self._pause.sent()
+            else:
+                self._pause.typed()
+            typed(given.decode("utf-8", "ignore"))
+
+        def heed(on: bool) -> None:
+            if on:
+                termios.tcsetattr(descriptor, termios.TCSADRAIN, _quiet(before))
+                loop.add_reader(descriptor, read)
+            else:
+                loop.remove_reader(descriptor)
+                termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+        heed(True)
+        self._keys, self._keep = heed, keep
+        try:
+            yield
+        finally:
+            self._keys = self._keep = None
+            heed(False)
+
+
+def confirm_at_terminal(lines: Sequence[str], question: str) -> bool:
+    """Show the lines, ask the question, and say whether the answer is yes."""
+    terminal = Terminal()
+    shown = [clean_row(line) for line in lines]
+    for line in shown:
+        terminal.say(line)
+    return run_to_end(terminal.says_yes(lambda: question, shown=shown))
+
+
+def _quiet(attributes: TerminalAttributes) -> TerminalAttributes:
+    """Key by key, without echo; signals stay."""
+    changed = list(attributes)
+    local = changed[3]
+    assert isinstance(local, int)
+    changed[3] = local & ~(termios.ICANON | termios.ECHO)
+    return changed
+
+
+def _keys_of_text() -> "KeyBindings":
+    """Enter sends, unless the line ends with a backslash; Esc-Enter makes a new line."""
+    from prompt_toolkit.key_binding import KeyBindings
+
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: "KeyPressEvent") -> None:
+        buffer = event.current_buffer
+        if buffer.document.text_before_cursor.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def _(event: "KeyPressEvent") -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys
+
+
+def _history_in(path: Path | None) -> "History":
+    """Kept in that file, as far as it can be written: a full disk ends nobody's session."""
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+    class KeptHistory(FileHistory):
+        def store_string(self, string: str) -> None:
+            with contextlib.suppress(OSError):
+                super().store_string(string)
+
+    with contextlib.suppress(OSError):
+        if path is not None:
+            return KeptHistory(_private(path))
+    return InMemoryHistory()
+
+
+def _private(path: Path) -> str:
+    """What was typed is for its author's eyes."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    return str(path)

@@ -1,0 +1,361 @@
+"""Asking the person at the terminal: what will run and why it is asked, what it would change, and how long there is."""
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from turnwise.base.clock import Clock
+from turnwise.coding_agent.asked_calls import SPARE_S, answer_to, confusables_in
+from turnwise.coding_agent.asks import (
+    AskSurroundings,
+    as_it_is_now,
+    ends_of,
+    is_allowed,
+    path_said,
+    rules_said,
+    what_of,
+    why_of,
+)
+from turnwise.coding_agent.text import has_colour, style, visible, visible_line
+from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permissions import PermissionRule, Policy, session_rules
+from turnwise.running.approvals import Asking
+from turnwise.running.fact_finding import Inspector
+from turnwise.terminal.lines import columns_of, fitted
+from turnwise.terminal.pager import SPARE_ROWS, Pages, rows_of, scrolls_away
+from turnwise.terminal.prompt_ends import PromptLeft, PromptStopped
+from turnwise.terminal.rows import COLOUR
+from turnwise.terminal.terminal import Terminal
+from turnwise.tools.workspace.paths import WorkspacePaths
+from turnwise.tools.workspace.previews import shortly
+from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.config import ToolOffer
+
+MAX_SHOWN_LINES = 200
+MAX_SHOWN_ROWS = 400  # a person finds them by scrolling back; lines that take more of them may be gone
+ANSWERED_THEN = "after that your answer is taken"
+ALLOWED_THEN = "after that the call can be allowed"
+SETTLE_S = 1.0  # after Ctrl-C the turn ends, and this ask with it
+
+ANSWERS = {
+    **dict.fromkeys(["y", "yes"], "yes"),
+    **dict.fromkeys(["a", "always"], "always"),
+    **dict.fromkeys(["n", "no"], "no"),
+    **dict.fromkeys(["d"], "why"),
+    **dict.fromkeys(["l", "later"], "later"),
+    **dict.fromkeys(["s", "show"], "all"),
+    **dict.fromkeys(["?", "help"], "help"),
+}
+
+
+class Choosing(NamedTuple):
+    """One answer: how it stands among the choices, and what `?` says of it."""
+
+    shown: str
+    meaning: str
+
+    @property
+    def letter(self) -> str:
+        return self.shown[1]
+
+
+CHOICES = {
+    "yes": Choosing("[y] yes, once", "y, yes     run it, this once"),
+    "always": Choosing(
+        "[a] always in this session",
+        "a, always  run it, and do not ask again in this session for what the line above names",
+    ),
+    "no": Choosing("[n] no", "n, no      do not run it; the model is told that you said no"),
+    "why": Choosing(
+        "[d] no, and say why", "d          do not run it, and tell the model why: you are asked for the reason"
+    ),
+    "later": Choosing("[l] later", "l, later   leave it for later: the run ends, `turnwise run --continue` asks again"),
+    "all": Choosing("[s] show all of it", "s, show    show all of it, page by page; q leads back here"),
+}
+
+
+class TerminalApprover:
+    """Asks one thing after the other; asks of sub-agents wait for their turn. What was allowed always is not asked again, whoever
+    asks: `policy` holds it, for further turns. `stop` is what Ctrl-C does, `before_command` comes before the first ask to run a
+    command."""
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        *,
+        policy: Policy,
+        offers: Mapping[str, ToolOffer],
+        inspect: Inspector,
+        workspace: WorkspacePaths,
+        clock: Clock,
+        stop: Callable[[], object],
+        before_command: Callable[[], object],
+        later: bool = True,
+    ) -> None:
+        self._terminal = terminal
+        self.policy = policy
+        self._around = AskSurroundings(offers=offers, inspect=inspect, workspace=workspace, clock=clock)
+        self._stop = stop
+        self._before_command = before_command
+        self._later = later
+
+    async def __call__(self, asking: Asking) -> Sequence[Approval]:
+        """The answers that came in time; the others take their default. While another ask has the terminal, no time runs."""
+        approvals: list[Approval] = []
+        began = self._around.clock.monotonic()
+        try:
+            if all([await self._is_allowed(ask) for ask in asking.asks]):
+                return [answer_to(ask, verdict="allow") for ask in asking.asks]
+            if any(self._around.is_command(ask) for ask in asking.asks):
+                self._before_command()
+            asking.waits()
+            async with self._terminal.taken():
+                for ask in asking.asks:
+                    if (answer := await self._in_time(ask, asking=asking)) is None:
+                        self._terminal.tell(_not_answered(ask, path=asking.path))
+                        continue
+                    approvals.append(answer)
+                    if ask is not asking.asks[-1]:
+                        asking.keep(answer)
+        except asyncio.CancelledError:
+            if self._around.clock.monotonic() >= began + asking.deadline_s:  # the turn's own deadline came first
+                answered = {answer.call_id for answer in approvals}
+                for ask in [ask for ask in asking.asks if ask.call.id not in answered]:
+                    self._terminal.tell(_not_answered(ask, path=asking.path))
+            raise
+        except PromptStopped:
+            self._stop()
+            await asyncio.sleep(SETTLE_S)
+        except PromptLeft:
+            self._terminal.tell("nobody is there any more: denied")
+        return approvals
+
+    async def _in_time(self, ask: OneAsk, *, asking: Asking) -> Approval | None:
+        """None where nobody answered within the ask's own time, which runs from the moment that it is shown."""
+        asking.waits()
+        ask, shown = (ask, None) if ask.kind == "question" else await self._prepared(ask, path=asking.path)
+        if ask.kind != "question" and shown is None:  # allowed since another ask was answered
+            return answer_to(ask, verdict="allow")
+        left_s = asking.shown()
+        left_s = asking.deadline_s if left_s is None else left_s
+        until = self._around.clock.monotonic() + left_s - min(SPARE_S, left_s / 10)
+        try:
+            async with asyncio.timeout(max(0.0, until - self._around.clock.monotonic())):
+                if shown is None:
+                    return await self._question(ask, path=asking.path, until=until)
+                return await self._one(ask, shown=shown, path=asking.path, until=until)
+        except TimeoutError:
+            return None
+
+    async def _prepared(self, ask: OneAsk, *, path: tuple[str, ...]) -> "tuple[OneAsk, _Shown | None]":
+        """The ask as it is now, and what is to be shown of it; None where nothing needs to be asked any more."""
+        if await self._is_allowed(ask):
+            return ask, None
+        facts = await self._around.facts(ask)
+        ask = as_it_is_now(ask, facts=facts)
+        rules = session_rules(facts, policy=self.policy)
+        return ask, await self._shown(ask, facts=facts, path=path, rules=rules)
+
+    async def _one(self, ask: OneAsk, *, shown: "_Shown", path: tuple[str, ...], until: float) -> Approval:
+        rules = shown.rules
+        has_more = shown.is_cut or scrolls_away([*shown.short, *shown.always])
+        possible = {"always": bool(rules), "later": self._later and ask.can_wait and not path, "all": has_more}
+        choices = [name for name in CHOICES if possible.get(name, True)]
+        for line in shown.short:
+            self._terminal.say(line, as_it_is=True)
+        match await self._chosen(choices, shown=shown, until=until):
+            case "yes":
+                return answer_to(ask, verdict="allow")
+            case "always":
+                self.policy = msgspec.structs.replace(self.policy, rules=(*self.policy.rules, *rules))
+                return answer_to(ask, verdict="allow", always=True)
+            case "later":
+                return answer_to(ask, verdict="later")
+            case "why":
+                why = await self._terminal.line(lambda: f"why not ({self._left(until)}): ", ticks=True)
+                return answer_to(ask, verdict="deny", text=why)
+            case _:
+                return answer_to(ask, verdict="deny")
+
+    async def _chosen(self, choices: Sequence[str], *, shown: "_Shown", until: float) -> str:
+        """However long the call is, the question with its subject stays on the screen."""
+        letters = ", ".join([CHOICES[name].letter for name in choices[:-1]]) + f" or {CHOICES[choices[-1]].letter}"
+        pages = Pages(shown.whole, coloured=has_colour(sys.stderr))
+        below, said = rows_of(shown.short), None  # rows since the question was said
+        while True:
+            if below + rows_of(shown.always) + SPARE_ROWS > shutil.get_terminal_size().lines:
+                self._terminal.say(shown.question)
+                below = rows_of(_own(shown.question))
+            if said is None:
+                for line in shown.always:
+                    self._terminal.say(line)
+                self._terminal.say("  ".join([CHOICES[name].shown for name in choices]))
+            said = await self._terminal.line(
+                lambda: f"{letters} ({self._left(until)}, then no): ", ticks=True, fresh=True, takes_paste=False
+            )
+            chosen = ANSWERS.get(said.strip().lower())
+            if chosen in ("yes", "always") and chosen in choices and shown.is_cut and pages.unshown_lines:
+                self._terminal.say(pages.unshown_said(ALLOWED_THEN))
+                below += 2
+            elif chosen == "all" and chosen in choices:
+                await self._terminal.page(
+                    pages, question=lambda: f"? {shown.subject} ({letters}; {self._left(until)}, then no)"
+                )
+                if shown.is_cut and pages.unshown_lines:
+                    self._terminal.say(pages.unshown_said(ALLOWED_THEN))
+                self._terminal.say(shown.question)
+                below = rows_of(_own(shown.question))
+            elif chosen is not None and chosen in choices:
+                return chosen
+            elif chosen == "help":
+                lines = [f"  {CHOICES[name].meaning}" for name in choices]
+                for line in lines:
+                    self._terminal.say(line)
+                below += rows_of(lines) + 1
+            else:
+                self._terminal.say(
+                    f"`{visible_line(said)[:40]}` is no answer to this; it is {letters}; ? explains them"
+                )
+                below += 2
+
+    async def _question(self, ask: OneAsk, *, path: tuple[str, ...], until: float) -> Approval:
+        marks = confusables_in([ask.call.name, ask.subject, *ask.options], folder=lambda: self._around.workspace.root)
+        options = [f"  {number}. {visible_line(option)}" for number, option in enumerate(ask.options, 1)]
+        warned = [_style(f"  {line}", "red", "bold") for line in marks.lines]
+        whole = [*map(marks.mark, [*heading(ask, path=path), *options]), *warned]
+        for line in whole[:MAX_SHOWN_LINES]:
+            self._terminal.say(line)
+        is_long = scrolls_away(whole)
+        pages = Pages([COLOUR.sub("", line) for line in whole] if is_long else [], coloured=False)
+        hint = "a number, or your own words; empty: no answer" if ask.options else "empty: no answer"
+        hint = f"{hint}; s shows all of the question" if is_long else hint
+        then = "the model decides" if ask.by == "model" else "denied"
+        text = ""
+
+        def asked() -> str:
+            return f"{hint} ({self._left(until)}, then {then}): "
+
+        while True:
+            said = await self._terminal.line(asked, default=text, ticks=True, fresh=True)
+            text = said.strip()
+            if not text:
+                return answer_to(ask, verdict="deny")
+            if is_long and text.lower() in {"s", "show"}:
+                text = ""
+                await self._terminal.page(pages, question=asked)
+                self._terminal.say(pages.unshown_said(ANSWERED_THEN))
+            elif is_long and pages.unshown_lines:  # the text stays at the prompt
+                self._terminal.say(pages.unshown_said(ANSWERED_THEN))
+            elif not (ask.options and text.isdecimal()):
+                return answer_to(ask, verdict="allow", text=text)
+            elif 1 <= int(text[:9]) <= len(ask.options):
+                return answer_to(ask, verdict="allow", text=ask.options[int(text) - 1])
+            else:
+                self._terminal.say(f"there is no answer {text[:9]}; they are 1 to {len(ask.options)}")
+                text = ""
+
+    async def _is_allowed(self, ask: OneAsk) -> bool:
+        """What was allowed always covers it by now."""
+        if ask.kind == "question":
+            return False
+        return is_allowed(await self._around.facts(ask), policy=self.policy)
+
+    async def _shown(
+        self, ask: OneAsk, *, facts: CallFacts, path: tuple[str, ...], rules: Sequence[PermissionRule]
+    ) -> "_Shown":
+        """What is to be decided: the call, and the diff of what a file tool would do, as if it were allowed."""
+        what, changes = await self._around.would_do(ask, facts=facts)
+        short = shortly(changes)
+        allowed, all_allowed = [
+            rules_said(rules, workspace=self.policy.workspace, whole=whole) for whole in (False, True)
+        ]
+        more = [] if allowed == all_allowed else [f"[a] would allow in this session: {all_allowed}"]
+        always = f"  [a] would allow in this session: {allowed}"
+        names = [ask.call.name, *path]
+        marks = await asyncio.to_thread(
+            confusables_in, [*names, *what, *changes], folder=lambda: self._around.workspace.root
+        )
+        warned = [_style(f"  {line}", "red", "bold") for line in marks.lines]
+        lines = [*map(marks.mark, [*heading(ask, path=path, what=what), *map(_coloured, short)]), *warned]
+        is_long = len(what) > MAX_SHOWN_LINES or rows_of(lines) > MAX_SHOWN_ROWS
+        return _Shown(
+            subject=marks.mark(_subject(ask, path=path)),
+            short=tuple(lines),
+            whole=(*map(marks.mark, [*what, *changes, *more]), *marks.lines),
+            is_cut=short != changes or is_long or bool(more),
+            rules=tuple(rules),
+            always=(marks.mark(always),) if rules else (),
+        )
+
+    def _left(self, until: float) -> str:
+        return f"{max(0, round(until - self._around.clock.monotonic()))} s"
+
+
+class _Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """One ask on the screen. `short` are its lines as they stand there first, `whole` all of what would run and change; `is_cut`:
+    they differ, or are more than stay in reach. `subject` names it on one line; `always` is what `[a]` would allow."""
+
+    subject: str
+    short: tuple[str, ...]
+    whole: tuple[str, ...]
+    is_cut: bool
+    rules: tuple[PermissionRule, ...] = ()
+    always: tuple[str, ...] = ()
+
+    @property
+    def question(self) -> str:
+        return _style(f"? {self.subject}", "bold")
+
+
+def heading(ask: OneAsk, *, path: tuple[str, ...], what: Sequence[str] = ()) -> list[str]:
+    """Who wants what, and why that is asked. Nothing of the call is hidden: control characters are spelled out."""
+    who = f" (asked by {path_said(path)})" if path else ""
+    if ask.kind == "question":
+        asks = "the model asks" if ask.by == "model" else f"{visible_line(ask.call.name)} asks"
+        why = _own(f"  asked because: {visible_line(ask.why)}") if ask.why else []
+        return [_style(f"? {asks}{who}:", "bold"), *[f"    {line}" for line in visible(ask.subject).split("\n")], *why]
+    lines = [
+        *_own(_style(f"? {visible_line(ask.call.name)} wants to run{who}:", "bold")),
+        *_block(what or what_of(ask)),
+    ]
+    why = why_of(ask)
+    return [*lines, *_own(f"  asked because: {visible_line(why)}")] if why else lines
+
+
+def _own(line: str) -> list[str]:
+    """A line of ours in rows of whole words. The call's own lines are broken by the terminal alone: no row of them looks like
+    another line of the command."""
+    return fitted(line, columns=columns_of(sys.stderr)).split("\n")
+
+
+def _subject(ask: OneAsk, *, path: tuple[str, ...]) -> str:
+    who = f"{path_said(path)} › " if path else ""
+    return f"{who}{visible_line(ask.call.name)} wants to run: {ends_of(visible_line(ask.subject))}"
+
+
+def _block(lines: Sequence[str]) -> list[str]:
+    shown = [f"    {line}" for line in lines[:MAX_SHOWN_LINES]]
+    if len(lines) > MAX_SHOWN_LINES:
+        warning = f"    [{len(lines) - MAX_SHOWN_LINES} MORE LINES ARE NOT SHOWN]"
+        shown.append(_style(warning, "red", "bold"))
+    return shown
+
+
+def _coloured(line: str) -> str:
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    colour = colours.get(line[:1])
+    return _style(f"  {line}", colour) if colour else f"  {line}"
+
+
+def _not_answered(ask: OneAsk, *, path: tuple[str, ...]) -> str:
+    who = f"{path_said(path)} › " if path else ""
+    default = "the model decides itself" if ask.kind == "question" and ask.by == "model" else "denied"
+    return f"no answer in time to {who}{visible_line(ask.call.name)}: {default}"
+
+
+def _style(text: str, *styles: str) -> str:
+    return style(text, *styles, stream=sys.stderr)

@@ -1,0 +1,97 @@
+"""Which keys answer a question at the terminal, and which belong to the text that somebody was typing when it came."""
+
+import os
+import select
+import termios
+from collections.abc import Callable
+from typing import Literal, TextIO
+
+from prompt_toolkit.input.typeahead import get_typeahead
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding.key_processor import KeyPress
+from prompt_toolkit.keys import Keys
+
+from turnwise.terminal.prompt_ends import TypingPause
+
+MAX_READ = 64 * 1024
+
+
+KeysUse = Literal["text", "draft", "answer", "choice"]
+"""What keys are for: a prompt of its own; a text that an ask interrupts; an answer in words; a choice, which nobody pastes."""
+
+
+class TypedKeys(Vt100Input):
+    """The keys of a terminal. While somebody is asked, keys that go on with a draft without a pause are given to `keep`, and so
+    is what is pasted at a choice, with what follows it without a pause. Ctrl-C is always heard."""
+
+    def __init__(self, stdin: TextIO, *, pause: TypingPause, keep: Callable[[str], object]) -> None:
+        super().__init__(stdin)
+        self._pause, self._keep = pause, keep
+        self._use: KeysUse = "text"
+        self._answers = False  # a key has come that answers
+        self._kept = False  # the last keys were no answer
+
+    @property
+    def are_kept(self) -> bool:
+        """What was typed last went to the text, and so does what comes now."""
+        return self._kept and self._pause.is_short
+
+    def wants(self, use: KeysUse) -> None:
+        self._use, self._answers, self._kept = use, False, False
+
+    def read_keys(self) -> list[KeyPress]:
+        return self.sift(super().read_keys())
+
+    def flush_keys(self) -> list[KeyPress]:
+        return self.sift(super().flush_keys())
+
+    def sift(self, keys: list[KeyPress]) -> list[KeyPress]:
+        """Those that are for the prompt that is open."""
+        if not keys or self._use == "text":
+            return keys
+        if self._use == "draft":
+            self._pause.typed()
+            return keys
+        kept, rest = list[KeyPress](), list[KeyPress]()
+        for key in keys:
+            is_pasted = key.key is Keys.BracketedPaste and self._use == "choice"
+            if key.key is not Keys.ControlC and (is_pasted or (not self._answers and self._pause.is_short)):
+                kept.append(key)
+                self._pause.typed()
+                self._answers = False  # what follows a paste may be of it
+            else:
+                rest.append(key)
+                self._answers = True
+        self._put_aside(kept)
+        self._kept = bool(kept)
+        return rest
+
+    def collect(self) -> None:
+        """Give `keep` what was typed before this moment and nobody has read."""
+        found = get_typeahead(self)
+        try:
+            found += self._unread()
+        except (termios.error, OSError):  # the terminal is gone: reading from it will say so
+            return
+        if found:
+            self._put_aside(found)
+            self._pause.typed()
+
+    def _unread(self) -> list[KeyPress]:
+        """What the terminal holds, whole lines or not."""
+        descriptor = self.fileno()
+        before = termios.tcgetattr(descriptor)
+        changed = list(before)
+        changed[3] = before[3] & ~(termios.ICANON | termios.ECHO)
+        termios.tcsetattr(descriptor, termios.TCSANOW, changed)
+        try:
+            while select.select([descriptor], [], [], 0)[0] and (given := os.read(descriptor, MAX_READ)):
+                self.vt100_parser.feed(given.decode("utf-8", "ignore"))
+        finally:
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
+        found, self._buffer = self._buffer, []
+        return found
+
+    def _put_aside(self, keys: list[KeyPress]) -> None:
+        if text := "".join([key.data for key in keys]):
+            self._keep(text)

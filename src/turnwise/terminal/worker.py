@@ -1,0 +1,127 @@
+"""`turnwise worker`: run the turns that wait in a database."""
+
+import asyncio
+import signal
+import sys
+
+import click
+import msgspec
+
+from turnwise.agent.written_lines import WrittenLines
+from turnwise.base.own_loop import quickest_loop, run_to_end
+from turnwise.coding_agent.text import visible_line
+from turnwise.terminal.databases import checked_dsn, database_option, needs_psycopg
+from turnwise.terminal.failures import as_one_line
+from turnwise.terminal.named_agents import load_agents
+from turnwise.terminal.numbers import FiniteRange
+
+MOST_TURNS = 1000
+LONGEST_LEASE_S = 3600.0
+
+EPILOG = """\b
+Examples:
+  turnwise worker --agent helper=my_agents:helper
+  turnwise worker --agent helper=my_agents:helper --agent coder=my_agents:make_coder --concurrency 20
+  turnwise worker --agent coder=my_agents:coder --offers folder:/srv/x --json
+
+AGENT is an `Agent` or a function that makes one; modules are found in this folder, too. Nothing else is imported: a turn only
+names one of these agents.
+
+\b
+SIGTERM and Ctrl-C hand over the turns that run. Exit codes:
+  0   ended
+  1   the database failed
+  2   wrong use, no such agent, or no such database
+  70  its leases could not be renewed; others go on with its turns"""
+
+
+@click.command(epilog=EPILOG)
+@database_option
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    required=True,
+    metavar="NAME=MODULE:AGENT",
+    help="An agent, and the name by which turns ask for it. May be repeated.",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, MOST_TURNS),
+    default=10,
+    metavar="N",
+    help="How many turns run at once. [default: 10]",
+)
+@click.option("--offers", multiple=True, metavar="WHAT", help="What turns may need, `folder:/srv/x`. May be repeated.")
+@click.option(
+    "--allow-model", "models", multiple=True, metavar="NAME", help="A model that turns may ask for. May be repeated."
+)
+@click.option("--allow-instructions", is_flag=True, help="Turns may add instructions after the agent's own.")
+@click.option(
+    "--lease",
+    "lease_s",
+    type=FiniteRange(1, LONGEST_LEASE_S),
+    default=30.0,
+    metavar="S",
+    help="Seconds after which the turns of a worker that does not answer go to another one. [default: 30]",
+)
+@click.option(
+    "--grace",
+    "grace_s",
+    type=FiniteRange(0, LONGEST_LEASE_S),
+    default=20.0,
+    metavar="S",
+    help="Seconds that steps have to end after SIGTERM. [default: 20]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Log in JSON lines.")
+def command(
+    database: str | None,
+    agents: tuple[str, ...],
+    concurrency: int,
+    offers: tuple[str, ...],
+    models: tuple[str, ...],
+    allow_instructions: bool,
+    lease_s: float,
+    grace_s: float,
+    as_json: bool,
+) -> None:
+    """Run the turns that wait in a database, with the agents named here."""
+    with as_one_line():
+        dsn = checked_dsn(database)
+        try:
+            from turnwise.workers.worker import Worker, WorkerEvent
+            from turnwise.workers.worker_limits import WorkerAllows
+        except ModuleNotFoundError as error:
+            raise needs_psycopg(error) from None
+
+        def line_of(event: WorkerEvent) -> str:
+            if as_json:
+                return msgspec.json.encode(event).decode()
+            return visible_line(
+                " ".join([part for part in (event.happening, event.session, event.agent, event.text) if part])
+            )
+
+        found = load_agents(agents)
+
+        async def work() -> None:
+            worker = Worker(
+                dsn,
+                agents=found,
+                concurrency=concurrency,
+                offers=offers,
+                allows=WorkerAllows(models=models, instructions=allow_instructions),
+                lease_s=lease_s,
+                grace_s=grace_s,
+                tell=lambda event: lines.put(line_of(event)),
+            )
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, worker.stop)
+            await worker.run()
+
+        # A log that nobody reads holds up no turn.
+        lines = WrittenLines(sys.stderr, dropped_line=lambda why: line_of(WorkerEvent(happening="waits", text=why)))
+        try:
+            run_to_end(work(), new_loop=quickest_loop)
+        finally:
+            lines.close()

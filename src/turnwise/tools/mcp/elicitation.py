@@ -1,0 +1,173 @@
+"""What a server asks a person in the middle of a call -> asks of that call, and the answers in the form that it wants."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Protocol, cast
+
+from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitRequestURLParams, ElicitResult
+
+from turnwise.settings.mcp_entries import is_web_address
+from turnwise.turn.approvals import Approval
+
+MAX_FIELDS = 20
+MAX_QUESTION = 2000  # characters; of what is longer nobody is asked
+MAX_OPTIONS = 20
+MAX_ASKS = 40  # of one call: two long forms
+MAX_DECLINED = 3  # whoever has said no so often is asked no more in that call
+# How a person leaves out a field that need not be filled in: an empty line says no to the whole form.
+LEFT_EMPTY, EMPTY = "leave it empty", "-"
+TRIES = 2  # an answer that does not fit is asked for once more
+
+YES_OR_NO = ("yes", "no")
+FieldValue = str | int | float | bool | list[str] | None
+
+
+class Asker(Protocol):
+    """A call at work: its context asks a person."""
+
+    async def ask(self, question: str, *, options: Sequence[str] = ..., why: str = ...) -> Approval: ...
+
+
+def says_yes(answer: Approval) -> bool:
+    """Whether the answer to a question with the options `YES_OR_NO` is yes. Words that are neither are no."""
+    return answer.verdict == "allow" and answer.text.strip().lower() in ("", "y", "yes")
+
+
+class PatientAsker:
+    """Asks for one call, as often as a person may be asked. Then nobody answers."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+        self._asked = self._declined = 0
+
+    async def ask(self, question: str, *, options: Sequence[str] = (), why: str = "") -> Approval:
+        if self._asked >= MAX_ASKS or self._declined >= MAX_DECLINED:
+            return Approval(call_id="", verdict="deny", by="default")
+        self._asked += 1
+        answer = await self._asker.ask(question, options=options, why=why)
+        self._declined += answer.verdict != "allow"
+        return answer
+
+
+class _Declined(Exception):
+    """The person said no, or nobody answered: `action` is the word for that."""
+
+    def __init__(self, answer: Approval) -> None:
+        self.action = "decline" if answer.by == "person" else "cancel"
+
+
+async def elicit(params: ElicitRequestParams, *, server: str, asker: Asker) -> ElicitResult:
+    """The person's answer. Where nobody is there it is `cancel`; nothing is ever filled in for them."""
+    said = params.message
+    why = f"the MCP server `{server}` asks"
+    try:
+        if isinstance(params, ElicitRequestURLParams):
+            if not is_web_address(params.url) or _is_too_long(said, params.url):
+                return ElicitResult(action="cancel")
+            await _agreed(asker, f"{said}\nOpen this address yourself if you agree: {params.url}", why=why)
+            return ElicitResult(action="accept")
+        return ElicitResult(action="accept", content=await _filled(params, said=said, asker=asker, why=why))
+    except _Declined as declined:
+        return ElicitResult(action="decline" if declined.action == "decline" else "cancel")
+
+
+async def _filled(params: ElicitRequestFormParams, *, said: str, asker: Asker, why: str) -> dict[str, FieldValue]:
+    fields = _table(params.requested_schema.get("properties"))
+    if len(fields) > MAX_FIELDS or _is_too_long(said):
+        raise _Declined(Approval(call_id="", verdict="deny", by="default"))
+    needed = params.requested_schema.get("required")
+    required = cast("list[object]", needed) if isinstance(needed, list) else []
+    if not fields:
+        await _agreed(asker, said, why=why)
+        return {}
+    content: dict[str, FieldValue] = {}
+    for name, field in fields.items():
+        value = await _field(name, _table(field), said=said, asker=asker, why=why, is_needed=name in required)
+        if value is not None:
+            content[name] = value
+    return content
+
+
+async def _agreed(asker: Asker, question: str, *, why: str) -> None:
+    answer = await asker.ask(question, options=YES_OR_NO, why=why)
+    if answer.by != "person" or not says_yes(answer):
+        raise _Declined(answer)
+
+
+async def _field(
+    name: str, field: Mapping[str, object], *, said: str, asker: Asker, why: str, is_needed: bool
+) -> FieldValue:
+    """One field's value; None for one that is not needed and was left empty."""
+    options = _options(field)
+    about = _text(field.get("description")) or _text(field.get("title"))
+    title = f"{name}: {about}" if about and about != name else name
+    if _is_too_long(title) or _is_too_long(*options):
+        raise _Declined(Approval(call_id="", verdict="deny", by="default"))
+    choices = (*options, LEFT_EMPTY) if options and not is_needed else tuple(options)
+    title += "" if is_needed or options else f" (`{EMPTY}` leaves it empty)"
+    question = f"{said}\n{title}"
+    for _ in range(TRIES):
+        answer = await asker.ask(question, options=choices, why=why)
+        if answer.verdict != "allow" or answer.by != "person":
+            raise _Declined(answer)
+        text = answer.text.strip()
+        if not is_needed and text not in options and text in ("", EMPTY, LEFT_EMPTY):
+            return None
+        value = _read(text, field, options=options)
+        if value is not None:
+            return value
+        question = f"{said}\n{title}\nThat was no {_text(field.get('type')) or 'such value'}; once more:"
+    raise _Declined(Approval(call_id="", verdict="deny", by="default"))
+
+
+def _options(field: Mapping[str, object]) -> dict[str, str]:
+    """What is offered, and the value of each."""
+    if field.get("type") == "boolean":
+        return {"yes": "true", "no": "false"}
+    table = _table(field.get("items")) if field.get("type") == "array" else field
+    found: dict[str, str] = {}
+    for one in [*_list(table.get("oneOf")), *_list(table.get("anyOf"))][:MAX_OPTIONS]:
+        choice = _table(one)
+        found[_text(choice.get("title")) or _text(choice.get("const"))] = _text(choice.get("const"))
+    titles = _list(table.get("enumNames"))
+    for at, value in enumerate(_list(table.get("enum"))[:MAX_OPTIONS]):
+        title = _text(titles[at]) if at < len(titles) else ""
+        found[title or _text(value)] = _text(value)
+    found.pop("", None)  # a value that is no text, and has no title
+    return found
+
+
+def _is_too_long(*texts: str) -> bool:
+    """A person could not be shown all of it: nobody is asked."""
+    return sum(map(len, texts)) > MAX_QUESTION
+
+
+def _read(text: str, field: Mapping[str, object], *, options: Mapping[str, str]) -> FieldValue:
+    """The typed value, None where the text is none."""
+    kind = field.get("type", "string")
+    chosen = options.get(text, text)
+    if kind == "boolean":
+        words = {"true": True, "yes": True, "y": True, "false": False, "no": False, "n": False}
+        return words.get(chosen.lower())
+    if kind == "array":
+        values = [options.get(one.strip(), one.strip()) for one in text.split(",")]
+        return values if not options or set(values) <= set(options.values()) else None
+    if kind in ("integer", "number"):
+        try:
+            number = int(text) if kind == "integer" else float(text)
+        except ValueError:
+            return None
+        return number if math.isfinite(number) else None  # JSON has no others
+    return chosen if not options or chosen in options.values() else None
+
+
+def _table(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> Sequence[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

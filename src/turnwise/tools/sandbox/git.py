@@ -1,0 +1,368 @@
+"""What of a repository a later `git` outside the sandbox would execute, and keeping it as it was.
+
+Hooks are programs; the configuration names programs (`core.fsmonitor`, `core.pager`, filters, aliases), `info/attributes` for
+which files; `commondir` and `gitdir` say where else the configuration lies, `objects/info/alternates` whose objects are taken.
+Source: githooks(5), git-config(1), gitrepository-layout(5).
+"""
+
+import contextlib
+import itertools
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from turnwise.tools.sandbox.git_folders import GitFolder, modules_in
+from turnwise.vocab.file_names import shown_name
+
+_MOUNTED = ("config", "config.worktree", "commondir", "gitdir", "hooks", "info")
+_EXECUTED = (*_MOUNTED, "objects/info/alternates", "objects/info/http-alternates")
+_OF_WORKTREES = ("config.worktree", "commondir", "gitdir")
+# What all working trees of a repository write; the rest of it belongs to one of them, or is executed.
+_SHARED = ("objects", "refs", "logs", "packed-refs")
+# For each of them by itself: what is too much of one must not leave the others without a guard.
+_MAX_FILES = 2000  # a template brings fourteen hooks
+_MAX_BYTES = 16 * 1024 * 1024
+_MAX_WALKED = 200_000  # entries of the workspace, some 0.5 s
+_LOOK = "Tell the user, who should look at it before git is used there again."
+
+
+def guarded_paths(root: Path) -> Iterator[tuple[Path, bool]]:
+    """The paths of the repository at `root` to mount on their own, and whether each may be written.
+
+    The folder itself too: a mount point cannot be renamed, and else it could be moved away with what is guarded in it.
+    A `.git` file leads to a repository elsewhere, of which no more can be written than was opened.
+    """
+    git = root / ".git"
+    if git.is_symlink() or not git.exists():
+        return
+    if git.is_file():
+        yield git, False
+        return
+    yield git, True
+    yield from _guarded_in(git)
+    for module in _modules_in(git):
+        yield from _guarded_in(module)
+
+
+def opened_paths(folders: Iterable[GitFolder]) -> Iterator[tuple[Path, bool]]:
+    """The same for folders of git's outside of the workspace, each after those that it lies in."""
+    for folder in sorted(folders, key=lambda one: one.at.parts):
+        at = folder.at
+        yield at, True
+        yield from ((path, False) for path in (at / "modules", at / "worktrees") if _can_be_mounted(path))
+        if folder.shared:
+            others = [entry for entry in os.scandir(at) if entry.name not in _SHARED]
+            yield from ((path, False) for entry in others if _can_be_mounted(path := Path(entry.path)))
+        yield from _guarded_in(at)
+
+
+def shared_paths(git: Path) -> list[Path]:
+    """Those of a repository's folder that each of its working trees writes in."""
+    return [git / name for name in _SHARED if _is_folder(git / name)]
+
+
+def _guarded_in(git: Path) -> Iterator[tuple[Path, bool]]:
+    for name in _MOUNTED:
+        if _can_be_mounted(git / name):
+            yield git / name, False
+    info = git / "objects" / "info"
+    if _can_be_mounted(info.parent) and _can_be_mounted(info):
+        yield info.parent, True
+        yield info, False
+
+
+def _modules_in(git: Path) -> list[Path]:
+    try:
+        return modules_in(git)
+    except OSError:  # nothing runs then, see GitGuard
+        return []
+
+
+def _can_be_mounted(path: Path) -> bool:
+    return path.exists() and not path.is_symlink()
+
+
+class CannotGuard(Exception):
+    """What git executes could be changed for good: it cannot be remembered, and nothing else keeps it. Says what to do."""
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    mode: int
+    content: bytes
+
+
+class RestoredFiles(msgspec.Struct, frozen=True):
+    """`changed` are paths relative to the root that are as before again; `told` says what else was done, or could not be."""
+
+    changed: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+
+
+class GitGuard:
+    """Remembers what a repository executes, and puts it back where a command changed it.
+
+    For what no mount can guard: a file that does not exist yet, and sandboxes without mounts. To be asked when nothing of
+    the command runs any more. `mounted`: `guarded_paths` are mounted too. `named` goes before the names that it tells, `opened`
+    are folders of git's elsewhere that may be written. Raises CannotGuard where there is too much to remember, or something
+    cannot be read: no command may run then.
+    """
+
+    def __init__(self, root: Path, *, mounted: bool = False, named: str = "", opened: Sequence[GitFolder] = ()) -> None:
+        self._root = root
+        self._opened = [folder.at for folder in opened]
+        self._named = named
+        self._git = root / ".git"
+        self._folder = _identity(self._git)
+        self._leads = None if self._folder else _entry_at(self._git, limit=_MAX_BYTES)  # a link or file to elsewhere
+        if self._folder is None and self._leads is None and os.path.lexists(self._git):
+            raise CannotGuard(_refusal(self._git, root=root))
+        try:
+            # a submodule that is opened by itself, too, is found from the outer folder first
+            bases: dict[Path, Path] = {}
+            for base, at in self._executed():
+                bases.setdefault(at, base)
+            kept = {at: (base, _remember(at)) for at, base in bases.items()}
+        except OSError:
+            raise CannotGuard(_refusal(self._git / "modules", root=root)) from None
+        for at, (base, entries) in kept.items():
+            is_mounted = mounted and base != self._root and at.parent.parent != base / "worktrees" and _is_mounted(at)
+            if entries is None and not is_mounted:
+                raise CannotGuard(_refusal(at, root=root))
+        self._before = {at: (base, entries) for at, (base, entries) in kept.items() if entries is not None}
+
+    def put_back(self) -> RestoredFiles:
+        """What had changed. `.git` is again the folder, link or file that it was, wherever `told` does not say otherwise."""
+        try:
+            told = tuple([f"{self._named}{one}" for one in self._return_git()])
+        except OSError as error:
+            return RestoredFiles(
+                told=(f"{self._named}.git: it was replaced, and could not be put back ({error.strerror}). {_LOOK}",)
+            )
+        changed: list[str] = []
+        for at, (base, before) in self._before.items():
+            try:
+                blocked = _first_no_folder(at.parent, base=base)
+                if blocked is not None and os.path.lexists(blocked):
+                    blocked.unlink()
+                    told += (f"{self._shown(blocked)}: a command had put it where a folder of git's was. {_LOOK}",)
+            except OSError as error:
+                blocked = at
+                told += (self._failed(at, error),)
+            if blocked is not None:
+                continue  # it went with its folder
+            for path, error in _put_back(at, before=before):
+                if error is None:
+                    changed.append(self._shown(path))
+                else:
+                    told += (self._failed(path, error),)
+        return RestoredFiles(tuple(changed), told)
+
+    def _failed(self, path: Path, error: OSError) -> str:
+        return f"{self._shown(path)}: it was changed, and could not be put back ({error.strerror}). {_LOOK}"
+
+    def _shown(self, path: Path) -> str:
+        if path.is_relative_to(self._root):
+            return shown_name(f"{self._named}{path.relative_to(self._root)}")
+        return shown_name(str(path))
+
+    def _executed(self) -> Iterator[tuple[Path, Path]]:
+        """Where git looks for what it executes: in `.git`, or in the folders of the workspace to which it leads, in their
+        submodules and working trees. Each after the folder whose way there may be a link by then. Raises OSError."""
+        of_root = [self._git] if self._folder else _led_to(self._git, root=self._root)
+        bases = [self._git if self._folder else self._root for _ in of_root]
+        for base, folder in zip((*bases, *self._opened), (*of_root, *self._opened), strict=True):
+            for git in (folder, *modules_in(folder)):
+                yield from ((base, git / name) for name in _EXECUTED)
+            worktrees = folder / "worktrees"
+            for tree in sorted(worktrees.iterdir()) if _is_folder(worktrees) else ():
+                yield from ((base, tree / name) for name in _OF_WORKTREES)
+                for git in modules_in(tree):
+                    yield from ((base, git / name) for name in _EXECUTED)
+
+    def _return_git(self) -> tuple[str, ...]:
+        """Afterwards `.git` itself is what it was, if that is still to be had."""
+        if self._folder is None:
+            return self._return_lead()
+        if _identity(self._git) == self._folder:
+            return ()
+        moved = self._find_folder()
+        if moved is None and _is_folder(self._git):
+            return (
+                f".git: it is another folder now, and the repository that was there is nowhere in the workspace. {_LOOK}",
+            )
+        aside, told = self._move_aside()
+        if moved is None:
+            return (f".git: the repository is gone, and nowhere in the workspace.{told} {_LOOK}",)
+        if moved.is_relative_to(self._git):
+            moved = aside / moved.relative_to(self._git)
+        moved.rename(self._git)
+        at = moved.relative_to(self._root)
+        return (f".git: the repository had been moved to `{shown_name(str(at))}`, and was moved back.{told}",)
+
+    def _return_lead(self) -> tuple[str, ...]:
+        if self._leads is None:
+            return (f".git: the command made this repository. {_LOOK}",) if os.path.lexists(self._git) else ()
+        if _entry_at(self._git, limit=len(self._leads.content)) == self._leads:
+            return ()
+        _, told = self._move_aside()
+        _restore(self._git, self._leads)
+        return (f".git: put back as before; it says where the repository lies.{told}",)
+
+    def _move_aside(self) -> tuple[Path, str]:
+        """The new place of what the command put where `.git` was, and a sentence on it; empty where there was nothing."""
+        names = (f".git-made-by-a-command-{count}" for count in itertools.count(1))
+        aside = next(path for name in names if not os.path.lexists(path := self._root / name))
+        if not os.path.lexists(self._git):
+            return aside, ""
+        self._git.rename(aside)
+        return aside, f" What the command had put in its place is `{aside.name}` now."
+
+    def _find_folder(self) -> Path | None:
+        """Where in the workspace the repository's folder lies now, among the first entries that a walk meets."""
+        walked = 0
+        for place, folders, files in os.walk(self._root):
+            for name in folders:
+                if _identity(Path(place, name)) == self._folder:
+                    return Path(place, name)
+            walked += len(folders) + len(files)
+            if walked > _MAX_WALKED:
+                break
+        return None
+
+
+def _first_no_folder(folder: Path, *, base: Path) -> Path | None:
+    """On the way from `base` to the folder in it, both included, the first that is none, or is a link to one."""
+    way = [folder, *folder.parents]
+    return next((one for one in reversed(way[: way.index(base) + 1]) if not _is_folder(one)), None)
+
+
+def _is_mounted(at: Path) -> bool:
+    return at.name in _MOUNTED and _can_be_mounted(at)
+
+
+def _refusal(at: Path, *, root: Path) -> str:
+    name = shown_name(os.path.relpath(at, root))
+    return (
+        f"the command was not run: it could change what git executes, as `{name}` cannot be put back "
+        f"afterwards (it has more than {_MAX_FILES:,} files or {_MAX_BYTES // 1024 // 1024} MiB, or cannot be read). "
+        "Ask the user to make it smaller, or readable"
+    )
+
+
+def _led_to(lead: Path, *, root: Path) -> list[Path]:
+    """The repository's folders in the workspace, where `.git` is a link or a file that leads there (`gitdir: .bare`), and where
+    settings and hooks are shared (`commondir`). Others cannot be written."""
+    first = lead if lead.is_symlink() else _named_in(lead, prefix=b"gitdir:")
+    if first is None:
+        return []
+    shared = _named_in(first / "commondir", prefix=b"")
+    real = root.resolve()
+    found = dict.fromkeys([Path(os.path.realpath(path)) for path in (first, shared) if path is not None])
+    return [root / path.relative_to(real) for path in found if path.is_relative_to(real) and path.is_dir()]
+
+
+def _named_in(file: Path, *, prefix: bytes) -> Path | None:
+    entry = _entry_at(file, limit=_MAX_BYTES)
+    if entry is None or not stat.S_ISREG(entry.mode) or not entry.content.startswith(prefix):
+        return None
+    name = os.fsdecode(entry.content.removeprefix(prefix).strip())
+    return file.parent / name if name and "\0" not in name else None
+
+
+def _remember(at: Path) -> dict[Path, _Entry] | None:
+    """What there is at `at` and below it; None if that is more than we can remember, or unreadable."""
+    found: dict[Path, _Entry] = {}
+    room = _MAX_BYTES
+    try:
+        for path in _paths_at(at):
+            entry = _entry_at(path, limit=room)
+            if entry is None or len(found) == _MAX_FILES:
+                return None
+            found[path] = entry
+            room -= len(entry.content)
+    except OSError:
+        return None
+    return found
+
+
+def _paths_at(at: Path) -> Iterator[Path]:
+    """It and all below it, folders before what lies in them. Raises OSError for a folder that cannot be read."""
+    waiting = [at] if os.path.lexists(at) else []
+    while waiting:
+        path = waiting.pop()
+        yield path
+        if _is_folder(path):
+            waiting += [path / name for name in os.listdir(path)]  # noqa: PTH208
+
+
+def _put_back(at: Path, *, before: dict[Path, _Entry]) -> Iterator[tuple[Path, OSError | None]]:
+    """Each path that was changed, with the error if it stays so."""
+    try:
+        found = list(itertools.islice(_paths_at(at), 2 * _MAX_FILES + 1))
+        if len(found) > 2 * _MAX_FILES:  # too many to look at
+            shutil.rmtree(at)
+            found = []
+    except OSError as error:
+        yield at, error
+        return
+    for path in sorted({*before, *found}):  # outer ones first: what lies in them is written to a real folder
+        entry = before.get(path)
+        if entry is None and not os.path.lexists(path):
+            continue  # it went with its folder
+        if entry is not None and _entry_at(path, limit=len(entry.content)) == entry:
+            continue
+        try:
+            _restore(path, entry)
+        except OSError as error:
+            yield path, error
+        else:
+            yield path, None
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Of a folder that is no link: the same wherever it is moved in its file system."""
+    with contextlib.suppress(OSError):
+        status = path.lstat()
+        if stat.S_ISDIR(status.st_mode):
+            return status.st_dev, status.st_ino
+    return None
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _entry_at(path: Path, *, limit: int) -> _Entry | None:
+    """None where it is absent, unreadable or has more than `limit` bytes."""
+    with contextlib.suppress(OSError):
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            return _Entry(status.st_mode, os.fsencode(path.readlink()))
+        if not stat.S_ISREG(status.st_mode):
+            return _Entry(status.st_mode, b"")
+        if status.st_size <= limit:
+            return _Entry(status.st_mode, path.read_bytes())
+    return None
+
+
+def _restore(path: Path, entry: _Entry | None) -> None:
+    """Afterwards there is at `path` what `entry` says, or nothing. A folder that stays one keeps what is in it."""
+    if _is_folder(path):
+        if entry is None or not stat.S_ISDIR(entry.mode):
+            shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+    if entry is None:
+        return
+    if stat.S_ISLNK(entry.mode):
+        path.symlink_to(os.fsdecode(entry.content))
+        return
+    if stat.S_ISDIR(entry.mode):
+        path.mkdir(exist_ok=True)
+    elif stat.S_ISREG(entry.mode):
+        path.write_bytes(entry.content)
+    path.chmod(stat.S_IMODE(entry.mode))

@@ -1,0 +1,166 @@
+"""Where the path of a call leads: links followed, `..` and `~` resolved, a missing tail kept."""
+
+import os
+import stat
+from collections.abc import Iterable
+
+from turnwise.base.private_folders import private_folder_of
+from turnwise.rules.guarded_names import is_secret
+from turnwise.rules.permission_facts import Access, PathFact
+from turnwise.rules.permission_paths import is_inside
+from turnwise.tools.sandbox.scratch import PrivateFolder
+from turnwise.tools.shell_judge.globs import SegmentGlob
+from turnwise.tools.shell_judge.readable import escaped, is_marked
+from turnwise.tools.shell_judge.searches import Looked, Search
+from turnwise.tools.workspace.output import is_gone_output
+from turnwise.vocab.file_names import marked
+
+MAX_PATH_CHARS = 4096  # PATH_MAX of Linux
+MAX_GLOB_ENTRIES = 2000  # looked at for one word
+MAX_GLOB_MATCHES = 100
+MAX_SEARCHED = 10_000  # entries below a folder, some 20 ms
+
+# Nothing is kept and nothing is revealed by them.
+HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
+# What they lead to depends on the process that asks.
+_PROCESS_BOUND = ("/proc/", "/dev/")
+
+
+class Paths:
+    """Resolves paths as a call in `workspace` would see them. `home` is what `~` stands for, `private` the folder that commands
+    have for themselves; in the folders `kept` lies what turnwise wrote for the model."""
+
+    def __init__(
+        self,
+        workspace: os.PathLike[str],
+        *,
+        home: str,
+        private: PrivateFolder | None = None,
+        kept: Iterable[os.PathLike[str]] = (),
+    ) -> None:
+        self.workspace = os.path.realpath(workspace)
+        self.is_linked = os.path.abspath(workspace) != self.workspace  # noqa: PTH100 - bash may have come by this path
+        self.home = home
+        self.private = private
+        self._kept = tuple([os.path.realpath(folder) for folder in kept])
+
+    def fact(self, text: str, *, place: str | None = None, access: Access = "read", tilde: bool = False) -> PathFact:
+        """The fact of `text`, relative to `place` (the workspace by default). `tilde`: a leading `~` is the home folder."""
+        if tilde and text.startswith("~"):
+            if text != "~" and not text.startswith("~/"):
+                return PathFact(given=text, access=access)
+            full = self.home + text[1:]
+        else:
+            full = os.path.join(self.workspace if place is None else place, text)  # noqa: PTH118 - keeps `..` for realpath
+        if "\0" in text or len(full) > MAX_PATH_CHARS or not full.startswith("/"):
+            return PathFact(given=text[:MAX_PATH_CHARS], access=access)
+        lexical = os.path.normpath(full).replace("//", "/", 1)
+        if lexical in HARMLESS_DEVICES:
+            return PathFact(given=text, resolved=lexical, lexical=lexical, inside=True, access=access)
+        try:
+            resolved = os.path.realpath(self._real(full))
+        except (OSError, ValueError):
+            return PathFact(given=text, access=access)
+        private = self.private is not None and self.private.holds(resolved)
+        inside = private or (self.contains(resolved) and not lexical.startswith(_PROCESS_BOUND))
+        passing = not inside and private_folder_of(resolved) is not None
+        kept = any(is_inside(resolved, folder=folder) for folder in self._kept) or (
+            passing and is_gone_output(resolved)
+        )
+        return PathFact(
+            given=escaped(text),
+            resolved=marked(resolved),
+            lexical=marked(lexical),
+            inside=inside,
+            access=access,
+            kept=kept,
+            passing=passing,
+            private=private,
+        )
+
+    def _real(self, full: str) -> str:
+        return full if self.private is None or self.contains(full) else self.private.real_path(full)
+
+    def contains(self, path: str) -> bool:
+        return is_inside(path, folder=self.workspace)
+
+    def is_unreachable(self, fact: PathFact) -> bool:
+        """Whether it is absolute text that leads nowhere (`s` of `sed`, a pattern): below a folder of `/` that does not exist."""
+        parts = fact.lexical.split("/")
+        if not fact.resolved or fact.inside or (len(parts) < 3 and not fact.given.endswith("/")):
+            return False
+        return not os.path.lexists(f"/{parts[1]}")
+
+    def is_folder(self, path: str) -> bool:
+        return is_marked(path) or os.path.isdir(path)  # noqa: PTH112
+
+    def may_enter(self, path: str) -> bool:
+        """Whether `cd` to the path surely succeeds. A right that a group has does not count, nor one that root has anyway: in a
+        sandbox it may have none."""
+        try:
+            status = os.stat(path)  # noqa: PTH116
+        except (OSError, ValueError):
+            return False
+        needed = 0o100 if status.st_uid == os.geteuid() else 0o001
+        return stat.S_ISDIR(status.st_mode) and status.st_mode & needed != 0
+
+    def secret_below(self, folder: str, *, search: Search) -> str:
+        """The first secret file that a search of the folder would show, or a link that leads it out of the folder; empty where
+        there is none. A folder too large to be looked through counts as one that has some."""
+        if is_marked(folder):
+            return "a folder whose name is no UTF-8"
+        looked = Looked(folder, search=search)
+        seen = 0
+        for place, folders, files in os.walk(folder):
+            seen += len(folders) + len(files)
+            if seen > MAX_SEARCHED:
+                return f"more than {MAX_SEARCHED:,} files"
+            looked.enter(place)
+            folders[:] = [name for name in folders if looked.shows(name)]
+            for name in filter(looked.shows, files):
+                if is_secret(f"{place}/{name}", home=self.home):
+                    return name
+            if search.follows:
+                for name in (*folders, *files):
+                    if not is_inside(os.path.realpath(f"{place}/{name}"), folder=folder):
+                        return name
+        return ""
+
+    def matches(self, segment: SegmentGlob | str, *, place: str) -> list[str] | None:
+        """The names in `place` that one segment of a glob matches; None where there are too many to look at."""
+        if isinstance(segment, str):
+            return [segment] if os.path.lexists(os.path.join(place, segment)) else []  # noqa: PTH118
+        found: list[str] = []
+        try:
+            with os.scandir(place) as entries:
+                for count, entry in enumerate(entries):
+                    if count >= MAX_GLOB_ENTRIES:
+                        return None
+                    if segment.fits(entry.name):
+                        found.append(entry.name)
+        except OSError:
+            return []
+        return sorted(found)
+
+    def expand(self, segments: list[SegmentGlob | str], *, place: str) -> list[str] | None:
+        """All paths that a glob matches, relative to `place`, and the folders outside of the workspace that it looks into. None
+        where there are too many to look at."""
+        found = [""]
+        outside: list[str] = []
+        for at, segment in enumerate(segments):
+            longer: list[str] = []
+            for head in found:
+                names = [segment] if segment == "" else self.matches(segment, place=os.path.join(place, head))  # noqa: PTH118
+                if names is None:
+                    return None
+                longer += [f"{head}{name}/" if at < len(segments) - 1 else f"{head}{name}" for name in names]
+                if isinstance(segment, SegmentGlob) and head and not self._lies_inside(os.path.join(place, head)):  # noqa: PTH118
+                    outside.append(head)
+            found = longer
+            if len(found) > MAX_GLOB_MATCHES:
+                return None
+        return [*found, *outside]
+
+    def _lies_inside(self, path: str) -> bool:
+        """Whether it is no folder outside; a file is not looked into."""
+        return self.contains(os.path.realpath(path)) or not os.path.isdir(path)  # noqa: PTH112

@@ -1,0 +1,231 @@
+"""Words as bash reads them: quotes, escapes and `$'..'` removed; what is known only later said to be so."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from turnwise.tools.shell_judge.braces import expand_braces
+from turnwise.tools.shell_judge.globs import SegmentGlob, glob, is_wild
+from turnwise.tools.shell_judge.grammar import heredoc_delimiter, heredoc_text
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+MAX_SHOWN = 200
+
+
+class Spelled(msgspec.Struct, frozen=True, kw_only=True):
+    """`text` is what the word is, quotes removed. `marks` has one character for each of `text`: `q` quoted, `u` not. `veiled`:
+    not literal, though the command spells it out (braces, a tilde), so that a path may hide in it."""
+
+    text: str
+    marks: str
+    literal: bool = True
+    veiled: bool = False
+
+    @property
+    def is_glob(self) -> bool:
+        return self.literal and any(is_wild(segment) for segment in self._segments())
+
+    @property
+    def has_brackets(self) -> bool:
+        return any(char == "[" and mark == "u" for char, mark in zip(self.text, self.marks, strict=True))
+
+    @property
+    def has_tilde(self) -> bool:
+        return self.text.startswith("~") and self.marks.startswith("u")
+
+    def segments(self) -> list[SegmentGlob | str]:
+        """A glob's segments: patterns where they have wildcards, else names."""
+        return [glob(pairs) if is_wild(pairs) else "".join(char for char, _ in pairs) for pairs in self._segments()]
+
+    def _segments(self) -> list[list[tuple[str, str]]]:
+        found: list[list[tuple[str, str]]] = [[]]
+        for char, mark in zip(self.text, self.marks, strict=True):
+            if char == "/":
+                found.append([])
+            else:
+                found[-1].append((char, mark))
+        return found
+
+
+def plain(text: str) -> Spelled:
+    return Spelled(text=text, marks="q" * len(text))
+
+
+def unknown(text: str, *, veiled: bool = False) -> Spelled:
+    """A word that only the run will tell; `text` shows it."""
+    return Spelled(text=text[:MAX_SHOWN], marks="q" * len(text[:MAX_SHOWN]), literal=False, veiled=veiled)
+
+
+def spell(node: "Node") -> Spelled:
+    """The word that `node` stands for."""
+    words = spell_words(node)
+    return words[0] if len(words) == 1 else unknown(_source(node), veiled=True)
+
+
+def spell_words(node: "Node") -> tuple[Spelled, ...]:
+    """The words that bash makes of it: more than one, or none, where it has braces."""
+    pieces = _pieces(node)
+    if pieces is None:
+        return (unknown(_source(node), veiled=_is_veiled(node)),)
+    marked = tuple((char, mark) for part, mark in pieces for char in part)
+    expanded = expand_braces(marked)
+    if expanded is None or (len(expanded) > 1 and any(not part for part, _ in pieces)):
+        return (unknown(_source(node), veiled=True),)
+    found: list[Spelled] = []
+    for one in expanded:
+        word = Spelled(text="".join(char for char, _ in one), marks="".join(mark for _, mark in one))
+        if word.has_tilde and word.text != "~" and not word.text.startswith("~/"):
+            word = unknown(word.text, veiled=True)
+        if word.text or len(expanded) == 1:  # bash drops an empty one that has no quotes
+            found.append(word)
+    return tuple(found)
+
+
+def spell_command(nodes: "Sequence[Node]") -> tuple[Spelled, ...]:
+    """The words of a command. A name with braces stays unknown."""
+    return tuple(word for at, node in enumerate(nodes) for word in (spell_words(node) if at else (spell(node),)))
+
+
+def words_below(node: "Node") -> "Iterator[Node]":
+    """All words in an expression."""
+    for child in node.children:
+        if child.type in ("word", "concatenation"):
+            yield child
+        elif child.type.endswith("_expression"):
+            yield from words_below(child)
+
+
+def is_quoted(node: "Node") -> bool:
+    """Whether what a variable or a substitution in it holds stays one word, in which no wildcard counts."""
+    if node.type == "concatenation":
+        return all(is_quoted(child) for child in node.children)
+    return node.type in ("string", "raw_string", "ansi_c_string", "translated_string", "process_substitution")
+
+
+def _source(node: "Node") -> str:
+    return (node.text or b"").decode("utf-8", "replace")
+
+
+def _is_veiled(node: "Node") -> bool:
+    """Whether a word with a variable or a substitution has braces or brackets to choose from besides."""
+    bare = "".join(_source(child) for child in node.children if child.type in ("word", "brace_expression", "number"))
+    return re.search(r"\{.*(?:,|\.\.).*\}|\[.*\]", bare, re.DOTALL) is not None
+
+
+def _pieces(node: "Node") -> list[tuple[str, str]] | None:
+    """Texts with `q` or `u`; None where the word is not literal."""
+    source = (node.text or b"").decode("utf-8", "replace")
+    match node.type:
+        case "word" | "number" | "test_operator" | "extglob_pattern" | "regex" | "variable_name" if not node.children:
+            return _unquote(source)
+        case "brace_expression":
+            return [(source, "u")]
+        case "raw_string":
+            return [(source[1:-1], "q")]
+        case "ansi_c_string":
+            decoded = decode_ansi_c(source[2:-1])
+            return None if decoded is None else [(decoded, "q")]
+        case "string":
+            return _inside_quotes(node)
+        case "concatenation" | "command_name":
+            pieces: list[tuple[str, str]] = []
+            for child in node.children:
+                part = _pieces(child)
+                if part is None:
+                    return None
+                pieces += part
+            return pieces
+        case _:
+            return None
+
+
+_METACHARACTERS = re.compile(r"""[|&;()<>\s'"$`\x00-\x1f\x7f]""")
+
+
+def _unquote(source: str) -> list[tuple[str, str]] | None:
+    pieces: list[tuple[str, str]] = []
+    for found in re.finditer(r"\\\n|\\(.)|([^\\]+)|\\", source, re.DOTALL):
+        if found[1] is not None:
+            pieces.append((found[1], "q"))
+        elif found[2] is not None:
+            if _METACHARACTERS.search(found[2]):
+                return None
+            pieces.append((found[2], "u"))
+        elif found[0] == "\\":
+            return None
+    return pieces
+
+
+def _inside_quotes(node: "Node") -> list[tuple[str, str]] | None:
+    if [child.type for child in node.children] == ['"', "command_substitution", '"']:
+        text = _quoted_document(node.children[1])
+        return None if text is None else [(text, "q")]
+    if any(child.type not in ('"', "string_content") for child in node.children):
+        return None
+    source = (node.text or b"").decode("utf-8", "replace")
+    if len(source) < 2 or source[0] != '"' or source[-1] != '"':
+        return None
+    return [(re.sub(r'\\([$`"\\\n])', lambda found: "" if found[1] == "\n" else found[1], source[1:-1]), "q")]
+
+
+def _quoted_document(node: "Node") -> str | None:
+    """The text of `$(cat <<'E' ...)`, which is how models write texts of several lines. The delimiter is quoted, so nothing is
+    expanded; `cat` has no operands, and nothing else stands there. None for any other substitution."""
+    statement = _only(node.named_children, kind="redirected_statement")
+    if statement is None or not _source(node).startswith("$(") or len(statement.named_children) != 2:
+        return None
+    command, redirect = statement.named_children
+    if command.type != "command" or _source(command) != "cat" or redirect.type != "heredoc_redirect":
+        return None
+    parts = [child.type for child in redirect.named_children]
+    start = redirect.named_children[0]
+    delimiter = heredoc_delimiter(start) if start.type == "heredoc_start" else None
+    if parts not in (["heredoc_start", "heredoc_body", "heredoc_end"], ["heredoc_start", "heredoc_end"]):
+        return None
+    text = heredoc_text(redirect)
+    if delimiter is None or not delimiter[1] or text is None:
+        return None
+    if any(child.type == "<<-" for child in redirect.children):
+        text = "\n".join([line.lstrip("\t") for line in text.split("\n")])
+    return text.rstrip("\n")
+
+
+def _only(nodes: "Sequence[Node]", *, kind: str) -> "Node | None":
+    return nodes[0] if len(nodes) == 1 and nodes[0].type == kind else None
+
+
+_SIMPLE = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+def decode_ansi_c(source: str) -> str | None:
+    """The text of `$'source'`; None where it is no text (a NUL, bytes that are no UTF-8, `\\c`,
+    `\\u` beyond ASCII)."""
+    out = bytearray()
+    pattern = r"\\x([0-9a-fA-F]{1,2})|\\([0-7]{1,3})|\\u([0-9a-fA-F]{1,4})|\\U([0-9a-fA-F]{1,8})|\\(.)|([^\\]+)|\\"
+    for found in re.finditer(pattern, source, re.DOTALL):
+        hexadecimal, octal, short, long, escaped, text = found.groups()
+        if hexadecimal or octal:
+            out.append(int(hexadecimal, 16) if hexadecimal else int(octal, 8) & 0xFF)
+        elif short or long:
+            code = int(short or long, 16)
+            if code > 0x7F:
+                return None  # what it comes to depends on the language
+            out += chr(code).encode()
+        elif escaped:
+            if escaped in "cxuU":
+                return None
+            out += (_SIMPLE.get(escaped) or (escaped if escaped in "\\'\"?" else "\\" + escaped)).encode()
+        elif text:
+            out += text.encode("utf-8", "surrogatepass")
+        else:
+            return None
+    if 0 in out:
+        return None
+    try:
+        return out.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,215 @@
+"""Changes to one or several files, made whole or not at all.
+
+First everything is written beside its place and reaches the disk, then each file is moved over its name. A failure before the
+first move changes nothing, a later one moves back what was moved. If the process is killed, each file for itself is as it was
+or as it should be; where it was killed between two moves, some are the one and some the other, and the note that the store
+holds lets `recover_changes` finish it.
+"""
+
+import contextlib
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from turnwise.errors import ToolFault
+from turnwise.tools.workspace.disk import Disk, FileAttributes, Stamp, stamp_at
+
+TEMPORARY = ".turnwise-"
+
+
+class FileChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One file: its resolved `path` below `base`, and what it holds before and after (None: it is not there).
+
+    `stamp` tells the file that was read from what may stand there by now. `like` are the attributes that the new content
+    takes over, those of the replaced file or of the one it was moved from. `shown` names it in messages.
+    """
+
+    path: Path
+    base: Path
+    shown: str
+    before: bytes | None
+    after: bytes | None
+    stamp: Stamp | None = None
+    like: FileAttributes | None = None
+    linked: bool = False  # it has further names, which go on to hold the old content
+
+
+class StoreEntry(Protocol):
+    """What a store keeps of one set of changes, while it is made and afterwards."""
+
+    def staged(self) -> None: ...
+    def finished(self) -> None: ...
+    def given_up(self) -> None: ...
+
+
+class Store(Protocol):
+    """Where old contents are kept. `open` raises OSError."""
+
+    def open(
+        self, changes: Sequence[FileChange], *, temporaries: Sequence[str], made: Sequence[Path], disk: Disk
+    ) -> StoreEntry: ...
+
+
+def apply(changes: Sequence[FileChange], *, disk: Disk, store: Store) -> None:
+    """All of them, or none. Raises ToolFault where it is none, or where one could not be moved back, which is said."""
+    temporaries = [f"{TEMPORARY}{secrets.token_hex(8)}.tmp" for _ in changes]
+    made = missing_folders(changes)
+    try:
+        entry = store.open(changes, temporaries=temporaries, made=made, disk=disk)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ToolFault(f"nothing was changed: the old content cannot be kept for undoing it: {reason}") from None
+    with contextlib.ExitStack() as held:
+        folders: list[int] = []
+        shown = changes[0].shown
+        try:
+            for change in changes:
+                shown = change.shown
+                folder = disk.folder(change.path.parent, base=change.base, made=[] if made else None)
+                folders.append(held.enter_context(folder))
+            for change, temporary, folder in zip(changes, temporaries, folders, strict=True):
+                shown = change.shown
+                if change.after is not None:
+                    mode = 0o666 & ~_umask()
+                    disk.create(temporary, folder=folder, content=change.after, like=change.like, mode=mode)
+            for change, folder in zip(changes, folders, strict=True):
+                _refuse_if_changed(change, folder=folder)
+            entry.staged()
+        except BaseException as error:  # noqa: BLE001 (raised again, in other words where it is the disk's)
+            _forget(disk, changes=changes, temporaries=temporaries, folders=folders, made=made)
+            entry.given_up()
+            raise _fault(error, shown=shown, many=len(changes) > 1) from None
+        _move_all(changes, temporaries=temporaries, folders=folders, made=made, disk=disk, entry=entry)
+        # what fails from here on cannot take back what has happened; the note that is left behind says that it has
+        with contextlib.suppress(OSError):
+            for folder in folders:
+                disk.sync(folder)
+            entry.finished()
+
+
+def remove_made(made: Sequence[Path], *, bases: Mapping[Path, Path], disk: Disk) -> None:
+    """Folders that were made for a change go, deepest first, where nothing is in them."""
+    for path in sorted(made, key=lambda path: len(path.parts), reverse=True):
+        with contextlib.suppress(OSError), disk.folder(path.parent, base=bases[path]) as folder:
+            disk.remove_folder(path.name, folder=folder)
+
+
+def missing_folders(changes: Sequence[FileChange]) -> list[Path]:
+    """The folders that have to be made, parents first."""
+    missing: dict[Path, None] = {}
+    for change in changes:
+        if change.after is not None:
+            above = [folder for folder in change.path.parents if not folder.exists()]
+            missing |= dict.fromkeys(reversed(above))
+    return list(missing)
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _move_all(
+    changes: Sequence[FileChange],
+    *,
+    temporaries: Sequence[str],
+    folders: Sequence[int],
+    made: Sequence[Path],
+    disk: Disk,
+    entry: StoreEntry,
+) -> None:
+    moved = 0
+    try:
+        for change, temporary, folder in zip(changes, temporaries, folders, strict=True):
+            _refuse_if_changed(change, folder=folder)
+            if change.after is None:
+                disk.remove(change.path.name, folder=folder)
+            else:
+                disk.rename(temporary, change.path.name, folder=folder)
+            moved += 1
+    except BaseException as error:  # noqa: BLE001 (raised again, in other words where it is the disk's)
+        shown = changes[moved].shown
+        stuck = _move_back(changes[:moved], folders=folders[:moved], disk=disk)
+        _forget(disk, changes=changes, temporaries=temporaries, folders=folders, made=made)
+        if not stuck:
+            entry.given_up()
+            raise _fault(error, shown=shown, many=len(changes) > 1) from None
+        with contextlib.suppress(OSError):
+            entry.finished()  # so that it can be undone
+        raise ToolFault(
+            f"`{shown}` cannot be changed ({_reason(error)}), and what was changed before it could not all be put back: "
+            f"{', '.join(stuck)} hold the new content, all others the old"
+        ) from None
+
+
+def _move_back(changes: Sequence[FileChange], *, folders: Sequence[int], disk: Disk) -> list[str]:
+    """The names of those that could not be."""
+    stuck: list[str] = []
+    for change, folder in reversed(list(zip(changes, folders, strict=True))):
+        temporary = f"{TEMPORARY}{secrets.token_hex(8)}.tmp"
+        try:
+            if change.before is None:
+                disk.remove(change.path.name, folder=folder)
+                continue
+            disk.create(temporary, folder=folder, content=change.before, like=change.like, mode=0o600)
+            disk.rename(temporary, change.path.name, folder=folder)
+        except OSError:
+            stuck.append(f"`{change.shown}`")
+            with contextlib.suppress(OSError):
+                disk.remove(temporary, folder=folder)
+    return stuck
+
+
+def _forget(
+    disk: Disk,
+    *,
+    changes: Sequence[FileChange],
+    temporaries: Sequence[str],
+    folders: Sequence[int],
+    made: Sequence[Path],
+) -> None:
+    """Nothing that was made on the way stays, as far as it can be removed."""
+    for temporary, folder in zip(temporaries, folders, strict=False):
+        with contextlib.suppress(OSError):
+            disk.remove(temporary, folder=folder)
+    bases = {above: change.base for change in changes for above in change.path.parents}
+    remove_made(made, bases=bases, disk=disk)
+
+
+def _refuse_if_changed(change: FileChange, *, folder: int) -> None:
+    stamp = stamp_at(change.path.name, folder=folder)
+    if stamp != change.stamp:
+        happened = "was made" if change.stamp is None else "was removed" if stamp is None else "was changed"
+        raise ToolFault(f"`{change.shown}` {happened} by somebody else at this moment: read it again")
+
+
+def _fault(error: BaseException, *, shown: str, many: bool) -> BaseException:
+    """The failure in words for the model; what is no failure of the disk goes on as it is."""
+    rest = "; no file was changed" if many else ""
+    match error:
+        case ToolFault():
+            return ToolFault(f"{error}{rest}")
+        case FileExistsError() | NotADirectoryError():
+            return ToolFault(f"`{shown}` cannot be made: a file or a link stands where its folder would be{rest}")
+        case OSError():
+            return ToolFault(f"`{shown}` cannot be written: {_reason(error)}{rest or '; it is as it was'}")
+        case _:
+            return error
+
+
+def _reason(error: BaseException) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+
+
+def _umask() -> int:
+    """Read where it can be read without changing it for the other threads."""
+    try:
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    except (OSError, ValueError):
+        return 0o022
+    return 0o022

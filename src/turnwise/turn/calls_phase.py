@@ -1,0 +1,299 @@
+"""The calls of a response, of a program, or of an earlier run: which run, and what becomes of each.
+
+A call goes one way: the hooks before tools, the facts that a verdict needs, the verdict, the person, the tool, the hooks
+after tools. Each stop is a command only where there is something to do at it.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from turnwise.errors import TurnwiseBug
+from turnwise.rules.history import error_result, fit_result
+from turnwise.rules.permission_facts import CallFacts
+from turnwise.turn.approvals import Approval, OneAsk, settled
+from turnwise.turn.call_grants import before_answer, beyond_places, grant, place
+from turnwise.turn.call_results import Open, paid
+from turnwise.turn.call_sorting import CallSource, FromProgram, sort_source
+from turnwise.turn.changes import Change, Learned
+from turnwise.turn.commands import Ask, InspectCalls, PlannedCall, RunHooks, RunTools
+from turnwise.turn.endings import NOT_REPORTED
+from turnwise.turn.events import (
+    Asked,
+    CallsInspected,
+    Event,
+    HookOutcome,
+    HooksRan,
+    RulesAdded,
+    ToolEnded,
+    ToolsFinished,
+)
+from turnwise.turn.hook_results import Sifted, after_hooks, changed_results
+from turnwise.turn.outcomes import CalledTools, CallsOver, CallsWait, ProgramsLeft, ProgramsOver
+from turnwise.turn.phase_moves import Begin, Leaving, Left, Move, Over
+from turnwise.turn.programs import LEFT_FOR_LATER
+from turnwise.turn.script_phase import Program, calls_left_by, what_ran, whole_bytes_of
+from turnwise.turn.turn_state import Known
+from turnwise.turn.verdicts import answered, judge_calls, left_asks, questions, recalled, remembered
+from turnwise.vocab import ToolCall, ToolResult
+
+
+class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The calls at hand, as they stand in history. `planned` are those on their way to run, `due` the programs that run after the
+    plain calls, `approved` answers that the turn was started with, `asks` what waits for an answer, or was left for later."""
+
+    source: CallSource
+    calls: tuple[ToolCall, ...] = ()
+    planned: tuple[PlannedCall, ...] = ()
+    results: dict[str, ToolResult] = {}
+    pending: tuple[ToolCall, ...] = ()
+    approved: tuple[Approval, ...] = ()
+    facts: dict[str, CallFacts] = {}
+    asks: tuple[OneAsk, ...] = ()
+    due: tuple[PlannedCall, ...] = ()
+    beyond: tuple[PlannedCall, ...] = ()  # that a limit of tool calls leaves no place for
+    asking_since_s: float | None = None
+    asked_s: float = 0.0
+    stage: Literal["begin", "before", "grant", "run"] = "begin"
+    order: RunTools | None = None  # the calls that run
+
+    @property
+    def is_program(self) -> bool:
+        return type(self.source) is FromProgram
+
+    def go(self, known: Known) -> Move:
+        match self.stage:
+            case "begin":
+                found = sort_source(self.source, known=known)
+                begun = replace(
+                    self,
+                    calls=found.calls,
+                    planned=found.planned,
+                    results=found.results,
+                    pending=found.pending,
+                    approved=found.approved,
+                    stage="before",
+                )
+                return Move(begun, found.changes) if found.changes else begun._hook_before(known)
+            case "before":
+                return self._hook_before(known)
+            case "grant":
+                return self._grant(known)
+            case "run":
+                raise TurnwiseBug("calls that run were asked to go on")
+
+    def receive(self, event: Event, known: Known) -> Move:
+        if type(event) is ToolsFinished:
+            return self._ran(known, event.results, changes=paid(event.children, planned=self.planned))
+        match event:
+            case ToolEnded(result=result, children=children):
+                results, repairs = self._open.with_ended(result, planned=self.planned)
+                changes = (*repairs, *paid(children, planned=self.planned))
+                return Move(replace(self, results=results), changes, self.order)
+            case HooksRan(outcomes=outcomes) if self.stage == "run":
+                return self._hooked_after(known, outcomes)
+            case HooksRan(outcomes=outcomes):
+                specs = {name: offer.spec for name, offer in known.offers.items()}
+                return self._sift(after_hooks(self.planned, outcomes=outcomes, tools=specs))._inspect(known)
+            case CallsInspected(facts=facts):
+                return self._judge(known, facts)
+            case Asked(approvals=approvals):
+                return self._asked(known, approvals)
+            case RulesAdded():
+                return self._judge(known, tuple(self.facts.values()))
+            case _:
+                raise TurnwiseBug(f"calls do not wait for {type(event).__name__}")
+
+    def hear(self, outcome: object, known: Known) -> Move:
+        """The programs are over: their results take the way of all results."""
+        assert isinstance(outcome, ProgramsOver)
+        return replace(self, planned=self.due, due=())._ran(known, outcome.results)
+
+    # before they run
+
+    def _hook_before(self, known: Known) -> Move:
+        if self.planned and "before_tool" in known.config.hooks:
+            deadlines = known.config.deadlines
+            order = RunHooks(step=known.step, point="before_tool", deadlines=deadlines, calls=self.planned)
+            return Move(self, (), order)
+        return self._inspect(known)
+
+    def _inspect(self, known: Known) -> Move:
+        if known.config.policy is None and not self._is_resuming(known):
+            return self._judge(known, ())
+        inspected = tuple([plan for plan in self.planned if known.offers[plan.call.name].inspected])
+        if not inspected:
+            return self._judge(known, ())
+        return Move(self, (), InspectCalls(step=known.step, calls=inspected))
+
+    def _is_resuming(self, known: Known) -> bool:
+        """The calls at hand were left to a person before: their word decides, beside the rules."""
+        return known.keeps_waiting and bool(self.approved)
+
+    def _judge(self, known: Known, facts: Sequence[CallFacts]) -> Move:
+        config, offers, is_resuming = known.config, known.offers, self._is_resuming(known)
+        policy = config.policy
+        now = replace(self, facts={found.call_id: found for found in facts}) if facts else self
+        asks_user = known.kinds.questions and any(offers[plan.call.name].asks_user for plan in now.planned)
+        if policy is None and not is_resuming and not asks_user:
+            return now._start_tools(known)
+        decided = [approval.call_id for approval in now.approved]
+        asked = questions(
+            now.planned,
+            offers=offers,
+            attended=policy is not None and policy.attended,
+            decided=decided if is_resuming else (),
+        )
+        now, asks = now._sift(asked), asked.asks
+        if policy is not None:
+            judged = judge_calls(
+                now.planned, facts=now.facts, policy=policy, offers=offers, hint=config.allow_hint, decided=decided
+            )
+            now, asks = now._sift(judged), asks + judged.asks
+        if is_resuming:
+            asks += left_asks(now.planned, asks=asks, approvals=now.approved, facts=now.facts, offers=offers)
+        if not asks:
+            return now._start_tools(known)
+        before = recalled(now.approved, asks=asks)
+        now = replace(now, approved=before.approvals, asks=before.asks)
+        now, left = now._worth_asking(known, before.left)
+        if not left:
+            return now._asked(known, ())
+        if now.is_program:  # it cannot wait
+            now = replace(now, asks=tuple([replace(ask, can_wait=False) for ask in now.asks]))
+            left = tuple([replace(ask, can_wait=False) for ask in left])
+        now = replace(now, asking_since_s=known.spending.pacing.at_s)
+        deadline_s = before_answer(known, config.deadlines.ask_s)
+        return Move(now, (), Ask(step=known.step, asks=left, deadline_s=deadline_s))
+
+    def _worth_asking(self, known: Known, asks: tuple[OneAsk, ...]) -> tuple["Calls", tuple[OneAsk, ...]]:
+        """Those of these asks whose calls have a place under the limits if they are allowed: nobody is asked in vain. A call
+        without a place has its result; one that an earlier run left waiting waits on."""
+        beyond = beyond_places(known, planned=self.planned, approved=self.approved, asks=asks)
+        if not beyond:
+            return self, asks
+        worth = tuple([ask for ask in asks if ask.call.id not in beyond])
+        if self._is_resuming(known):
+            later = [Approval(call_id=id, verdict="later", by="default") for id in beyond]
+            return replace(self, approved=(*self.approved, *later)), worth
+        kept = tuple([plan for plan in self.planned if plan.call.id not in beyond])
+        return self._sift(Sifted(planned=kept, results=beyond)), worth
+
+    def _asked(self, known: Known, approvals: Sequence[Approval]) -> Move:
+        answers = settled((*self.approved, *approvals))
+        changes: list[Change] = []
+        if (policy := known.config.policy) is not None:
+            now = remembered(
+                policy,
+                asks=self.asks,
+                answers=answers,
+                planned=self.planned,
+                facts=self.facts,
+                offers=known.offers,
+            )
+            changes += [] if now is policy else [Learned(known.config.under(now))]
+        found = answered(self.planned, asks=self.asks, answers=answers)
+        asked_s = self.asked_s
+        if self.asking_since_s is not None:
+            asked_s += known.spending.pacing.at_s - self.asking_since_s
+        then = replace(self._sift(found), asked_s=asked_s)
+        return then._start_tools(known, changes=changes)
+
+    def _start_tools(self, known: Known, *, changes: Sequence[Change] = ()) -> Move:
+        """Count the calls that the limits leave room for, the first ones. Programs come after them."""
+        now = self
+        if not self.is_program and known.kinds.scripts:
+            due = tuple([plan for plan in self.planned if known.offers[plan.call.name].script])
+            if due:
+                plain = tuple([plan for plan in self.planned if not known.offers[plan.call.name].script])
+                now = replace(now, due=due, planned=plain)
+        elif self.pending and self.is_program:
+            left = {call.id: error_result(call, text=LEFT_FOR_LATER) for call in self.pending}
+            now = replace(now, results=self.results | left)
+        if (placed := place(known, planned=now.planned)) is not None:
+            now = replace(now, planned=placed.planned, beyond=placed.beyond)
+            changes = (*changes, *placed.changes)
+        return Move(replace(now, stage="grant"), changes) if changes else now._grant(known)
+
+    def _grant(self, known: Known) -> Move:
+        granted = grant(known, placed=self.planned, beyond=self.beyond)
+        results = self.results | granted.results if granted.results else self.results
+        planned, order = granted.planned, None
+        if planned:
+            whole_bytes = whole_bytes_of(known, calls=len(planned)) if self.is_program else None
+            order = RunTools(
+                step=known.step, calls=planned, most_s=known.spending.pacing.calls_s, whole_bytes=whole_bytes
+            )
+        now = replace(self, planned=planned, results=results, approved=(), beyond=(), stage="run", order=order)
+        if order is None:
+            return now._after_tools(known, (), changes=granted.changes)
+        return Move(now, granted.changes, order)
+
+    def _sift(self, sifted: Sifted) -> "Calls":
+        pending = self.pending
+        if sifted.pending:
+            waiting = {call.id for call in (*self.pending, *sifted.pending)}
+            pending = tuple([call for call in self.calls if call.id in waiting])
+        return replace(self, planned=sifted.planned, results=self.results | sifted.results, pending=pending)
+
+    # after they ran
+
+    def _ran(self, known: Known, results: Sequence[ToolResult], *, changes: Sequence[Change] = ()) -> Move:
+        if not self.planned or "after_tool" not in known.config.hooks:
+            return self._after_tools(known, results, changes=changes)
+        calls = {plan.call.id: plan.call for plan in self.planned}
+        reported = {id: self.results.get(id) or error_result(call, text=NOT_REPORTED) for id, call in calls.items()}
+        for one in reversed(results):  # the first one counts
+            if one.call_id in calls:
+                reported[one.call_id] = fit_result(one, call=calls[one.call_id])
+        order = RunHooks(
+            step=known.step,
+            point="after_tool",
+            deadlines=known.config.deadlines,
+            calls=self.planned,
+            results=tuple(reported.values()),
+        )
+        return Move(replace(self, results={**self.results, **reported}), changes, order)
+
+    def _hooked_after(self, known: Known, outcomes: Sequence[HookOutcome]) -> Move:
+        changed = changed_results(self.planned, outcomes=outcomes)
+        return replace(self, results={**self.results, **changed})._after_tools(known, ())
+
+    def _after_tools(self, known: Known, reported: Sequence[ToolResult], *, changes: Sequence[Change] = ()) -> Move:
+        if self.is_program:
+            results, repairs = self._open.in_order(self.calls, reported)
+            told = what_ran(self.planned, results=results)
+            over = CalledTools(results=results, ran=told.ran, unknown=told.at_hand, asked_s=self.asked_s)
+            return Move(self, (*changes, *repairs), Over(over))
+        if self.due:
+            return self._begin_programs(known, reported, changes=changes)
+        changes = (*changes, *self._open.close(known, reported, missing=NOT_REPORTED))
+        if not self.pending:
+            return Move(self, changes, Over(CallsOver()))
+        return Move(self, (*changes, self._open.wait()), Over(CallsWait()))
+
+    def _begin_programs(self, known: Known, reported: Sequence[ToolResult], *, changes: Sequence[Change]) -> Move:
+        results, repairs = self._open.in_order([plan.call for plan in self.planned], reported)
+        put_by = replace(self, results={**self.results, **{one.call_id: one for one in results}}, planned=())
+        return Move(put_by, (*changes, *repairs), Begin(Program.of(self.due, known=known)))
+
+    # what stands if nothing more happens
+
+    def leave(self, leaving: Leaving, known: Known, told: object) -> Left:
+        if self.is_program:
+            return Left((), calls_left_by(leaving, planned=self.planned, results=self.results))
+        of_programs = told.results if isinstance(told, ProgramsLeft) else None
+        return Left(self._open.leave(leaving, known, of_programs=of_programs))
+
+    @property
+    def _open(self) -> Open:
+        return Open(
+            calls=self.calls,
+            results=self.results,
+            pending=self.pending,
+            asks=self.asks,
+            approved=self.approved,
+            due=self.due,
+        )

@@ -1,0 +1,235 @@
+"""What a turn knows: the values that outlive its phases. Phases read it; `Turn` alone has their changes applied."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec.structs import replace
+
+from turnwise.rules.history import Healed
+from turnwise.turn import changes as c
+from turnwise.turn.approvals import OneAsk
+from turnwise.turn.changes import Change
+from turnwise.turn.config import ToolOffer, TurnConfig
+from turnwise.turn.events import Event
+from turnwise.turn.fault_counts import Record, Tally, Words
+from turnwise.turn.history import History
+from turnwise.turn.limit_pace import NextRequest, Pacing
+from turnwise.turn.loop_guard import Guarding
+from turnwise.turn.request_plan import RequestTerms
+from turnwise.turn.room import GiveWay, Room, fitting, may_fit, proven
+from turnwise.turn.turn_spending import Spending
+from turnwise.vocab import ToolCall, ToolSpec, Usage
+
+# Purposes whose request is the turn's history and little else, so that its count is the prompt's.
+COUNTS_HISTORY = frozenset({"step", "retry", "answer"})
+
+
+class ToolKinds(msgspec.Struct, frozen=True, kw_only=True):
+    scripts: bool
+    children: bool
+    questions: bool
+
+    @classmethod
+    def of(cls, offers: Iterable[ToolOffer]) -> "ToolKinds":
+        offers = tuple(offers)
+        return cls(
+            scripts=any(offer.script for offer in offers),
+            children=any(offer.child or offer.samples for offer in offers),
+            questions=any(offer.asks_user for offer in offers),
+        )
+
+
+class Known(msgspec.Struct, kw_only=True):
+    """`offers` are the tools by name, `specs` what is sent of them, the very same in each request, `kinds` what other than plain
+    tools is among them."""
+
+    config: TurnConfig
+    offers: dict[str, ToolOffer]
+    specs: tuple[ToolSpec, ...]
+    kinds: ToolKinds
+    history: History
+    record: Record
+    keeps_waiting: bool
+    room: Room = Room()
+    spending: Spending = msgspec.field(default_factory=Spending)
+    guarding: Guarding = Guarding()
+    tally: Tally = Tally()
+    words: Words = Words()
+    pending: tuple[ToolCall, ...] = ()  # calls that wait on after the turn
+    asks: tuple[OneAsk, ...] = ()  # what was asked about them
+    fits: bool = False  # whether the last `Fit` went
+
+    @property
+    def asking(self) -> RequestTerms | None:
+        return self.spending.asking
+
+    @property
+    def is_forced(self) -> bool:
+        asking = self.spending.asking
+        return asking is not None and asking.forced
+
+    @property
+    def step(self) -> int:
+        return self.spending.step
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Of the next request; 0 where no limit asks."""
+        return 0 if self.config.limits is None else self.spending.pacing.prompt_tokens(self.history)
+
+    def coming(self, *, step: int | None = None, model: str = "") -> NextRequest:
+        """The next request as the limits see it: of the step at hand or of `step`, of the model at hand or of another one."""
+        spending, config = self.spending, self.config
+        at = spending.step if step is None else step
+        return NextRequest(
+            spent=spending.spent_in(at - 1),
+            prompt_tokens=self.prompt_tokens,
+            price=config.prices.get(model or spending.prepared.model or config.model),
+            is_billed=spending.purse.is_billed(at),
+        )
+
+    def judged(self) -> Pacing:
+        """The pace of the step at hand, judged anew."""
+        return self.spending.pacing.judge(self.config, coming=self.coming())
+
+    def known_call(self, call: ToolCall) -> ToolCall:
+        """The call as the session knows it."""
+        ids = self.history.known_as
+        return replace(call, id=ids[call.id]) if call.id in ids else call
+
+    @property
+    def waiting_asks(self) -> tuple[OneAsk, ...]:
+        """Those that were left for later."""
+        return tuple([replace(ask, call=self.known_call(ask.call)) for ask in self.asks])
+
+    def see(self, event: Event) -> None:
+        """What any event tells of time and cost."""
+        self.spending.see(event, config=self.config, messages=len(self.history.messages))
+
+    def apply(self, change: Change) -> None:
+        """Carry a change out."""
+        self._CARRIED_OUT[type(change)](self, change)
+
+    # one value in the place of another
+
+    def _guard(self, guarding: Guarding) -> None:
+        self.guarding = guarding
+
+    def _tell(self, words: Words) -> None:
+        self.words = words
+
+    def _keep_tally(self, tally: Tally) -> None:
+        self.tally = tally
+
+    def _keep_room(self, room: Room) -> None:
+        self.room = room
+
+    def _learn(self, config: TurnConfig) -> None:
+        self.config = config
+
+    def _fit(self, change: c.Fit) -> None:
+        self.fits = self._fit_limits(change) if change.limits else self._fit_room(change.own)
+
+    # of several values at once
+
+    def _give_way(self, to: GiveWay | None, *, changed: bool) -> None:
+        if to is not None:
+            self.history.give_way(to.messages, shortened=to.shortened)
+        else:
+            self.history.goes_out(changed=changed)
+
+    def _send(self, change: c.Sending) -> None:
+        self.spending.send(
+            change.request,
+            purpose=change.purpose,
+            own=change.own,
+            stake=change.stake,
+            history=self.history,
+            config=self.config,
+        )
+        self.history.goes_out()
+
+    def _count(self, usage: Usage) -> None:
+        self.spending.count(usage, config=self.config)
+        asking = self.asking
+        if self.config.room == "off" or asking is None:
+            return
+        if asking.purpose in COUNTS_HISTORY:
+            self.room = self.room.went_through(self.history.prompt.bytes)
+            self.history.count(usage)
+        self.config = proven(self.config, usage=usage)
+
+    def _fit_room(self, own: tuple[str, ...], *, most_tokens: int | None = None) -> bool:
+        self.history.settle_pause()
+        if not may_fit(self.room, config=self.config):
+            return False
+        self.history.put_back()
+        fitted = fitting(self.history, config=self.config, own=own, most_tokens=most_tokens)
+        if fitted is None:
+            return False
+        self.history.fit(fitted)
+        self.room = self.room.fitted()
+        return True
+
+    def _fit_limits(self, change: c.Fit) -> bool:
+        pacing = self.spending.pacing
+        most_tokens = pacing.most_prompt_tokens(self.config, coming=self.coming())
+        if most_tokens is None or not self._fit_room(change.own, most_tokens=most_tokens):
+            return False
+        now = self.judged()
+        if now.pace == "go":  # only the answer's request carries less
+            now = now.answering(pacing.bound)
+        self.spending.pace(now)
+        return now.pace != "stop"
+
+    def _leave_waiting(self, pending: tuple[ToolCall, ...], *, asks: tuple[OneAsk, ...]) -> None:
+        """The history says what was shown of the calls that wait for a person (promise wait:ask)."""
+        self.pending, self.asks = pending, asks
+        if asks and self.keeps_waiting:
+            self.history.mark(asks)
+
+    def _put_by(self, healed: Healed) -> None:
+        self.history.take_ids(healed.call_ids)
+        self.record.repair(healed.repairs)
+        self.history.put_by(healed.messages)
+
+    def _read_inbox(self) -> None:
+        if self.history.inbox:
+            self.words = self.words.asked_anew()
+            self.history.read_inbox()
+
+    # How each change is carried out. A table, as `match` tries one class after the other; a test holds that it is complete.
+    _CARRIED_OUT: ClassVar[dict[type[Change], Callable[["Known", Any], None]]] = {
+        c.Appended: lambda self, it: self.history.append(it.message, paused=it.paused),
+        c.ResultsAppended: lambda self, it: self.history.append_results(it.message),
+        c.KeptWhole: lambda self, it: self.history.keep_whole(it.originals),
+        c.PauseSettled: lambda self, it: self.history.settle_pause(),
+        c.PutBack: lambda self, it: self.history.put_back(),
+        c.IdsTaken: lambda self, it: self.history.take_ids(it.ids),
+        c.Recounted: lambda self, it: self.history.recount(it.prompt),
+        c.GaveWay: lambda self, it: self._give_way(it.to, changed=it.changed),
+        c.Fit: lambda self, it: self._fit(it),
+        c.InboxRead: lambda self, it: self._read_inbox(),
+        c.WordsPutBy: lambda self, it: self._put_by(it.healed),
+        c.LeftWaiting: lambda self, it: self._leave_waiting(it.pending, asks=it.asks),
+        c.Sending: lambda self, it: self._send(it),
+        c.Counted: lambda self, it: self._count(it.usage),
+        c.TakenBack: lambda self, it: self.spending.take_back(),
+        c.Excused: lambda self, it: self.spending.excuse(),
+        c.StepBegun: lambda self, it: self.spending.begin_step(it.pacing),
+        c.StepTakenBack: lambda self, it: self.spending.take_back_step(),
+        c.Paced: lambda self, it: self.spending.pace(it.pacing),
+        c.Prepared: lambda self, it: self.spending.prepare(it.prepared),
+        c.Posed: lambda self, it: self.spending.ask(it.asking),
+        c.CallsCounted: lambda self, it: self.spending.count_calls(it.number),
+        c.ChildrenLeft: lambda self, it: self.spending.take_children(it.children),
+        c.ChildrenPaid: lambda self, it: self.spending.pay_for(it.children, plans=it.plans),
+        c.Repaired: lambda self, it: self.record.repair(it.repairs),
+        c.Reasoned: lambda self, it: self.record.reason(it.text),
+        c.Guarded: lambda self, it: self._guard(it.guarding),
+        c.Tallied: lambda self, it: self._keep_tally(it.tally),
+        c.Told: lambda self, it: self._tell(it.words),
+        c.Roomed: lambda self, it: self._keep_room(it.room),
+        c.Learned: lambda self, it: self._learn(it.config),
+    }

@@ -1,0 +1,143 @@
+"""How a turn that was submitted stands, and what it waits for."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from turnwise.workers.open_asks import ShownAsk, read_answers, read_asked, shown_asks, shown_below
+
+
+class TurnStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn that was submitted. `waits_for` says what a turn waits for that does not run, or whose sub-agents ask; "" where
+    it has ended. `asks` is what a person is asked, by a turn that waits or by the sub-agents of one that runs; the first of them
+    is about a call that would run in `asks_folder`, and is denied from `asks_until` on."""
+
+    session: str
+    status: str
+    agent: str
+    priority: int
+    needs: tuple[str, ...]
+    worker: str
+    created: float
+    finished: float | None
+    stop_reason: str | None
+    complete: bool | None
+    cancel: bool
+    problem: str | None
+    waits_for: str
+    asks: tuple[ShownAsk, ...] = ()
+    asks_folder: str = ""
+    asks_until: float | None = None
+
+
+A_PERSON = "a person's answer"
+A_PERSON_BELOW = "a person's answer to a sub-agent"
+LATEST_S = 200_000_000_000.0  # in the year 8307: later ones cannot be shown in every time zone
+TOO_OFTEN = 2_000_000_000  # claims: no worker takes such a turn (`statements.py`)
+
+
+def status_of(row: Sequence[Any]) -> TurnStatus:
+    """Whoever may write there may have written anything: what cannot be read is shown as that, and hides no other turn."""
+    try:
+        return _read(row)
+    except (ValueError, TypeError, OverflowError) as error:
+        return TurnStatus(
+            session=_shown(row[0]),
+            status=_shown(row[1]),
+            agent=_shown(row[2]),
+            priority=0,
+            needs=(),
+            worker="",
+            created=0.0,
+            finished=None,
+            stop_reason=None,
+            complete=None,
+            cancel=False,
+            problem=f"its row cannot be read ({type(error).__name__})",
+            waits_for="",
+        )
+
+
+def _shown(text: Any) -> str:
+    """Without halves of surrogate pairs, which no output can write."""
+    return str(text).encode(errors="replace").decode()
+
+
+def _shown_or_none(text: Any) -> str | None:
+    return None if text is None else _shown(text)
+
+
+def _read(row: Sequence[Any]) -> TurnStatus:
+    session, status, agent, priority, needs, owner, created, finished, stop_reason, complete, cancel, problem, *more = (
+        row
+    )
+    now_s, wake_at, asks, answers, refusal, epoch, *why = more
+    agent, needs = _shown(agent), [_shown(need) for need in needs]
+    shown: tuple[ShownAsk, ...] = ()
+    if status == "waiting":
+        shown = shown_asks(read_asked(asks), answers=read_answers(answers), until=wake_at)
+    elif status == "running":
+        shown = shown_below(read_asked(asks).open_below(now_s=now_s), answers=read_answers(answers))
+    shown = tuple([one if _is_time(one.until) else msgspec.structs.replace(one, until=None) for one in shown])
+    return TurnStatus(
+        session=_shown(session),
+        status=_shown(status),
+        agent=agent,
+        priority=priority,
+        needs=tuple(needs),
+        worker=_shown(owner) if status == "running" else "",
+        created=created,
+        finished=finished,
+        stop_reason=_shown_or_none(stop_reason),
+        complete=None if complete is None else bool(complete),
+        cancel=cancel,
+        problem=_shown_or_none(problem),
+        waits_for=_waits_for(
+            status,
+            agent=agent,
+            needs=needs,
+            refusal=_shown(refusal or ""),
+            asks=any(not ask.answer for ask in shown),
+            is_worn_out=epoch >= TOO_OFTEN,
+            why=why,
+        ),
+        asks=shown,
+        asks_folder=shown[0].folder if shown else "",
+        asks_until=shown[0].until if shown else None,
+    )
+
+
+def _is_time(at_s: float | None) -> bool:
+    """Whether a clock can show it."""
+    return at_s is not None and 0 <= at_s <= LATEST_S
+
+
+def _waits_for(
+    status: str,
+    *,
+    agent: str,
+    needs: Sequence[str],
+    refusal: str,
+    asks: bool,
+    is_worn_out: bool,
+    why: Sequence[bool],
+) -> str:
+    has_lapsed, is_behind, is_asked, has_agent, has_worker = why
+    if status == "waiting" and not has_lapsed:
+        return A_PERSON if asks else "results of calls that run elsewhere, which no worker can be given"
+    if status != "queued" and not has_lapsed:
+        return A_PERSON_BELOW if asks else ""
+    if is_worn_out:
+        return f"nothing: no worker takes a turn that was claimed {TOO_OFTEN:,} times; cancel it, and submit it again"
+    if status == "queued" and is_behind:
+        return "the turn before it"
+    if status == "queued" and is_asked:
+        return "an answer to the turn before it"
+    if refusal:
+        return f"another worker: {refusal}"
+    if not has_agent:
+        return f"a worker with the agent `{agent}`"
+    if not has_worker:
+        return f"a worker with the agent `{agent}` that offers {', '.join([f'`{need}`' for need in needs])}"
+    return "a free worker"

@@ -1,0 +1,91 @@
+"""Counts of tokens where the upstream's API could count, and this server does not."""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from gateway.calling import call_of, upstream_at
+from gateway.relayed import Gathered
+from turnwise.gateway.config import GatewayConfig, GatewayRoute
+from turnwise.gateway.passed_calls import ClientCall
+from turnwise.gateway.service import COUNTS_NOT_S, RelayService, ServiceMeans
+from turnwise.relay.token_counting import counts_not
+from turnwise.testing import FakeClock
+from turnwise.testing.scripted_transport import Reply, ScriptedTransport
+from turnwise.vocab import Fault, FaultKind
+from turnwise.wire.profiles import FamilyName
+from waits import HANG_S
+
+JSON = {"content-type": "application/json"}
+COUNTING: tuple[FamilyName, ...] = ("anthropic_messages", "gemini")
+NOT_FOUND = b'{"error":{"message":"no such path"}}'
+GOOD = {"anthropic_messages": b'{"input_tokens":77}', "gemini": b'{"totalTokens":77}'}
+
+
+def count_of(client: FamilyName) -> ClientCall:
+    call = call_of(client, "some-model", stream=False)
+    path = {"anthropic_messages": "/v1/messages/count_tokens", "gemini": "/v1beta/models/some-model:countTokens"}
+    return msgspec.structs.replace(call, path=path[client], kind="count")
+
+
+def counted(
+    upstream: FamilyName, replies: Sequence[tuple[int, bytes]], *, waits_s: Sequence[float], client: FamilyName
+) -> list[Gathered]:
+    """The answers to counts with these waits before them."""
+
+    async def run() -> list[Gathered]:
+        made = [Reply(status=status, headers=JSON, pieces=(body,)) for status, body in replies]
+        clock, transport, outlets = FakeClock(), ScriptedTransport(made), list[Gathered]()
+        means = ServiceMeans(transport=transport, clock=clock, env={"LAB_KEY": "k"})
+        config = GatewayConfig(routes=(GatewayRoute(upstream=upstream_at(upstream)),))
+        service = RelayService(config, means=means, forward_key=False)
+        for wait_s in waits_s:
+            await clock.advance(wait_s)
+            outlets.append(Gathered())
+            await asyncio.wait_for(service.answer(count_of(client), outlets[-1]), HANG_S)
+        assert len(transport.requests) == len(replies)
+        return outlets
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("client", COUNTING)
+@pytest.mark.parametrize("upstream", COUNTING)
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_a_server_without_the_endpoint_is_not_asked_again_for_a_while(
+    status: int, upstream: FamilyName, client: FamilyName
+) -> None:
+    """The count is an estimate, which a header says; after ten minutes the server may have learned to count."""
+    replies = [(status, NOT_FOUND), (200, GOOD[upstream])]
+    first, second, third = counted(upstream, replies, waits_s=[0, 1, COUNTS_NOT_S], client=client)
+    assert [first.status, second.status, third.status] == [200] * 3
+    assert first.headers["turnwise-estimated"] == second.headers["turnwise-estimated"] == "true"
+    assert "turnwise-estimated" not in third.headers
+    assert b"77" in b"".join(third.pieces)
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500, 503])
+def test_other_failures_are_told(status: int) -> None:
+    """They are the answer of an endpoint that is there."""
+    (found,) = counted("anthropic_messages", [(status, NOT_FOUND)], waits_s=[0], client="anthropic_messages")
+    assert found.status == status
+    assert "turnwise-estimated" not in found.headers
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "is_none"),
+    [
+        (404, "model: some-model", False),
+        (404, "models/some-model is not found for API version v1beta, or is not supported for countTokens", False),
+        (404, "Not Found: /v1beta/models/some-model:countTokens", True),
+        (404, "Not Found", True),
+        (405, "some-model", True),
+        (429, "Not Found", False),
+    ],
+)
+def test_a_model_that_is_not_there_is_no_missing_endpoint(status: int, message: str, is_none: bool) -> None:
+    """Of a 404 the message tells, which then has the model's name."""
+    fault = Fault(kind=FaultKind.NOT_FOUND, message=message, status=status)
+    assert counts_not(fault, model="some-model") is is_none

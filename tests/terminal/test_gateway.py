@@ -1,0 +1,117 @@
+"""`turnwise gateway`: its keys, and what it says before it serves anything."""
+
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from terminal.running import Cli
+from turnwise.gateway.keys import KeyRing, find_client, key_file, read_keys
+from waits import HANG_S
+
+
+@pytest.fixture
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of keys, of a user who has none yet."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return key_file({"XDG_CONFIG_HOME": str(tmp_path / "config")})
+
+
+def test_a_key_is_printed_once_and_then_only_its_name(cli: Cli, keys: Path) -> None:
+    """On standard output the key alone, for a program; it opens the gateway."""
+    made = [cli("gateway", "keys", "add", *words) for words in (["laptop"], ["--admin", "prometheus"])]
+    assert [(ran.code, ran.err) for ran in made] == [
+        (0, "this key is shown only now; the gateway keeps its hash\n")
+    ] * 2
+    found = [find_client([ran.out.strip()], keys=KeyRing(keys).current() or {}) for ran in made]
+    assert [client and (client.name, client.admin) for client in found] == [("laptop", False), ("prometheus", True)]
+    listed = cli("gateway", "keys", "list").out
+    assert re.sub(r"\d{4}-\d\d-\d\d", "DATE", listed) == "laptop      DATE\nprometheus  DATE  admin\n"
+    rows = cli("gateway", "keys", "list", "--json").events()
+    assert [(row["name"], row["admin"], row.keys()) for row in rows] == [
+        ("laptop", False, {"name", "admin", "added"}),
+        ("prometheus", True, {"name", "admin", "added"}),
+    ]
+    assert all(ran.out.strip() not in listed + keys.read_text() for ran in made)
+
+
+def test_the_last_revoked_key_lets_nobody_in(cli: Cli, keys: Path) -> None:
+    """And what to do is said then."""
+    cli("gateway", "keys", "add", "laptop")
+    ran = cli("gateway", "keys", "revoke", "laptop")
+    assert (ran.code, ran.out, read_keys(keys)) == (0, "", ())
+    assert ran.err.startswith("`laptop` is revoked\nno key is left, so no client is let in; add one, or remove")
+    assert cli("gateway", "keys", "list").err == "no keys: `turnwise gateway keys add NAME` makes one\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["keys", "revoke", "nobody"], "there is no key `nobody`"),
+        (["keys", "add", "a/b"], "`a/b` is no name of a key"),
+        (["--upstream", "openai:gpt-5", "--config", "x.toml"], "give --upstream or --config"),
+        ([], "give --upstream MODEL-or-URL, or write routes into `"),
+        (["--config", "none.toml"], "`none.toml` does not exist"),
+        (["--upstream", "gpt-5"], "`gpt-5` names no provider: did you mean `openai:gpt-5`?"),
+        (["--upstream", "openai:*", "--host", "0.0.0.0", "--port", "0"], "so clients need keys"),
+        (["--upstream", "openai:*", "--host", "no such host"], "cannot listen on `no such host`, port 8484"),
+    ],
+)
+def test_a_mistake_is_one_line_and_nothing_is_served(cli: Cli, keys: Path, words: list[str], said: str) -> None:
+    """Exit code 2, as everywhere."""
+    ran = cli("gateway", *words)
+    assert (ran.code, ran.out, len(ran.err.splitlines()), said in ran.err) == (2, "", 1, True)
+
+
+def test_a_port_that_is_taken_is_told(cli: Cli, keys: Path) -> None:
+    """The option counts more than the file's port."""
+    (keys.parent).mkdir(parents=True)
+    (keys.parent / "gateway.toml").write_text('port = 0\n[[route]]\nupstream = "openai:*"\n')
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ran = cli("gateway", "--port", str(taken.getsockname()[1]))
+    assert (ran.code, "in use" in ran.err) == (2, True)
+
+
+def test_a_route_for_one_client_that_several_have_keys_for_is_not_served(
+    cli: Cli, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the gateway's key each of them could read what the others stored at the provider."""
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    for name in ("ann", "ben"):
+        cli("gateway", "keys", "add", name)
+    (keys.parent / "gateway.toml").write_text('port = 0\n[[route]]\nupstream = "openai:*"\none_client = true\n')
+    ran = cli("gateway")
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert "`one_client = true`, and there are keys of 2 clients" in ran.err
+
+
+@pytest.mark.parametrize("missing", ["uvicorn", "httptools"])
+def test_without_the_extra_the_line_that_installs_it_is_printed(keys: Path, missing: str) -> None:
+    """Keys can be added before."""
+    code = f"import sys; sys.modules[{missing!r}] = None; from turnwise.terminal.main import main; main(sys.argv[1:])"
+
+    def run(*words: str) -> "subprocess.CompletedProcess[str]":
+        line = [sys.executable, "-c", code, "gateway", *words]
+        return subprocess.run(line, capture_output=True, text=True, timeout=HANG_S, check=False)
+
+    ran = run("--upstream", "openai:gpt-5")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (
+        2,
+        "",
+        "turnwise: the gateway needs an extra: pip install 'turnwise[gateway]'\n",
+    )
+    assert run("keys", "add", "laptop").returncode == 0
+
+
+def test_its_help_loads_no_server(tmp_path: Path) -> None:
+    """Nor does `import turnwise`, which has a test of its own."""
+    code = (
+        "import sys\nfrom turnwise.terminal.group import run\nrun(['gateway', '--help'])\n"
+        "found = {'uvicorn', 'httptools', 'asyncio', 'aiohttp', 'turnwise.gateway'} & {*sys.modules}\n"
+        "sys.exit(f'loaded: {found}' if found else 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
