@@ -4,6 +4,7 @@ Usage: python scripts/draw_tables.py     (tests/test_docs.py checks that they ar
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -35,7 +36,9 @@ from turnwise.wire import registry
 from turnwise.wire.family import Family
 from turnwise.wire.profiles import MARK_WAYS, CacheWay, Profile, builtin_profiles
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+SOURCE = ROOT / "src" / "turnwise"
 BAR = "\\|"  # a bar inside a cell
 DRAWN = "<!-- drawn by scripts/draw_tables.py; change the data, not this file -->"
 
@@ -481,7 +484,49 @@ def rule_in_words(rule: FieldRule) -> str:
     return f"told, unless it is {harmless}"
 
 
+def rooms() -> str:
+    """The rooms of the package from their READMEs, each below all that it imports, with a picture of the same."""
+    facts = {path.parent.name: facts_of_room(path) for path in sorted(SOURCE.glob("*/README.md"))}
+    uses = {room: {one for one in fact["Imports"].split(", ") if one in facts} for room, fact in facts.items()}
+    floors: dict[str, int] = {}
+    while len(floors) < len(facts):
+        for room in sorted(facts.keys() - floors.keys()):
+            if uses[room] <= floors.keys():
+                floors[room] = max((floors[one] + 1 for one in uses[room]), default=0)
+    order = sorted(facts, key=lambda room: (floors[room], room))
+    lines = [
+        "# Rooms",
+        DRAWN.replace("change the data", "change the READMEs in `src/turnwise`"),
+        "Each room is a folder of `src/turnwise`. A room imports rooms of lower floors only. `errors.py` has every exception.",
+        "",
+    ]
+    cells = [(str(floors[room]), f"`{room}`", facts[room]["what"], facts[room]["Begin at"]) for room in order]
+    lines += table(("floor", "room", "what it does", "begin at"), cells)
+    lines += [
+        "",
+        "An arrow leads from a room to rooms that it imports. What those import in turn has no arrow of its own.",
+        "",
+        "```mermaid",
+    ]
+    lines += ["flowchart BT"]
+    for room in order:
+        below = {deep for one in uses[room] for deep in reached(one, uses=uses)}
+        lines += [f"    {room} --> {one}" for one in sorted(uses[room] - below)]
+    return "\n".join([*lines, "```"]) + "\n"
+
+
+def facts_of_room(path: Path) -> dict[str, str]:
+    text = path.read_text(encoding="utf-8")
+    return {"what": text.splitlines()[1], **dict(re.findall(r"^- ([\w ]+): (.+)$", text, re.MULTILINE))}
+
+
+def reached(room: str, *, uses: dict[str, set[str]]) -> set[str]:
+    """The rooms that a room imports, with all that these import."""
+    return uses[room] | {deep for one in uses[room] for deep in reached(one, uses=uses)}
+
+
 PAGES = {
+    "rooms.md": rooms,
     "gateway-fields.md": gateway_fields,
     "finish-reasons.md": finish_reasons,
     "losses.md": losses,

@@ -38,7 +38,7 @@ ROOMS = {
 """Vendors' families as the names of differences begin, and their rooms in `wire`."""
 SHARED = ("wire/*.py", "relay/*.py", "journal/**/*.py")
 NO_READERS = frozenset({"evidence.py"})  # lists which names a report may show: it reads none of them
-TESTS = ("wire/*.py", "relay/*.py", "assembly/*.py", "base/**/*.py")
+TESTS = ("wire/*.py", "relay/*.py", "assembly/*.py", "endpoints/*.py", "journal/**/*.py", "running/*.py", "replay/*.py")
 RECORDED = ("streams/**/*", "journal/served_bills.toml")
 TAG = "type"  # the field that tells which of several types a value has
 INSTALL_S, WALK_S = 300, 120
@@ -360,7 +360,7 @@ def _table(graph: Mapping[str, Any], findings: Findings, *, shown: Mapping[str, 
     versions = ", ".join([f"{name} {version}" for name, version in graph["versions"].items()])
     counts = f"{states.count('read')} read, {states.count('decided')} decided, {len(findings.differences)} differences"
     if findings.differences:
-        counts += "\nDecide about each in scripts/lookout.toml (docs/architecture.md), or read it."
+        counts += "\nDecide about each in scripts/lookout.toml (docs/self-checks.md), or read it."
     return "\n".join([*lines, f"{bold}{versions}{plain}: {counts}"])
 
 

@@ -1,9 +1,11 @@
-"""The floors hold: imports go down only, pure rooms stay pure, files and functions stay small.
+"""The rooms hold: imports go down only, pure rooms stay pure, functions stay small.
 
-Read from the syntax tree, so that function-level and TYPE_CHECKING imports count too.
+Read from the syntax tree, so that function-level and TYPE_CHECKING imports count too. Which rooms a room may import stands in its
+README.md.
 """
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -12,19 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "turnwise"
 FILES = sorted(SOURCE.rglob("*.py"))
+ROOMS = sorted(path.parent.name for path in SOURCE.glob("*/README.md"))
 
-MAY_IMPORT = {
-    "vocab": {"vocab"},
-    "errors": {"vocab"},
-    "wire": {"wire", "vocab", "errors"},
-    "assembly": {"assembly", "vocab", "errors"},
-    "rules": {"rules", "vocab", "errors"},
-    "turn": {"turn", "rules", "vocab", "errors"},
-    "relay": {"relay", "rules", "assembly", "wire", "vocab", "errors"},
-    "drivers": {"relay", "drivers", "turn", "rules", "assembly", "wire", "vocab", "errors", "_version"},
-    "testing": {"relay", "testing", "drivers", "turn", "rules", "assembly", "wire", "vocab", "errors", "_version"},
-    "lab": {"relay", "lab", "testing", "drivers", "turn", "rules", "assembly", "wire", "vocab", "errors", "_version"},
-}
 PURE = {"vocab", "errors", "wire", "assembly", "rules", "turn", "relay"}
 # What a pure room may take from outside: values, parsing, collections. No clock, socket, randomness or logging.
 PURE_LIBRARIES = set(
@@ -32,29 +23,15 @@ PURE_LIBRARIES = set(
     hashlib heapq html importlib itertools json jsonschema_rs keyword math msgspec operator re string struct textwrap
     tomllib types typing unicodedata urllib zlib""".split()
 )
+TOUCHES_THE_OUTSIDE = {"open", "print", "input", "exec", "eval", "__import__"}
 ONLY_WIRE = {"importlib", "tomllib", "email", "urllib"}
 MAX_FILE_LINES = 700
 MAX_FUNCTION_LINES = 100
-# The library's face; the other faces may use it, and nothing else of each other, but for the command that starts one.
-LIBRARY = set(
-    """agent agent_groups agent_options agent_setup
-    beginnings bill bill_drawing budget_keeping budgets children deps elsewhere following furnishing given
-    histories history_families history_losses instructions mcp_servers
-    model_facts model_prices models notebook open_toolsets option_kinds output_checks plain policies
-    results run_options run_settings runs sampled saying schemas scripts taking_up tool_names tools
-    toolset_notes toolsets wishes workers workspace written_lines""".split()
-)
-
-
-STARTED_BY = {"cli/gateway.py": "gateway", "cli/acp.py": "acp", "cli/mcp_serve.py": "mcp"}
-# What a coding agent is without a terminal, in `terminal`: folder, rules, asks, undo, sessions, instructions, commands.
-CODING_AGENT = set(
-    """asked_calls asks attendance choice folder foreign_folders found interrupted_sessions last_exchange left_turns mcp_servers
-    mentions model_names opening options pending permissions prompts remedies run_events run_servers running spending spent
-    taking_back text times unseen waiting workplace""".split()
-)
-EDITORS = {"acp", "mcp"}  # faces that are a coding agent with another face
-OF_A_TERMINAL = {"click", "rich", "prompt_toolkit"}
+# Products know each other only where a command starts one.
+STARTED_BY = {
+    "gateway": {"terminal/gateway.py", "terminal/gateway_check/command.py", "terminal/gateway_check/showing.py"},
+    "editors": {"terminal/acp.py", "terminal/mcp_serve.py"},
+}
 
 
 def room_of(path: Path) -> str:
@@ -62,91 +39,131 @@ def room_of(path: Path) -> str:
     return parts[0].removesuffix(".py")
 
 
+def place_of(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
 @cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-def imports_of(tree: ast.AST) -> list[tuple[str, int]]:
+@cache
+def imports_of(path: Path) -> tuple[tuple[str, int], ...]:
+    """The full name of each thing that a module imports, with its line."""
     found: list[tuple[str, int]] = []
-    for node in ast.walk(tree):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"line {node.lineno}: relative imports hide the room they come from"
-            if node.module == "turnwise":
-                found += [(f"turnwise.{alias.name}", node.lineno) for alias in node.names]
-            else:
-                found.append((node.module or "", node.lineno))
+            assert node.level == 0, f"{path}:{node.lineno}: relative imports hide the room they come from"
+            found += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
+    return tuple(found)
+
+
+def rooms_imported(path: Path) -> dict[str, int]:
+    """Each room of ours that a module imports from, with the first line that does."""
+    found: dict[str, int] = {}
+    for name, line in imports_of(path):
+        parts = name.split(".")
+        if parts[0] == "turnwise":
+            found.setdefault(parts[1] if len(parts) > 1 else "__init__", line)
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_imports_go_down_only(path: Path) -> None:
-    room = room_of(path)
-    if room not in MAY_IMPORT:
-        return
-    for module, line in imports_of(tree_of(path)):
-        parts = module.split(".")
-        if parts[0] == "turnwise":
-            target = parts[1] if len(parts) > 1 else "__init__"
-            assert target in MAY_IMPORT[room], f"{path.name}:{line}: `{room}` may not import `turnwise.{target}`"
-        elif room in PURE:
-            assert parts[0] in PURE_LIBRARIES, f"{path.name}:{line}: the pure room `{room}` may not import `{module}`"
-            if room != "wire":
-                assert parts[0] not in ONLY_WIRE, f"{path.name}:{line}: `{room}` may not import `{module}`"
+def readme_of(room: str) -> str:
+    return (SOURCE / room / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_pure_rooms_have_no_async_and_no_clock(path: Path) -> None:
-    if room_of(path) not in PURE:
-        return
-    for node in ast.walk(tree_of(path)):
-        assert not isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith), (
-            f"{path.name}:{getattr(node, 'lineno', 0)}: a pure room waits for nothing"
-        )
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id not in {"open", "print", "input", "exec", "eval", "__import__"}, (
-                f"{path.name}:{node.lineno}"
-            )
+def allowed_by_readme(room: str) -> set[str]:
+    """The rooms that a room's README lists behind `Imports:`."""
+    line = re.search(r"^- Imports: (.+)$", readme_of(room), re.MULTILINE)
+    assert line is not None, f"the README of `{room}` has no line `- Imports: ...`"
+    return set() if line[1] == "no other room" else set(line[1].split(", "))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_files_and_functions_keep_their_size(path: Path) -> None:
-    text = path.read_text()
-    assert text.count("\n") <= MAX_FILE_LINES, f"{path.name} asks for a new room"
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert lines <= MAX_FUNCTION_LINES, f"{path.name}:{node.lineno}: `{node.name}` has {lines} lines"
+def test_each_room_says_what_it_is() -> None:
+    """Each folder of the package has a README of ten lines at most, and each module beside the folders is known."""
+    assert sorted(path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__") == ROOMS
+    long = {room: readme_of(room).count("\n") for room in ROOMS if readme_of(room).count("\n") > 10}
+    assert long == {}
+    assert {path.name for path in SOURCE.glob("*.py")} == {"__init__.py", "__main__.py", "_version.py", "errors.py"}
 
 
-def test_faces_do_not_know_each_other() -> None:
-    faces = SOURCE / "faces"
-    for path in sorted(faces.rglob("*.py")):
-        below = path.relative_to(faces)
-        own = below.parts[0].removesuffix(".py")
-        started = {STARTED_BY[below.as_posix()]} if below.as_posix() in STARTED_BY else set[str]()
-        for module, line in imports_of(tree_of(path)):
-            parts = module.split(".")
-            if parts[:2] == ["turnwise", "faces"] and len(parts) > 2:
-                allowed = LIBRARY if own in LIBRARY else {own} | LIBRARY | started
-                if own in EDITORS and parts[2] == "cli" and parts[3:4] and parts[3] in CODING_AGENT:
-                    continue
-                assert parts[2] in allowed, f"{path.name}:{line}: `{own}` may not import `faces.{parts[2]}`"
-
-
-def test_a_coding_agent_needs_no_terminal() -> None:
-    """Its modules and the editors import no library of a terminal, and it imports no other module of the command line."""
-    faces = SOURCE / "faces"
-    own = [faces / "cli" / f"{name}.py" for name in sorted(CODING_AGENT)]
+def test_imports_are_those_of_the_readmes() -> None:
+    """A room imports the rooms that its README lists: no other one, and each of them."""
+    used: dict[str, dict[str, str]] = {room: {} for room in ROOMS}
+    for path in FILES:
+        if room_of(path) in used:
+            for target, line in rooms_imported(path).items():
+                used[room_of(path)].setdefault(target, f"{place_of(path)}:{line}")
     found: list[str] = []
-    for path in [*own, *[path for name in sorted(EDITORS) for path in sorted((faces / name).rglob("*.py"))]]:
-        for module, line in imports_of(tree_of(path)):
-            parts = module.split(".")
-            is_shown = parts[:3] == ["turnwise", "faces", "cli"] and not {*parts[3:4]} & CODING_AGENT
-            if parts[0] in OF_A_TERMINAL or (is_shown and path in own):
-                found.append(f"{path.relative_to(SOURCE)}:{line}: {module}")
+    for room, targets in used.items():
+        allowed = allowed_by_readme(room)
+        found += [
+            f"{where}: `{room}` may not import `{one}`" for one, where in targets.items() if one not in allowed | {room}
+        ]
+        found += [
+            f"the README of `{room}` lists `{one}`, which nothing imports" for one in sorted(allowed - targets.keys())
+        ]
+    assert found == []
+    errors = rooms_imported(SOURCE / "errors.py")
+    assert set(errors) == {"vocab"}, "a provider's fault is carried as data, and `errors` knows nothing else"
+
+
+def test_rooms_import_in_one_direction() -> None:
+    """The rooms have an order in which each imports only rooms before it: there is no circle."""
+    left = {room: allowed_by_readme(room) - {"errors", "_version"} for room in ROOMS}
+    while left:
+        free = {room for room, targets in left.items() if not targets & left.keys()}
+        assert free, f"a circle of rooms within {sorted(left)}"
+        left = {room: targets for room, targets in left.items() if room not in free}
+
+
+def test_pure_rooms_take_values_and_parsing_alone_from_outside() -> None:
+    found: list[str] = []
+    for path in FILES:
+        room = room_of(path)
+        outside = [(name.split(".")[0], line) for name, line in imports_of(path) if room in PURE]
+        for name, line in outside:
+            may = name in PURE_LIBRARIES and (room == "wire" or name not in ONLY_WIRE)
+            if name != "turnwise" and not may:
+                found.append(f"{place_of(path)}:{line}: the pure room `{room}` may not import `{name}`")
+    assert found == []
+
+
+def test_pure_rooms_have_no_async_and_no_files() -> None:
+    found: list[str] = []
+    for path in [one for one in FILES if room_of(one) in PURE]:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
+                found.append(f"{place_of(path)}:{getattr(node, 'lineno', 0)}: a pure room waits for nothing")
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in TOUCHES_THE_OUTSIDE:
+                found.append(f"{place_of(path)}:{node.lineno}: `{ast.unparse(node.func)}`")
+    assert found == []
+
+
+def test_files_and_functions_keep_their_size() -> None:
+    found: list[str] = []
+    for path in FILES:
+        if path.read_text().count("\n") > MAX_FILE_LINES:
+            found.append(f"{place_of(path)} has more than {MAX_FILE_LINES} lines")
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > MAX_FUNCTION_LINES:
+                    found.append(f"{place_of(path)}:{node.lineno}: `{node.name}` has {lines} lines")
+    assert found == []
+
+
+def test_products_meet_only_in_the_command_that_starts_one() -> None:
+    """The terminal starts the gateway, editors and MCP clients' server, and uses nothing else of them."""
+    found = [
+        f"{place_of(path)} imports `{product}`"
+        for path in FILES
+        for product, starters in STARTED_BY.items()
+        if product in rooms_imported(path) and room_of(path) != product and place_of(path) not in starters
+    ]
     assert found == []
 
 

@@ -134,7 +134,7 @@ FIGURES = {
         f"within {KERNEL_SLACK_S} s more",
     ],
     "cut-turn.md": [f"continues it, at most {recovery.MAX_TEXT_CONTINUATIONS} times"],
-    "architecture.md": [f"on its bytes ({LIMITS.response_bytes // MiB} MiB)"],
+    "decisions.md": [f"on its bytes ({LIMITS.response_bytes // MiB} MiB)"],
 }
 
 

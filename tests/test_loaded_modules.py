@@ -58,7 +58,7 @@ def test_nothing_but_turnwise_is_loaded_before_ctrl_c_is_heard() -> None:
         timeout=HANG_S,
         check=True,
     )
-    ours = ["turnwise", "turnwise._version", "turnwise.agent", "turnwise.terminal", *OF_THE_PROGRAM]
+    ours = ["turnwise", "turnwise._version", "turnwise.terminal", *OF_THE_PROGRAM]
     assert ran.stdout.split() == ours
 
 
@@ -144,7 +144,7 @@ def test_an_agent_loads_msgspec_only(tmp_path: Path) -> None:
     assert strangers(found) == {"msgspec", "typing_extensions"}
     assert not found & {"tomllib", "importlib.resources", "email.utils", "shutil", "tempfile", "zipfile", "http.client"}
     assert not [
-        name for name in found if re.match(r"turnwise\.(wire\.(openai|anthropic|gemini)|lab|testing|faces\.cli)", name)
+        name for name in found if re.match(r"turnwise\.(wire\.(openai|anthropic|gemini)|lab|testing|terminal)", name)
     ]
 
 
@@ -155,8 +155,9 @@ def test_the_version_is_told_without_a_loop_or_a_journal(tmp_path: Path) -> None
     assert {name.partition(".")[2].partition(".")[0] for name in rooms(found)} == {
         "",
         "_version",
+        "coding_agent",
         "errors",
-        "faces",
+        "terminal",
         "vocab",
     }
     assert not found & {"asyncio", "ssl", "sqlite3", "logging", "tomllib"}
@@ -168,7 +169,7 @@ def test_help_is_shown_without_what_runs(tmp_path: Path, command: str) -> None:
     found = imported(*TURNWISE, command, "--help", folder=tmp_path)
     assert strangers(found) == {"click", "msgspec", "typing_extensions"}
     assert not found & {"asyncio", "ssl", "sqlite3", "logging", "tomllib", "turnwise.journal.journal"}
-    what_runs = r"turnwise\.(drivers\.(running\.runner|tools\.(workspace|sandbox))|faces\.agent|wire)"
+    what_runs = r"turnwise\.(running\.runner|tools\.(workspace|sandbox)|agent\.agent|wire)"
     assert not [name for name in found if re.match(what_runs, name)]
 
 

@@ -12,13 +12,13 @@ from turnwise.wire.profiles import builtin_profiles
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "turnwise"
+# What knows models by their names instead of naming one is no example.
+KNOW_MODELS = {"vocab", "wire", "assembly", "rules", "turn", "relay", "testing"}
 FILES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
     *[path for path in sorted((ROOT / "examples").rglob("*")) if path.suffix in {".md", ".py", ".yml", ".sh", ".toml"}],
-    # What knows models by their names instead of naming one (wire, rules, the lab's judges) is no example.
-    *[path for room in ("faces", "drivers", "lab") for path in sorted((SOURCE / room).rglob("*.py"))],
-    SOURCE / "errors.py",
+    *[path for path in sorted(SOURCE.rglob("*.py")) if path.relative_to(SOURCE).parts[0] not in KNOW_MODELS],
 ]
 MODEL = re.compile(
     r"(?<![\w.$/-])(?:[a-z]+/)?"

@@ -17,7 +17,7 @@ import turnwise
 SOURCE = Path(turnwise.__file__).parent
 ROOMS = tuple(
     """rules/permission*.py rules/guarded_names.py rules/git_*.py rules/environment_names.py rules/known_programs.py
-    rules/shell_*.py rules/writing_options.py rules/allowances.py tools/shell_judge/*.py
+    rules/shell_*.py rules/read_only_commands.py rules/writing_options.py rules/allowances.py tools/shell_judge/*.py
     tools/sandbox/*.py tools/workspace/*.py base/programs.py base/unasked_files.py
     settings/permission_files.py base/private_folders.py endpoints/key_hiding.py
     coding_agent/hook_commands.py settings/settings.py agent/policies.py agent/agent.py

@@ -1,7 +1,7 @@
 """The turn's machine, to the letter: its commands for the kept sessions are those that it gave when they were written.
 
 A part runs in each lane, all of them in the wide one. `python scripts/turn_digests.py --check` does the same and shows the
-commands that differ; docs/architecture.md says when to write them anew.
+commands that differ; docs/self-checks.md says when to write them anew.
 """
 
 import re

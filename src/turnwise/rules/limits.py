@@ -32,7 +32,7 @@ ANSWER_WORDS_TOKENS = 128
 STEP_RESULT_TOKENS = 128
 # Kept for the answer's request where none was timed yet.
 ANSWER_S = 10.0
-# "UTF-8 bytes / 3 for what was added since" the provider's own count (docs/architecture.md, tokens).
+# "UTF-8 bytes / 3 for what was added since" the provider's own count.
 BYTES_A_TOKEN = 3
 
 Pace = Literal["go", "answer", "stop"]
