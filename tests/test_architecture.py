@@ -25,7 +25,32 @@ PURE_LIBRARIES = set(
 )
 TOUCHES_THE_OUTSIDE = {"open", "print", "input", "exec", "eval", "__import__"}
 ONLY_WIRE = {"importlib", "tomllib", "email", "urllib"}
-MAX_FILE_LINES = 700
+# The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. What needs more raises the number,
+# in the commit that says why.
+NODES = {
+    "agent": 22_300,
+    "assembly": 37_900,
+    "base": 7_500,
+    "coding_agent": 19_000,
+    "editors": 12_300,
+    "endpoints": 10_900,
+    "gateway": 13_600,
+    "journal": 20_200,
+    "lab": 38_700,
+    "relay": 21_700,
+    "replay": 8_100,
+    "rules": 36_700,
+    "running": 19_000,
+    "settings": 6_500,
+    "telemetry": 3_900,
+    "terminal": 39_100,
+    "testing": 8_500,
+    "tools": 50_000,
+    "turn": 28_600,
+    "vocab": 6_200,
+    "wire": 68_100,
+    "workers": 6_200,
+}
 MAX_FUNCTION_LINES = 100
 # Products know each other only where a command starts one.
 STARTED_BY = {
@@ -143,11 +168,33 @@ def test_pure_rooms_have_no_async_and_no_files() -> None:
     assert found == []
 
 
-def test_files_and_functions_keep_their_size() -> None:
+def nodes_of(tree: ast.Module) -> int:
+    """The statements, expressions, arguments and cases that do something."""
+    silent: set[int] = set()
+    for node in ast.walk(tree):
+        told = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if told or isinstance(node, ast.Import | ast.ImportFrom):
+            silent |= {id(one) for one in ast.walk(node)}
+        for note in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            silent |= set() if note is None else {id(one) for one in ast.walk(note)}
+    counts = ast.stmt | ast.expr | ast.comprehension | ast.arg | ast.match_case
+    return sum(isinstance(node, counts) and id(node) not in silent for node in ast.walk(tree))
+
+
+def test_rooms_keep_their_size() -> None:
+    """A room is no larger than its number says, and no more than a twentieth smaller: then the number goes down."""
+    sizes = dict.fromkeys(ROOMS, 0)
+    for path in FILES:
+        if room_of(path) in sizes:
+            sizes[room_of(path)] += nodes_of(tree_of(path))
+    assert sizes.keys() == NODES.keys()
+    wrong = {room: (size, NODES[room]) for room, size in sizes.items() if not NODES[room] * 0.95 <= size <= NODES[room]}
+    assert wrong == {}, "(size, number)"
+
+
+def test_functions_keep_their_size() -> None:
     found: list[str] = []
     for path in FILES:
-        if path.read_text().count("\n") > MAX_FILE_LINES:
-            found.append(f"{place_of(path)} has more than {MAX_FILE_LINES} lines")
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1

@@ -187,7 +187,6 @@ def test_a_run_loads_what_its_first_request_needs(tmp_path: Path) -> None:
         "tree_sitter",
         "tree_sitter_bash",
         "turnwise.tools.shell_judge.call_facts",
-        "turnwise.agent.notebook",
         "pydantic_monty",
     }
     assert not strangers(found) & heavy

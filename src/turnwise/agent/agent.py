@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 
 from turnwise.agent.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
 from turnwise.agent.agent_options import check_names, check_values, checking_options
-from turnwise.agent.agent_setup import AgentOptions, AgentSetup, answered_by_model, over, set_up
+from turnwise.agent.agent_setup import AgentOptions, AgentSetup, over, set_up
 from turnwise.agent.budgets import Budget
 from turnwise.agent.children import MAX_DEPTH, AgentTool, Delegate
 from turnwise.agent.deps import DepsFactory, DepsWanted
@@ -50,6 +50,7 @@ from turnwise.rules.shares import least_of
 from turnwise.running.approvals import Approver
 from turnwise.running.children import Minder, as_child, idle_s_of
 from turnwise.running.grants import working_for
+from turnwise.running.own_model import ModelAnswer, ModelQuestion
 from turnwise.running.run_context import RunAtHand
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import SETTLE_S, EndpointRecovery, Observation, RunnerMeans, StepPreparer
@@ -679,9 +680,14 @@ class Agent(Generic[Deps, Output]):
                 path=path,
                 settle_s=settle_s,
                 run=run,
-                answers=partial(answered_by_model, setup, agent_of=self._with_setup),
+                answers=partial(self._answer_to_server, setup),
             )
         )
+
+    async def _answer_to_server(self, setup: AgentSetup, order: ChildOrder, question: ModelQuestion) -> ModelAnswer:
+        from turnwise.agent.sampling_agent import answered
+
+        return await answered(setup, order, question, agent_of=self._with_setup)
 
     def _config_of_run(self, setup: AgentSetup, *, tools: Sequence[Tool], session_id: str, turn_id: str) -> TurnConfig:
         config, output = setup.config, setup.output

@@ -1,6 +1,6 @@
 """From what the user gives to all that an agent's turns begin with. Everything is checked here, before anything is sent."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast, get_args
 
@@ -15,7 +15,7 @@ from turnwise.agent.agent_groups import (
     SafetyOptions,
 )
 from turnwise.agent.budgets import Budget
-from turnwise.agent.children import AgentTool, Delegate, Delegation, Subagents
+from turnwise.agent.children import AgentTool, Delegation, Subagents
 from turnwise.agent.deps import DepsWanted
 from turnwise.agent.instructions import Instruction, Instructions
 from turnwise.agent.model_facts import at_endpoint, fallback_of, with_model, within
@@ -46,9 +46,8 @@ from turnwise.rules.permissions import Policy
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.running.hooks import Hooks
-from turnwise.running.own_model import ModelAnswer, ModelQuestion
 from turnwise.running.runner_config import Safety, StepPreparer
-from turnwise.running.tools import ChildOrder, Tool
+from turnwise.running.tools import Tool
 from turnwise.settings.catalogue import find_limits, limits_over
 from turnwise.telemetry.telemetry import Telemetry
 from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, ScriptLimits, TurnConfig
@@ -312,15 +311,6 @@ def _group(options: AgentOptions, name: str) -> dict[str, object]:
 
 def _within(one: Delegation, *, effects: Collection[Effect]) -> Delegation:
     return one.over({name: agent.within_effects(effects) for name, agent in one.agents.items()})
-
-
-async def answered_by_model(
-    setup: AgentSetup, order: ChildOrder, question: ModelQuestion, *, agent_of: Callable[[AgentSetup], Delegate]
-) -> ModelAnswer:
-    """What the agent's own model says to a server that asks it. Raises NoAnswer. Most agents never load what does it."""
-    from turnwise.agent.sampling_agent import answered
-
-    return await answered(setup, order, question, agent_of=agent_of)
 
 
 def steps_and_limits(limits: Limit | None) -> tuple[int, Limit | None]:

@@ -21,6 +21,7 @@ from turnwise.turn.endings import NO_OUTPUT
 from turnwise.turn.pending_calls import asks_of, with_asks
 from turnwise.turn.snapshot import SessionSoFar
 from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Usage
+from turnwise.vocab.hidden_characters import shown, shown_answer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -165,9 +166,40 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
 
     def _repr_markdown_(self) -> str:
         """How a notebook shows it: the answer, what it took, and the repairs folded away."""
-        from turnwise.agent.notebook import markdown_of
+        return _markdown_of(self)
 
-        return markdown_of(self)
+
+def _markdown_of(result: RunResult[Any]) -> str:
+    """The answer, then one line with how it ended and what it took, then its repairs, folded away.
+
+    The answer is the model's own Markdown, with hidden characters made visible; everything else is shown as plain text.
+    """
+    parts = [shown_answer(result.text), f"<small>{_plain(_line_of(result))}</small>"]
+    if result.repairs:
+        rows = [f"<li>{_plain(repair.where)}: {_plain(repair.what)}</li>" for repair in result.repairs]
+        head = many(len(result.repairs), "repair")
+        parts.append(f"<details><summary>{head}</summary><ul>{''.join(rows)}</ul></details>")
+    return "\n\n".join([part for part in parts if part])
+
+
+def _line_of(result: RunResult[Any]) -> str:
+    whole = "" if result.complete or result.stop_reason is StopReason.WAITING else "not complete"
+    return " · ".join(
+        [
+            *[part for part in (result.stop_reason.value, whole, result.why_incomplete) if part],
+            *[f"waits for {call.name}" for call in result.pending],
+            many(result.steps, "step"),
+            many(len(result.ledger), "request"),
+            f"cost {cost_said(result.cost)}",
+        ]
+    )
+
+
+def _plain(text: str) -> str:
+    """As HTML that shows exactly this text."""
+    import html  # an agent without a notebook needs none
+
+    return html.escape(" ".join(shown(text).split()))
 
 
 def _shortened(text: str) -> str:

@@ -34,7 +34,8 @@ from turnwise.journal.repairs_seen import ANY, RepairSeen
 from turnwise.relay.breaches import blames_provider
 from turnwise.relay.client_exchange import RelayEnd
 from turnwise.settings.settings import durability_of, read_layers
-from turnwise.telemetry.telemetry import LearnFacts, SpanFacts, Telemetry, telemetry_of
+from turnwise.telemetry.names import LearnFacts, SpanFacts
+from turnwise.telemetry.telemetry import Telemetry, telemetry_of
 from turnwise.turn.commands import Purpose
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Response, Usage
 from turnwise.wire.json_fields import UNREADABLE, is_object, read_fields

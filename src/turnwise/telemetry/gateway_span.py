@@ -11,7 +11,7 @@ from turnwise.base.clock import Clock
 from turnwise.telemetry import names
 from turnwise.telemetry.attributes import provider_of
 from turnwise.telemetry.instruments import Instruments
-from turnwise.telemetry.telemetry import LearnFacts, SpanFacts
+from turnwise.telemetry.names import LearnFacts, SpanFacts
 
 
 @contextmanager

@@ -4,7 +4,12 @@ The conventions' package is not needed to run: the API is all that the extra ins
 `opentelemetry-semantic-conventions` (docs/telemetry.md says which version).
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
+
+SpanFacts = Mapping[str, str | bool | int | float | Sequence[str]]
+"""What a span says: names of this module with their values."""
+LearnFacts = Callable[[SpanFacts], None]
 
 # Operations (`gen_ai.operation.name`), which begin the names of the spans.
 INVOKE_AGENT: Final = "invoke_agent"

@@ -1,6 +1,6 @@
 """What a user chooses to have spans and metrics of runs: `observation={"telemetry": Telemetry()}`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -12,13 +12,12 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
+    from turnwise.telemetry.names import LearnFacts
+
 INSTALL = "telemetry needs the package opentelemetry-api: install it with `pip install 'turnwise[otel]'`"
 
 SWITCH = "TURNWISE_TELEMETRY"
 CONTENTS = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"  # as OpenTelemetry's own instrumentations have it
-
-SpanFacts = Mapping[str, str | bool | int | float | Sequence[str]]
-LearnFacts = Callable[[SpanFacts], None]
 
 
 class Telemetry:
@@ -69,7 +68,7 @@ class Telemetry:
             sends_traceparent=self._traceparent,
         )
 
-    def gateway_span(self, headers: Mapping[str, str], *, clock: Clock) -> AbstractContextManager[LearnFacts]:
+    def gateway_span(self, headers: Mapping[str, str], *, clock: Clock) -> "AbstractContextManager[LearnFacts]":
         """A span of one request to a gateway, in the trace that its headers name. The gateway calls it."""
         from turnwise.telemetry.gateway_span import gateway_span
 
