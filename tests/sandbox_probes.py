@@ -23,7 +23,7 @@ import msgspec
 from sandboxes import PYTHON
 from turnwise.errors import ToolFault
 from turnwise.tools.sandbox import Sandbox
-from turnwise.tools.sandbox.system_calls import NUMBERS
+from turnwise.tools.sandbox.seccomp import NUMBERS
 from turnwise.tools.workspace.shell import BashArguments, Shell
 
 CONTENT = "as it was"

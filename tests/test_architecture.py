@@ -25,30 +25,30 @@ PURE_LIBRARIES = set(
 )
 TOUCHES_THE_OUTSIDE = {"open", "print", "input", "exec", "eval", "__import__"}
 ONLY_WIRE = {"importlib", "tomllib", "email", "urllib"}
-# The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. What needs more raises the number,
-# in the commit that says why.
+# The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. A room that needs more raises its
+# number, in the commit that says why.
 NODES = {
     "agent": 22_300,
-    "assembly": 37_900,
+    "assembly": 38_000,
     "base": 7_500,
-    "coding_agent": 19_000,
-    "editors": 12_300,
-    "endpoints": 10_900,
-    "gateway": 13_600,
+    "coding_agent": 17_000,
+    "editors": 12_100,
+    "endpoints": 11_200,
+    "gateway": 13_900,
     "journal": 20_200,
-    "lab": 38_700,
-    "relay": 21_700,
+    "lab": 41_500,
+    "relay": 23_600,
     "replay": 8_100,
-    "rules": 36_700,
+    "rules": 36_600,
     "running": 19_000,
-    "settings": 6_500,
+    "settings": 6_700,
     "telemetry": 3_900,
-    "terminal": 39_100,
+    "terminal": 42_000,
     "testing": 8_500,
     "tools": 50_000,
-    "turn": 28_600,
+    "turn": 28_700,
     "vocab": 6_200,
-    "wire": 68_100,
+    "wire": 70_000,
     "workers": 6_200,
 }
 MAX_FUNCTION_LINES = 100
@@ -210,6 +210,18 @@ def test_products_meet_only_in_the_command_that_starts_one() -> None:
         for path in FILES
         for product, starters in STARTED_BY.items()
         if product in rooms_imported(path) and room_of(path) != product and place_of(path) not in starters
+    ]
+    assert found == []
+
+
+def test_a_coding_agent_needs_no_terminal() -> None:
+    """What editors and MCP clients get, and what both are built on, draws nothing and reads no keys."""
+    found = [
+        f"{place_of(path)}:{line}: `{name}`"
+        for path in FILES
+        if room_of(path) in {"coding_agent", "editors"}
+        for name, line in imports_of(path)
+        if name.partition(".")[0] in {"click", "rich", "prompt_toolkit"}
     ]
     assert found == []
 

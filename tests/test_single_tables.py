@@ -67,7 +67,7 @@ APART = {
         "tools/shell_judge/node_kinds.py:TOKENS",
     ): "what calculates nothing",
     (
-        "tools/shell_judge/programs.py:_BUILT_IN",
+        "tools/shell_judge/wrappers.py:_BUILT_IN",
         "tools/shell_judge/wrappers.py:_ONLY_IN_SHELL",
     ): "what `time` cannot run",
     (
@@ -118,7 +118,7 @@ APART = {
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/read_only_commands.py:_GIT"): "with which options they only read",
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/writing_options.py:_GIT_LETTERS"): "with which options they write",
     ("rules/git_commands.py:_SHOWING", "rules/read_only_commands.py:_GIT"): "of these some can destroy, with other options",
-    ("rules/read_only_commands.py:READERS", "tools/shell_judge/programs.py:_BUILT_IN"): "which are no programs",
+    ("rules/read_only_commands.py:READERS", "tools/shell_judge/wrappers.py:_BUILT_IN"): "which are no programs",
     (
         "rules/read_only_commands.py:READERS",
         "rules/environment_names.py:IDLE_PROGRAMS",
@@ -127,11 +127,11 @@ APART = {
     ("rules/guarded_names.py:_TEMPLATE", "rules/guarded_names.py:_SETTINGS"): "which endings a template has",
     ("rules/guarded_names.py:SECRET_NAMES", "rules/guarded_names.py:_TELLING"): "a name, and a part of a name",
     (
-        "tools/sandbox/system_calls.py:_NUMBERS",
+        "tools/sandbox/seccomp.py:_NUMBERS",
         "tools/sandbox/seccomp.py:_NOT_APART",
     ): "which calls are refused",
-    ("tools/sandbox/system_calls.py:_NUMBERS", "tools/sandbox/seccomp.py:_ALWAYS"): "which calls are refused",
-    ("tools/sandbox/system_calls.py:_NUMBERS", "tools/sandbox/seccomp.py:_SIGNALS"): "which calls are signals",
+    ("tools/sandbox/seccomp.py:_NUMBERS", "tools/sandbox/seccomp.py:_ALWAYS"): "which calls are refused",
+    ("tools/sandbox/seccomp.py:_NUMBERS", "tools/sandbox/seccomp.py:_SIGNALS"): "which calls are signals",
 }  # fmt: skip
 Table = frozenset[str]
 _NAME = re.compile(r"[\w.*:-]+")

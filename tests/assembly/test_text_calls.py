@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from text_calls import NAMES, TAGGED, TOOLS, WRITERS, Call, glm_47, python_list, read_text
 from turnwise.assembly.text_calls import block_cursor as reading
+from turnwise.assembly.text_calls.blocks import FREE_CHARACTERS, READINGS
 from turnwise.assembly.text_calls.frames import CallFinder
-from turnwise.assembly.text_calls.held_block import FREE_CHARACTERS, READINGS
 from turnwise.assembly.text_calls.syntaxes import LONGEST_MARKER, MAX_BLOCKS
 from turnwise.assembly.text_calls.text_reader import MAX_BLOCK_CHARACTERS
 from turnwise.vocab import (

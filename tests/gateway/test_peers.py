@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gateway.serving import gateway, status_of
+from turnwise.gateway.app import is_own_user, owner_of
 from turnwise.gateway.doors import OwnAddress
-from turnwise.gateway.peers import is_own_user, owner_of
 from waits import HANG_S
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"

@@ -9,9 +9,8 @@ import pytest
 from lab.asking import PATHS, ask, body_of
 from lab.cut_cells import RAW, WAYS, ask_writer, calls_made
 from turnwise.lab import Script, builtin_scripts
-from turnwise.lab.patch_text import as_lines
 from turnwise.lab.script import Writer
-from turnwise.lab.writer import file_text
+from turnwise.lab.writer import as_lines, file_text
 from turnwise.rules.loops import BROKEN_STEPS, REMEMBERED_STEPS, RUNS, Loop, LoopGuard
 from turnwise.tools.workspace import workspace_tools
 from turnwise.vocab import ArgumentsState, StopReason, Text, ToolCall, ToolResult

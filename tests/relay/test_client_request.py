@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from relay.asking_relay import FAMILIES, PLAIN, ask, body_of, path_of, plain, refusal, send
-from turnwise.relay.body_size import MAX_DEPTH, MAX_VALUES, check_size
-from turnwise.relay.client_request import read_client_request
+from turnwise.relay.client_request import MAX_DEPTH, MAX_VALUES, check_size, read_client_request
 from turnwise.relay.refusals import RequestRefused, refusal_answer
 from turnwise.relay.stored_things import NAMES, refuse_stored
 from turnwise.relay.token_counting import read_count_request

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replay.test_private_keys import PEM
-from turnwise.replay.encoded_keys import encoded_keys_in
-from turnwise.replay.secret_finder import SecretFinder
+from turnwise.replay.secret_finder import SecretFinder, encoded_keys_in
 from turnwise.replay.stand_ins import StandIns
 from turnwise.vocab.key_shapes import keys_in
 

@@ -1,13 +1,13 @@
 """Runs one command, confined if asked to, within bounds, and ends with everything that the command started.
 
-A script with the arguments SCRIPT RULES FILTER ASKED BOUNDS FOLDER REPORT KEPT INPUT COMMAND...; `-` is none. It imports nothing
-of turnwise, and little of Python: each command waits for its start. SCRIPT is the descriptor that it was read from. RULES is the
-descriptor of a Landlock ruleset, FILTER a seccomp program in hexadecimal, ASKED is `asked` where the filter leaves signals to
-this process. BOUNDS are `MEMORY:PROCESSES:SCRATCH:SHARE`, see `resource_limits.py`; the kernel's limits are SHARE times these.
-FOLDER is a folder whose new files count. REPORT is the descriptor to which it says which bound was reached (`-`: on standard error), or
-`near` and the bounds that a command which failed came near. KEPT is `apart` where the command is a bubblewrap of its own,
-followed by the descriptors that this is to have (`apart:7`). INPUT is the descriptor of the command's standard input. It ends
-the command when its own standard input closes, which happens too when turnwise is killed.
+A script with the arguments SCRIPT RULES FILTER ASKED BOUNDS FOLDER REPORT KEPT INPUT COMMAND...; `-` is none. It imports
+nothing of turnwise, and little of Python: each command waits for its start. SCRIPT is the descriptor that it was read from.
+RULES is the descriptor of a Landlock ruleset, FILTER a seccomp program in hexadecimal, ASKED is `asked` where the filter leaves
+signals to this process. BOUNDS are `MEMORY:PROCESSES:SCRATCH:SHARE`, see `resource_limits.py`; the kernel's limits are SHARE
+times these. FOLDER is a folder whose new files count. REPORT is the descriptor to which it says which bound was reached (`-`:
+on standard error), or `near` and the bounds that a command which failed came near. KEPT is `apart` where the command is a
+bubblewrap of its own, followed by the descriptors that this is to have (`apart:7`). INPUT is the descriptor of the command's
+standard input. It ends the command when its own standard input closes, which happens too when turnwise is killed.
 
 What leaves its parent and its session comes to this process (PR_SET_CHILD_SUBREAPER), so it is found as well.
 The rules are set between fork and exec of a process with one thread: in turnwise itself, which has several, that is not safe.

@@ -2,9 +2,13 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
+import os
+import sys
 import urllib.parse
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, MutableMapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,13 +17,82 @@ from turnwise.base.threads import LONG_BYTES, beside_loop
 from turnwise.errors import CallerError
 from turnwise.gateway import doors
 from turnwise.gateway.client_bounds import Bounds
+from turnwise.gateway.doors import OwnAddress
 from turnwise.gateway.keys import PREFIX, ClientKey, KeyRing, find_client
-from turnwise.gateway.nesting import is_deeper
 from turnwise.gateway.passed_calls import WRITER, ClientCall, ClientGone, GatewayService, PieceWriter
-from turnwise.gateway.peers import is_own_user
 from turnwise.gateway.refusals import JSON, DoorRefusal, encode_refusal, family_of
 from turnwise.relay.paths import AskedPath, asked_path
 from turnwise.wire.profiles import FamilyName
+
+# Whose program is at the other end of a connection on this machine.
+#
+# TCP does not tell it. Linux lists the sockets of this machine with their owners in /proc/net (proc(5)); elsewhere nobody does.
+SOCKETS = Path("/proc/net")
+_UID, _INODE = 7, 9  # of a row's fields
+
+
+def is_own_user(client: tuple[str, int] | None, own: OwnAddress, *, sockets: Path = SOCKETS) -> bool:
+    """Whether the user of this process opened the connection from `client` to `own`. False where that cannot be known."""
+    uid = getattr(os, "geteuid", lambda: None)()
+    return client is not None and uid is not None and owner_of(client, own, sockets=sockets) == uid
+
+
+def owner_of(client: tuple[str, int], own: OwnAddress, *, sockets: Path = SOCKETS) -> int | None:
+    """The id of the user whose socket it is. A socket of both versions of IP is in the table of IPv6."""
+    try:
+        here, there = ipaddress.ip_address(client[0]), ipaddress.ip_address(own.ip)
+    except ValueError:
+        return None
+    forms = [("tcp" if here.version == 4 else "tcp6", here.packed, there.packed)]
+    if here.version == 4:
+        mapped = bytes(10) + b"\xff\xff"
+        forms.append(("tcp6", mapped + here.packed, mapped + there.packed))
+    for table, client_ip, own_ip in forms:
+        wanted = [_written(client_ip, client[1]), _written(own_ip, own.port)]
+        try:
+            rows = (sockets / table).read_text(encoding="ascii").splitlines()[1:]
+        except (OSError, UnicodeDecodeError):
+            continue
+        for row in rows:
+            fields = row.split()
+            # One that its program has closed belongs to nobody any more: its row says user 0 and inode 0.
+            if fields[1:3] == wanted and fields[_INODE] != "0":
+                return int(fields[_UID])
+    return None
+
+
+def _written(packed: bytes, port: int) -> str:
+    words = [packed[at : at + 4] for at in range(0, len(packed), 4)]
+    return "".join([f"{int.from_bytes(word, sys.byteorder):08X}" for word in words]) + f":{port:04X}"
+
+
+# How deeply JSON is nested, before anything decodes it.
+_BRACKETS = b'{}[]"'
+_OTHERS = bytes([each for each in range(256) if each not in _BRACKETS])
+_ALIKE = bytes.maketrans(b"[]", b"{}")
+
+
+def is_deeper(body: bytes, *, most: int) -> bool:
+    """Whether arrays and objects are nested more than `most` levels deep. Of bytes that are no JSON it may say either, but never
+    False if a decoder would go deeper.
+
+    A decoder that calls itself for each level would run out of stack. Everything here runs in C: what is no bracket goes, then
+    the innermost pairs go, a level at a time.
+    """
+    if body.count(b"{") + body.count(b"[") <= most:
+        return False
+    # Pairs of backslashes first: what is then before a quotation mark escapes it.
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _OTHERS)
+    left = b"".join(plain.split(b'"')[::2]).translate(_ALIKE)
+    too_deep = b"{" * (most + 1)
+    levels = 0
+    while levels < most and left and too_deep not in left:
+        shorter = left.replace(b"{}", b"")
+        if len(shorter) == len(left):  # no pair is left: a decoder fails at what closes none, or at the end
+            break
+        left, levels = shorter, levels + 1
+    return levels + left.count(b"{") > most
+
 
 _log = logging.getLogger("turnwise")
 

@@ -12,6 +12,7 @@ with the keys that happened to be whole, unless its stream is asked for pieces (
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from random import Random
@@ -20,12 +21,34 @@ import msgspec
 
 from turnwise.lab.gemini_pieces import stream_in_pieces
 from turnwise.lab.habits import misbehave
-from turnwise.lab.patch_text import added_text, as_lines, patch_adding
 from turnwise.lab.raw import Raw, dig, dump, either, parse, table, text
 from turnwise.lab.replies import BYTES_A_TOKEN, LabReply, filled, signed, thought, tokens
 from turnwise.lab.request_reading import CallSeen, Conversation, SentMessage
 from turnwise.lab.script import Writer
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Part, Response, Text, ToolCall, Usage
+
+# The patches by which a scripted writer writes a file: the format of openai/codex, as the tool `apply_patch` takes it.
+#
+# The first patch adds the file, later ones add lines at its end. A patch has whole lines only, so the wanted text ends with a
+# line break, and has no carriage returns: the format cannot say them.
+BEGIN, END = "*** Begin Patch", "*** End Patch"
+
+
+def as_lines(content: str) -> str:
+    """The text as a patch can write it."""
+    return content.replace("\r", "").removesuffix("\n") + "\n"
+
+
+def patch_adding(lines: Iterable[str], *, path: str, exists: bool) -> str:
+    """The patch that makes the file of these lines, or adds them at its end. Lines come without their breaks."""
+    header = f"*** Update File: {path}\n@@" if exists else f"*** Add File: {path}"
+    return "\n".join([BEGIN, header, *[f"+{line}" for line in lines], END])
+
+
+def added_text(patch: str) -> str:
+    """What such a patch adds."""
+    return "".join([f"{line[1:]}\n" for line in patch.split("\n") if line.startswith("+")])
+
 
 PIECE_SHARE = 0.7  # of the limit that a piece takes once it was told to write pieces
 A_LITTLE = 40  # tokens of thinking where little is asked for

@@ -5,21 +5,151 @@ hex; the same where characters are escaped as JSON, URLs or HTML do, one escape 
 only its base64 or hex is there; and private keys, line by line.
 """
 
+import base64
+import binascii
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from urllib.parse import quote
 
 import msgspec
 
 from turnwise.endpoints.escapes import may_escape, plain, plain_spans
 from turnwise.endpoints.key_forms import SHORTEST_IN_WORDS, SHORTEST_KEY, TELLTALE, paired_forms
-from turnwise.replay.encoded_keys import encoded_keys_in
-from turnwise.replay.long_runs import LongRuns
 from turnwise.replay.private_keys import private_keys_in
 from turnwise.replay.stand_ins import StandIns, can_be_replaced, spelled_alike
-from turnwise.replay.terminal_text import as_shown, may_drive_terminal
 from turnwise.vocab.key_shapes import keys_in
+
+# Keys that stand in a text only encoded: in base64 (a Kubernetes Secret, the login in Docker's config) or in hex.
+#
+# Each run is decoded once. A base64 run may begin with letters that belong to the word before it, so it is read from each of its
+# first four characters on.
+LONGEST_RUN = 65_536  # characters; of a longer one, as of a picture, only its beginning is looked at
+_LINES = r"(?:\r?\n[ \t]{0,16}[A-Za-z0-9+/]{4,})*"  # `base64` breaks lines after 76 characters
+_BASE64 = re.compile(rf"[A-Za-z0-9+/_-]{{20,}}{_LINES}={{0,2}}")
+_HEX = re.compile(r"[0-9a-fA-F]{20,}")
+_SPACE = re.compile(r"\s+")
+_FOR_URLS = str.maketrans("-_", "+/")
+
+
+def encoded_keys_in(text: str, *, known: Container[str] = ()) -> list[str]:
+    """The runs that decode to something with a key in it that is not `known`, without white space."""
+    found: list[str] = []
+    for pattern, read in ((_HEX, _from_hex), (_BASE64, _from_base64)):
+        for run in pattern.finditer(text):
+            written = _SPACE.sub("", run[0][:LONGEST_RUN])
+            if any(private_keys_in(one) or any(key not in known for _, key in keys_in(one)) for one in read(written)):
+                found.append(written)
+    return found
+
+
+def _from_hex(run: str) -> Iterator[str]:
+    for start in (0, 1):
+        whole = run[start:]
+        yield bytes.fromhex(whole[: len(whole) // 2 * 2]).decode("latin-1")
+
+
+def _from_base64(run: str) -> Iterator[str]:
+    plain = run.rstrip("=").translate(_FOR_URLS)
+    for start in range(4):
+        whole = plain[start:]
+        whole = whole[: len(whole) - (len(whole) % 4 == 1)]  # one character alone holds no byte
+        try:
+            yield base64.b64decode(whole + "=" * (-len(whole) % 4)).decode("latin-1")
+        except binascii.Error:
+            continue
+
+
+# Text as a terminal shows it: without the sequences that set colours, erase lines or name links, also where a tool spells them.
+#
+# Sources: ECMA-48, 5.4 (control sequences); xterm's "Control Sequences" (OSC); `cat -v` for `^[`.
+_BEGINS = re.compile(r"[\x1b\x9b]|\^\[|\\e|\\0?33")
+_SEQUENCE = re.compile(
+    r"""
+    (?: \x1b | \^\[ | \\e | \\0?33 )
+    (?: \[ [0-?]{0,48} [ -/]{0,4} [@-~]
+      | \] [^\x07\x1b\\\^\n]{0,1024} (?: \x07 | \^G | (?: \x1b | \^\[ | \\e | \\0?33 ) \\ )
+      | [()*+] [0-9A-Za-z]
+      | [=>78] )
+    | \x9b [0-?]{0,48} [ -/]{0,4} [@-~]
+    """,
+    re.VERBOSE,
+)
+
+
+class ShownText(msgspec.Struct, frozen=True):
+    """`text` without sequences. Character `n` of it is `places[n]` of the original; `seams` are where sequences stood."""
+
+    text: str
+    places: list[int]
+    seams: tuple[int, ...] = ()
+
+
+def may_drive_terminal(text: str) -> bool:
+    return _BEGINS.search(text) is not None
+
+
+def as_shown(text: str) -> ShownText:
+    pieces: list[str] = []
+    places: list[int] = []
+    seams: list[int] = []
+    at = 0
+    for found in _SEQUENCE.finditer(text):
+        pieces.append(text[at : found.start()])
+        places += range(at, found.start())
+        at = found.end()
+        seams.append(len(places))
+    pieces.append(text[at:])
+    places += range(at, len(text))
+    return ShownText("".join(pieces), places, tuple(seams))
+
+
+# Long secrets of base64 or hex, found again by any twelve of their characters that stand together.
+#
+# One look at each place of a text is enough, however many secrets there are: so their number does not count.
+LONG_RUN_WINDOW = 12  # characters that are no accident
+_TOKEN = re.compile(r"[A-Za-z0-9+/=_-]{12,}")
+
+
+class FoundRun(msgspec.Struct, frozen=True):
+    """From `start` on a text holds `old`, a part of `secret`, for which `new` stands."""
+
+    start: int
+    old: str
+    new: str
+    secret: str
+
+
+class LongRuns:
+    """What two secrets have in common gets the stand-in that it has in the first of them."""
+
+    def __init__(self, stand_ins: StandIns) -> None:
+        self._stand_ins = stand_ins
+        self._windows: dict[str, tuple[str, int]] = {}
+
+    def add(self, run: str) -> bool:
+        """Whether it was new."""
+        before = len(self._windows)
+        for place in range(len(run) - LONG_RUN_WINDOW + 1):
+            self._windows.setdefault(run[place : place + LONG_RUN_WINDOW], (run, place))
+        return len(self._windows) > before
+
+    def found_in(self, text: str) -> Iterator[FoundRun]:
+        for token in _TOKEN.finditer(text) if self._windows else ():
+            start, end = token.span()
+            while start <= end - LONG_RUN_WINDOW:
+                known = self._windows.get(text[start : start + LONG_RUN_WINDOW])
+                if known is None:
+                    start += 1
+                    continue
+                run, place = known
+                length = LONG_RUN_WINDOW
+                while start + length < end and run[place + length : place + length + 1] == text[start + length]:
+                    length += 1
+                new = self._stand_ins.of(run)[place : place + length]
+                yield FoundRun(start, text[start : start + length], new, run)
+                start += length
+
 
 PIECE = TELLTALE  # characters of a key that are no accident, wherever they stand in it
 WINDOW = (

@@ -13,6 +13,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
@@ -20,7 +21,6 @@ import msgspec
 from turnwise.base.clock import Clock, sleep, wait_for_task
 from turnwise.running.resumption import ProgramSoFar, call_said, unknown_said
 from turnwise.running.script_calls import awaited_calls, line_at, normal_lines
-from turnwise.running.script_time import ProgramTime
 from turnwise.running.script_values import json_problem, shown
 from turnwise.running.tool_output import cut_middle, journalable
 from turnwise.turn.commands import RunScript, ScriptFunction, ScriptResult
@@ -32,6 +32,40 @@ from turnwise.vocab import ToolCall
 
 if TYPE_CHECKING:
     import pydantic_monty as monty
+
+
+# The time that a program sees: the same when it is run again after a crash, so that it asks for the same calls.
+class ProgramTime:
+    """What a program's clock says: when it began, and what has passed by the journal since, its own sleeps included. It stands
+    still while the program computes, and while no process works on the turn."""
+
+    def __init__(self, began: float, *, ordered_s: float) -> None:
+        """`began` is UTC, seconds since 1970; `ordered_s`, here and below, seconds of the turn."""
+        self._began = began - ordered_s
+        self.now = began
+
+    def go_on(self, *, ordered_s: float) -> None:
+        """It has results since then; the clock never goes back."""
+        self.now = max(self.now, self._began + ordered_s)
+
+    def pass_by(self, seconds: float) -> None:
+        self.now += seconds
+
+    def read(self, function: str, args: tuple[object, ...]) -> object:
+        """What the interpreter's function of that name returns; None for one that tells no time."""
+        zone = next((one for one in args if isinstance(one, tzinfo)), None)
+        match function:
+            case "time.time":
+                return self.now
+            case "datetime.now":
+                here = datetime.fromtimestamp(self.now, tz=zone or UTC)
+                return here if zone is not None else here.replace(tzinfo=None)
+            case "date.today":
+                return datetime.fromtimestamp(self.now, tz=UTC).date()
+            case _:
+                return None
+
+
 if sys.platform == "linux":
     import resource
 

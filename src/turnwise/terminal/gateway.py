@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 EXTRA = ("uvicorn", "httptools")
 # Loaded late elsewhere. In a gateway everybody would wait for the first request that needs them, 0.5 s.
 AT_FIRST_REQUEST = (
-    "turnwise.endpoints.whole_body",
+    "turnwise.endpoints.aiohttp_transport",
     "turnwise.endpoints.bounded_connector",
     "turnwise.assembly.text_calls.frames",
     "jsonschema_rs",

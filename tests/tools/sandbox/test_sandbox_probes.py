@@ -13,8 +13,7 @@ from sandbox_probes import PROBES, Probe, gets_through
 from sandboxes import CONFINING, PYTHON, WALLS, sandbox_called
 from turnwise.errors import ToolFault
 from turnwise.tools.sandbox.landlock_rules import SCOPES_ABI
-from turnwise.tools.sandbox.seccomp import can_filter
-from turnwise.tools.sandbox.system_calls import NUMBERS
+from turnwise.tools.sandbox.seccomp import NUMBERS, can_filter
 from turnwise.tools.workspace.shell import BashArguments, Shell
 from waits import HANG_S
 

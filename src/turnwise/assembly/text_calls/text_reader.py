@@ -15,12 +15,10 @@ from turnwise.assembly.text_calls import reasoning_marks as thinking
 from turnwise.assembly.text_calls.bare_calls import is_all, is_cut, name_of_whole, read_whole
 from turnwise.assembly.text_calls.block_context import BlockSurroundings
 from turnwise.assembly.text_calls.block_cursor import Beyond, BlockReading, ReadCall, read, read_wrong
-from turnwise.assembly.text_calls.blocks import CallBlock
+from turnwise.assembly.text_calls.blocks import CallBlock, HeldBlock, told_of
 from turnwise.assembly.text_calls.broken_blocks import end_mark, end_of_wrong
 from turnwise.assembly.text_calls.events import Made, Meant, Say, TextEvent, Think, Unmade
 from turnwise.assembly.text_calls.following_text import Aftermath
-from turnwise.assembly.text_calls.held_block import HeldBlock
-from turnwise.assembly.text_calls.pairs import told_of
 from turnwise.assembly.text_calls.quotations import Quotations
 from turnwise.assembly.text_calls.reasoning_marks import Closing
 from turnwise.assembly.text_calls.syntaxes import (

@@ -9,10 +9,12 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 from mcp import Client, MCPError
+from mcp.client._transport import TransportStreams
 from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.client.stdio import get_default_environment
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
+from mcp.shared.message import SessionMessage
 from mcp_types import (
     CONNECTION_CLOSED,
     INVALID_REQUEST,
@@ -32,6 +34,9 @@ from mcp_types import (
     GetPromptResult,
     Implementation,
     InputRequiredResult,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
     ListPromptsResult,
     ListToolsResult,
     Prompt,
@@ -54,16 +59,72 @@ from turnwise.running.tool_output import cut_middle
 from turnwise.settings.mcp_entries import ServerAddress, ServerCommand, ServerEntry, ServerObject
 from turnwise.tools.mcp.elicitation import elicit
 from turnwise.tools.mcp.http import FORGOTTEN, http_streams, speaks_former_sse
+from turnwise.tools.mcp.message_streams import Deliver, message_streams
 from turnwise.tools.mcp.offered_tools import Listing, read_prompts, read_tools
 from turnwise.tools.mcp.processes import ServerProcess
-from turnwise.tools.mcp.protocol_repair import MAX_LEVELS, is_deeper
+from turnwise.tools.mcp.protocol_repair import MAX_LEVELS, is_deeper, message_in
 from turnwise.tools.mcp.result_contents import parts_of, resource_parts, said_by_server
 from turnwise.tools.mcp.sampling import OUTSIDE, AskingCall, CallAtServer
-from turnwise.tools.mcp.server_bounds import MAX_PAGES, MAX_TOOLS, McpFailure
-from turnwise.tools.mcp.stdio import stdio_streams
+from turnwise.tools.mcp.server_bounds import MAX_PAGES, MAX_TOOLS, LineCutter, McpFailure, UnaskedMeter
 from turnwise.tools.sandbox import Scratch
 from turnwise.vocab import File, Text
 from turnwise.vocab.hidden_characters import visible_line
+
+
+# The messages of a server that speaks over its standard input and output, one JSON line each.
+#
+# The package `mcp` has such a transport, but reads a line of any length, and starts the process itself: ours runs in a sandbox.
+@asynccontextmanager
+async def stdio_streams(
+    process: ServerProcess, *, clock: Clock, gone: Callable[[str], object]
+) -> AsyncGenerator[TransportStreams]:
+    """Streams of messages over the pipes of the process, which is not ended. `gone` is told why nothing comes any more."""
+    waiting = _Waiting()
+
+    async def receive(deliver: Deliver) -> None:
+        cutter, meter = LineCutter(), UnaskedMeter(clock)
+        why = ""
+        try:
+            while piece := await process.read():
+                for line in cutter.take(piece):
+                    message = message_in(line)
+                    if not waiting.take(message):
+                        meter.count(len(line))
+                    if message is not None:
+                        await deliver(message)
+            await process.exits_soon()
+        except McpFailure as error:
+            why = str(error)
+        finally:
+            gone(why or process.why_ended())
+
+    async def send(message: SessionMessage, line: bytes) -> None:
+        waiting.sent(message)
+        await process.write(line + b"\n")
+
+    async with message_streams(receive, send=send) as streams:
+        yield streams
+
+
+class _Waiting:
+    """The requests that wait for an answer, by their ids. An answer to nothing is one more message that nobody asked for."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+
+    def sent(self, message: SessionMessage) -> None:
+        if isinstance(message.message, JSONRPCRequest):
+            self._ids.add(str(message.message.id))
+
+    def take(self, message: SessionMessage | None) -> bool:
+        """Whether it is the answer to one of them, which waits no longer then."""
+        if message is None or not isinstance(message.message, JSONRPCResponse | JSONRPCError):
+            return False
+        id = str(message.message.id)
+        was_waiting = id in self._ids
+        self._ids.discard(id)
+        return was_waiting
+
 
 for _name in ("mcp", "client", "httpx2"):  # what they would print goes to whoever wants it, and not to the terminal
     logging.getLogger(_name).addHandler(logging.NullHandler())

@@ -17,15 +17,12 @@ from turnwise.tools.shell_judge.absences import mark_absences
 from turnwise.tools.shell_judge.arguments import SHOWN_CHARS
 from turnwise.tools.shell_judge.folder_changes import Places, Stand, joined, moved
 from turnwise.tools.shell_judge.grammar import heredoc_delimiter, heredoc_text, parse
-from turnwise.tools.shell_judge.inputs import is_fed, lasts
 from turnwise.tools.shell_judge.node_kinds import LEAVES, TRANSPARENT
 from turnwise.tools.shell_judge.paths import HARMLESS_DEVICES, Paths
-from turnwise.tools.shell_judge.private import filled_in
-from turnwise.tools.shell_judge.programs import program_of
 from turnwise.tools.shell_judge.programs_that_run_programs import may_run, supposed
-from turnwise.tools.shell_judge.redirects import RedirectionFacts, read_redirect
+from turnwise.tools.shell_judge.redirects import RedirectionFacts, is_fed, lasts, read_redirect
 from turnwise.tools.shell_judge.searches import search_of
-from turnwise.tools.shell_judge.word_paths import WordPaths
+from turnwise.tools.shell_judge.word_paths import WordPaths, filled_in
 from turnwise.tools.shell_judge.word_spelling import (
     Spelled,
     is_quoted,
@@ -34,6 +31,7 @@ from turnwise.tools.shell_judge.word_spelling import (
     spell_words,
     words_below,
 )
+from turnwise.tools.shell_judge.wrappers import program_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -1,17 +1,34 @@
 """Which paths the words of a script may name, in the folders where their command may run."""
 
 import os
+import re
 
 import msgspec
 
 from turnwise.rules.permission_facts import Access, PathFact, Word
+from turnwise.tools.sandbox.scratch import PrivateFolder
 from turnwise.tools.shell_judge import arguments
 from turnwise.tools.shell_judge import script_limits as bounds
 from turnwise.tools.shell_judge.folder_changes import Places
 from turnwise.tools.shell_judge.paths import Paths
 from turnwise.tools.shell_judge.searches import Search
-from turnwise.tools.shell_judge.word_spelling import Spelled
+from turnwise.tools.shell_judge.word_spelling import Spelled, plain
 from turnwise.tools.shell_judge.wrappers import CommandWords
+
+# Words that begin with `$TMPDIR`: the value is known where turnwise itself sets it.
+_NAMED = re.compile(r'(")?\$(?:TMPDIR|\{TMPDIR\})((?:/[\w.+@%-]+)*/?)(?(1)")')
+_PLAIN_PATH = re.compile(r"(?:/[\w.+@%-]+)+")  # the shell neither splits nor expands it
+
+
+def filled_in(word: Spelled, *, private: PrivateFolder | None, within: tuple[str, ...]) -> Spelled:
+    """The word with `$TMPDIR` at its beginning filled in; as it was, where another command could have changed the variable.
+
+    A script that assigns the variable is asked about for that.
+    """
+    found = None if private is None or word.literal or within else _NAMED.fullmatch(word.text)
+    if private is None or found is None or _PLAIN_PATH.fullmatch(private.names[0]) is None:
+        return word
+    return plain(private.names[0] + found[2])
 
 
 class WordPaths:
