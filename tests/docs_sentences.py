@@ -23,7 +23,7 @@ ROOT = TESTS.parent
 LIST = TESTS / "docs_sentences.toml"
 
 SECTIONS: dict[str, tuple[str, ...] | None] = {
-    "README.md": ("At the terminal",),
+    "docs/overview.md": ("At the terminal",),
     "docs/billing.md": None,
     "docs/limits.md": (
         "Files of settings",

@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "AGENTS.md",
     *sorted((ROOT / "docs").glob("*.md")),
     ROOT / "benchmarks" / "README.md",
     ROOT / "examples" / "README.md",
@@ -107,6 +109,18 @@ def test_drawn_tables_are_up_to_date() -> None:
     drawn = runpy.run_path(str(ROOT / "scripts" / "draw_tables.py"))["PAGES"]
     stale = [name for name, draw in drawn.items() if (ROOT / "docs" / name).read_text(encoding="utf-8") != draw()]
     assert stale == [], "run python scripts/draw_tables.py"
+
+
+def test_the_picture_of_the_demo_shows_the_demo() -> None:
+    """Its lines are those of a demo of today; `python scripts/draw_demo.py` draws it anew."""
+    drawn = runpy.run_path(str(ROOT / "scripts" / "draw_demo.py"))
+    assert drawn["PICTURE"].read_text(encoding="utf-8") == drawn["picture"](drawn["demo"]())
+
+
+def test_the_overview_leads_to_every_page() -> None:
+    page = (ROOT / "docs" / "overview.md").read_text(encoding="utf-8")
+    missing = [one.name for one in sorted((ROOT / "docs").glob("*.md")) if f"]({one.name}" not in page]
+    assert missing == ["overview.md"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
