@@ -11,7 +11,7 @@ from pathlib import Path
 from turnwise.settings.catalogue import Catalogue, LimitRow, find_limits, parse_catalogue, plain_name
 from turnwise.wire.profiles import builtin_profiles
 
-FILE = Path(__file__).resolve().parents[1] / "src" / "turnwise" / "drivers" / "settings" / "model_limits.toml"
+FILE = Path(__file__).resolve().parents[1] / "src" / "turnwise" / "settings" / "model_limits.toml"
 FIELDS = ("window", "input", "output", "reasoning")
 # genai-prices' names of providers -> ours of profiles.
 PROFILES = {

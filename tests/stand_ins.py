@@ -201,6 +201,7 @@ EXTRAS: dict[str, list[dict[str, Any]]] = {
         {},
         {"logprobs": True},
         {"n": 2},
+        {"n": 2, "stop": ["END"], "model": "gpt-5"},
         {"response_format": JSON_ONLY},
         {"stop": ["END"]},
         {"temperature": 0.5, "max_completion_tokens": 900},

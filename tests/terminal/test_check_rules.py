@@ -33,7 +33,7 @@ NOT_ASKED = {
     "vllm": {"empty-tools"},
     "deepseek": {"results-behind-calls"},
     "moonshot": {"effort-and-thinking", "schema-reference-clash", "schema-foreign-reference", "schema-objects"},
-    "mistral": {"user-fields", "result-id", "results-behind-calls", "call-name", "tool-name"},
+    "mistral": {"result-id", "results-behind-calls", "call-name", "tool-name"},
     "groq": {"body-fields", "user-fields", "effort-qwen", "output-keywords"},
     "llamacpp": {"content-there", "assistants-last", "tools-size"},
     "ollama": {"content-there", "image-address", "arguments", "effort", "assistants-last"},

@@ -130,6 +130,7 @@ RULE_PROBES: tuple[RuleProbe, ...] = (
         title="the limit as `max_completion_tokens`",
         build=lambda so_far: {"model": so_far.model, "messages": [USER], "max_completion_tokens": RULE_TOKENS},
     ),
+    RuleProbe(name="message-name", title="`name` on a message", build=_plain({**USER, "name": "ann"})),
     RuleProbe(name="seed", title="`seed`", build=_plain(USER, seed=7)),
     RuleProbe(name="random-seed", title="`random_seed`", build=_plain(USER, random_seed=7), when=_refused("seed")),
     RuleProbe(name="store", title="`store`", build=_plain(USER, store=False)),
@@ -376,7 +377,7 @@ def _call_fields(so_far: AskedSoFar) -> dict[str, object]:
     return _when(
         (says("refused", "long-id"), "tool_call_id_length", len(SHORT_ID)),
         (says("refused", "null-content"), "calls_content", ""),
-        (is_strict, "strict_fields", True),
+        (is_strict, "message_fields", ("name",) if says("taken", "message-name") else ()),
         (is_strict and says("taken", "reasoning"), "reasoning_replay", "reasoning"),
         (wants_reasoning, "reasoning_replay", "reasoning_content"),
         (wants_reasoning, "reasoning_stand_in", CALL_FORMS.get(form, {}).get("reasoning_content")),
