@@ -37,8 +37,8 @@ from turnwise.tools.workspace import (
 )
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.search_tool import SearchArguments, search
-from turnwise.turn import lessons
-from turnwise.turn import response_calls as calls
+from turnwise.turn import rebuilt_request as lessons
+from turnwise.turn import settled_response as calls
 from turnwise.turn.config import ScriptLimits, TurnConfig
 from turnwise.vocab import schema_bounds
 from turnwise.vocab.json_values import MAX_VALUES

@@ -38,7 +38,7 @@ from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.tools.workspace import workspace_tools
 from turnwise.turn.config import ScriptLimits, ToolOffer
 from turnwise.turn.events import ScriptCalled, ScriptFinished
-from turnwise.turn.program_names import PRELUDE
+from turnwise.turn.programs import PRELUDE
 from turnwise.vocab import Fault, FaultKind, ToolResult, ToolSpec, text_of
 
 BASES = {"gemini": "/v1beta", "anthropic_messages": ""}  # Anthropic's base URL has no version

@@ -17,7 +17,7 @@ from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
-from turnwise.turn.response_calls import MAX_CALLS
+from turnwise.turn.settled_response import MAX_CALLS
 from turnwise.turn.snapshot import restore
 from turnwise.vocab import Message, ToolCall, ToolResult, text_of
 

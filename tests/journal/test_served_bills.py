@@ -34,8 +34,8 @@ from turnwise.rules.pricing import (
 from turnwise.rules.projection import projected_usd
 from turnwise.rules.provider_tool_costs import models_named, terms_asked
 from turnwise.testing import FakeClock
-from turnwise.turn.cost_so_far import AtStake, Purse
 from turnwise.turn.events import ResponseReceived
+from turnwise.turn.turn_spending import AtStake, Purse
 from turnwise.vocab import Response, Usage
 from turnwise.wire import registry
 from turnwise.wire.profiles import builtin_profiles

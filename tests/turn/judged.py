@@ -29,9 +29,9 @@ from turnwise.turn.events import (
     ToolsFinished,
     TurnStarted,
 )
-from turnwise.turn.lessons import MAX_CORRECTIONS
 from turnwise.turn.machine import Turn
 from turnwise.turn.pending_calls import taken_up
+from turnwise.turn.rebuilt_request import MAX_CORRECTIONS
 from turnwise.turn.snapshot import replay
 from turnwise.vocab import ArgumentsState, Fault, Message, Response, StopReason, Text, ToolCall, ToolResult, text_of
 from turnwise.wire.profiles import builtin_profiles

@@ -11,9 +11,9 @@ from turnwise.rules.limits import Limit, MaxCost, MaxRequests, Spent
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import ChildReport, Fallback, TurnConfig
-from turnwise.turn.cost_so_far import AtStake, Purse
 from turnwise.turn.events import Interrupted, RequestFailed, ResponseReceived, StepPrepared, ToolsFinished, WaitOver
 from turnwise.turn.snapshot import replay
+from turnwise.turn.turn_spending import AtStake, Purse
 from turnwise.vocab import Fault, FaultKind, FinishReason, Response, StopReason, Text, ToolResult, Usage
 
 CENT = PriceRow(plan="request", source="test", request_usd=Decimal("0.01"))

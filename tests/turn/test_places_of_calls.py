@@ -14,7 +14,7 @@ from turn.test_verdicts import ATTENDED, HELD, QUESTION, allow, answers
 from turnwise.rules.limits import MaxRequests, MaxToolCalls, Spent
 from turnwise.rules.permissions import PermissionRule
 from turnwise.turn.approvals import Approval
-from turnwise.turn.call_grants import NO_MORE_CALLS, NOT_IN_LINE
+from turnwise.turn.call_sorting import NO_MORE_CALLS, NOT_IN_LINE
 from turnwise.turn.commands import Ask, Command, RunHooks
 from turnwise.turn.events import Asked, Event, HookOutcome, HooksRan
 from turnwise.vocab import Message, StopReason, Text, ToolResult

@@ -8,7 +8,7 @@ import keyword
 
 import pytest
 
-from turnwise.turn.program_names import PRELUDE, function_names
+from turnwise.turn.programs import PRELUDE, function_names
 
 PYTHONS_OWN = sorted({*keyword.kwlist, *[name for name in dir(builtins) if not name.startswith("_")]})
 

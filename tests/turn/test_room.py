@@ -14,8 +14,8 @@ from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
-from turnwise.turn.lessons import MAX_CORRECTIONS
 from turnwise.turn.machine import Turn
+from turnwise.turn.rebuilt_request import MAX_CORRECTIONS
 from turnwise.turn.room import NO_ROOM
 from turnwise.turn.snapshot import replay
 from turnwise.vocab import (

@@ -17,11 +17,11 @@ from turnwise.rules.limits import Limit, MaxRequests, MaxSteps, MaxTokens, MaxWa
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.attempt import NO_ROOM_LEFT
 from turnwise.turn.commands import FinishTurn, RunTools, SendRequest
-from turnwise.turn.cost_so_far import Purse
 from turnwise.turn.events import MessageArrived, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
 from turnwise.turn.fault_counts import Words
 from turnwise.turn.machine import Turn
 from turnwise.turn.step import ATE_TWICE
+from turnwise.turn.turn_spending import Purse
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, StopReason, Text, Usage
 
 DENIED = Fault(kind=FaultKind.AUTH, message="no such key", status=401)

@@ -16,8 +16,7 @@ from turnwise.rules.limits import MaxRequests, MaxSteps, MaxTokens, Spent
 from turnwise.rules.output import refused_output
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.subagents import Place, Used
-from turnwise.turn.answer_phase import Answer
-from turnwise.turn.attempt import Attempt
+from turnwise.turn.attempt import Allowed, Attempt
 from turnwise.turn.call_sorting import TakenUp
 from turnwise.turn.calls_phase import Calls
 from turnwise.turn.changes import ChildrenPaid, Fit, Learned, Paced, WordsPutBy
@@ -26,9 +25,8 @@ from turnwise.turn.config import ChildReport, TurnConfig
 from turnwise.turn.events import MessageArrived, OutputChecked, RequestFailed, ResponseReceived, TurnStarted, WaitOver
 from turnwise.turn.limit_pace import NextRequest, Pacing
 from turnwise.turn.machine import Turn
-from turnwise.turn.outcomes import Corrects
-from turnwise.turn.phase_moves import Over
-from turnwise.turn.request_order import Allowed
+from turnwise.turn.next_phase import Answer
+from turnwise.turn.outcomes import Corrects, Over
 from turnwise.turn.turn_state import Known
 from turnwise.vocab import FinishReason, Message, Request, Text
 

@@ -21,7 +21,7 @@ from turnwise.rules.limits import (
     leaves_of,
 )
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn.call_grants import NO_MORE_CALLS
+from turnwise.turn.call_sorting import NO_MORE_CALLS
 from turnwise.turn.commands import Ask, Command, FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import ChildReport, ToolOffer, TurnConfig
 from turnwise.turn.events import Asked, Event, ResponseReceived, ToolsFinished, TurnStarted

@@ -12,7 +12,7 @@ from turn.test_retrying import BUSY
 from turnwise.rules.continuation import hold_back
 from turnwise.turn.endings import LOST, NOT_STARTED, REFUSED, UNFINISHED, WHY_INCOMPLETE, why_incomplete
 from turnwise.turn.events import Interrupted, ResponseReceived, TurnStarted
-from turnwise.turn.response_calls import too_many
+from turnwise.turn.settled_response import too_many
 from turnwise.vocab import FinishReason, Settings, StopReason, ToolResult, Usage
 
 Kind = Literal["cancel", "deadline", "journal"]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.errors import CallerError
+from turnwise.turn.approvals import ResumeTerms
 from turnwise.turn.events import StepPrepared, TurnStarted
-from turnwise.turn.resume_terms import ResumeTerms
 from turnwise.vocab import Message
 
 _ERRORS = (msgspec.MsgspecError, TypeError, ValueError, OverflowError)

@@ -22,8 +22,7 @@ from turnwise.running.runner_config import StepPreparer
 from turnwise.running.tools import Tool
 from turnwise.running.watcher_events import Watch
 from turnwise.settings.options import RunSettings, rows_from
-from turnwise.turn.approvals import Approval
-from turnwise.turn.resume_terms import ResumeTerms
+from turnwise.turn.approvals import Approval, ResumeTerms
 from turnwise.vocab import Message, ToolChoice
 
 

@@ -9,8 +9,7 @@ from turnwise.errors import CallerError
 from turnwise.running.tools import Tool
 from turnwise.turn.commands import ScriptFunction
 from turnwise.turn.config import ScriptLimits, ToolOffer
-from turnwise.turn.program_names import TAKEN
-from turnwise.turn.programs import PROGRAM, functions_of, is_callable
+from turnwise.turn.programs import PROGRAM, TAKEN, functions_of, is_callable
 from turnwise.vocab import ToolSpec
 
 NAME = "script"

@@ -19,10 +19,9 @@ from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session, SessionRow
 from turnwise.running.resumption import STUCK, LeftTurn, left_turn
 from turnwise.settings.options import RunSettings
-from turnwise.turn.approvals import OneAsk
+from turnwise.turn.approvals import OneAsk, ResumeTerms
 from turnwise.turn.commands import Ask, RunScript, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.resume_terms import ResumeTerms
 from turnwise.vocab import ToolCall
 from turnwise.vocab.file_names import given_name, unmarked
 

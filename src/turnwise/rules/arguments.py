@@ -146,7 +146,7 @@ def _judge_complete(call: ToolCall, *, spec: ToolSpec) -> Sound | Unsound:
 
 
 def _unknown_tool(name: str, *, names: Collection[str]) -> str:
-    # What may be run under another name was corrected before (`turn/response_calls.py`); nothing runs here.
+    # What may be run under another name was corrected before (`turn/settled_response.py`); nothing runs here.
     judged = judge_name(name, effects=dict.fromkeys(names, "write"))
     close = judged.names if isinstance(judged, Suggested) else ()
     meant = f" Did you mean {' or '.join([f'`{other}`' for other in close])}?" if close else ""

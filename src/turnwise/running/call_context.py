@@ -15,10 +15,9 @@ from turnwise.running.resumption import LeftTurn
 from turnwise.running.runner_config import RunnerMeans
 from turnwise.running.tools import Around
 from turnwise.running.watcher_events import AskClosed, AskOpened, Watch
-from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
+from turnwise.turn.approvals import Approval, AskOrigin, OneAsk, ResumeTerms
 from turnwise.turn.commands import Ask
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.resume_terms import ResumeTerms
 
 
 def around_of(

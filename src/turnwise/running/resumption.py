@@ -15,14 +15,13 @@ from turnwise.running.probes import OutcomeUnknown, ask_probe
 from turnwise.running.run_context import RunAtHand, context_of, giving
 from turnwise.running.tool_output import cut_middle
 from turnwise.running.tools import Tool
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.approvals import Approval, OneAsk, ResumeTerms
 from turnwise.turn.carried_state import Carried
 from turnwise.turn.commands import Ask, Command, PlannedCall, RunScript, RunTools, ScriptResult
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.endings import UNKNOWN_OUTCOME, is_unknown
 from turnwise.turn.events import Event, MessageArrived, RulesAdded, ScriptCalled, ToolEnded, TurnStarted
 from turnwise.turn.machine import Turn
-from turnwise.turn.resume_terms import ResumeTerms
 from turnwise.vocab import Fault, FaultKind, Message, ToolCall, ToolResult
 
 LOST_REQUEST = Fault(

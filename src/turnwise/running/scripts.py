@@ -26,8 +26,7 @@ from turnwise.running.tool_output import cut_middle, journalable
 from turnwise.turn.commands import RunScript, ScriptFunction, ScriptResult
 from turnwise.turn.endings import TURNS_TIME, UNKNOWN_OUTCOME
 from turnwise.turn.events import ScriptCalled, ScriptFinished
-from turnwise.turn.program_names import PRELUDE
-from turnwise.turn.programs import counted
+from turnwise.turn.programs import PRELUDE, counted
 from turnwise.vocab import ToolCall
 
 if TYPE_CHECKING:

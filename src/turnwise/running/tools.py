@@ -31,10 +31,10 @@ from turnwise.running.run_context import RunAtHand, context_of, giving
 from turnwise.running.tool_output import error_result, failure_of, result_of
 from turnwise.running.watcher_events import Watch, WatcherEvent
 from turnwise.running.working_call import AskPutter, CallAtWork, CallTimer
+from turnwise.turn.approvals import ResumeTerms
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ChildReport, ToolOffer, TurnResult
 from turnwise.turn.endings import NO_TIME, TURNS_TIME
-from turnwise.turn.resume_terms import ResumeTerms
 from turnwise.vocab import ToolCall, ToolResult
 
 # How long a cancelled tool may tidy up before it is left to itself. Cancelling a turn settles within a second (wait:cancel).

@@ -1,21 +1,216 @@
 """Where the calls at hand come from, and how they are sorted: those that may run, those that wait, those that have a result."""
 
-import msgspec
+from collections.abc import Sequence
+from decimal import Decimal
 
+import msgspec
+from msgspec.structs import replace
+
+from turnwise.rules.advice import FINISH, SEND_THE_REST
 from turnwise.rules.history import error_result
+from turnwise.rules.limits import Limit, MaxRequests, Spent, counts_tool_calls, most_tool_calls, wall_time_s
 from turnwise.rules.loops import LoopVerdict
-from turnwise.turn.approvals import Approval
-from turnwise.turn.call_grants import begin_calls
-from turnwise.turn.changes import Change, Guarded, Paced, Tallied, Told
+from turnwise.rules.pricing import ZERO
+from turnwise.rules.shares import NOTHING_LEFT, Share, least_of, shares_of
+from turnwise.rules.subagents import Place, SubagentBounds, no_place, places_of
+from turnwise.turn.approvals import Approval, OneAsk, settled
+from turnwise.turn.changes import CallsCounted, Change, Guarded, Paced, Tallied, Told
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.cut_call_check import Barred
+from turnwise.turn.endings import NOTHING_LEFT_FOR_CHILD
+from turnwise.turn.limit_pace import Pacing
 from turnwise.turn.pending_calls import left_alone, with_undecided
 from turnwise.turn.programs import looped
+from turnwise.turn.request_limits import left_s
 from turnwise.turn.request_plan import RequestTerms
-from turnwise.turn.response_calls import MAX_CALLS, Adopted, sort_calls, unfit
-from turnwise.turn.results_room import read
+from turnwise.turn.room import read
+from turnwise.turn.settled_response import MAX_CALLS, Adopted, sort_calls, unfit
 from turnwise.turn.turn_state import Known
 from turnwise.vocab import FinishReason, Response, ToolCall, ToolResult, calls_of, text_of
+
+# What calls that are about to run get of the limits: a place among those that a limit counts, and for sub-agents a share of what
+# is left and a place in the tree (promises safe:bounded, end:budget). Nothing is spent before it is granted.
+NO_MORE_CALLS = "Not run: the turn's limit of tool calls is reached. " + FINISH
+NOT_IN_LINE = (
+    "Not run, and nobody was asked about it: the turn's limit of tool calls leaves room only for calls before it. "
+    + SEND_THE_REST
+)
+
+
+class Granted(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls that may run, with what they may spend; the results of the others; and what that changes: places that had been
+    counted may be free again."""
+
+    planned: tuple[PlannedCall, ...]
+    results: dict[str, ToolResult]
+    changes: tuple[Change, ...] = ()
+
+
+class CallPlaces(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls that have a place under the limits, those `beyond` it, and the places as they are counted."""
+
+    planned: tuple[PlannedCall, ...]
+    beyond: tuple[PlannedCall, ...]
+    changes: tuple[Change, ...]
+
+
+def begin_calls(known: Known, *, calls: int = 0) -> Pacing:
+    """The pace of a turn whose calls begin: they have the time that is left once the answer's share is kept. `calls` are those
+    that have a place and are not counted yet: they may use up what `&` joins to the time."""
+    config, pacing = known.config, known.spending.pacing
+    if config.limits is None:
+        return pacing.begin_calls(None)
+    total_s = wall_time_s(config.limits, spent=_with_answer(known) + Spent(tool_calls=calls))
+    return pacing.begin_calls(None if total_s is None else max(total_s - pacing.at_s, 0.0))
+
+
+def place(known: Known, *, planned: tuple[PlannedCall, ...]) -> CallPlaces | None:
+    """The first calls, as many as the limits leave room for; None where no limit counts calls."""
+    if not counts_tool_calls(known.config.limits):
+        return None
+    left = calls_left(known)
+    kept = planned[:left]
+    changes: list[Change] = [CallsCounted(len(kept))]
+    if known.spending.pacing.calls_end_s is None:
+        changes.append(Paced(begin_calls(known, calls=len(kept))))
+    return CallPlaces(planned=kept, beyond=planned[len(kept) :], changes=tuple(changes))
+
+
+def calls_left(known: Known) -> int | None:
+    """So many more calls may be given to their tools with an answer after them; None where no limit counts them."""
+    if not counts_tool_calls(known.config.limits):
+        return None
+    spent = _with_answer(known)
+    most = most_tool_calls(known.config.limits, spent=spent)
+    return None if most is None else max(most - spent.tool_calls, 0)
+
+
+def _with_answer(known: Known) -> Spent:
+    """What the turn will have spent after the calls at hand and the answer, without these calls."""
+    now = known.coming(step=known.step + 1)
+    return now.spent + known.spending.pacing.answer(now)
+
+
+def beyond_places(
+    known: Known, *, planned: Sequence[PlannedCall], approved: Sequence[Approval], asks: Sequence[OneAsk]
+) -> dict[str, ToolResult]:
+    """The results of those calls that are asked about and have no place under the limits even if they are allowed, by call id."""
+    left = calls_left(known)
+    if left is None:
+        return {}
+    asked = {ask.call.id for ask in asks}
+    out = {id for id, answer in settled(approved).items() if answer.verdict != "allow"} - asked
+    takers = [plan.call for plan in planned if _takes_place(plan, known=known) and plan.call.id not in out]
+    text = NOT_IN_LINE if left else NO_MORE_CALLS
+    return {call.id: error_result(call, text=text) for call in takers[left:] if call.id in asked}
+
+
+def _takes_place(plan: PlannedCall, *, known: Known) -> bool:
+    """Whether it counts as a call of a tool: a program's calls do, in its place, and a question has no tool."""
+    offer = known.offers[plan.call.name]
+    return not offer.script and not offer.asks_user
+
+
+def before_answer(known: Known, seconds: float) -> float:
+    """So many, or fewer where the turn's time would be up: one deadline comes before the other, with the answer between."""
+    most_s = known.spending.pacing.calls_s
+    return seconds if most_s is None else min(seconds, most_s)
+
+
+def grant(known: Known, *, placed: tuple[PlannedCall, ...], beyond: tuple[PlannedCall, ...]) -> Granted:
+    """Give the calls that have their place (it is counted) what they may spend. Places of sub-agents that do not start go to
+    calls `beyond` the limit; a further sub-agent has no share either."""
+    children, askers = _sharing(known, placed=placed)
+    granted = Granted(planned=placed, results={})
+    if children or askers:
+        granted = _grant_children(known, planned=placed, children=[*children, *askers], askers=frozenset(askers))
+    if not children and not beyond:
+        return granted
+    results, planned, rest, freed = granted.results, granted.planned, beyond, 0
+    if gone := len(placed) - len(planned):
+        others = tuple([plan for plan in beyond if not known.offers[plan.call.name].child])
+        further = [plan for plan in beyond if known.offers[plan.call.name].child]
+        results = results | {plan.call.id: error_result(plan.call, text=NOTHING_LEFT_FOR_CHILD) for plan in further}
+        planned, rest = (*planned, *others[:gone]), others[gone:]
+        freed = gone - len(others[:gone])
+    results = results | {plan.call.id: error_result(plan.call, text=NO_MORE_CALLS) for plan in rest}
+    changes = (CallsCounted(-freed),) if freed and counts_tool_calls(known.config.limits) else ()
+    return Granted(planned=planned, results=results, changes=changes)
+
+
+def _sharing(known: Known, *, placed: Sequence[PlannedCall]) -> tuple[list[str], list[str]]:
+    """The calls that are sub-agents, and those of tools that may ask the model."""
+    if not known.kinds.children:
+        return [], []
+    children = [plan.call.id for plan in placed if known.offers[plan.call.name].child]
+    return children, [plan.call.id for plan in placed if known.offers[plan.call.name].samples]
+
+
+def _grant_children(
+    known: Known, *, planned: tuple[PlannedCall, ...], children: Sequence[str], askers: frozenset[str]
+) -> Granted:
+    """Give each child its place in the tree and its share of what the limits leave; where that is too little for all of them,
+    the first ones. `askers` among them run without a share, too: they ask no model then."""
+    config, used = known.config, known.spending.used
+    bounds = SubagentBounds(subagents=config.max_subagents, requests=config.max_subagent_requests)
+    most = len(places_of(bounds, used=used, among=len(children)))
+    share, count = _shares(known, planned=planned, children=children[:most])
+    places = dict(zip(children[:count], places_of(bounds, used=used, among=count), strict=True))
+    full = no_place(bounds, used=used, started=count)
+    texts = {id: full if nth >= most else NOTHING_LEFT_FOR_CHILD for nth, id in enumerate(children) if nth >= count}
+    texts = {id: text for id, text in texts.items() if id not in askers}
+    return Granted(
+        planned=tuple(
+            [
+                _placed(known, plan, place=places.get(plan.call.id), limit=share.limit)
+                for plan in planned
+                if plan.call.id not in texts
+            ]
+        ),
+        results={
+            plan.call.id: error_result(plan.call, text=texts[plan.call.id]) for plan in planned if plan.call.id in texts
+        },
+    )
+
+
+def _shares(known: Known, *, planned: Sequence[PlannedCall], children: Sequence[str]) -> tuple[Share, int]:
+    """The share of the turn's limits that each of the first so many of these children has."""
+    limits, pacing = known.config.limits, known.spending.pacing
+    if limits is None or not children:
+        return Share(None), len(children)
+    most_s = pacing.most_s(left_s(known))
+    if most_s is not None and min(most_s, before_answer(known, 1.0)) <= 0.0:
+        return NOTHING_LEFT, 0
+    plans = {plan.call.id: plan for plan in planned}
+    least_usd = [_least_usd(plans[id], known=known) for id in children]
+    return shares_of(limits, spent=_with_answer(known), among=len(children), least_usd=least_usd)
+
+
+def _placed(known: Known, plan: PlannedCall, *, place: Place | None, limit: Limit | None) -> PlannedCall:
+    """The call with what its sub-agent may spend; another call as it is."""
+    if place is None:
+        return plan
+    if place.requests is not None:
+        own = MaxRequests(place.requests)
+        limit = own if limit is None else limit | own
+    seconds = plan.timeout_s if known.offers[plan.call.name].samples else before_answer(known, plan.timeout_s)
+    return replace(plan, place=place, grant=limit, timeout_s=seconds)
+
+
+class _Task(msgspec.Struct):
+    agent: str = ""
+
+
+def _least_usd(plan: PlannedCall, *, known: Known) -> Decimal:
+    """What a request of the agent that is called costs at the least; where none is named, the dearest may be meant."""
+    offer, row = known.offers[plan.call.name], known.config.prices.get(known.config.model)
+    if offer.samples:
+        return ZERO if row is None else least_of(row)
+    try:
+        agent = msgspec.json.decode(plan.arguments, type=_Task).agent
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):  # a tool of another shape
+        agent = ""
+    return offer.child_usd.get(agent, max(offer.child_usd.values(), default=ZERO))
 
 
 class FromResponse(msgspec.Struct, frozen=True, kw_only=True, tag=True):

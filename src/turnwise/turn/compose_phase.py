@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.errors import TurnwiseBug
-from turnwise.turn.attempt import Attempt
+from turnwise.turn.attempt import Allowed, Attempt
 from turnwise.turn.changes import (
     Change,
     Fit,
@@ -24,11 +24,9 @@ from turnwise.turn.changes import (
 from turnwise.turn.endings import FATAL
 from turnwise.turn.events import Event, StepPrepared
 from turnwise.turn.limit_pace import Pacing
-from turnwise.turn.outcomes import Accepted, Failed, SummaryFailed, Wish
-from turnwise.turn.phase_moves import Begin, Leaving, Left, Move, Over
+from turnwise.turn.outcomes import Accepted, Begin, Failed, Leaving, Left, Move, Over, SummaryFailed, Wish
 from turnwise.turn.rebuilt_request import lesson_of, once_fitted
 from turnwise.turn.request_limits import affords, below_limits, why_stopped
-from turnwise.turn.request_order import Allowed
 from turnwise.turn.request_plan import asking_of
 from turnwise.turn.room import NO_ROOM, RoomMade, make_room, summarised, summary_request
 from turnwise.turn.step_request import built, own_texts, tools_of

@@ -11,7 +11,6 @@ from turnwise.rules.last_step import GO_ON
 from turnwise.rules.limits import counts_cost, fault_of_limit, no_price
 from turnwise.rules.projection import can_project
 from turnwise.rules.schema import fault_of_schema
-from turnwise.turn.answer_phase import Answer
 from turnwise.turn.attempt import Attempt
 from turnwise.turn.call_sorting import CallSource, TakenUp
 from turnwise.turn.calls_phase import Calls
@@ -31,11 +30,11 @@ from turnwise.turn.events import (
     TurnStarted,
 )
 from turnwise.turn.fault_counts import Record
-from turnwise.turn.outcomes import Denied, GoOn
+from turnwise.turn.next_phase import Answer
+from turnwise.turn.outcomes import Begin, BeginCalls, Denied, GoOn, Leaving, Move, Over, Phase
 from turnwise.turn.pending_calls import reopened, repairs_but_reopened, taken_up, under_healed_ids
-from turnwise.turn.phase_moves import Begin, BeginCalls, Leaving, Move, Over, Phase
 from turnwise.turn.recovery_phase import Recovery
-from turnwise.turn.results_room import with_own_tools
+from turnwise.turn.room import with_own_tools
 from turnwise.turn.script_phase import Program
 from turnwise.turn.step import Step
 from turnwise.turn.step_opening import Opening

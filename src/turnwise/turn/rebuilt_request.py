@@ -1,17 +1,125 @@
 """What a request that is built anew takes with it: a limit that the provider told of, another model, the note that it had."""
 
+import msgspec
 from msgspec.structs import replace
 
 from turnwise.rules.bound_thinking import learned, said_of
+from turnwise.rules.budget import ModelLimits, PromptSize, message_bytes, prompt_capacity, window_of
+from turnwise.rules.compaction import Summarise
 from turnwise.rules.retries import CHAT_LESSONS, CLAUDE_LESSONS, LESSONS_SAID, MOST_LESSONS
 from turnwise.rules.retries import lesson_of as dialect_lesson
+from turnwise.rules.told_limits import (
+    ToldLimits,
+    corrected,
+    read_told,
+    recounted,
+    refused,
+    tells_of_prompt,
+    with_less_room,
+)
 from turnwise.turn.changes import Change, Excused, Learned, Paced, Prepared, Recounted, Roomed, mended
 from turnwise.turn.commands import SendRequest
-from turnwise.turn.lessons import learn
+from turnwise.turn.config import TurnConfig
+from turnwise.turn.history import History
 from turnwise.turn.outcomes import Trying, Wish
 from turnwise.turn.request_limits import affords
+from turnwise.turn.room import Room, knows_window
 from turnwise.turn.turn_state import Known
-from turnwise.vocab import Fault
+from turnwise.vocab import Fault, FaultKind, Message, Text
+
+# What a provider's error tells of the room that its model has: the limits to ask with once more.
+TELLING = frozenset({FaultKind.CONTEXT_OVERFLOW, FaultKind.BAD_REQUEST, FaultKind.QUOTA})
+# One error may tell of the window and the next of the output limit; one without figures takes some rounds from the window that
+# is assumed to a small one. Each has to change something; a request that is answered begins the count anew.
+MAX_CORRECTIONS = 6
+# What an overflow without figures leaves of the prompt, the first time and on: a window that was known is missed by little,
+# one that was not by much.
+REFUSED_PERCENT = (90, 75, 50)
+LEAST_PROMPT_TOKENS = 1024  # refused for its size, nothing is left to learn: no model's window is so small
+# A refusal in unknown words, of a prompt larger than all that went through: less than this fits any window.
+UNSAID_TOKENS = 4096
+UNSAID_PERCENT = 50
+UNSAID_STATUSES = frozenset({400, 413, 422})
+
+
+class Lesson(msgspec.Struct, frozen=True, kw_only=True):
+    """What was learned: the configuration to ask with, and what the prompt measures by now."""
+
+    config: TurnConfig
+    room: Room
+    prompt: PromptSize
+
+
+def learn(
+    room: Room, *, fault: Fault, history: History, config: TurnConfig, output_tokens: int | None = None
+) -> Lesson | None:
+    """What to ask once more with, where the error is about room and something can be changed: the limits, the prompt, or the
+    `output_tokens` that were asked for.
+
+    An overflow of a request for a summary makes the next one smaller, and what it was refused for is said of its part.
+    """
+    if config.room == "off" or fault.kind not in TELLING or room.corrections >= MAX_CORRECTIONS:
+        return None
+    told = read_told(fault.message)
+    compacts = config.room == "compact"
+    is_overflow = compacts and (fault.kind is FaultKind.CONTEXT_OVERFLOW or tells_of_prompt(told))
+    is_unsaid = (
+        told is None and not is_overflow and compacts and _may_be_too_long(room, fault, history=history, config=config)
+    )
+    if told is None and not (is_overflow or is_unsaid):
+        return None
+    before, asked_bytes = history.prompt, _asked_bytes(room.planned, history=history)
+    prompt, limits = _told(told, prompt=before, limits=config.model_limits, asked_bytes=asked_bytes)
+    is_news = limits != config.model_limits or prompt != before
+    if not is_news:
+        if not (is_overflow or is_unsaid):
+            return None
+        asked = prompt.tokens
+        if asked_bytes is not None:
+            asked = asked * asked_bytes // max(1, prompt.bytes)
+        percent = REFUSED_PERCENT[min(room.refusals, len(REFUSED_PERCENT) - 1)]
+        smaller = refused(limits, prompt_tokens=asked, percent=UNSAID_PERCENT if is_unsaid else percent)
+        if prompt_capacity(smaller, settings=config.settings) < LEAST_PROMPT_TOKENS:
+            if room.refusals or not is_overflow or output_tokens is None or limits.context_window_tokens is None:
+                return None
+            # so small a prompt was refused for the output that was asked for with it: half of that, once
+            smaller = with_less_room(limits, prompt_tokens=asked, output_tokens=output_tokens)
+        room = room.refused(limits)
+        limits = smaller
+    fits = prompt.tokens <= prompt_capacity(limits, settings=config.settings)
+    learned = room.learned(
+        is_overflow=is_overflow,
+        unsaid=fault if is_unsaid else None,
+        must_shrink=is_overflow and fits and prompt == before,
+        is_news=is_news,
+    )
+    return Lesson(config=config.with_limits(limits), room=learned, prompt=prompt)
+
+
+def _told(
+    told: ToldLimits | None, *, prompt: PromptSize, limits: ModelLimits, asked_bytes: int | None
+) -> tuple[PromptSize, ModelLimits]:
+    if told is None:
+        return prompt, limits
+    return recounted(prompt, told=told, asked_bytes=asked_bytes), corrected(limits, told=told)
+
+
+def _asked_bytes(planned: Summarise | None, *, history: History) -> int | None:
+    """The bytes of the request for a summary that is at hand; None where the request at hand holds the whole prompt."""
+    if planned is None:
+        return None
+    messages = sum([message_bytes(message) for message in planned.asks])
+    return history.before_bytes + messages + message_bytes(Message("user", (Text(planned.instruction),)))
+
+
+def _may_be_too_long(room: Room, fault: Fault, *, history: History, config: TurnConfig) -> bool:
+    """Whether unknown words may mean that: the prompt is larger than any that went through, and the window is not
+    known or half of it taken. To try less, once a turn, is cheaper than a session that can never go on."""
+    if room.tried_unsaid or fault.kind is not FaultKind.BAD_REQUEST or fault.status not in UNSAID_STATUSES:
+        return False
+    limits, tokens = config.model_limits, history.prompt.tokens
+    is_large = not knows_window(limits) or tokens * 2 > window_of(limits)
+    return is_large and tokens >= UNSAID_TOKENS and history.prompt.bytes > room.largest_bytes
 
 
 def again(known: Known, *, note: str, trying: Trying | None = None) -> Wish:

@@ -28,16 +28,27 @@ from turnwise.rules.recovery import (
     take_reply,
 )
 from turnwise.rules.truncation import Cut, find_cut, hands_out_objects, limit_hit
-from turnwise.turn.attempt import Attempt
+from turnwise.turn.attempt import Allowed, Attempt
 from turnwise.turn.changes import Change, Guarded, Posed, Reasoned, Repaired, Roomed, Tallied
 from turnwise.turn.commands import InspectCalls
 from turnwise.turn.cut_call_check import Barred, barred_by, may_be_barred, to_inspect, without
 from turnwise.turn.endings import FATAL
 from turnwise.turn.events import CallsInspected, Event
-from turnwise.turn.outcomes import Accepted, AskAnew, Broken, CutShort, Eaten, Failed, Recovered
-from turnwise.turn.phase_moves import Begin, Leaving, Left, Move, Over
+from turnwise.turn.outcomes import (
+    Accepted,
+    AskAnew,
+    Begin,
+    Broken,
+    CutShort,
+    Eaten,
+    Failed,
+    Leaving,
+    Left,
+    Move,
+    Over,
+    Recovered,
+)
 from turnwise.turn.request_limits import affords, below_limits
-from turnwise.turn.request_order import Allowed
 from turnwise.turn.request_plan import RequestTerms, limit_of
 from turnwise.turn.room import Room
 from turnwise.turn.turn_state import Known

@@ -18,8 +18,17 @@ from turnwise.turn.call_sorting import FromProgram
 from turnwise.turn.commands import PlannedCall, RunHooks, RunScript, ScriptResult
 from turnwise.turn.endings import NOT_STARTED, had_no_time, is_unknown
 from turnwise.turn.events import Event, ScriptCalled, ScriptFinished
-from turnwise.turn.outcomes import CalledTools, CallsLeft, ProgramsLeft, ProgramsOver
-from turnwise.turn.phase_moves import BeginCalls, Leaving, Left, Move, Over
+from turnwise.turn.outcomes import (
+    BeginCalls,
+    CalledTools,
+    CallsLeft,
+    Leaving,
+    Left,
+    Move,
+    Over,
+    ProgramsLeft,
+    ProgramsOver,
+)
 from turnwise.turn.programs import cut_off, functions_of, is_callable, program_of, script_results
 from turnwise.turn.turn_state import Known
 from turnwise.vocab import Text, ToolResult

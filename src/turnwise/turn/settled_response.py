@@ -1,19 +1,188 @@
 """What a response that is settled gives: a function, not a phase. The step decides what follows."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
-from turnwise.rules.history import error_result
+from turnwise.rules.advice import SEND_THE_REST
+from turnwise.rules.arguments import Sound, Unsound, judge_call, split_glued
+from turnwise.rules.history import error_result, fit_call, fit_parts, unique_id
 from turnwise.rules.last_step import CALL_NOT_MADE_AGAIN, CALL_NOT_READ_AGAIN, EMPTY_AGAIN
+from turnwise.rules.names import Corrected, judge_name
+from turnwise.rules.permissions import denial
+from turnwise.turn.approvals import Approval
 from turnwise.turn.changes import Appended, Change, IdsTaken, Repaired, Told
+from turnwise.turn.commands import PlannedCall
+from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.endings import NOT_RUN_CONTINUING, REFUSED, answer_text
+from turnwise.turn.loop_guard import MISFIT, Guarding
+from turnwise.turn.pending_calls import undecided
 from turnwise.turn.request_plan import RequestTerms
-from turnwise.turn.response_calls import Adopted, adopt
 from turnwise.turn.turn_state import Known
-from turnwise.vocab import CALL_NOT_MADE, CALL_NOT_READ, FinishReason, Message, Response, calls_of, refusal_of, text_of
+from turnwise.vocab import (
+    CALL_NOT_MADE,
+    CALL_NOT_READ,
+    FinishReason,
+    Message,
+    Part,
+    Repair,
+    Response,
+    ToolCall,
+    ToolResult,
+    calls_of,
+    refusal_of,
+    text_of,
+)
 from turnwise.vocab.hidden_characters import says_something
+
+# The calls of one response: which run, which wait for the client, which get their result at once.
+# A model that repeats itself can write thousands of calls into one response; a step that is meant has a few dozen. What a program
+# calls is bounded by `ScriptLimits.calls`.
+MAX_CALLS = 128
+
+# Of calls that are taken up from an earlier run: they were judged there.
+NOTHING_SEEN = Guarding()
+
+
+class Adopted(msgspec.Struct, frozen=True, kw_only=True):
+    """A response taken in. `message` is what goes into history (without parts: nothing does); `calls` are its calls as
+    the model wrote them, under ids that are unique in the session."""
+
+    message: Message
+    calls: tuple[ToolCall, ...]
+    repairs: tuple[Repair, ...]
+
+
+def adopt(
+    response: Response,
+    *,
+    offers: Mapping[str, ToolOffer],
+    on_offer: Collection[str],
+    taken: Collection[str],
+    family: str,
+) -> Adopted:
+    """Correct names that can only mean one tool of those `on_offer`, split what is two calls in one, make ids unique, make
+    the message fit for history. Changes nothing."""
+    seen = set[str]()
+    repairs: list[Repair] = []
+    calls: list[ToolCall] = []
+    parts: list[Part] = []
+    for part in response.message.parts:
+        if type(part) is ToolResult:
+            continue
+        if type(part) is not ToolCall:
+            parts.append(part)
+            continue
+        if part.name not in on_offer:
+            judged = judge_name(part.name, effects={name: offers[name].effect for name in on_offer}, call_id=part.id)
+            if isinstance(judged, Corrected):
+                repairs.append(judged.repair)
+                part = msgspec.structs.replace(part, name=judged.name)
+        pieces: tuple[ToolCall, ...] = (part,)
+        if part.alternatives and (offer := offers.get(part.name)) is not None:
+            pieces = split_glued(part, spec=offer.spec)
+        if len(pieces) > 1:
+            repairs.append(
+                Repair("glued_calls", f"call {part.id}", f"split into {len(pieces)} calls, all fit the schema")
+            )
+        for piece in pieces:
+            id = unique_id(piece.id, taken=taken, also=seen, family=family)
+            if id != piece.id:
+                if len(pieces) == 1:
+                    repairs.append(Repair("call_id", f"call {piece.id}", f"is now `{id}`"))
+                piece = msgspec.structs.replace(piece, id=id)
+            seen.add(id)
+            calls.append(piece)
+            fitted, mended = fit_call(piece)
+            parts.append(fitted)
+            repairs += mended
+    kept = fit_parts(tuple(parts), family=family, role="assistant")
+    return Adopted(message=Message("assistant", kept), calls=tuple(calls), repairs=tuple(repairs))
+
+
+class Sorted(msgspec.Struct, frozen=True, kw_only=True):
+    """`misfits` are whole calls whose arguments do not fit their tool."""
+
+    planned: tuple[PlannedCall, ...]
+    pending: tuple[ToolCall, ...]
+    results: dict[str, ToolResult]
+    misfits: tuple[ToolCall, ...]
+
+
+def sort_calls(
+    calls: tuple[ToolCall, ...],
+    *,
+    finish: FinishReason,
+    names: Collection[str],
+    limit_tokens: int | None,
+    offers: Mapping[str, ToolOffer],
+    config: TurnConfig,
+    guarding: Guarding = NOTHING_SEEN,
+    most: int | None = None,
+) -> Sorted:
+    """Every call goes exactly one of three ways: it runs, it is the client's, or it has its result already. `names` are the
+    tools on offer, `limit_tokens` the output limit that was asked for; after the first `most` calls none runs. Of a tool that
+    is not allowed nothing else is said: a call that was cut or does not fit is not worth mending then."""
+    tools = {name: offers[name].spec for name in names}
+    planned: list[PlannedCall] = []
+    pending: list[ToolCall] = []
+    results: dict[str, ToolResult] = {}
+    misfits: list[ToolCall] = []
+    for call in calls[most:] if most is not None else ():
+        results[call.id] = error_result(call, text=too_many(len(calls), most=len(calls[:most])))
+    for call in calls[:most]:
+        verdict = judge_call(call, tools=tools, finish=finish, limit_tokens=limit_tokens)
+        denied = _denied(call, offer=offers[call.name], config=config) if call.name in tools else None
+        if denied is not None:
+            results[call.id] = error_result(call, text=denied)
+        elif isinstance(verdict, Unsound):
+            why = MISFIT.format(tool=call.name) if verdict.kind == "truncated" and guarding.is_misfit(call) else ""
+            results[call.id] = error_result(call, text=verdict.text + why)
+            misfits += [call] if verdict.kind == "schema_mismatch" else []
+        elif offers[call.name].client_side:
+            pending.append(call)
+        else:
+            planned.append(_plan(call, verdict=verdict, offer=offers[call.name], config=config))
+    return Sorted(planned=tuple(planned), pending=tuple(pending), results=results, misfits=tuple(misfits))
+
+
+def unfit(
+    results: Collection[str],
+    *,
+    calls: Sequence[ToolCall],
+    approvals: Sequence[Approval],
+    offers: Mapping[str, ToolOffer],
+    config: TurnConfig,
+) -> frozenset[str]:
+    """The ids of those undecided calls that only do not fit their tool as it is by now: another run may know it as it was."""
+    left = undecided(approvals)
+    return frozenset(
+        [
+            call.id
+            for call in calls
+            if call.id in results and call.id in left and _denied(call, offer=offers[call.name], config=config) is None
+        ]
+    )
+
+
+def too_many(calls: int, *, most: int) -> str:
+    """The result of a call behind the first `most` of its response."""
+    return (
+        f"Not run: a response may hold {most} calls, and this one holds {calls:,}. The first {most} were looked at. "
+        f"{SEND_THE_REST}"
+    )
+
+
+def _denied(call: ToolCall, *, offer: ToolOffer, config: TurnConfig) -> str | None:
+    return denial(call.name, effect=offer.effect, allowed=config.allowed, hint=config.allow_hint)
+
+
+def _plan(call: ToolCall, *, verdict: Sound, offer: ToolOffer, config: TurnConfig) -> PlannedCall:
+    usual_s = config.deadlines.child_s if offer.child else config.deadlines.tool_s
+    timeout_s = usual_s if offer.timeout_s is None else offer.timeout_s
+    return PlannedCall(call=call, arguments=verdict.arguments, timeout_s=timeout_s, exclusive=offer.exclusive)
+
 
 NOTES = {CALL_NOT_MADE: CALL_NOT_MADE_AGAIN, CALL_NOT_READ: CALL_NOT_READ_AGAIN}
 """What the model is told of a call that did not come, by the repair that tells of it."""

@@ -26,6 +26,8 @@ from turnwise.turn.outcomes import (
     PLAIN_WISH,
     Accepted,
     AskAnew,
+    Begin,
+    BeginCalls,
     Broken,
     CallsOver,
     CallsWait,
@@ -36,14 +38,17 @@ from turnwise.turn.outcomes import (
     Failed,
     GoesOn,
     GoOn,
+    Leaving,
+    Left,
+    Move,
     Opened,
+    Over,
     Recovered,
     SummaryFailed,
     WantsAnew,
     WantsFallback,
     Wish,
 )
-from turnwise.turn.phase_moves import Begin, BeginCalls, Leaving, Left, Move, Over
 from turnwise.turn.rebuilt_request import again, falling_back, lesson_of, once_fitted
 from turnwise.turn.recovery_phase import cut_of, settling, taken_in
 from turnwise.turn.request_limits import affords, paced

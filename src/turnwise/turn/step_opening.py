@@ -24,8 +24,7 @@ from turnwise.turn.changes import (
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.events import Event, StepPrepared
 from turnwise.turn.limit_pace import Pacing
-from turnwise.turn.outcomes import Opened, Wish
-from turnwise.turn.phase_moves import Leaving, Left, Move, Over
+from turnwise.turn.outcomes import Leaving, Left, Move, Opened, Over, Wish
 from turnwise.turn.rebuilt_request import once_fitted
 from turnwise.turn.request_limits import paced, why_stopped
 from turnwise.turn.request_plan import own_choice, repairs_of_preparing

@@ -7,15 +7,77 @@ import msgspec
 
 from turnwise.rules.advice import DECIDE_YOURSELF, GO_ON_WITHOUT, LOOK_AGAIN, allowed_by
 from turnwise.rules.allowances import allowing_options
-from turnwise.rules.history import error_result
+from turnwise.rules.arguments import Unsound, judge_call
+from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.known_programs import judged_programs
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import Policy, allowed_by_default, asked_parts, judge_permission, session_rules
 from turnwise.turn.approvals import Approval, OneAsk, digest_of, holds, settled
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
-from turnwise.turn.hook_results import Sifted
-from turnwise.vocab import Text, ToolCall, ToolResult
+from turnwise.turn.events import HookOutcome
+from turnwise.vocab import ArgumentsState, FinishReason, Text, ToolCall, ToolResult, ToolSpec
+
+
+# What the user's hooks make of calls before they run, and of their results.
+class Sifted(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls that may go on, and the results of those that may not."""
+
+    planned: tuple[PlannedCall, ...]
+    results: dict[str, ToolResult]
+    asks: tuple[OneAsk, ...] = ()
+    pending: tuple[ToolCall, ...] = ()
+
+
+def after_hooks(
+    planned: Sequence[PlannedCall],
+    *,
+    outcomes: Sequence[HookOutcome],
+    tools: Mapping[str, ToolSpec],
+) -> Sifted:
+    """The calls as the hooks left them. Changed arguments are validated as those of a model are."""
+    kept: list[PlannedCall] = []
+    results: dict[str, ToolResult] = {}
+    for plan in planned:
+        call, arguments = plan.call, plan.arguments
+        for outcome in outcomes:
+            if outcome.call_id != call.id or call.id in results:
+                continue
+            if outcome.denied is not None:
+                text = f"Denied by the hook `{outcome.by}`: {outcome.denied or 'no reason was given'}. {GO_ON_WITHOUT}"
+                results[call.id] = error_result(call, text=text)
+            elif outcome.result is not None:
+                results[call.id] = fit_result(outcome.result, call=call)
+            elif outcome.arguments is not None:
+                changed = msgspec.structs.replace(
+                    call, arguments=outcome.arguments, state=ArgumentsState.COMPLETE, reason=None, alternatives=()
+                )
+                verdict = judge_call(changed, tools=tools, finish=FinishReason.TOOL_CALLS, limit_tokens=None)
+                if isinstance(verdict, Unsound):
+                    words = f"Not run: the hook `{outcome.by}` changed the arguments, and they are not usable now. "
+                    results[call.id] = error_result(call, text=words + verdict.text)
+                else:
+                    arguments = verdict.arguments
+        if call.id not in results:
+            kept.append(plan if arguments == plan.arguments else msgspec.structs.replace(plan, arguments=arguments))
+    return Sifted(planned=tuple(kept), results=results)
+
+
+def changed_results(planned: Sequence[PlannedCall], *, outcomes: Sequence[HookOutcome]) -> dict[str, ToolResult]:
+    """The results that the hooks after the tools put in place of those that the tools gave, by call id."""
+    calls = {plan.call.id: plan.call for plan in planned}
+    changed: dict[str, ToolResult] = {}
+    for outcome in outcomes:
+        call = calls.get(outcome.call_id)
+        if call is None:
+            continue
+        if outcome.denied is not None:
+            text = f"The tool ran, but the hook `{outcome.by}` withholds its result: {outcome.denied}"
+            changed[call.id] = error_result(call, text=text)
+        elif outcome.result is not None:
+            changed[call.id] = fit_result(outcome.result, call=call)
+    return changed
+
 
 # What nobody answered is not asked again in other words.
 NOBODY_THERE = f"There is nobody to ask in this run. {DECIDE_YOURSELF}"
