@@ -312,6 +312,8 @@ async def test_a_new_tool_goes_behind_the_messages_where_the_model_takes_it(name
         "tool_addition/tool_removal is not supported on this model",
         "messages.7: role 'system' is not supported on this model",
         "Unexpected value(s) `inline-tools-2026-09-15` for the `anthropic-beta` header.",
+        'BedrockException - {"message":"invalid beta flag"}',
+        "{'errors': [{'loc': ['body', 'messages', 7, 'role'], 'msg': \"Input should be 'user' or 'assistant'\"}]}",
     ],
 )
 async def test_a_server_that_takes_nothing_behind_messages_costs_one_refusal(says: str) -> None:
@@ -331,6 +333,13 @@ async def test_a_server_that_takes_nothing_behind_messages_costs_one_refusal(say
     assert len(server.bodies) == len(bodies) + 1
     assert all("look" in [tool["name"] for tool in body["tools"]] for body in bodies[3:])
     assert json.dumps(said(bodies[-1])).count("Be thorough.") == 1
+
+
+async def test_a_refused_beta_of_a_users_own_teaches_nothing() -> None:
+    """Proves: a request that tells nothing among its messages is not sent again for words that speak of another beta."""
+    server = Picky(Lab([thinking()]), lambda body: (400, "invalid beta flag"))
+    result = await agent_at(Lab([thinking()]), transport=server).run("Read.")
+    assert (result.stop_reason, len(server.bodies), result.repairs) == (StopReason.PROVIDER_FAILED, 1, ())
 
 
 def test_instructions_lead_the_input_where_the_model_reads_others_behind_it() -> None:

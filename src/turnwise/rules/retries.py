@@ -225,8 +225,9 @@ _LESSON_WORDS: Mapping[ServerLesson, str] = {
     "nothing_behind": r"(?:[\w.]+: )?'?tool_addition'?(?:/'?tool_removal'?)? .{0,300}"
     r"|messages[\w.]*: Input tag '(?:tool_addition|tool_definition)' found using 'type' does not match .{0,1500}"
     r"|(?:messages[\w.]*: )?(?:Unexpected )?role ['\"]system['\"].{0,300}"
-    r"|messages[\w.]*\.role: Input should be 'user' or 'assistant'"
-    r"|Unexpected value\(s\) [`\w, -]*inline-tools-2026-09-15.{0,300}",
+    r"|(?s:.{0,400})\bInput should be 'user' or 'assistant'(?s:.{0,400})"  # reported: ogx-ai/ogx#5982, wrapped by its FastAPI
+    r"|Unexpected value\(s\) [`\w, -]*inline-tools-2026-09-15.{0,300}"
+    r"|(?s:.{0,400})\binvalid beta flag\b(?s:.{0,400})",  # reported: BerriAI/litellm#16561, a proxy before Amazon Bedrock
 }
 _LESSON_PATTERNS: Mapping[ServerLesson, re.Pattern[str]] = {
     lesson: re.compile(rf"\s*{_TEMPLATE}(?:{words})\s*", re.IGNORECASE) for lesson, words in _LESSON_WORDS.items()

@@ -25,7 +25,7 @@ from turnwise.turn.outcomes import Trying, Wish
 from turnwise.turn.request_limits import affords
 from turnwise.turn.room import Room, knows_window
 from turnwise.turn.turn_state import Known
-from turnwise.vocab import Fault, FaultKind, Message, Text
+from turnwise.vocab import Fault, FaultKind, Message, Request, Text, tells_instructions
 
 # What a provider's error tells of the room that its model has: the limits to ask with once more.
 TELLING = frozenset({FaultKind.CONTEXT_OVERFLOW, FaultKind.BAD_REQUEST, FaultKind.QUOTA})
@@ -174,10 +174,15 @@ def as_taught(known: Known, order: SendRequest | None, fault: Fault, *, lessons:
         return ()
     model = order.request.model
     lesson = dialect_lesson(fault, known=order.request.lessons, among=among)
-    if lesson is None:
+    if lesson is None or (lesson in CLAUDE_LESSONS and not _tells_behind(order.request)):
         return ()
     what = f"`{model}` {LESSONS_SAID[lesson]}; sent again"
     return Learned(config.taught(model, lesson=lesson)), Excused(), mended("dialect", f"request {order.number}", what)
+
+
+def _tells_behind(request: Request) -> bool:
+    """Whether tools or changed instructions stand among the messages: a refusal of their form can be about these alone."""
+    return bool(request.appended_tools) or any(tells_instructions(message) for message in request.messages)
 
 
 def falling_back(known: Known, *, why: str) -> tuple[Change, ...]:
