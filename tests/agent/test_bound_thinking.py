@@ -176,6 +176,28 @@ async def test_where_the_setting_is_not_taken_stale_thinking_is_left_out() -> No
 
 
 @pytest.mark.promise("step:bound-thinking")
+@pytest.mark.parametrize(
+    "says",
+    [
+        f"Unexpected value(s) `{BETA}` for the `anthropic-beta` header.",
+        'BedrockException - {"message":"invalid beta flag"}',
+    ],
+)
+async def test_a_server_that_refuses_the_beta_of_the_setting_costs_one_refusal_more(says: str) -> None:
+    """Proves: a proxy that does not know the beta ends no session; stale thinking is left out, in later turns at once."""
+    lab = Lab([thinking()])
+    server = Picky(lab, lambda body: (400, says) if "block_binding" in body["thinking"] else None)
+    with Journal(None, clock=SystemClock()) as journal:
+        first = await agent_at(lab, journal=journal, transport=server).run("Read.")
+        for _ in range(2):
+            changed = agent_at(lab, journal=journal, transport=server, tools=[reread])
+            assert (await changed.run("Again.", session=first.session)).text == "Done."
+    assert [one.status for one in lab.requests] == [200] * 3 + [400] + [200] * 6
+    assert len(server.bodies) == len(lab.requests) + 1
+    assert not any(one.dropped for one in lab.requests)
+
+
+@pytest.mark.promise("step:bound-thinking")
 async def test_a_setting_of_the_caller_stands() -> None:
     """Who asks for the error gets it; nothing is sent again."""
     lab = Lab([thinking()])

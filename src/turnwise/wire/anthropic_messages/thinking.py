@@ -50,8 +50,11 @@ OLDER_MODELS: tuple[tuple[str, Way], ...] = (
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _DROPS = b'{"prefix_mismatch_behavior":"drop_block"}'
 _STALE = re.compile(r"^messages\.(\d+)\.content\.(\d+)\b.*bound to a different conversation", re.DOTALL)
+# The beta itself is refused, too: by the API's words, and by Amazon Bedrock's behind a proxy (BerriAI/litellm#16561).
 _NOT_TAKEN = re.compile(
-    r"block_binding.*(extra inputs|not permitted|unknown|unexpected|unsupported)", re.DOTALL | re.IGNORECASE
+    r"block_binding.*(extra inputs|not permitted|unknown|unexpected|unsupported)"
+    rf"|unexpected value\(s\).*{BINDING_BETA}|\binvalid beta flag\b",
+    re.DOTALL | re.IGNORECASE,
 )
 _BARE = re.compile(r"claude-(?:opus|sonnet|haiku)-4")  # what comes later has a number behind it
 
