@@ -1,8 +1,9 @@
 """Both of OpenAI's APIs behind one upstream: each request goes to the one that can serve it, and `stop` works at both."""
 
+import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -109,10 +110,16 @@ class Answers(NamedTuple):
 
 
 async def answers(
-    bodies: Sequence[dict[str, Any]], replies: Sequence[Reply], *, source: str = "openai_chat", fixed: bool = False
+    bodies: Sequence[dict[str, Any]],
+    replies: Sequence[Reply],
+    *,
+    source: str = "openai_chat",
+    fixed: bool = False,
+    at_once: bool = False,
 ) -> Answers:
-    """One request after the other, to one gateway before OpenAI; `fixed`: its route names the API."""
+    """One request after the other, or all `at_once`, to one gateway before OpenAI; `fixed`: its route names the API."""
     clock, transport, outlets = FakeClock(), ScriptedTransport(replies), list[Gathered]()
+    calls: list[Coroutine[Any, Any, None]] = []
     means = ServiceMeans(transport=transport, clock=clock, env={"K": "k"}, deadlines=DEADLINES)
     address = UpstreamAddress(
         url="https://api.openai.com/v1", key_env="K", family="openai_responses" if fixed else None
@@ -123,8 +130,14 @@ async def answers(
         content = json.dumps({**plain(source), "model": "m-1", **body}).encode()
         call = ClientCall(id="tw-1", path=PATHS[source], body=content, family=source, kind="generate")  # pyright: ignore[reportArgumentType]
         outlets.append(Gathered())
-        await settled(service.answer(call, outlets[-1]), clock=clock)
+        calls.append(service.answer(call, outlets[-1]))
+    for one in [together(calls)] if at_once else calls:
+        await settled(one, clock=clock)
     return Answers(outlets, transport)
+
+
+async def together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
+    await asyncio.gather(*calls)
 
 
 def says(api: str, *texts: str, ends: bool = True) -> Reply:
@@ -169,6 +182,15 @@ async def test_what_chat_refuses_goes_to_responses_and_later_requests_do_so_at_o
     assert found.paths == ["chat/completions", "responses", "responses"]
     assert [(one.status, one.headers["turnwise-api"]) for one in found.outlets] == [(200, "openai")] * 2
     assert b"A" in found.body(0) and b"B" in found.body(1)
+
+
+async def test_two_requests_that_are_refused_at_once_are_both_answered() -> None:
+    """Proves: the refusal of one may be learned while the other one is on its way; both go on to Responses."""
+    asked = {**STREAM, "tools": TOOL, "seed": 7}
+    replies = [refuses(NO_TOOLS_IN_CHAT)] * 2 + [says("responses", "A"), says("responses", "B")]
+    found = await answers([asked, asked], replies, at_once=True)
+    assert found.paths == ["chat/completions"] * 2 + ["responses"] * 2
+    assert [(one.status, one.headers["turnwise-api"]) for one in found.outlets] == [(200, "openai")] * 2
 
 
 async def test_what_neither_api_gives_is_refused_by_its_name() -> None:

@@ -267,9 +267,10 @@ class RelayService:
         if fault is None or opened.chat is None or opened.endpoint.profile != opened.chat.profile:
             return None
         taught, known = api_refusal(fault), self._api_refusals.known(opened.chat, model=delivery.model)
-        if taught is None or taught in known or delivery.has_content:
+        if taught is None or opened.told or delivery.has_content:
             return None
-        self._api_refusals.learned(opened.chat, model=delivery.model, lessons=(*known, taught))
+        if taught not in known:  # another request may have been refused meanwhile
+            self._api_refusals.learned(opened.chat, model=delivery.model, lessons=(*known, taught))
         own = replace(opened.chat, profile=opened.upstream.profile)
         return replace(opened, endpoint=own, told=(other_api(taught, row=own.profile.name),))
 
