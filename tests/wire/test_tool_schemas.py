@@ -78,6 +78,11 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         },
         "$defs": {"Wanted": {"$ref": "#/$defs/Task", "title": "W"}, "Task": {**TASK, "maxProperties": 3}},
     },
+    "anchored": {
+        "type": "object",
+        "properties": {"a": {"$ref": "#word", "description": "one"}},
+        "$defs": {"Word": {"$anchor": "word", "type": "string"}},
+    },
     "bare": {"type": "object"},
     "nothing": {},
     "list of types": {"type": ["object", "null"], "properties": {"a": {"type": ["string", "null"]}}},

@@ -336,7 +336,7 @@ def _plain_references(schema: object, *, root: SchemaFields, lost: list[str], wi
         beside = {name: value for name, value in fields.items() if name != "$ref"}
         is_own = reference == "#" or reference.startswith("#/$defs/")
         if not is_own and target is None:
-            lost.append("references to other documents")
+            lost.append("references to other documents or to anchors")
             fields = beside
         elif target is not None and (
             not is_own or beside.keys() & target.keys() or not beside.keys().isdisjoint(("type", "enum"))
@@ -408,7 +408,7 @@ def _resolved(reference: str, *, root: SchemaFields, lost: list[str]) -> SchemaF
     """What it stands for, with what stands beside further references on the way; None where the schema has no such place."""
     found: SchemaFields = {}
     for _ in range(MOST_STEPS):
-        if not reference.startswith("#"):
+        if reference != "#" and not reference.startswith("#/"):  # another document, or an anchor
             return None
         at: object = root
         for step in reference[1:].split("/")[1:]:
