@@ -36,6 +36,9 @@ def test_an_own_endpoint_is_a_provider_like_any_other(
         ('[endpoints.groq]\nfamily = "openai_chat"\n', "turnwise has an endpoint of this name"),
         ('[endpoints.mine]\nfamily = "openai_chat"\nlater_systems = "user"\n', "later_systems"),
         ("[endpoints]\nmine = 3\n", "is no table"),
+        ('[endpoints.mine]\nfamily = "openai_chat"\ntool_names = "[a-z"\n', r"mine\.tool_names is no regular"),
+        ('[endpoints.mine]\nfamily = "openai_chat"\nbody = "[1]"\n', r"mine\.body is no JSON object"),
+        ('[endpoints.mine]\nfamily = "openai_chat"\ntool_choices = ["none"]\n', r"mine\.tool_choices lacks `auto`"),
         ('[endpoints."a:b"]\nfamily = "openai_chat"\n', "a name has letters"),
     ],
 )

@@ -55,6 +55,22 @@ def _row(name: str, row: object, *, named: str) -> Profile:
     if not is_table(row):
         raise CallerError(f"{named} is no table: write `[{ENDPOINTS}.{name}]` and its keys below")
     try:
-        return msgspec.convert({**row, "name": name}, Profile)
+        found = msgspec.convert({**row, "name": name}, Profile)
     except msgspec.ValidationError as error:
         raise CallerError(f"{named}: {error}; correct it, or take it out") from None
+    if wrong := _wrong_in(found):
+        raise CallerError(f"{named}.{wrong}; correct it, or take it out")
+    return found
+
+
+def _wrong_in(row: Profile) -> str:
+    """The first value of which the type says too little; empty: all can be used."""
+    try:
+        re.compile(row.tool_names)
+    except re.error as error:
+        return f"tool_names is no regular expression: {error}"
+    try:
+        msgspec.json.decode(row.body or "{}", type=dict[str, object])
+    except msgspec.DecodeError as error:
+        return f"body is no JSON object: {error}"
+    return "" if "auto" in row.tool_choices else "tool_choices lacks `auto`"
