@@ -201,7 +201,7 @@ def test_a_root_that_refers_never_says_what_the_tool_does_not(own: dict[str, Any
             assert found.lost or dialect == "moonshot" or not any(taken(copy, value) for value in others)
 
 
-@pytest.mark.parametrize("row", [*builtin_dialects(), "openai", "openai-chat"])
+@pytest.mark.parametrize("row", [*builtin_dialects(), "openai", "openai-chat", "anthropic", "google"])
 def test_each_server_takes_the_tools(row: str) -> None:
     """Proves: the judge of the server refuses none of these schemas as it goes up, nor those of public MCP servers. It refuses
     some of them as they are."""

@@ -137,7 +137,7 @@ def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Up
         told += reshaped(wanted, profile.taught(terms.lessons) if terms.lessons else profile)
         wanted = with_user(wanted, profile)
     call = family(target).encode_request(wanted, profile)
-    others = "object" if target == "openai_responses" else "standard"
+    others = "standard" if target == "gemini" else "object"
     dialect = profile.tool_schemas if target == "openai_chat" else others
     lost = {tool.name: found.lost for tool in wanted.tools if (found := fitted_tool(tool, dialect)).lost}
     told += [

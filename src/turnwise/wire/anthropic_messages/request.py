@@ -312,7 +312,7 @@ def _written_tool(spec: ToolSpec, takes_strict: bool, eager: bool) -> bytes:
     own = own_fields(spec.opaque)
     if "type" in own and string_of(own, "type") != "custom":
         return write_object({key: bytes(raw) for key, raw in own.items()})
-    spec = fitted_tool(spec).spec
+    spec = fitted_tool(spec, "object").spec
     fields = {"name": quote(spec.name)}
     if spec.description:
         fields["description"] = quote(spec.description)
