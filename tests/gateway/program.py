@@ -12,8 +12,7 @@ import msgspec
 
 from gateway.serving import Echo
 from turnwise.gateway.config import GatewayConfig, GatewayRoute
-from turnwise.gateway.program import GatewayMeans, run_gateway
-from turnwise.gateway.serve import BoundSocket
+from turnwise.gateway.serve import BoundSocket, GatewayMeans, run_gateway
 
 
 def say(line: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from gateway.flooding_upstream import FLOOD_BYTES, FloodingUpstream, flooding_upstream
 from gateway.served_gateway import ServedGateway, served_gateway
-from turnwise.gateway.program import SEARCHES, seldom_searched
+from turnwise.gateway.serve import SEARCHES, seldom_searched
 from waits import HANG_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")

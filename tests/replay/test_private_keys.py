@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.endpoints.escapes import plain
-from turnwise.replay.private_keys import LONGEST_KEY, private_keys_in
-from turnwise.replay.secret_finder import SecretFinder
+from turnwise.replay.secret_finder import LONGEST_KEY, SecretFinder, private_keys_in
 from turnwise.replay.stand_ins import StandIns
 
 DER = b"0\x82\x04\xbe" + random.Random(7).randbytes(1210)

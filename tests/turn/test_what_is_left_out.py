@@ -283,6 +283,7 @@ def test_every_value_of_the_journal_that_may_leave_something_out_is_judged() -> 
         for one in vars(module).values()
         if isinstance(one, type) and issubclass(one, msgspec.Struct) and one.__module__ == module.__name__
     }
+    found.remove(approvals.ResumeTerms)  # what a resume is asked for with: no record holds it
     assert {kind for kind in found if any(not field.required for field in msgspec.structs.fields(kind))} == {
         kind for kind, _, _ in LEFT_OUT
     }

@@ -2,19 +2,27 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
 from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
 
 import msgspec
 from uvicorn import Config, Server
 
+from turnwise.base.own_loop import quickest_loop, run_to_end
 from turnwise.errors import CallerError
 from turnwise.gateway.app import GatewayApp
 from turnwise.gateway.client_bounds import Bounds
+from turnwise.gateway.config import GatewayConfig
 from turnwise.gateway.doors import OwnAddress, is_loopback
+from turnwise.gateway.keys import KeyRing
+from turnwise.gateway.passed_calls import GatewayService
 from turnwise.gateway.protocol import bounded_protocol
+from turnwise.gateway.routes import check_clients
 
 BACKLOG = 2048  # as uvicorn's
 SETTLE_S = 2.0  # for answers that were dropped to write down what they cost
@@ -146,3 +154,57 @@ async def serve(
         if tasks := list(server.server_state.tasks):
             await asyncio.wait(tasks, timeout=SETTLE_S)
     return GatewayEnd(at_once=server.force_exit)
+
+
+# The gateway from its configuration to its last answer. Loaded by the command that serves.
+# New objects between two searches for garbage in cycles, and how many searches before older objects are searched, too. With
+# Python's own (700, 10, 10) each search of everything stops hundreds of streams for 50 ms, and leaves them out of the
+# processor's caches.
+SEARCHES = (10_000, 20, 50)
+
+
+class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
+    """What a gateway is made of. `opens` makes the service behind the doors, which is closed after the last answer. `tells` gets
+    the socket once connections are taken."""
+
+    config: GatewayConfig
+    opens: Callable[[GatewayConfig], AbstractAsyncContextManager[GatewayService]]
+    tells: Callable[[BoundSocket], None]
+    keys: Path
+    forward_key: bool = False
+    grace_s: float = 30.0
+
+
+def run_gateway(means: GatewayMeans) -> GatewayEnd:
+    """Serve until SIGTERM or Ctrl-C. Raises CallerError for what is wrong before the first connection is taken."""
+    with seldom_searched():
+        return run_to_end(_run(means), new_loop=quickest_loop)
+
+
+@contextmanager
+def seldom_searched() -> Generator[None]:
+    """Within it, garbage in cycles is looked for seldom, and never among what is loaded already."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*SEARCHES)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+async def _run(means: GatewayMeans) -> GatewayEnd:
+    config, ring = means.config, KeyRing(means.keys)
+    listening = BoundSocket(config.host, config.port)
+    try:
+        check_reach(listening, has_keys=bool(ring.current()))
+        if not means.forward_key:  # each client's own key opens its own store
+            check_clients(config.routes, keys=(ring.current() or {}).values())
+        async with means.opens(config) as service:
+            app = GatewayApp(service, rules=config.rules(forward_key=means.forward_key), keys=ring)
+            return await serve(
+                app, listening, bounds=config.bounds, grace_s=means.grace_s, ready=lambda: means.tells(listening)
+            )
+    finally:
+        listening.close()

@@ -144,7 +144,7 @@ def command(
     with as_one_line():
         from turnwise.gateway.keys import key_file
         from turnwise.gateway.log_lines import logging_to
-        from turnwise.gateway.program import GatewayMeans, run_gateway
+        from turnwise.gateway.serve import GatewayMeans, run_gateway
 
         config = _config(upstream, config_path, host=host, port=port)
         means = GatewayMeans(
