@@ -58,15 +58,7 @@ ROOMS = {
     "gateway": ("tests/gateway",),
     "relay": ("tests/relay", "tests/gateway"),
     "journal": (
-        *(
-            "tests/journal/test_journal.py",
-            "tests/journal/test_waiting_journal.py",
-            "tests/journal/test_full_journal.py",
-        ),
-        *("tests/journal/test_damaged_journal.py", "tests/journal/test_ledger.py", "tests/journal/test_owners.py"),
-        *("tests/journal/test_retention.py", "tests/journal/test_kept_prices.py", "tests/journal/test_repairs_seen.py"),
-        *("tests/journal/test_prices.py", "tests/journal/test_journal_stores.py", "tests/journal/postgres"),
-        *("tests/journal/test_migrations.py", "tests/agent/test_every_miss.py", "tests/agent/test_shared_budgets.py"),
+        *("tests/journal", "tests/agent/test_every_miss.py", "tests/agent/test_shared_budgets.py"),
         "tests/terminal/test_durability.py",
     ),
 }

@@ -183,7 +183,7 @@ WatcherEvent = (
     | TurnFinished
 )
 """A face that has no line of its own for one of these shows its kind and its values: none is hidden. A further one that tools
-tell is added here, and told by `drivers/tools/progress.telling`."""
+tell is added here, and told by `running/progress.telling`."""
 
 
 def kind_of(seen: WatcherEvent) -> str:
