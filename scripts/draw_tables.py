@@ -24,10 +24,7 @@ from turnwise.lab.endpoint_check.rule_probes import (
     RuleProbe,
     row_fields,
 )
-from turnwise.relay.breaches import BREACHES, COMMON_SOURCES, SOURCES, Whose, breach_of
-from turnwise.relay.foreign_fields import RULES, FieldRule
-from turnwise.relay.stored_things import NAMES, STORED_FIELDS
-from turnwise.relay.stricter_apis import TITLES
+from turnwise.relay.breaches import BREACHES, COMMON_SOURCES, Whose, breach_of
 from turnwise.rules.stop import OUTCOMES
 from turnwise.settings.options import OptionRow, rows, rows_from
 from turnwise.terminal.chat import command as chat
@@ -35,10 +32,12 @@ from turnwise.terminal.compare import command as compare
 from turnwise.wire import registry
 from turnwise.wire.family import Family
 from turnwise.wire.profiles import MARK_WAYS, CacheWay, Profile, builtin_profiles
+from turnwise.wire.relay_facts import FieldRule, relay_facts
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 SOURCE = ROOT / "src" / "turnwise"
+FACTS = {name: relay_facts(name) for name in registry.MODULES}
 BAR = "\\|"  # a bar inside a cell
 DRAWN = "<!-- drawn by scripts/draw_tables.py; change the data, not this file -->"
 
@@ -428,7 +427,9 @@ def repairs() -> str:
     lines += ["", "## Where an API says otherwise", *table(("kind", "family", "rule"), apart)]
     lines += ["", "## Sources"]
     common = [(topic, "all", said) for topic, said in COMMON_SOURCES.items()]
-    lines += table(("source", "family", "where"), [*[(*key, said) for key, said in SOURCES.items()], *common])
+    topics = dict.fromkeys(topic for facts in FACTS.values() for topic in facts.sources)
+    own = [(topic, name, facts.sources[topic]) for topic in topics for name, facts in FACTS.items()]
+    lines += table(("source", "family", "where"), [*own, *common])
     return "\n".join(lines) + "\n"
 
 
@@ -448,10 +449,11 @@ def gateway_fields() -> str:
         "",
         "Any other field is left out, and the repair `not_carried` tells of it.",
     ]
-    for source, rules in RULES.items():
-        lines += ["", f"## From clients of {TITLES[source]}"]
+    for source, facts in FACTS.items():
+        lines += ["", f"## From clients of {facts.title}"]
         lines += table(
-            ("field", "to another family"), [(f"`{name}`", rule_in_words(rule)) for name, rule in rules.items()]
+            ("field", "to another family"),
+            [(f"`{name}`", rule_in_words(rule, source=source)) for name, rule in facts.rules.items()],
         )
     lines += [
         "",
@@ -463,21 +465,22 @@ def gateway_fields() -> str:
         ("clients of", "fields", "keys within content and tools"),
         [
             (
-                TITLES[family],
-                ", ".join([f"`{name}`" for name in fields]),
-                ", ".join([f"`{name}`" for name in NAMES[family]]),
+                facts.title,
+                ", ".join([f"`{name}`" for name in facts.stored.fields]),
+                ", ".join([f"`{name}`" for name in facts.stored.names]),
             )
-            for family, fields in STORED_FIELDS.items()
+            for facts in FACTS.values()
         ],
     )
     return "\n".join(lines) + "\n"
 
 
-def rule_in_words(rule: FieldRule) -> str:
+def rule_in_words(rule: FieldRule, *, source: str) -> str:
     if rule.ours:
         return "served"
-    if rule.goes_as:
-        return "goes as " + ", ".join([f"`{place}` to {TITLES[target]}" for target, place in rule.goes_as.items()])
+    others = [facts for name, facts in FACTS.items() if name != source and rule.means in facts.takes]
+    if others:
+        return "goes as " + ", ".join([f"`{facts.takes[rule.means]}` to {facts.title}" for facts in others])
     harmless = ", ".join([f"`{value}`" for value in rule.harmless])
     if rule.refuses:
         return f"refused, unless it is {harmless}" if harmless else "refused"

@@ -8,10 +8,12 @@ import pytest
 from relay.asking_relay import FAMILIES, PLAIN, ask, body_of, path_of, plain, refusal, send
 from turnwise.relay.client_request import MAX_DEPTH, MAX_VALUES, check_size, read_client_request
 from turnwise.relay.refusals import RequestRefused, refusal_answer
-from turnwise.relay.stored_things import NAMES, refuse_stored
+from turnwise.relay.stored_things import refuse_stored
 from turnwise.relay.token_counting import read_count_request
 from turnwise.vocab import Message, Text
 from turnwise.wire.json_fields import read_fields
+from turnwise.wire.registry import MODULES
+from turnwise.wire.relay_facts import relay_facts
 
 STORED: list[tuple[str, dict[str, Any], str]] = [
     ("openai_chat", {"store": True}, "store"),
@@ -151,7 +153,9 @@ def test_what_content_and_tools_name_of_what_is_stored_is_refused(
     ask(family, body.encode(), one_client=True)
 
 
-@pytest.mark.parametrize(("family", "name"), [(family, name) for family, names in NAMES.items() for name in names])
+@pytest.mark.parametrize(
+    ("family", "name"), [(family, name) for family in MODULES for name in relay_facts(family).stored.names]
+)
 def test_each_name_of_the_list_is_found_inside_a_tool(family: Any, name: str) -> None:
     """The list is the only one: what is written there is looked for in bodies, too."""
     known: dict[str, dict[str, Any]] = {

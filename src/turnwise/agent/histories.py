@@ -12,13 +12,12 @@ from turnwise.agent.run_input import check_history
 from turnwise.base.exact_json import NotExact, exact_json
 from turnwise.errors import CallerError
 from turnwise.relay.client_request import GEMINI_PATHS
-from turnwise.relay.foreign_parts import HISTORY
-from turnwise.relay.stricter_apis import TITLES
 from turnwise.rules.history import heal
 from turnwise.vocab import Message, Repair, Request, Text
 from turnwise.wire.family import BadRequest
 from turnwise.wire.profiles import FamilyName, builtin_profiles
 from turnwise.wire.registry import family as family_named
+from turnwise.wire.relay_facts import relay_facts
 
 FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
 _MODEL = "model"  # a body has to name one; it says nothing here
@@ -115,7 +114,7 @@ def messages_to(
     lost = losses_between(healed.messages, (*leading, *again.messages), of=messages)
     return ExportedHistory(
         family=name,
-        messages=body[HISTORY[name]],
+        messages=body[relay_facts(name).history],
         instructions=body.get(_INSTRUCTIONS.get(name, "")),
         losses=(*healed.repairs, *lost),
     )
@@ -158,7 +157,7 @@ def _dumped(value: object) -> object:
 def _read(messages: list[object], *, family: FamilyName, instructions: object) -> Request:
     """Raises BadRequest."""
     _check_words(messages, family=family)
-    body: dict[str, object] = {HISTORY[family]: messages}
+    body: dict[str, object] = {relay_facts(family).history: messages}
     if family != "gemini":  # has them in the path, or not at all
         body |= {"model": _MODEL, "max_tokens": 1}
     if instructions is None:
@@ -203,7 +202,7 @@ def _unreadable(
             place, said = f"`messages[{count - 1}]`" if count else place, str(first)
             break
     fix = "If it is another API's, say which with `family=`" if guessed else "Give it as that API has it"
-    return CallerError(f"{place} cannot be read as {TITLES[family]}: {said}. {fix}")
+    return CallerError(f"{place} cannot be read as {relay_facts(family).title}: {said}. {fix}")
 
 
 def _losses_of_reading(messages: list[object], *, request: Request, family: FamilyName) -> tuple[Repair, ...]:

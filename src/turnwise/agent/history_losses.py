@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 import msgspec
 
-from turnwise.relay.foreign_parts import BOOKKEEPING, INNER
+from turnwise.relay.foreign_parts import INNER
 from turnwise.relay.terms import NOT_CARRIED
 from turnwise.vocab import (
     ArgumentsState,
@@ -23,7 +22,8 @@ from turnwise.vocab import (
     ToolResult,
 )
 from turnwise.wire.json_fields import UNREADABLE, is_object, read_fields
-from turnwise.wire.profiles import FamilyName
+from turnwise.wire.registry import MODULES
+from turnwise.wire.relay_facts import relay_facts
 
 Fact = tuple[str, str]
 """Something that a history holds: what became of it where it is missing, in words, and its value."""
@@ -140,7 +140,7 @@ def _fields(opaque: Opaque | None) -> Iterator[Fact]:
         fields = read_fields(opaque.json)
     except UNREADABLE:
         fields = {"opaque": msgspec.Raw(opaque.json.encode())}
-    silent = BOOKKEEPING.get(cast("FamilyName", opaque.family), frozenset())
+    silent = relay_facts(opaque.family).silent if opaque.family in MODULES else frozenset[str]()
     for key, raw in fields.items():
         inner = read_fields(raw) if key in INNER and is_object(raw) else {key: raw}
         for name, value in inner.items():

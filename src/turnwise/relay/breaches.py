@@ -8,36 +8,15 @@ from typing import Literal
 
 import msgspec
 
+from turnwise.wire.registry import MODULES
+from turnwise.wire.relay_facts import relay_facts
+
 Whose = Literal["provider", "failure", "model", "limit", "gateway"]
 """Who causes it: the provider's server by breaking a rule, a request that failed for a moment, the model's own words, an output
 limit, or the gateway and its settings."""
 
 Topic = Literal["calls", "events", "ends", "bodies", "json", "utf8", "sse", "http", "turnwise"]
 
-_CHAT = "OpenAI API reference, Chat Completions"
-_RESPONSES = "OpenAI API reference, Responses"
-_MESSAGES = "Anthropic API reference, Messages"
-_STREAMING = "Anthropic documentation, Streaming messages"
-_GEMINI = "Gemini API reference, generateContent"
-
-SOURCES: Mapping[tuple[str, str], str] = {
-    ("calls", "openai_chat"): f"{_CHAT}, chat completion chunk object, `choices[].delta.tool_calls`",
-    ("calls", "openai_responses"): f"{_RESPONSES}, function call output items and their streaming events",
-    ("calls", "anthropic_messages"): f"{_STREAMING}, `tool_use` blocks and `input_json_delta`",
-    ("calls", "gemini"): f"{_GEMINI}, `FunctionCall`",
-    ("events", "openai_chat"): f"{_CHAT}, chat completion chunk object",
-    ("events", "openai_responses"): f"{_RESPONSES}, streaming events",
-    ("events", "anthropic_messages"): f"{_STREAMING}, event types",
-    ("events", "gemini"): f"{_GEMINI}, `GenerateContentResponse`",
-    ("ends", "openai_chat"): f"{_CHAT}, `choices[].finish_reason`",
-    ("ends", "openai_responses"): f"{_RESPONSES}, `status` and `incomplete_details` of the response object",
-    ("ends", "anthropic_messages"): f"{_MESSAGES}, `stop_reason`",
-    ("ends", "gemini"): f"{_GEMINI}, `FinishReason`",
-    ("bodies", "openai_chat"): f"{_CHAT}, `stream`",
-    ("bodies", "openai_responses"): f"{_RESPONSES}, `stream`",
-    ("bodies", "anthropic_messages"): f"{_MESSAGES}, `stream`",
-    ("bodies", "gemini"): "Gemini API reference, streamGenerateContent",
-}
 COMMON_SOURCES: Mapping[str, str] = {
     "json": "RFC 8259, The JavaScript Object Notation",
     "utf8": "RFC 8259, section 8.1, and RFC 3629",
@@ -197,21 +176,17 @@ BREACHES: Mapping[str, Breach] = {
     "output_capped": Breach("gateway", "turnwise", "The route caps the output below what the client asked for."),
 }
 
-_NOT_BROKEN: Mapping[tuple[str, str], Breach] = {
-    ("id_missing", "gemini"): Breach(
-        "gateway", "calls", "An id of a call is optional in this API. The gateway made one for its client."
-    ),
-}
-
 
 def breach_of(kind: str, *, family: str) -> Breach | None:
     """What a repair of this kind says of a provider of this family; None for a kind of another version."""
-    return _NOT_BROKEN.get((kind, family)) or BREACHES.get(kind)
+    excused = relay_facts(family).excused.get(kind) if family in MODULES else None
+    return BREACHES.get(kind) if excused is None else Breach("gateway", "calls", excused)
 
 
 def source_of(breach: Breach, *, family: str) -> str:
     """Where the rule stands."""
-    return SOURCES.get((breach.topic, family)) or COMMON_SOURCES.get(breach.topic, "")
+    own = relay_facts(family).sources.get(breach.topic) if family in MODULES else None
+    return own or COMMON_SOURCES.get(breach.topic, "")
 
 
 def blames_provider(kind: str, *, family: str) -> bool:

@@ -9,13 +9,14 @@ from msgspec.structs import replace
 
 from turnwise.relay.paths import AskedPath
 from turnwise.relay.refusals import RequestRefused
-from turnwise.relay.stored_things import FALSE, refuse_references, refuse_stored
+from turnwise.relay.stored_things import refuse_references, refuse_stored
 from turnwise.rules.schema import shorten
 from turnwise.vocab import Request
 from turnwise.vocab.schema_bounds import MAX_REFERENCES_OF_A_REQUEST, cost_fault, size_of
 from turnwise.wire.family import BadRequest
 from turnwise.wire.json_fields import UNREADABLE, Fields, compact_text, is_null, read_fields, write_object
 from turnwise.wire.registry import family
+from turnwise.wire.relay_facts import FALSE
 
 # Whether a body is worth reading: how deep it is nested, and how many values it holds, before a value of it is built.
 MAX_DEPTH = 128

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.relay.client_request import FALSE, ClientRequest
+from turnwise.relay.client_request import ClientRequest
 from turnwise.relay.client_tools import PlainTools
 from turnwise.relay.dialects import fit_fields, fit_tools, heal_messages
 from turnwise.relay.stale_reasoning import without_unsigned_thinking, without_unstored_reasoning
@@ -28,6 +28,7 @@ from turnwise.wire.json_fields import (
 from turnwise.wire.openai_responses.request import ENCRYPTED_REASONING, wants_encrypted_reasoning
 from turnwise.wire.profiles import Profile
 from turnwise.wire.registry import family
+from turnwise.wire.relay_facts import FALSE
 
 TRUE = msgspec.Raw(b"true")
 MIN_BUDGET_TOKENS = 1024  # the least thinking budget that Anthropic's API takes

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from turnwise.relay.client_request import ClientRequest
 from turnwise.relay.refusals import RequestRefused
-from turnwise.relay.terms import SETTING_NAMES
 from turnwise.vocab import (
     ArgumentsState,
     BlockEnded,
@@ -36,11 +35,10 @@ from turnwise.vocab import (
     ToolCall,
     ToolCallDelta,
 )
-from turnwise.wire.profiles import FamilyName, Profile
+from turnwise.wire.profiles import Profile
+from turnwise.wire.relay_facts import relay_facts
 
 MOST_SEQUENCES, MOST_CHARACTERS = 64, 16 * 1024  # of one request: a table of some 4 MB
-# Sources: the API references; Anthropic's names no figure.
-MOST_STOPS: dict[FamilyName, int] = {"openai_chat": 4, "openai_responses": 0, "gemini": 5}
 KEPT_TABLES = 16
 
 _SPEAKING = (ReasoningDelta, RefusalDelta, ToolCallDelta, Finished)
@@ -232,7 +230,7 @@ def serve_stops(asked: ClientRequest, *, model: str, profile: Profile) -> Served
     stops = asked.request.settings.stop
     if not stops or not _refuses(asked, model=model, profile=profile, number=len(stops)):
         return ServedStops(asked=asked)
-    field = SETTING_NAMES[asked.asked.family]["stop"]
+    field = relay_facts(asked.asked.family).setting_names["stop"]
     sequences = tuple(dict.fromkeys([one for one in stops if one]))
     if len(sequences) > MOST_SEQUENCES or sum(map(len, sequences)) > MOST_CHARACTERS:
         most = f"at most {MOST_SEQUENCES} sequences of {MOST_CHARACTERS:,} characters in all"
@@ -250,7 +248,8 @@ def serve_stops(asked: ClientRequest, *, model: str, profile: Profile) -> Served
 
 def _refuses(asked: ClientRequest, *, model: str, profile: Profile, number: int) -> bool:
     """Whether the upstream takes so many. Between equal families it judges that itself, but for a model that takes none."""
-    if profile.family == "openai_chat" and profile.refuses_stop(model):
+    facts = relay_facts(profile.family)
+    if facts.has_dialects and profile.refuses_stop(model):
         return True
-    most = MOST_STOPS.get(profile.family)
+    most = facts.most_stops
     return asked.asked.family != profile.family and most is not None and number > most

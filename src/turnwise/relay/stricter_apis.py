@@ -11,51 +11,38 @@ from turnwise.relay.terms import not_carried
 from turnwise.vocab import Message, OutputSchema, Part, Repair, Request, Settings, Text, ToolCall, ToolResult, ToolSpec
 from turnwise.wire.json_fields import UNREADABLE, read_fields, write_object
 from turnwise.wire.profiles import FamilyName
-
-TITLES: Mapping[FamilyName, str] = {
-    "openai_chat": "Chat Completions",
-    "openai_responses": "the Responses API",
-    "anthropic_messages": "Anthropic's Messages API",
-    "gemini": "the Gemini API",
-}
-
-OPENAI: frozenset[FamilyName] = frozenset({"openai_chat", "openai_responses"})
-
-MOST_TEMPERATURE: Mapping[FamilyName, float] = {"anthropic_messages": 1.0}  # the others take up to 2
-# Claude Code asks whether it may ask with a limit of 1.
-LEAST_OUTPUT: Mapping[FamilyName, int] = {"openai_responses": 16}
-LEAST_BUDGET: Mapping[FamilyName, int] = {"anthropic_messages": 1024}
+from turnwise.wire.relay_facts import RelayFacts, relay_facts
 
 OBJECT = msgspec.Raw(b'"object"')
 
 
 def fit_settings(settings: Settings, *, names: Mapping[str, str], target: FamilyName) -> tuple[Settings, list[Repair]]:
     """Within what the target takes; `names` are the client's."""
-    title = TITLES[target]
+    facts = relay_facts(target)
+    title, warmest = facts.title, facts.most_temperature
     told: list[Repair] = []
-    warmest = MOST_TEMPERATURE.get(target, 2.0)
     if settings.temperature is not None and settings.temperature > warmest:
         settings = replace(settings, temperature=warmest)
         told.append(not_carried(names["temperature"], because=f"{title} takes {warmest:g} at the most"))
-    least = LEAST_OUTPUT.get(target, 0)
+    least = facts.least_output_tokens
     if settings.max_output_tokens is not None and settings.max_output_tokens < least:
         settings = replace(settings, max_output_tokens=least)
         told.append(not_carried(names["limit"], because=f"{title} takes {least} at the least"))
-    least = LEAST_BUDGET.get(target, 0)
+    least = facts.least_reasoning_tokens
     if settings.reasoning_tokens is not None and 0 < settings.reasoning_tokens < least:
         settings = replace(settings, reasoning_tokens=least)
         told.append(not_carried(names["reasoning"], because=f"{title} takes a budget of {least} at the least"))
     return settings, told
 
 
-def fit_tool(tool: ToolSpec, *, source: FamilyName, target: FamilyName) -> tuple[ToolSpec, bool]:
+def fit_tool(tool: ToolSpec, *, source: RelayFacts, target: RelayFacts) -> tuple[ToolSpec, bool]:
     """The tool with parameters that the target takes, and whether it lost its strictness by that. Gemini alone takes a schema
     without a type; OpenAI refuses a strict tool whose schema leaves anything open."""
     parameters = tool.parameters
-    if source == "gemini":
+    if source.untyped_schemas:
         parameters = with_object_type(parameters)
         tool = tool if parameters is tool.parameters else replace(tool, parameters=parameters)
-    if tool.strict and target in OPENAI and not is_strict(parameters):
+    if tool.strict and target.strict_is_closed and not is_strict(parameters):
         return replace(tool, strict=False), True
     return tool, False
 
@@ -64,7 +51,7 @@ def fit_output(
     output: OutputSchema | None, *, field: str, target: FamilyName
 ) -> tuple[OutputSchema | None, list[Repair]]:
     """The schema without strictness where OpenAI would refuse it: it leaves something open that strict mode wants closed."""
-    if output is None or not output.strict or target not in OPENAI or is_strict(output.schema):
+    if output is None or not output.strict or not relay_facts(target).strict_is_closed or is_strict(output.schema):
         return output, []
     because = "strict mode wants each property required and no others allowed; the schema goes without it"
     return replace(output, strict=False), [not_carried(field, because=because)]
@@ -115,10 +102,10 @@ ASSISTANT_FIRST = Text("[The conversation begins with the assistant.]")
 def fit_beginning(request: Request, *, field: str, target: FamilyName) -> tuple[Request, list[Repair]]:
     """The request with somebody to begin. Instructions alone are a whole request in Chat Completions, and an assistant may have
     the first word there; Anthropic's API and Gemini's want a user's."""
-    messages = request.messages
-    if target == "openai_chat" or (not messages and not request.system):
+    messages, begins = request.messages, relay_facts(target).begins
+    if begins == "anyone" or (not messages and not request.system):
         return request, []
-    if target == "openai_responses":  # its `instructions` are no input, but its input takes system messages
+    if begins == "input":  # its `instructions` are no input, but its input takes system messages
         alone = () if messages else (Message("system", request.system),)
         return (replace(request, messages=alone, system=()) if alone else request), []
     if not messages:
@@ -130,18 +117,14 @@ def fit_beginning(request: Request, *, field: str, target: FamilyName) -> tuple[
     return replace(request, messages=(Message("user", (ASSISTANT_FIRST,)), *messages)), [told]
 
 
-MOST_ID: Mapping[FamilyName, int] = {"openai_chat": 40, "openai_responses": 64}
-"""Characters of a call's id (reported: opencode#12653, fastllm#45)."""
-
-
 def fit_calls(request: Request, *, target: FamilyName) -> Request:
     """The request with call ids of one call each, as short as the target wants them, alike in a call and its result; and for
     Anthropic's API with the tools that its history calls: it refuses calls of tools that are not there."""
-    request = _with_own_ids(request)
-    most = MOST_ID.get(target)
+    request, facts = _with_own_ids(request), relay_facts(target)
+    most = facts.most_id
     if most is not None and any(len(id_of(part)) > most for message in request.messages for part in message.parts):
         request = replace(request, messages=tuple([_with_short_ids(message, most) for message in request.messages]))
-    if target != "anthropic_messages" or request.tools:
+    if not facts.wants_called_tools or request.tools:
         return request
     parts = [part for message in request.messages for part in message.parts]
     names = dict.fromkeys([part.name for part in parts if isinstance(part, ToolCall | ToolResult) and part.name])

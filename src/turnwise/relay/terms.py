@@ -10,6 +10,7 @@ from turnwise.vocab import Repair, Request, ServerLesson
 from turnwise.wire.encoded_history import Adapted
 from turnwise.wire.family import HttpCall
 from turnwise.wire.profiles import FamilyName
+from turnwise.wire.relay_facts import relay_facts
 
 NOT_CARRIED = "not_carried"
 """The kind of repair that says what of a request did not reach the upstream as the client said it."""
@@ -49,58 +50,9 @@ def not_carried(field: str, *, because: str) -> Repair:
     return Repair(NOT_CARRIED, f"`{field}`", because)
 
 
-SETTING_NAMES: Mapping[FamilyName, Mapping[str, str]] = {
-    "openai_chat": {
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "stop": "stop",
-        "seed": "seed",
-        "reasoning": "reasoning_effort",
-        "tool_choice": "tool_choice",
-        "parallel": "parallel_tool_calls",
-        "output": "response_format",
-        "limit": "max_tokens",
-    },
-    "openai_responses": {
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "stop": "stop",
-        "seed": "seed",
-        "reasoning": "reasoning.effort",
-        "tool_choice": "tool_choice",
-        "parallel": "parallel_tool_calls",
-        "output": "text.format",
-        "limit": "max_output_tokens",
-    },
-    "anthropic_messages": {
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "stop": "stop_sequences",
-        "seed": "seed",
-        "reasoning": "thinking",
-        "tool_choice": "tool_choice",
-        "parallel": "tool_choice.disable_parallel_tool_use",
-        "output": "output_config.format",
-        "limit": "max_tokens",
-    },
-    "gemini": {
-        "temperature": "generationConfig.temperature",
-        "top_p": "generationConfig.topP",
-        "stop": "generationConfig.stopSequences",
-        "seed": "generationConfig.seed",
-        "reasoning": "generationConfig.thinkingConfig",
-        "tool_choice": "toolConfig.functionCallingConfig",
-        "parallel": "parallel_tool_calls",
-        "output": "generationConfig.responseJsonSchema",
-        "limit": "generationConfig.maxOutputTokens",
-    },
-}
-"""What a client of the family calls the settings that the vocabulary has words for."""
-
-
 def told_adapted(adapted: Iterable[Adapted], *, client: FamilyName) -> list[Repair]:
     """What the model would have refused, by the names that a client of the family has for it."""
-    names = {**SETTING_NAMES[client], "prefill": "messages[-1]"}
+    names = {**relay_facts(client).setting_names, "prefill": "messages[-1]"}
     return [not_carried(names.get(one.setting, one.setting), because=one.because) for one in adapted]
 
 

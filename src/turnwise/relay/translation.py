@@ -12,62 +12,17 @@ from turnwise.relay.client_request import ClientRequest
 from turnwise.relay.client_tools import PlainTools, callable_tools, fit_names, plain_tools
 from turnwise.relay.dialects import left_out, reshaped, with_user
 from turnwise.relay.edits import edited, extra_of, lowered
-from turnwise.relay.foreign_fields import allowed_alone, budget_alone, carry_extra
-from turnwise.relay.foreign_parts import HISTORY, Crossing, hours, with_said_results
+from turnwise.relay.foreign_fields import carry_extra
+from turnwise.relay.foreign_parts import Crossing, hours
 from turnwise.relay.stops import serve_stops
-from turnwise.relay.stricter_apis import TITLES, fit_beginning, fit_calls, fit_output, fit_settings
-from turnwise.relay.terms import SETTING_NAMES, RouteTerms, UpstreamRequest, capped, not_carried, told_adapted
+from turnwise.relay.stricter_apis import fit_beginning, fit_calls, fit_output, fit_settings
+from turnwise.relay.terms import RouteTerms, UpstreamRequest, capped, not_carried, told_adapted
 from turnwise.vocab import Caching, Repair, Request, Settings
 from turnwise.wire.json_fields import Fields, is_null, is_object, read_fields, string_of
 from turnwise.wire.offers import fitted_tool
-from turnwise.wire.profiles import FamilyName, Profile
+from turnwise.wire.profiles import Profile
 from turnwise.wire.registry import family
-
-PLACES: Mapping[FamilyName, Mapping[str, tuple[str, ...]]] = {
-    "openai_chat": {
-        "temperature": ("temperature",),
-        "top_p": ("top_p",),
-        "stop": ("stop",),
-        "seed": ("seed", "random_seed"),
-        "reasoning": (
-            "reasoning_effort",
-            "reasoning",
-            "thinking",
-            "enable_thinking",
-            "chat_template_kwargs.enable_thinking",
-        ),
-        "tool_choice": ("tool_choice",),
-        "parallel": ("parallel_tool_calls",),
-        "output": ("response_format.json_schema",),
-    },
-    "openai_responses": {
-        "temperature": ("temperature",),
-        "top_p": ("top_p",),
-        "reasoning": ("reasoning.effort",),
-        "tool_choice": ("tool_choice",),
-        "parallel": ("parallel_tool_calls",),
-        "output": ("text.format.schema",),
-    },
-    "anthropic_messages": {
-        "temperature": ("temperature",),
-        "top_p": ("top_p",),
-        "stop": ("stop_sequences",),
-        "reasoning": ("thinking", "output_config.effort"),
-        "tool_choice": ("tool_choice",),
-        "parallel": ("tool_choice.disable_parallel_tool_use",),
-        "output": ("output_config.format",),
-    },
-    "gemini": {
-        "temperature": ("generationConfig.temperature",),
-        "top_p": ("generationConfig.topP",),
-        "stop": ("generationConfig.stopSequences",),
-        "seed": ("generationConfig.seed",),
-        "reasoning": ("generationConfig.thinkingConfig",),
-        "tool_choice": ("toolConfig.functionCallingConfig.mode",),
-        "output": ("generationConfig.responseJsonSchema",),
-    },
-}
-"""Where they stand in a body of the family. What stands in none of its places has not been carried."""
+from turnwise.wire.relay_facts import RelayFacts, relay_facts
 
 
 def translate(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> UpstreamRequest:
@@ -81,33 +36,25 @@ def translate(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> U
 
 def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> UpstreamRequest:
     """The request for an endpoint of another family."""
-    request, source, target = asked.request, asked.asked.family, profile.family
+    source, target = asked.asked.family, profile.family
+    own, other = relay_facts(source), relay_facts(target)
+    request = own.in_words(asked.request)
+    plain = plain_tools(request) if own.has_client_tools else PlainTools(request)
+    request = plain.request
     model = terms.model or request.model
-    plain = PlainTools(request)
-    match source:
-        case "openai_responses":
-            plain = plain_tools(request)
-            request = plain.request
-        case "gemini":
-            request = allowed_alone(request)
-        case "anthropic_messages":
-            request = with_said_results(budget_alone(request))
-        case _:
-            pass
     extra, told = carry_extra(request, source=source, target=target)
-    request, begun_told = fit_beginning(request, field=HISTORY[source], target=target)
+    request, begun_told = fit_beginning(request, field=own.history, target=target)
     crossing = Crossing(request, source=source, profile=profile)
     tools = crossing.tools()
     crossing.read_history()
-    if source == "openai_chat":
-        crossing.read_bare_messages(asked.fields["messages"])
+    crossing.read_bare_messages(asked.fields)
     told += begun_told + crossing.told()
     cache = _caching(request, crossing)
     if cache is not None and profile.cache_way(model) == "unasked":
         field = "prompt_cache_key" if cache.key else "cache_control"
         told.append(not_carried(field, because="the upstream keeps prompts unasked, or not at all"))
         cache = None
-    names = SETTING_NAMES[source]
+    names = own.setting_names
     settings, settings_told = fit_settings(request.settings, names=names, target=target)
     output, output_told = fit_output(request.output, field=names["output"], target=target)
     if (most := terms.max_output_tokens) is not None and (request.settings.max_output_tokens or 0) > most:
@@ -133,15 +80,14 @@ def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Up
     told += [left_out(name) for name in uncallable]
     fitted = fit_names(replace(plain, request=wanted), profile=profile)
     wanted = fitted.request
-    if target == "openai_chat":
+    if other.has_dialects:
         told += reshaped(wanted, profile.taught(terms.lessons) if terms.lessons else profile)
         wanted = with_user(wanted, profile)
     call = family(target).encode_request(wanted, profile)
-    others = "standard" if target == "gemini" else "object"
-    dialect = profile.tool_schemas if target == "openai_chat" else others
+    dialect = other.tool_schemas or profile.tool_schemas
     lost = {tool.name: found.lost for tool in wanted.tools if (found := fitted_tool(tool, dialect)).lost}
     told += [
-        not_carried("tools.parameters", because=f"{TITLES[target]} takes no {what}")
+        not_carried("tools.parameters", because=f"{other.title} takes no {what}")
         for what in dict.fromkeys(lost.values())
     ]
     told += settings_told + output_told
@@ -149,7 +95,7 @@ def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Up
         [one for one in call.adapted if one.setting != "prefill"], client=source
     )  # told with the history
     named = {one.where for one in told}
-    unsaid = _unsaid(wanted, asked=request, body=read_fields(call.body), source=source, target=target)
+    unsaid = _unsaid(wanted, asked=request, body=read_fields(call.body), names=names, target=other)
     told += [one for one in unsaid if one.where not in named]
     return UpstreamRequest(call=call, request=wanted, told=tuple(told), tools=fitted.tools)
 
@@ -175,15 +121,17 @@ def _caching(request: Request, crossing: Crossing) -> Caching | None:
     return Caching(hour=lasting or hours(marks), key=key)
 
 
-def _unsaid(wanted: Request, *, asked: Request, body: Fields, source: FamilyName, target: FamilyName) -> list[Repair]:
+def _unsaid(
+    wanted: Request, *, asked: Request, body: Fields, names: Mapping[str, str], target: RelayFacts
+) -> list[Repair]:
     """The settings that the encoded body does not have, though the client said them."""
     told: list[Repair] = []
     for setting in _said(wanted, asked=asked, has_tools="tools" in body):
-        if not any(_stands(body, place) for place in PLACES[target].get(setting, ())):
-            because = f"{TITLES[target]}, or this endpoint of it, does not take it here"
+        if not any(_stands(body, place) for place in target.places.get(setting, ())):
+            because = f"{target.title}, or this endpoint of it, does not take it here"
             if setting == "output":
                 because = "the endpoint takes no schema, the model is told in words"
-            told.append(not_carried(SETTING_NAMES[source][setting], because=because))
+            told.append(not_carried(names[setting], because=because))
     return told
 
 
