@@ -13,9 +13,10 @@ from turnwise.gateway.config import GatewayRoute
 from turnwise.gateway.passed_calls import ClientCall
 from turnwise.lab.received_requests import Received
 from turnwise.lab.script import Script, Writer
-from turnwise.relay.continuations import CHANGED
 from turnwise.wire.json_fields import read_fields
 from turnwise.wire.profiles import FamilyName
+from turnwise.wire.registry import MODULES
+from turnwise.wire.relay_facts import relay_facts
 
 LIMITED = Script(name="limited", title="cuts at 150 tokens by itself", writer=Writer(writes="answer", limit=150))
 CUT_FILE = Script(name="cut-file", title="cuts at 150 tokens by itself", writer=Writer(writes="file", limit=150))
@@ -69,6 +70,7 @@ ASKED: Mapping[str, Mapping[str, dict[str, Any]]] = {
         "parallel": {"toolConfig": {"functionCallingConfig": {"mode": "AUTO"}}},
     },
 }
+CHANGED = {name: relay_facts(name).changed for name in MODULES}
 HISTORY = {name: next(iter(places)) for name, places in CHANGED.items()}
 
 

@@ -68,6 +68,7 @@ from turnwise.wire.json_fields import encode, string_of
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family
+from turnwise.wire.relay_facts import relay_facts
 
 _log = logging.getLogger("turnwise")
 
@@ -331,7 +332,7 @@ class RelayService:
                 family=endpoint.family,
                 profile=endpoint.profile,
                 in_text=_sought(route, endpoint=endpoint, request=sent.request),
-                rewrite=written if endpoint.profile.family == "openai_chat" else None,
+                rewrite=written if relay_facts(endpoint.profile.family).has_dialects else None,
             ),
             client=ClientSide(request=asked.request, family=family(call.family), counts=not sent.adds_usage),
             rules=rules,
@@ -365,7 +366,7 @@ class RelayService:
 
     def _lessons_of(self, endpoint: Endpoint, *, model: str) -> tuple[ServerLesson, ...]:
         """They are about Chat Completions, and may stand at the address of another API, too."""
-        return self._lessons.known(endpoint, model=model) if endpoint.profile.family == "openai_chat" else ()
+        return self._lessons.known(endpoint, model=model) if relay_facts(endpoint.profile.family).has_dialects else ()
 
     async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """Asked of the upstream where it counts, else estimated, which a header says."""

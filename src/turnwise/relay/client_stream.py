@@ -44,6 +44,7 @@ from turnwise.vocab import (
     calls_of,
 )
 from turnwise.wire.family import Family
+from turnwise.wire.relay_facts import relay_facts
 
 LOST_PIECE = Fault(
     kind=FaultKind.DISCONNECTED, message="a piece of the provider's response was lost on the way", status=502
@@ -55,17 +56,6 @@ MOST_SILENT_BYTES = 4096
 # Frames that passed and that the encoder has not been told. Catching up takes it 50 ms at most, once; from there on it is told
 # of one frame for each that passes.
 MOST_UNTOLD = 10_000
-# What each family's stream ends with, where the event with the finish reason is not the last one.
-_LAST_EVENTS = {
-    "openai_chat": (b"[DONE]", b"data: [DONE]\n\n"),
-    "anthropic_messages": (b"message_stop", b'event: message_stop\ndata: {"type":"message_stop"}\n\n'),
-}
-
-# Families whose clients know a call without arguments as one with `{}`.
-_EMPTY_IS_OBJECT = frozenset({"anthropic_messages", "gemini"})
-
-# Families whose clients take the final form of a text or call, whatever they were told of it before.
-_FINAL_WINS = frozenset({"openai_responses"})
 
 
 class _Held(msgspec.Struct, frozen=True):
@@ -105,19 +95,19 @@ class ClientStream:
         rewrites: bool = False,
     ) -> None:
         self._family = family
+        self._facts = relay_facts(family.name)
         self._request = request
         self._encoder = family.stream_encoder(request)
         self._is_same_family = passes
         self._passes = passes and not rewrites
         self._heals = heals or rewrites
         self._originals = Originals(family.name)
-        self._hides_empty = not passes or family.name in _EMPTY_IS_OBJECT
+        self._hides_empty = not passes or self._facts.object_arguments
         self._counts = counts
-        final_wins = family.name in _FINAL_WINS
-        self._shown = Shown(final_wins=final_wins)
+        self._shown = Shown(final_wins=self._facts.final_wins)
         self._agreement = Agreement(
-            empty_is_object=family.name in _EMPTY_IS_OBJECT,
-            final_wins=final_wins,
+            empty_is_object=self._facts.object_arguments,
+            final_wins=self._facts.final_wins,
             takes_objects=hands_out_objects(family.name, streamed=True),
         )
         self._silent: list[_Silent] = []
@@ -321,7 +311,7 @@ class ClientStream:
         told = out + self._encoder.encode(Faulted(fault))
         if self._family.name == "gemini":
             return told  # its stream has no end mark
-        last = _LAST_EVENTS["openai_chat"][1] if self._family.name == "openai_chat" else self._encoder.finish()
+        last = self._facts.last_event if self._facts.knows_done and self._facts.last_event else self._encoder.finish()
         return told + last
 
     # -- originals ---------------------------------------------------------------------------------------------------
@@ -330,7 +320,7 @@ class ClientStream:
         """Whether what was held is a true end in the client's own family."""
         said = [frame for one in held for frame in one.healed]
         finished = {frame.reason for frame in said if isinstance(frame, Finished)}
-        if finished != {response.finish} or (self._family.name == "openai_chat" and not _ends_last(held)):
+        if finished != {response.finish} or (self._facts.finish_is_last and not _ends_last(held)):
             return False
         for one in held:
             self._agreement.read(one.frames, one.healed)
@@ -339,7 +329,7 @@ class ClientStream:
         return self._agreement.tells(response.message)
 
     def _pass_end(self, held: Sequence[_Held]) -> bytes:
-        mark, last = _LAST_EVENTS.get(self._family.name, (b"", b""))
+        mark, last = self._facts.end_mark, self._facts.last_event
         held = _until_end(held, mark=mark)
         out = b"".join([one.raw for one in held if self._counts or not _only_counts(one.healed)])
         out = self._flush() + out

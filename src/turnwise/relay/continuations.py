@@ -1,7 +1,7 @@
 """The request for the rest of a cut answer: the body as it was sent, with what going on needs changed in it; and what a
 cut answer is, if nothing continues it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -22,59 +22,9 @@ from turnwise.wire.json_fields import (
     write_array,
     write_object,
 )
-from turnwise.wire.profiles import FamilyName, Profile
+from turnwise.wire.profiles import Profile
 from turnwise.wire.registry import family
-
-_BEHIND = "the text so far, and the word to go on, stand behind the history"
-_NO_CALL = "the rest of an answer calls no tool"
-_NO_SCHEMA = "the rest of an object is no object"
-_LIMIT = "as much output as the model may give, and as the route allows"
-_THOUGHT = "the rest of a text needs little reasoning, and its limit has to hold both"
-
-CHANGED: Mapping[FamilyName, Mapping[str, str]] = {
-    "openai_chat": {
-        "messages": _BEHIND,
-        "tools": _NO_CALL,
-        "tool_choice": _NO_CALL,
-        "parallel_tool_calls": _NO_CALL,
-        "response_format": _NO_SCHEMA,
-        "max_tokens": _LIMIT,
-        "max_completion_tokens": _LIMIT,
-        "reasoning_effort": _THOUGHT,
-        "reasoning": _THOUGHT,
-        "thinking_budget": _THOUGHT,
-    },
-    "openai_responses": {
-        "input": _BEHIND,
-        "tools": _NO_CALL,
-        "tool_choice": _NO_CALL,
-        "parallel_tool_calls": _NO_CALL,
-        "text.format": _NO_SCHEMA,
-        "max_output_tokens": _LIMIT,
-        "reasoning.effort": _THOUGHT,
-    },
-    "anthropic_messages": {
-        "messages": _BEHIND,
-        "tools": _NO_CALL,
-        "tool_choice": _NO_CALL,
-        "output_config.format": _NO_SCHEMA,
-        "max_tokens": _LIMIT,
-        "output_config.effort": _THOUGHT,
-        "thinking": _THOUGHT,
-    },
-    "gemini": {
-        "contents": _BEHIND,
-        "tools": _NO_CALL,
-        "toolConfig.functionCallingConfig": _NO_CALL,
-        "generationConfig.responseMimeType": _NO_SCHEMA,
-        "generationConfig.responseSchema": _NO_SCHEMA,
-        "generationConfig.responseJsonSchema": _NO_SCHEMA,
-        "generationConfig.maxOutputTokens": _LIMIT,
-        "generationConfig.thinkingConfig": _THOUGHT,
-    },
-}
-"""By the upstream's family: the places of its body that may be others in the request for the rest, and why. Every other one keeps
-the bytes that the upstream has accepted."""
+from turnwise.wire.relay_facts import NO_CALL, relay_facts
 
 _LEGACY = {"tools": "functions", "tool_choice": "function_call"}  # as Chat Completions had them before
 
@@ -86,15 +36,16 @@ def continued_call(sent: HttpCall, *, before: Request, after: Request, profile: 
     if sent.body == first.body:
         return replace(sent, body=second.body)
     fields, old, new = map(read_fields, (sent.body, first.body, second.body))
-    history, *places = CHANGED[profile.family]
+    changed = relay_facts(profile.family).changed
+    history, *places = changed
     if len(profile.tool_choices) < 4:  # a choice in words stands behind the messages: it was for that request alone
         first, second = [encode(replace(one, tool_choice="auto"), profile) for one in (before, after)]
     _go_on(fields, read_fields(first.body), read_fields(second.body), name=history)
     if "tools" in old and "tools" not in new:
-        places = [place for place in places if CHANGED[profile.family][place] is not _NO_CALL]
+        places = [place for place in places if changed[place] is not NO_CALL]
         for name in ("tools", "tool_choice", "toolConfig", "parallel_tool_calls", *_LEGACY.values()):
             fields.pop(spelled(fields, name), None)
-    if profile.family == "openai_chat":
+    if relay_facts(profile.family).has_dialects:
         places = _as_sent(places, fields, old, new, profile=profile)
     for place in places:
         _change(fields, old, new, place=place)

@@ -22,14 +22,11 @@ from turnwise.vocab import (
     ToolCall,
     ToolCallDelta,
 )
+from turnwise.wire.relay_facts import relay_facts
 
 MOST_TOLD = 50  # of one response
-END_MARKS = {"openai_chat": b"[DONE]", "anthropic_messages": b"message_stop"}
-"""Families whose streams have an end mark, and the bytes of it."""
 SAYING = frozenset([TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, PartDone])
 """The frames in which a model says something."""
-_NAMES_CALLS = frozenset({"openai_chat", "anthropic_messages"})
-"""Families with a finish reason of its own for calls."""
 
 
 class _SeenCall(msgspec.Struct):
@@ -49,9 +46,9 @@ class Deviations:
 
     def __init__(self, family: str, *, forces_call: bool) -> None:
         self.told: list[Repair] = []
-        self._family = family
+        self._facts = relay_facts(family)
         self._forces_call = forces_call
-        self._mark = END_MARKS.get(family, b"")
+        self._mark = self._facts.end_mark
         self._by_index: dict[int, _SeenCall] = {}
         self._calls: list[_SeenCall] = []  # of Chat Completions, in order
         self._nameless = 0  # of those, but for the last one: how many have no id
@@ -65,13 +62,13 @@ class Deviations:
         if not frames:
             self._take_silent(event)
             return
-        if self._family == "openai_chat" and self._finish is not None and not SAYING.isdisjoint(map(type, frames)):
+        if self._facts.finish_is_last and self._finish is not None and not SAYING.isdisjoint(map(type, frames)):
             self._note_behind_finish()
         for frame in frames:
             match frame:
                 case ToolCallDelta():
                     self._has_calls = True
-                    if self._family == "openai_chat":
+                    if self._facts.indexed_calls:
                         self._take_call(frame)
                 case PartDone(part=ToolCall()):
                     self._has_calls = True
@@ -100,7 +97,7 @@ class Deviations:
             return False
         if self._mark:
             return self._has_ended
-        is_harmless = self._family == "openai_responses" and b"[DONE]" in event  # its clients know that mark
+        is_harmless = self._facts.knows_done and b"[DONE]" in event  # its clients know that mark
         return self._finish is not None and not is_harmless
 
     def _take_call(self, frame: ToolCallDelta) -> None:
@@ -148,7 +145,7 @@ class Deviations:
         for call in self._calls:
             if not call.has_arguments and finish is FinishReason.TOOL_CALLS:
                 self._note("arguments_empty", f"call {call.number}", "it has no arguments, not even an empty object")
-        if finish is FinishReason.STOP and self._has_calls and self._family in _NAMES_CALLS:
+        if finish is FinishReason.STOP and self._has_calls and self._facts.calls_finish:
             kind = "finish_of_forced_call" if self._forces_call else "finish_hides_calls"
             self._note(kind, "response", "the finish reason is the one for answers, and there are calls")
         if self._mark and not self._has_ended:

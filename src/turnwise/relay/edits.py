@@ -19,7 +19,7 @@ from turnwise.wire.json_fields import (
     Fields,
     encode,
     is_null,
-    is_object,
+    object_at,
     read_fields,
     read_items,
     string_of,
@@ -137,7 +137,7 @@ def _ask_for_usage(fields: Fields, request: Request, *, profile: Profile) -> boo
     unknown."""
     if not request.stream or not profile.stream_usage:
         return False
-    options = _object(fields.get("stream_options"))
+    options = object_at(fields, "stream_options")
     if options.get("include_usage") == TRUE:
         return False
     _put(fields, "stream_options", write_object({**options, "include_usage": TRUE}))
@@ -168,7 +168,7 @@ def _forbid_parallel_calls(fields: Fields, request: Request, *, profile: Profile
         case "openai_chat" | "openai_responses" if profile.sends_parallel_tool_calls:
             fields["parallel_tool_calls"] = FALSE
         case "anthropic_messages":
-            choice = _object(fields.get("tool_choice")) or {"type": msgspec.Raw(b'"auto"')}
+            choice = object_at(fields, "tool_choice") or {"type": msgspec.Raw(b'"auto"')}
             if string_of(choice, "type") == "none":
                 return request
             _put(fields, "tool_choice", write_object({**choice, "disable_parallel_tool_use": TRUE}))
@@ -213,7 +213,7 @@ def _cap_fields(fields: Fields, *, most: int, profile: Profile) -> list[Repair]:
 
 def _cap_gemini(fields: Fields, *, most: int) -> list[Repair]:
     config_name = spelled(fields, "generationConfig")
-    config = _object(fields.get(config_name))
+    config = object_at(fields, config_name)
     name = spelled(config, "maxOutputTokens")
     own = config.get(name)
     if not is_null(own) and own is not None and not _is_above(own, most):
@@ -230,7 +230,7 @@ def spelled(fields: Mapping[str, msgspec.Raw], name: str) -> str:
 
 def _lower_budget(fields: Fields, *, most: int) -> list[Repair]:
     """Anthropic's API refuses a thinking budget that reaches `max_tokens`."""
-    thinking = _object(fields.get("thinking"))
+    thinking = object_at(fields, "thinking")
     budget = thinking.get("budget_tokens")
     if budget is None or not _is_above(budget, most - 1):
         return []
@@ -251,10 +251,6 @@ def _is_above(raw: msgspec.Raw, most: int) -> bool:
 
 
 # --- fields
-
-
-def _object(raw: msgspec.Raw | None) -> Fields:
-    return read_fields(raw) if raw is not None and is_object(raw) else {}
 
 
 def _items(raw: msgspec.Raw | None) -> list[msgspec.Raw]:

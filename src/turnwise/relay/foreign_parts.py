@@ -273,8 +273,4 @@ def _is_object(text: str) -> bool:
 
 def hours(marks: list[msgspec.Raw]) -> bool:
     """Whether one of the client's cache marks asks for an hour."""
-    return any(string_of(_fields(mark), "ttl") == "1h" for mark in marks)
-
-
-def _fields(raw: msgspec.Raw) -> Fields:
-    return read_fields(raw) if is_object(raw) else {}
+    return any(is_object(mark) and string_of(read_fields(mark), "ttl") == "1h" for mark in marks)

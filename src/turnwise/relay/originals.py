@@ -10,6 +10,7 @@ import msgspec
 
 from turnwise.vocab import Message
 from turnwise.wire.json_fields import UNREADABLE
+from turnwise.wire.relay_facts import relay_facts
 from turnwise.wire.sse import BOM
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
@@ -63,7 +64,7 @@ class Originals:
 
     def is_stray(self, raw: bytes) -> bool:
         """Whether an event is the end mark of another family, which this family's clients try to read as JSON."""
-        return self._family in ("anthropic_messages", "gemini") and _DONE.search(raw) is not None
+        return not relay_facts(self._family).knows_done and _DONE.search(raw) is not None
 
     def tells(self, raw: bytes, message: Message) -> bool:
         """Whether the last event of a Responses stream has the output that the client takes from it: some servers leave that

@@ -6,6 +6,7 @@ from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.json_fields import encode, read_fields, write_object
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family
+from turnwise.wire.relay_facts import relay_facts
 
 
 class RequestRefused(ValueError):
@@ -21,7 +22,7 @@ def refusal_answer(refused: RequestRefused, *, client: FamilyName) -> tuple[int,
     """HTTP status and body, as the client's API answers such a request."""
     status, body = family(client).encode_fault(refused.fault)
     status = refused.fault.status or status
-    if client not in ("openai_chat", "openai_responses") or not refused.field:
+    if not relay_facts(client).names_fields or not refused.field:
         return status, body
     error = {**read_fields(read_fields(body)["error"]), "param": msgspec.Raw(encode(refused.field))}
     return status, write_object({"error": write_object(error)})

@@ -4,8 +4,6 @@ Anthropic and Gemini count; not every server with their APIs has that endpoint. 
 loop: three bytes of UTF-8 a token, and a fixed size for each file.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 from msgspec.structs import replace
 
@@ -22,6 +20,7 @@ from turnwise.wire.gemini.fields import camel
 from turnwise.wire.gemini.fields import read_fields as read_camel_fields
 from turnwise.wire.json_fields import UNREADABLE, Fields, encode, is_null, is_object, read_fields, write_object
 from turnwise.wire.profiles import FamilyName, Profile
+from turnwise.wire.relay_facts import relay_facts
 
 COUNTED_FIELDS = frozenset(
     """model messages system tools tool_choice thinking output_config cache_control context_management mcp_servers""".split()
@@ -34,8 +33,6 @@ ONE_TOKEN = msgspec.Raw(b"1")
 
 NO_ENDPOINT = frozenset({404, 405, 501})
 """Statuses by which a server says that it has no such path, or no such method there (RFC 9110)."""
-
-COUNT_NAMES: Mapping[FamilyName, str] = {"anthropic_messages": "input_tokens", "gemini": "totalTokens"}
 
 _count = msgspec.json.Decoder(int, strict=False)
 
@@ -97,7 +94,7 @@ def translate_count(count: CountRequest, *, terms: RouteTerms, profile: Profile)
 
 def counts(profile: Profile) -> bool:
     """Whether the endpoint has its family's own path for counting: those with paths of their own (Bedrock, Vertex) have none."""
-    return profile.family in COUNT_NAMES and profile.path is None and profile.model_in_body
+    return bool(relay_facts(profile.family).count_field) and profile.path is None and profile.model_in_body
 
 
 def _translated(count: CountRequest, *, terms: RouteTerms, profile: Profile) -> UpstreamRequest:
@@ -128,7 +125,7 @@ def estimate(request: Request) -> int:
 def read_count(body: bytes, *, upstream: FamilyName) -> int | None:
     """The upstream's count; None where its answer has none."""
     try:
-        found = _count.decode(read_fields(body)[COUNT_NAMES[upstream]])
+        found = _count.decode(read_fields(body)[relay_facts(upstream).count_field])
     except (KeyError, *UNREADABLE):
         return None
     return found if found >= 0 else None
@@ -144,4 +141,4 @@ def counts_not(fault: Fault, *, model: str) -> bool:
 
 def write_count(tokens: int, *, client: FamilyName) -> bytes:
     """The answer as the client's API gives it."""
-    return encode({COUNT_NAMES[client]: tokens})
+    return encode({relay_facts(client).count_field: tokens})

@@ -54,6 +54,14 @@ def string_of(fields: Mapping[str, msgspec.Raw], key: str) -> str | None:
         return None
 
 
+def object_at(fields: Mapping[str, msgspec.Raw], key: str) -> Fields:
+    """The object under `key`; empty where there is none, or something else."""
+    raw = fields.get(key)
+    if raw is None or not is_object(raw):
+        return {}
+    return read_fields(raw)
+
+
 def text_of_raw(raw: bytes | msgspec.Raw) -> str:
     return read_utf8(memoryview(raw))
 

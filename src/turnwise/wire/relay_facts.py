@@ -39,6 +39,14 @@ STORES = (
 )
 
 
+# Why a place of the body may be another one in the request for the rest of a cut answer.
+BEHIND = "the text so far, and the word to go on, stand behind the history"
+NO_CALL = "the rest of an answer calls no tool"
+NO_SCHEMA = "the rest of an object is no object"
+LIMIT = "as much output as the model may give, and as the route allows"
+THOUGHT = "the rest of a text needs little reasoning, and its limit has to hold both"
+
+
 class StoredField(msgspec.Struct, frozen=True):
     """A field of the body that names or makes what stays at the provider: when it does, and why that is refused."""
 
@@ -83,14 +91,6 @@ def is_served(own: Fields) -> bool:
     return string_of(own, "type") not in (None, "custom")
 
 
-def as_it_is(request: Request) -> Request:
-    return request
-
-
-def as_written(key: str) -> str:
-    return key
-
-
 class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The family as one side of the gateway: what is told of it, what its clients send, and what its upstreams take."""
 
@@ -99,10 +99,12 @@ class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
     excused: Mapping[str, str] = {}  # kind of repair that breaks no rule of this API -> what the API says of it
 
     # a client's request
+    names_fields: bool = False  # an error of a request names the field at fault
+    count_field: str = ""  # where the count of tokens stands, if the API counts
     setting_names: Mapping[str, str]  # what its clients call the settings that the vocabulary has words for
     history: str  # field of the messages
     system: str  # field of the instructions
-    spelling: Callable[[str], str] = as_written  # a field's own name, however it was written
+    spelling: Callable[[str], str] = lambda key: key  # a field's own name, however it was written
     silent: frozenset[str] = frozenset()  # fields of parts and tools that say nothing to another family's model
     saying: frozenset[str] = frozenset()  # fields of a message that become parts; empty: no message has others
     sealed: frozenset[str] = frozenset()  # items that only the provider can read, though they stand for the history
@@ -112,9 +114,19 @@ class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
     parents: frozenset[str]  # objects of the body whose fields are judged one by one
     rules: Mapping[str, FieldRule]  # further fields of the body; one that stands nowhere is told and left out
     # The request with words of the vocabulary for what it has in fields of its own, where another family has them, too.
-    in_words: Callable[[Request], Request] = as_it_is
+    in_words: Callable[[Request], Request] = lambda request: request
+
+    # its streams
+    end_mark: bytes = b""  # what stands in the event that ends a stream, if there is one
+    last_event: bytes = b""  # that event, where it stands behind the one with the finish reason
+    knows_done: bool = False  # its clients know `[DONE]`
+    indexed_calls: bool = False  # an index says to which call a piece belongs
+    finish_is_last: bool = False  # the finish reason stands behind the last word and the last call
+    calls_finish: bool = False  # has a finish reason of its own for calls
+    final_wins: bool = False  # its clients take the final form of a text or call, whatever they were told before
 
     # what an upstream takes
+    changed: Mapping[str, str]  # places that may be others in the request for the rest, the messages first -> why
     has_dialects: bool = False  # an endpoint's row says what it takes of a conversation (docs/dialects.md)
     takes: Mapping[str, str] = {}  # further fields: what they mean -> their place
     json_mode: tuple[str, bytes] | None = None  # place and value that ask for JSON without a schema; None: nothing does

@@ -13,16 +13,22 @@ from turnwise.wire.json_fields import (
     encode,
     is_null,
     is_object,
+    object_at,
     read_fields,
     read_items,
     string_of,
     without,
 )
 from turnwise.wire.relay_facts import (
+    BEHIND,
+    LIMIT,
+    NO_CALL,
+    NO_SCHEMA,
     OURS,
     REFUSED,
     STORED,
     STORES,
+    THOUGHT,
     FieldRule,
     Pairs,
     RelayFacts,
@@ -73,7 +79,7 @@ def _in_words(request: Request) -> Request:
 def _with_budget(request: Request) -> Request:
     """A request of Anthropic's with the thinking budget that stands beside what the vocabulary has no word for (`display`)."""
     fields = {} if request.extra is None else read_fields(request.extra.json)
-    thinking = _fields(fields.get("thinking"))
+    thinking = object_at(fields, "thinking")
     if string_of(thinking, "type") != "enabled" or request.settings.reasoning_tokens is not None:
         return request
     try:
@@ -84,10 +90,6 @@ def _with_budget(request: Request) -> Request:
     fields["thinking"] = msgspec.Raw(encode(thinking))
     settings = replace(request.settings, reasoning_tokens=budget)
     return replace(request, settings=settings, extra=Opaque(NAME, encode(fields).decode()))
-
-
-def _fields(raw: msgspec.Raw | None) -> Fields:
-    return read_fields(raw) if raw is not None and is_object(raw) else {}
 
 
 def _with_said_results(request: Request) -> Request:
@@ -126,7 +128,7 @@ def _block_in_words(block: Fields) -> Text | None:
         case "search_result":
             return _joined(block, inner="content", named=("title", "source"))
         case "document":
-            source = _fields(block["source"]) if "source" in block else {}
+            source = object_at(block, "source")
             inner = {"text": "data", "content": "content"}.get(string_of(source, "type") or "")
             rest = without(block, ("source",))
             return None if inner is None else _joined({**source, **rest}, inner=inner, named=("title", "context"))
@@ -139,7 +141,7 @@ def _joined(block: Fields, *, inner: str, named: tuple[str, ...]) -> Text | None
     if inner not in block:
         return None
     text = string_of(block, inner)
-    blocks = [] if text is not None else [_fields(raw) for raw in _items(block[inner])]
+    blocks = [] if text is not None else [read_fields(raw) if is_object(raw) else {} for raw in _items(block[inner])]
     said = [text] if text is not None else [string_of(one, "text") for one in blocks]
     if any(one is None for one in said):
         return None
@@ -169,6 +171,7 @@ RELAY_FACTS = RelayFacts(
         "ends": f"{_REFERENCE}, `stop_reason`",
         "bodies": f"{_REFERENCE}, `stream`",
     },
+    count_field="input_tokens",
     setting_names={
         "temperature": "temperature",
         "top_p": "top_p",
@@ -202,6 +205,18 @@ RELAY_FACTS = RelayFacts(
         "cache_control": OURS,
     },
     in_words=_in_words,
+    end_mark=b"message_stop",
+    last_event=b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+    calls_finish=True,
+    changed={
+        "messages": BEHIND,
+        "tools": NO_CALL,
+        "tool_choice": NO_CALL,
+        "output_config.format": NO_SCHEMA,
+        "max_tokens": LIMIT,
+        "output_config.effort": THOUGHT,
+        "thinking": THOUGHT,
+    },
     takes={"top_k": "top_k"},
     places={
         "temperature": ("temperature",),

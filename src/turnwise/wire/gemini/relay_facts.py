@@ -8,12 +8,17 @@ from msgspec.structs import replace
 from turnwise.vocab import Opaque, Request
 from turnwise.wire.gemini.fields import NAME, camel
 from turnwise.wire.gemini.parts import is_own_file
-from turnwise.wire.json_fields import UNREADABLE, Fields, encode, is_object, read_fields
+from turnwise.wire.json_fields import UNREADABLE, encode, object_at, read_fields
 from turnwise.wire.relay_facts import (
+    BEHIND,
+    LIMIT,
     MAKES_STORED,
     NAMES_STORED,
+    NO_CALL,
+    NO_SCHEMA,
     OURS,
     REFUSED,
+    THOUGHT,
     FieldRule,
     Pairs,
     RelayFacts,
@@ -35,8 +40,8 @@ def _references(pairs: Pairs) -> Iterator[str]:
 def _allowed_alone(request: Request) -> Request:
     """A request of Gemini's that allows some of its tools by name offers these alone: the others could not be called."""
     fields = {} if request.extra is None else read_fields(request.extra.json)
-    config = _fields(fields.get("toolConfig"))
-    calling = _fields(config.get("functionCallingConfig"))
+    config = object_at(fields, "toolConfig")
+    calling = object_at(config, "functionCallingConfig")
     raw = calling.pop("allowedFunctionNames", None)
     try:
         names = frozenset(msgspec.json.decode(raw, type=list[str])) if raw is not None else frozenset[str]()
@@ -52,10 +57,6 @@ def _allowed_alone(request: Request) -> Request:
     )
 
 
-def _fields(raw: msgspec.Raw | None) -> Fields:
-    return read_fields(raw) if raw is not None and is_object(raw) else {}
-
-
 RELAY_FACTS = RelayFacts(
     title="the Gemini API",
     sources={
@@ -65,6 +66,7 @@ RELAY_FACTS = RelayFacts(
         "bodies": "Gemini API reference, streamGenerateContent",
     },
     excused={"id_missing": "An id of a call is optional in this API. The gateway made one for its client."},
+    count_field="totalTokens",
     setting_names={
         "temperature": "generationConfig.temperature",
         "top_p": "generationConfig.topP",
@@ -110,6 +112,16 @@ RELAY_FACTS = RelayFacts(
         "toolConfig.functionCallingConfig.allowedFunctionNames": REFUSED,
     },
     in_words=_allowed_alone,
+    changed={
+        "contents": BEHIND,
+        "tools": NO_CALL,
+        "toolConfig.functionCallingConfig": NO_CALL,
+        "generationConfig.responseMimeType": NO_SCHEMA,
+        "generationConfig.responseSchema": NO_SCHEMA,
+        "generationConfig.responseJsonSchema": NO_SCHEMA,
+        "generationConfig.maxOutputTokens": LIMIT,
+        "generationConfig.thinkingConfig": THOUGHT,
+    },
     takes={
         "top_k": "generationConfig.topK",
         "frequency_penalty": "generationConfig.frequencyPenalty",

@@ -4,10 +4,15 @@ from collections.abc import Iterator
 from typing import cast
 
 from turnwise.wire.relay_facts import (
+    BEHIND,
+    LIMIT,
     MAKES_STORED,
     NAMES_STORED,
+    NO_CALL,
+    NO_SCHEMA,
     OURS,
     REFUSED,
+    THOUGHT,
     FieldRule,
     Pairs,
     RelayFacts,
@@ -36,6 +41,7 @@ RELAY_FACTS = RelayFacts(
         "ends": f"{_REFERENCE}, `choices[].finish_reason`",
         "bodies": f"{_REFERENCE}, `stream`",
     },
+    names_fields=True,
     setting_names={
         "temperature": "temperature",
         "top_p": "top_p",
@@ -81,6 +87,24 @@ RELAY_FACTS = RelayFacts(
         "prompt_cache_retention": OURS,
         "cache_control": OURS,
     },
+    changed={
+        "messages": BEHIND,
+        "tools": NO_CALL,
+        "tool_choice": NO_CALL,
+        "parallel_tool_calls": NO_CALL,
+        "response_format": NO_SCHEMA,
+        "max_tokens": LIMIT,
+        "max_completion_tokens": LIMIT,
+        "reasoning_effort": THOUGHT,
+        "reasoning": THOUGHT,
+        "thinking_budget": THOUGHT,
+    },
+    end_mark=b"[DONE]",
+    last_event=b"data: [DONE]\n\n",
+    knows_done=True,
+    indexed_calls=True,
+    finish_is_last=True,
+    calls_finish=True,
     has_dialects=True,
     takes={
         "frequency_penalty": "frequency_penalty",

@@ -10,9 +10,7 @@ from turnwise.wire.json_fields import (
     Fields,
     fields_in,
     first_byte,
-    is_object,
     opaque_of,
-    read_fields,
     read_items,
     read_string,
 )
@@ -46,14 +44,6 @@ def list_at(fields: Mapping[str, msgspec.Raw], key: str) -> list[msgspec.Raw]:
     if raw is None or first_byte(raw) != b"[":
         return []
     return read_items(raw)
-
-
-def object_at(fields: Mapping[str, msgspec.Raw], key: str) -> Fields:
-    """The object under `key`; empty where there is none, or something else."""
-    raw = fields.get(key)
-    if raw is None or not is_object(raw):
-        return {}
-    return read_fields(raw)
 
 
 def opaque_from(fields: Mapping[str, msgspec.Raw]) -> Opaque | None:

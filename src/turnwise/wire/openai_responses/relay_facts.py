@@ -3,10 +3,15 @@
 from collections.abc import Iterator
 
 from turnwise.wire.relay_facts import (
+    BEHIND,
+    LIMIT,
     MAKES_STORED,
     NAMES_STORED,
+    NO_CALL,
+    NO_SCHEMA,
     OURS,
     REFUSED,
+    THOUGHT,
     FieldRule,
     Pairs,
     RelayFacts,
@@ -35,6 +40,7 @@ RELAY_FACTS = RelayFacts(
         "ends": f"{_REFERENCE}, `status` and `incomplete_details` of the response object",
         "bodies": f"{_REFERENCE}, `stream`",
     },
+    names_fields=True,
     setting_names={
         "temperature": "temperature",
         "top_p": "top_p",
@@ -83,6 +89,17 @@ RELAY_FACTS = RelayFacts(
         "stream_options.include_obfuscation": OURS,
         "prompt_cache_key": OURS,
         "prompt_cache_retention": OURS,
+    },
+    knows_done=True,
+    final_wins=True,
+    changed={
+        "input": BEHIND,
+        "tools": NO_CALL,
+        "tool_choice": NO_CALL,
+        "parallel_tool_calls": NO_CALL,
+        "text.format": NO_SCHEMA,
+        "max_output_tokens": LIMIT,
+        "reasoning.effort": THOUGHT,
     },
     takes={"verbosity": "text.verbosity"},
     json_mode=("text.format", b'{"type":"json_object"}'),

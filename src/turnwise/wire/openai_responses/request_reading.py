@@ -21,8 +21,17 @@ from turnwise.vocab import (
     ToolSpec,
 )
 from turnwise.wire.family import BadRequest
-from turnwise.wire.json_fields import UNREADABLE, Fields, encode, is_object, read_fields, text_of_raw, without
-from turnwise.wire.openai_responses.fields import NAME, list_at, object_at, opaque_from, text_at
+from turnwise.wire.json_fields import (
+    UNREADABLE,
+    Fields,
+    encode,
+    is_object,
+    object_at,
+    read_fields,
+    text_of_raw,
+    without,
+)
+from turnwise.wire.openai_responses.fields import NAME, list_at, opaque_from, text_at
 from turnwise.wire.openai_responses.parts import kind_of, message_parts, parts_of, result_of
 from turnwise.wire.openai_responses.request import ENCRYPTED_REASONING, wants_encrypted_reasoning
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from turnwise.vocab import FinishReason, Repair
 from turnwise.wire.finish_words import finish_of_word, says_nothing
 from turnwise.wire.healing import printable
-from turnwise.wire.json_fields import Fields, is_object, read_fields
+from turnwise.wire.json_fields import Fields, is_object, object_at, read_fields
 from turnwise.wire.limits import MAX_PARTS
-from turnwise.wire.openai_responses.fields import list_at, object_at, text_at
+from turnwise.wire.openai_responses.fields import list_at, text_at
 
 # Status, with `:reason` where the response gives one. `completed` covers an answer, calls and a refusal alike: which of
 # the three it is, the items say. Source: OpenAI API reference, "The response object".
