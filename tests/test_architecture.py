@@ -37,7 +37,7 @@ NODES = {
     "gateway": 13_900,
     "journal": 20_200,
     "lab": 41_600,
-    "relay": 23_600,
+    "relay": 21_700,
     "replay": 8_100,
     "rules": 36_600,
     "running": 19_000,
