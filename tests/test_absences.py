@@ -34,7 +34,7 @@ def loops_of(scope: ast.AST) -> dict[str, list[ast.expr]]:
             case ast.comprehension(target=ast.Name(id=name), iter=ast.Tuple(elts=each) | ast.List(elts=each)):
                 found.setdefault(name, []).extend(each)
             case ast.Call(
-                func=ast.Attribute(attr="parametrize"),
+                func=ast.Attribute(attr="parametrize") | ast.Name(id="each"),
                 args=[ast.Constant(value=str() as name), ast.Tuple(elts=each) | ast.List(elts=each)],
             ):
                 found.setdefault(name, []).extend(each)

@@ -1,0 +1,121 @@
+"""A table that one test goes through: every case runs, and the failure names each case that does not hold.
+
+`pytest.mark.parametrize` makes a test of each case, and pytest collects, sets up and reports these one by one. For most tables that
+takes longer than the cases themselves. `each` is written alike and makes one test of the whole table. Use `parametrize` if a case
+starts a server or a process, draws examples, or needs its own instance of a fixture.
+"""
+
+import asyncio
+import functools
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+Ids = Sequence[str] | Callable[[Any], object] | None
+NAME_CHARS = 100  # of a value in the name of its case
+
+
+class Row(NamedTuple):
+    """One line of a table: what the test is given, and how a failure calls it."""
+
+    given: dict[str, Any]
+    name: str
+
+
+class Table(NamedTuple):
+    names: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def each(
+    names: str | Sequence[str], values: Iterable[Any], *, ids: Ids = None
+) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Make one test that runs for all values, written as for `pytest.mark.parametrize`; several tables are multiplied.
+
+    Each case has an own folder in `tmp_path`, an own `monkeypatch` and, if the test is `async`, an own event loop. All other
+    fixtures are shared by the cases. Skipped cases are named once the others hold.
+    """
+    table = _table(names, values=tuple(values), ids=ids)
+
+    def decorate(test: Callable[..., Any]) -> Callable[..., None]:
+        one_case: Callable[..., Any] = getattr(test, "one_case", test)
+        tables: tuple[Table, ...] = (*getattr(test, "tables", ()), table)
+
+        @functools.wraps(test)
+        def every_case(**fixtures: Any) -> None:
+            __tracebackhide__ = True
+            all_hold(_cases(tables), hold=functools.partial(_run, one_case, fixtures))
+
+        every_case.tables, every_case.one_case = tables, one_case  # type: ignore[attr-defined]
+        signature = inspect.signature(test)
+        left = [one for name, one in signature.parameters.items() if name not in table.names]
+        assert len(left) == len(signature.parameters) - len(table.names), f"{test.__name__} does not take {names}"
+        left = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in left]
+        every_case.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+        return every_case
+
+    return decorate
+
+
+def all_hold(cases: Iterable[Row], *, hold: Callable[[int, dict[str, Any]], None]) -> None:
+    """Call `hold` with the number and the values of every case; fail with the name and the error of each one that raised."""
+    __tracebackhide__ = True
+    failed: dict[str, str] = {}
+    skipped: dict[str, str] = {}
+    number = 0
+    for number, case in enumerate(cases, start=1):
+        try:
+            hold(number, case.given)
+        except pytest.skip.Exception as reason:
+            skipped[f"{number}: {case.name}"] = str(reason)
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # whatever it is, the other cases run, too
+            failed[f"{number}: {case.name}"] = str(pytest.ExceptionInfo.from_exception(error).getrepr(style="short"))
+    assert number, "the table has no case"
+    if failed:
+        whole = "".join(f"\n\n[{name}]\n{error}" for name, error in failed.items())
+        pytest.fail(f"{len(failed)} of {number} cases do not hold: {', '.join(failed)}{whole}", pytrace=False)
+    if skipped:
+        named = "; ".join(f"[{name}] {reason}" for name, reason in skipped.items())
+        pytest.skip(f"{len(skipped)} of {number} cases, the others hold: {named}")
+
+
+def _run(test: Callable[..., Any], fixtures: dict[str, Any], number: int, given: dict[str, Any]) -> None:
+    __tracebackhide__ = True
+    own = dict(fixtures)
+    if "tmp_path" in own:
+        folder: Path = own["tmp_path"] / f"case{number}"
+        folder.mkdir()
+        own["tmp_path"] = folder
+    with pytest.MonkeyPatch.context() as patch:
+        if "monkeypatch" in own:
+            own["monkeypatch"] = patch
+        result = test(**own, **given)
+        if inspect.iscoroutine(result):
+            asyncio.run(result)
+
+
+def _cases(tables: tuple[Table, ...]) -> Iterator[Row]:
+    for rows in itertools.product(*[table.rows for table in tables]):
+        given = {name: value for row in rows for name, value in row.given.items()}
+        yield Row(given, "-".join([row.name for row in rows]))
+
+
+def _table(names: str | Sequence[str], *, values: tuple[Any, ...], ids: Ids) -> Table:
+    keys = tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else tuple(names)
+    rows: list[Row] = []
+    for number, value in enumerate(values):
+        row = (value,) if len(keys) == 1 else tuple(value)
+        name = ids[number] if isinstance(ids, Sequence) else "-".join([_name(one, ids=ids) for one in row])
+        rows.append(Row(dict(zip(keys, row, strict=True)), name))
+    return Table(keys, tuple(rows))
+
+
+def _name(value: Any, *, ids: Callable[[Any], object] | None) -> str:
+    said = ids(value) if ids else None
+    if said is None:
+        said = getattr(value, "__name__", None) or (value if isinstance(value, str) else repr(value))
+    return str(said)[:NAME_CHARS]
