@@ -1,29 +1,30 @@
 """A table that one test goes through: every case runs, and the failure names each case that does not hold.
 
-`pytest.mark.parametrize` makes a test of each case, and pytest collects, sets up and reports these one by one. For most tables that
-takes longer than the cases themselves. `each` is written alike and makes one test of the whole table. Use `parametrize` if a case
-starts a server or a process, draws examples, or needs its own instance of a fixture.
+`pytest.mark.parametrize` makes a test of each case, and pytest collects, sets up and reports these one by one. In most tables
+that takes longer than the cases themselves. `each` is written alike and makes one test of the whole table. Use `parametrize` if a
+case starts a server or a process, draws examples, or needs its own instance of a fixture.
 """
 
 import asyncio
 import functools
 import inspect
 import itertools
+import reprlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-Ids = Sequence[str] | Callable[[Any], object] | None
+Ids = Iterable[object] | Callable[[Any], object] | None
 NAME_CHARS = 100  # of a value in the name of its case
 
 
 class Row(NamedTuple):
-    """One line of a table: what the test is given, and how a failure calls it."""
+    """One line of a table: what the test is given, and how a failure calls it. The name is made only for a failure."""
 
     given: dict[str, Any]
-    name: str
+    name: Callable[[], str]
 
 
 class Table(NamedTuple):
@@ -71,9 +72,9 @@ def all_hold(cases: Iterable[Row], *, hold: Callable[[int, dict[str, Any]], None
         try:
             hold(number, case.given)
         except pytest.skip.Exception as reason:
-            skipped[f"{number}: {case.name}"] = str(reason)
+            skipped[f"{number}: {case.name()}"] = str(reason)
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # whatever it is, the other cases run, too
-            failed[f"{number}: {case.name}"] = str(pytest.ExceptionInfo.from_exception(error).getrepr(style="short"))
+            failed[f"{number}: {case.name()}"] = str(pytest.ExceptionInfo.from_exception(error).getrepr(style="short"))
     assert number, "the table has no case"
     if failed:
         whole = "".join(f"\n\n[{name}]\n{error}" for name, error in failed.items())
@@ -101,21 +102,32 @@ def _run(test: Callable[..., Any], fixtures: dict[str, Any], number: int, given:
 def _cases(tables: tuple[Table, ...]) -> Iterator[Row]:
     for rows in itertools.product(*[table.rows for table in tables]):
         given = {name: value for row in rows for name, value in row.given.items()}
-        yield Row(given, "-".join([row.name for row in rows]))
+        yield Row(given, functools.partial(_joined, rows))
+
+
+def _joined(rows: tuple[Row, ...]) -> str:
+    return "-".join([row.name() for row in rows])
 
 
 def _table(names: str | Sequence[str], *, values: tuple[Any, ...], ids: Ids) -> Table:
     keys = tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else tuple(names)
+    written = None if ids is None or callable(ids) else tuple(ids)
+    assert written is None or len(written) == len(values), "an id for each case"
     rows: list[Row] = []
     for number, value in enumerate(values):
         row = (value,) if len(keys) == 1 else tuple(value)
-        name = ids[number] if isinstance(ids, Sequence) else "-".join([_name(one, ids=ids) for one in row])
+        own = written[number] if written else None
+        name = functools.partial(_name, row, own=own, ids=ids if callable(ids) else None)
         rows.append(Row(dict(zip(keys, row, strict=True)), name))
     return Table(keys, tuple(rows))
 
 
-def _name(value: Any, *, ids: Callable[[Any], object] | None) -> str:
-    said = ids(value) if ids else None
-    if said is None:
-        said = getattr(value, "__name__", None) or (value if isinstance(value, str) else repr(value))
-    return str(said)[:NAME_CHARS]
+def _name(row: tuple[Any, ...], *, own: object, ids: Callable[[Any], object] | None) -> str:
+    if own is not None:
+        return str(own)
+    return "-".join([str((ids and ids(value)) or _said(value))[:NAME_CHARS] for value in row])
+
+
+def _said(value: Any) -> str:
+    name = getattr(value, "__name__", value)
+    return name if isinstance(name, str) else reprlib.repr(value)

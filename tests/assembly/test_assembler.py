@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from tables import each
 from turnwise.assembly.heal import KINDS
 from turnwise.assembly.response import MAX_PARTS, Assembler
 from turnwise.vocab import (
@@ -415,7 +416,7 @@ def test_a_call_past_its_limit_is_a_named_fault_and_nothing_more_is_kept() -> No
 
 
 @pytest.mark.promise("assembly:bounded")
-@pytest.mark.parametrize(
+@each(
     "frame",
     [
         lambda i: TextDelta("é" * 50),

@@ -1,16 +1,16 @@
 """What stands in a value of a call is never a call, whatever becomes of the outer one (issue 16, section A)."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from text_calls import WRITERS, read_text
 
 INNER = ("list", {"path": "x"})
 # The outer call: its tool is not on offer, or its head is written wrongly.
 HEADS = ("create_file", "read ,")
 
-each_outer = pytest.mark.parametrize("outer", sorted(WRITERS))
+each_outer = each("outer", sorted(WRITERS))
 writers = st.sampled_from(sorted(WRITERS))
 
 
@@ -20,7 +20,7 @@ def block_of(outer: str, *, inner: str, head: str, count: int = 1) -> str:
 
 
 @each_outer
-@pytest.mark.parametrize("inner", sorted(WRITERS))
+@each("inner", sorted(WRITERS))
 def test_a_call_in_a_value_of_a_call_that_does_not_run_does_not_run_either(outer: str, inner: str) -> None:
     """Proves: the block is one thing up to its end, for each pair of syntaxes. From the fifth tester of issue 16, who saw
     `list` run from within a file that a tool of another name should have written."""
@@ -52,8 +52,8 @@ def test_that_holds_for_several_inner_calls_at_every_split(
     assert read_text(list(text)).outcome == found.outcome
 
 
-@pytest.mark.parametrize("outer", ["mistral, list", "llama", "lfm", "deepseek v3", "dsml", "kimi", "minimax"])
-@pytest.mark.parametrize("inner", ["hermes", "lfm", "glm"])
+@each("outer", ["mistral, list", "llama", "lfm", "deepseek v3", "dsml", "kimi", "minimax"])
+@each("inner", ["hermes", "lfm", "glm"])
 def test_a_later_call_of_a_tool_that_is_not_on_offer_keeps_its_values(outer: str, inner: str) -> None:
     """Proves: a block with a call that cannot run ends where it closes, and not at that call."""
     shown = WRITERS[inner]([INNER])

@@ -6,6 +6,7 @@ From issue 12, line 7: such a response was asked for again, although all its cal
 import msgspec
 import pytest
 
+from tables import each
 from turnwise.assembly.response import Assembler
 from turnwise.assembly.response_reading import ResponseReader
 from turnwise.vocab import (
@@ -74,7 +75,7 @@ def test_blocks_that_all_have_their_end_close_a_response(frames: list[Frame]) ->
     assert is_closed(Started("r"), *frames)
 
 
-@pytest.mark.parametrize(
+@each(
     "frames",
     [
         [],
@@ -118,7 +119,7 @@ def test_placed_calls_that_are_all_whole_close_a_response(frames: list[Frame]) -
     assert is_closed(Started("r"), *frames)
 
 
-@pytest.mark.parametrize(
+@each(
     "frames",
     [
         [TextDelta("Hello")],

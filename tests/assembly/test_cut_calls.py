@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.assembly.response import Assembler
 from turnwise.assembly.shown_frames import MAX_RELEASES
 from turnwise.vocab import (
@@ -63,8 +64,8 @@ def piece(arguments: str | None, *, id: str | None = None, index: int | None = 0
 
 
 @pytest.mark.promise("cut:never-run", "assembly:cumulative")
-@pytest.mark.parametrize("reason", [None, *FinishReason])
-@pytest.mark.parametrize("later", [[], [piece('{"b":2}', id="c1", index=1)]])
+@each("reason", [None, *FinishReason])
+@each("later", [[], [piece('{"b":2}', id="c1", index=1)]])
 def test_a_nested_object_cut_after_a_repetition_is_never_complete(
     reason: FinishReason | None, later: list[Frame]
 ) -> None:
@@ -127,9 +128,9 @@ SILENT = [None, "", " ", "null", " null\n", '""', '"null"', '"\\n"']
 
 
 @pytest.mark.promise("assembly:object-args", "cut:never-run")
-@pytest.mark.parametrize("arguments", SILENT)
-@pytest.mark.parametrize("reason", [None, *FinishReason])
-@pytest.mark.parametrize("later", [[], [TextDelta("x")], [piece('{"b":2}', id="c1", index=1)]])
+@each("arguments", SILENT)
+@each("reason", [None, *FinishReason])
+@each("later", [[], [TextDelta("x")], [piece('{"b":2}', id="c1", index=1)]])
 def test_silent_arguments_are_none_only_where_the_response_ended_by_itself(
     arguments: str | None, reason: FinishReason | None, later: list[Frame]
 ) -> None:
@@ -141,8 +142,8 @@ def test_silent_arguments_are_none_only_where_the_response_ended_by_itself(
 
 
 @pytest.mark.promise("assembly:object-args")
-@pytest.mark.parametrize("arguments", SILENT)
-@pytest.mark.parametrize("ends", [[LENGTH], []])
+@each("arguments", SILENT)
+@each("ends", [[LENGTH], []])
 def test_a_silent_call_whose_end_was_marked_is_whole_unless_it_is_the_last(
     arguments: str | None, ends: list[Frame]
 ) -> None:
@@ -222,7 +223,7 @@ def test_objects_that_grow_on_one_call_are_its_arguments_so_far(objects: list[st
 
 
 @pytest.mark.promise("assembly:empty-then-real")
-@pytest.mark.parametrize(
+@each(
     "objects",
     [
         ['{"a":"x"}', '{"a":"y"}'],

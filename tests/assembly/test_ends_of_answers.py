@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from text_calls import WRITERS, read_text
 from turnwise.assembly.text_calls.endings import TOKENS
 from turnwise.vocab import FinishReason, Frame, PartDone, Text, ToolCallDelta
@@ -14,11 +15,11 @@ CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 LIST = '[read(path="a")]'
 OBJECT = '{"name": "read", "arguments": {"path": "a"}}'
 READ = [("read", {"path": "a"})]
-each_token = pytest.mark.parametrize("token", TOKENS)
+each_token = each("token", TOKENS)
 
 
 @each_token
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         "Done.",
@@ -45,7 +46,7 @@ def test_a_token_that_ends_the_answer_is_no_part_of_it(token: str, words: str) -
 
 
 @each_token
-@pytest.mark.parametrize("text", ["It ends with {}", "`{}", 'It is "{}"', "{} begins it.", "a {} b", "```\n{}"])
+@each("text", ["It ends with {}", "`{}", 'It is "{}"', "{} begins it.", "a {} b", "```\n{}"])
 def test_a_token_that_the_words_are_about_stays(token: str, text: str) -> None:
     """Proves: no words of an answer about templates are lost."""
     said = text.format(token)
@@ -54,7 +55,7 @@ def test_a_token_that_the_words_are_about_stays(token: str, text: str) -> None:
 
 
 @each_token
-@pytest.mark.parametrize("syntax", sorted(WRITERS))
+@each("syntax", sorted(WRITERS))
 def test_a_token_behind_a_call_changes_nothing(token: str, syntax: str) -> None:
     """Proves: in each syntax, and no token is left in the text."""
     for text in (WRITERS[syntax](READ) + token, f"{WRITERS[syntax](READ)}\n{token}\n"):
@@ -63,8 +64,8 @@ def test_a_token_behind_a_call_changes_nothing(token: str, syntax: str) -> None:
         assert read_text(list(text)).outcome == found.outcome
 
 
-@pytest.mark.parametrize("end", ["", *TOKENS, "\n<|eot|>\n"])
-@pytest.mark.parametrize("text", [LIST, f"<|python_start|>{LIST}<|python_end|>", f"<|python_start|>{LIST}"])
+@each("end", ["", *TOKENS, "\n<|eot|>\n"])
+@each("text", [LIST, f"<|python_start|>{LIST}<|python_end|>", f"<|python_start|>{LIST}"])
 def test_a_list_of_python_calls_runs_between_the_marks_of_llama_4(text: str, end: str) -> None:
     """Proves: with its marks, without them, and before a stop token (vLLM `llama4_pythonic_tool_parser.py`)."""
     found = read_text(text + end)
@@ -122,11 +123,9 @@ def test_the_end_of_an_answer_is_the_same_however_it_was_cut(text: str, reason: 
         assert read_text([text[:at], text[at:]], reason=reason).outcome == found.outcome, at
 
 
-@pytest.mark.parametrize(
-    "marker", ["<tool_call>", "<function=", "[TOOL_CALLS]", "<|python_tag|>", "<minimax:tool_call>"]
-)
-@pytest.mark.parametrize("before", ["Use the ", "Then comes: ", 'It ends with "', "(see ", "1. ", "| "])
-@pytest.mark.parametrize("after", [" and then", " read", " to call", "...", ", ", "` is"])
+@each("marker", ["<tool_call>", "<function=", "[TOOL_CALLS]", "<|python_tag|>", "<minimax:tool_call>"])
+@each("before", ["Use the ", "Then comes: ", 'It ends with "', "(see ", "1. ", "| "])
+@each("after", [" and then", " read", " to call", "...", ", ", "` is"])
 def test_words_about_a_marker_that_the_limit_cuts_stay_words(marker: str, before: str, after: str) -> None:
     """Proves: a blank and a word behind a marker are no cut call, and none of the words is lost."""
     text = before + marker + after
@@ -163,7 +162,7 @@ def test_a_token_before_a_call_of_the_response_is_dropped(token: str) -> None:
     assert read_text([], before=whole, reason=FinishReason.TOOL_CALLS).text == "I look."
 
 
-@pytest.mark.parametrize("syntax", sorted(WRITERS))
+@each("syntax", sorted(WRITERS))
 def test_lines_of_a_call_may_end_with_returns(syntax: str) -> None:
     """Proves: in each syntax, marks and values are read the same."""
     text = WRITERS[syntax](READ).replace("\n", "\r\n")

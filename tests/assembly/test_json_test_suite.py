@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.assembly.argument_text import ArgumentText
 from turnwise.vocab import ArgumentsState
 
@@ -84,7 +85,7 @@ def repeats(pieces: tuple[str, ...]) -> bool:
     return len(pieces) > 2 and all(new.startswith(old) for old, new in pairwise(pieces))
 
 
-@pytest.mark.parametrize("text", WRONG)
+@each("text", WRONG)
 def test_a_verdict_is_one_however_the_arguments_are_cut(text: str) -> None:
     """Proves: `""x` is no JSON in one piece, and was the beginning of a text in three, as `"` was taken for a repetition."""
     for form in forms(text):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.assembly.json_text import Complete, Invalid, JsonScanner, Truncated, classify
 
 JSON = st.recursive(
@@ -80,7 +81,7 @@ def test_pieces_are_judged_like_the_whole(value: dict[str, Any], ascii: bool, cu
 
 
 @pytest.mark.promise("cut:named")
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ('{"path":"b","content":"xx', "cut inside the string at `$.content` after 2 characters"),
@@ -104,7 +105,7 @@ def test_a_cut_is_named_by_argument_and_length(text: str, reason: str) -> None:
 
 
 @pytest.mark.promise("cut:never-run")
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ('{"a":NaN}', "not valid JSON at `$.a`, character 5: a value was expected"),

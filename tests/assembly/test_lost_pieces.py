@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.assembly.response import Assembler
 from turnwise.vocab import (
     ArgumentsState,
@@ -161,8 +162,8 @@ def test_second_beginning_clears_all_losses() -> None:
 
 
 @pytest.mark.promise("assembly:lost-piece")
-@pytest.mark.parametrize("end", [CALLS, LENGTH, None])
-@pytest.mark.parametrize("arguments", ['{"path":"/srv/', "", '{"path":"a"}', '{"path":"a"}{"path":"b"}'])
+@each("end", [CALLS, LENGTH, None])
+@each("arguments", ['{"path":"/srv/', "", '{"path":"a"}', '{"path":"a"}{"path":"b"}'])
 def test_lost_call_is_never_cut_ambiguous_or_suspected_whatever_ends_it(end: Frame | None, arguments: str) -> None:
     """A damaged text is no prefix to continue, and no list of calls to choose from."""
     for block, lost in ((None, LOOSE), ("1", TIGHT), ("1", LOOSE)):

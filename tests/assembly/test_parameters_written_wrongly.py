@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from text_calls import TAGGED, WRITERS, read_text
 from turnwise.vocab import FinishReason, calls_of
 
@@ -33,7 +34,7 @@ CLOSE = {
 }
 
 
-@pytest.mark.parametrize(("syntax", "wrong"), WRONG)
+@each(("syntax", "wrong"), WRONG)
 def test_a_tag_that_only_looks_like_a_parameter_is_told(syntax: str, wrong: str) -> None:
     """Proves: the call does not run with a value that holds the next parameter. From the fifth tester of issue 16."""
     block = WRITERS[syntax]([CALL])

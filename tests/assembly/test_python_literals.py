@@ -4,10 +4,10 @@ import ast
 import json
 import warnings
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from text_calls import lfm, python_list, read_text
 
 # In these three ways a literal may differ from Python's: it can be read in one way only.
@@ -92,7 +92,7 @@ def read_by_python(written: str) -> str | None:
         return None
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "value"),
     [
         (r"'\033[31m'", "\x1b[31m"),
@@ -136,7 +136,7 @@ def test_a_python_value_is_what_python_reads(written: str, value: object) -> Non
     assert read_by_python(written) == json.dumps(value)
 
 
-@pytest.mark.parametrize(
+@each(
     "written",
     [
         *(

@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from shown_files import TOOLS, VIEWS
+from tables import each
 from text_calls import TOOLS as OFFERED
 from text_calls import WRITERS, Arguments, Call, read_text
 from turnwise.assembly.text_calls.quotations import Quotations
@@ -259,8 +260,8 @@ def _is_same(call: Arguments, other: Arguments) -> bool:
     }
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("syntax", sorted(WRITERS))
+@each("view", VIEWS)
+@each("syntax", sorted(WRITERS))
 def test_pieces_of_two_calls_make_no_third_in_any_view(syntax: str, view: str) -> None:
     """The third tester's example: what stands between two calls, and the second one's tags, complete no other call."""
     first, asked, last = [WRITERS[syntax]([("read", {"path": path})]) for path in ("a.txt", "b.txt", "c.txt")]
@@ -394,7 +395,7 @@ GENUINE = [
 ]
 
 
-@pytest.mark.parametrize("block", [block for _, block in GENUINE], ids=[name for name, _ in GENUINE])
+@each("block", [block for _, block in GENUINE], ids=[name for name, _ in GENUINE])
 def test_a_genuine_call_is_no_quotation_of_its_conversation(block: str) -> None:
     """Proves: the same names, paths, marks and syntaxes in wishes, logs, code and other calls suppress nothing."""
     assert not quotations(conversation(block)).hold(block)
@@ -452,7 +453,7 @@ def test_a_block_that_begins_in_one_page_and_ends_in_the_next_is_quoted() -> Non
     assert quotations([Message("user", (Text(one),)) for one in said]).hold(HERMES)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "<tool_call>\n",

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from text_calls import TOOLS, WRITERS, Arguments, read_text
 from turnwise.assembly.text_calls.quotations import Quotations
 from turnwise.assembly.text_calls.tools import OfferedTools
@@ -120,7 +121,7 @@ def test_a_block_is_quoted_whatever_hides_its_name(view: str, syntax: str, given
     assert holds(SHOWN[view](f"# How to\n\n{block}\n\nend of it"), block)
 
 
-@pytest.mark.parametrize("syntax", sorted(WRITERS))
+@each("syntax", sorted(WRITERS))
 def test_a_short_block_is_quoted_whatever_hides_its_name(syntax: str) -> None:
     """The tester's examples, one a syntax."""
     blocks = [WRITERS[syntax]([("read", {"path": path})]) for path in ("x", "it's", "a\nb")]

@@ -3,6 +3,7 @@
 import pytest
 
 from shown_files import VIEWS
+from tables import each
 from text_calls import TOOLS, WRITERS
 from turnwise.assembly.text_calls.quotations import Quotations
 from turnwise.assembly.text_calls.tools import OfferedTools
@@ -45,8 +46,8 @@ def _is_quoted(view: str, *, syntax: str, quoted: str, asked: str) -> bool:
     return Quotations([Message("user", (Text(said),))], tools=OfferedTools(TOOLS)).hold(blocks[1])
 
 
-@pytest.mark.parametrize("syntax", sorted(WRITERS))
-@pytest.mark.parametrize("view", LINES)
+@each("syntax", sorted(WRITERS))
+@each("view", LINES)
 def test_a_call_runs_that_differs_in_a_value_from_the_shown_one(view: str, syntax: str) -> None:
     """The tester's example: `src/app` is another call than `src/app.py`, however the lines of a file begin and end."""
     is_told = syntax in UNESCAPED and view not in ("log", "markdown table")
@@ -58,8 +59,8 @@ def test_a_call_runs_that_differs_in_a_value_from_the_shown_one(view: str, synta
     assert all(_is_quoted(view, syntax=syntax, quoted=value, asked=value) for value in values)
 
 
-@pytest.mark.parametrize("syntax", sorted(WRITERS))
-@pytest.mark.parametrize("view", VIEWS)
+@each("syntax", sorted(WRITERS))
+@each("view", VIEWS)
 def test_the_shown_call_itself_is_quoted_in_every_view(view: str, syntax: str) -> None:
     """Proves: what tells two calls apart never makes another one of the same call."""
     values = {value for pair in PAIRS + LINES_OF_VALUES for value in pair}

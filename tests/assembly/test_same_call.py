@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.assembly.heal import KINDS
 from turnwise.assembly.response import Assembler
 from turnwise.vocab import (
@@ -92,8 +93,8 @@ def seen(*frames: Frame) -> dict[str, tuple[str | None, str | None]]:
 
 
 @pytest.mark.promise("assembly:same-call-once")
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("times", [2, 3])
+@each("way", WAYS)
+@each("times", [2, 3])
 def test_call_that_is_said_again_is_one_call_and_told(way: Way, times: int) -> None:
     """In every way that a family has to say a call; also where the session had used its id."""
     frames = [frame for number in range(times) for frame in way(number, "read", A, "x")]
@@ -116,8 +117,8 @@ def test_same_arguments_in_other_spaces_and_order_are_the_same_call(way: Way) ->
 
 
 @pytest.mark.promise("assembly:id-twice", "assembly:same-call-once")
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("other", [("read", B), ("list", A)])
+@each("way", WAYS)
+@each("other", [("read", B), ("list", A)])
 def test_other_name_or_arguments_under_one_id_are_another_call(way: Way, other: tuple[str, str]) -> None:
     """Both run, with ids of their own, and both are shown."""
     frames = [*way(0, "read", A, "x"), *way(1, *other, "x")]

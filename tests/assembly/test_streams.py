@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from requirements import PROMISES
+from tables import each
 from turnwise.testing.splits import byte_by_byte, every_split, random_splits
 from turnwise.vocab import Response, ToolCall, calls_of, reasoning_of, refusal_of, text_of
 from turnwise.wire import registry
@@ -199,7 +200,7 @@ def test_framing_changes_nothing(stream: Written) -> None:
 
 
 @pytest.mark.promise("assembly:split-anywhere")
-@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
+@each("stream", STREAMS, ids=lambda stream: stream.name)
 def test_any_split_of_the_bytes_gives_the_same_response(stream: Written) -> None:
     """One byte at a time and 20 random ways; every single cut is tried on two streams below."""
     whole = stream.decode([stream.content])
@@ -219,7 +220,7 @@ def test_every_single_cut_gives_the_same_response(name: str) -> None:
 
 
 @pytest.mark.promise("assembly:split-anywhere")
-@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
+@each("stream", STREAMS, ids=lambda stream: stream.name)
 def test_line_ends_comments_and_a_bom_change_nothing(stream: Written) -> None:
     """CR, CRLF and LF, a BOM, a comment and a keep-alive before every event."""
     plain = stream.content.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")

@@ -6,8 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tables import each
 from text_calls import read_text
 from turnwise.vocab import ToolSpec
 
@@ -36,7 +35,7 @@ TOOLS = tuple(
 )
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=[f"{one['issue']}: {one['what']}" for one in SHAPES])
+@each("shape", SHAPES, ids=[f"{one['issue']}: {one['what']}" for one in SHAPES])
 def test_a_shape_from_a_public_issue_is_read_as_its_reporter_wanted(shape: dict[str, Any]) -> None:
     """Done when 1: twenty shapes from public issues are among the cases, streamed in any way and whole."""
     unmarked, text = shape.get("mode") == "on", shape["text_in"]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from text_calls import NAMES, TAGGED, TOOLS, WRITERS, Call, glm_47, python_list, read_text
 from turnwise.assembly.text_calls import block_cursor as reading
 from turnwise.assembly.text_calls.blocks import FREE_CHARACTERS, READINGS
@@ -264,7 +265,7 @@ def test_the_whole_answer_may_be_a_python_list_of_calls() -> None:
         assert read_text(list(text)).text == text
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         '{"name": "read", "parameters": {"path": "a"}}',
@@ -379,11 +380,11 @@ def read_characters(pieces: Iterable[str]) -> int:
     return total
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     ["x", "</tool_call>", "}", "<tool_call>", "</parameter>\n", "` > ]", "<parameter=a>"],
 )
-@pytest.mark.parametrize("syntax", ["hermes", "qwen3-coder", "kimi", "lfm"])
+@each("syntax", ["hermes", "qwen3-coder", "kimi", "lfm"])
 def test_reading_a_long_call_in_small_pieces_costs_as_much_as_it_is_long(syntax: str, value: str) -> None:
     """Proves: linear, whatever stands in it; what would end it may come with every piece."""
     costs: list[float] = []
@@ -493,7 +494,7 @@ def steps_of(pieces: Iterable[str]) -> int:
     return steps
 
 
-@pytest.mark.parametrize(
+@each(
     ("opening", "shape", "most"),
     [
         ('<tool_call>{"name":"read","arguments":{"items":', "[", 1),
@@ -504,7 +505,7 @@ def steps_of(pieces: Iterable[str]) -> int:
     ],
     ids=["lists in lists", "numbers", "keys", "calls in Python", "numbers in Python"],
 )
-@pytest.mark.parametrize("size", [20_000, 400])
+@each("size", [20_000, 400])
 def test_a_call_made_to_be_slow_takes_few_steps_a_character(opening: str, shape: str, most: int, size: int) -> None:
     """Proves: linear with a small constant, all readings together. JSON that is cut was read by a second, slower reader."""
     text = opening + shape * (20_000 // len(shape))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from text_calls import TOOLS, WRITERS
 from turnwise.assembly.response import Assembler
 from turnwise.assembly.text_calls.frames import CallFinder
@@ -109,8 +110,8 @@ def test_a_body_and_its_stream_give_the_same_parts(name: FamilyName, data: st.Da
     assert said(as_body(name, response)) == said(as_stream(name, response, size=size))
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize(
+@each("name", FAMILIES)
+@each(
     "text",
     [
         "<think>abc</think>\nok",

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from text_calls import TAGGED, TOOLS, WRITERS, Call, read_text
 from turnwise.assembly.text_calls.frames import CallFinder
 from turnwise.vocab import FinishReason, Message, PartDone, Text, TextDelta, calls_of
@@ -64,7 +65,7 @@ def test_a_value_that_closes_its_call_never_runs_cut_off(syntax: str, before: st
 
 
 @each_tagged
-@pytest.mark.parametrize(
+@each(
     ("before", "after"),
     [
         ("A call ends with `", "`.\nMore."),
@@ -90,7 +91,7 @@ def test_a_call_of_a_tool_that_is_not_on_offer_leaves_the_one_before_it_alone(sy
     assert found.calls == [first]
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "<tool_call>\n<function=write_file>\n<parameter=path>\na\n<parameter=content>\nb\n</parameter>\n</function>\n</tool_call>",
@@ -138,8 +139,8 @@ AFTER_A_NAME = {
 }
 
 
-@pytest.mark.parametrize("syntax", WRAPPED)
-@pytest.mark.parametrize(
+@each("syntax", WRAPPED)
+@each(
     "call",
     [
         '{"name": "read", "path": "a"}',
@@ -169,7 +170,7 @@ def test_arguments_that_name_a_key_twice_do_not_run(syntax: str) -> None:
     assert (found.calls, found.states) == ([], ["invalid"])
 
 
-@pytest.mark.parametrize(
+@each(
     "call",
     [
         '{"name": "read", "arguments": {"path": "a"}, "id": "1", "type": "function", "index": 0}',
@@ -177,7 +178,7 @@ def test_arguments_that_name_a_key_twice_do_not_run(syntax: str) -> None:
         '{"function": "read", "parameters": {"path": "a"}}',
     ],
 )
-@pytest.mark.parametrize("syntax", WRAPPED)
+@each("syntax", WRAPPED)
 def test_what_says_nothing_about_a_call_may_stand_in_it(syntax: str, call: str) -> None:
     """Proves: ids and types are no arguments."""
     opens, closes = WRAPPED[syntax]
@@ -190,12 +191,12 @@ def test_a_list_within_tool_call_tags_is_read() -> None:
     assert read_text(text).calls == [("read", {"path": "a"}), ("list", {})] == read_text(list(text)).calls
 
 
-each_syntax = pytest.mark.parametrize("syntax", sorted(WRITERS))
+each_syntax = each("syntax", sorted(WRITERS))
 LAST = frozenset({"llama"})  # its calls are the rest of the message
 
 
 @each_syntax
-@pytest.mark.parametrize(
+@each(
     ("before", "after"),
     [
         ("I could ", " but need not.\n</think>\n\nIt is 4."),
@@ -219,7 +220,7 @@ def test_a_call_before_a_lone_end_of_reasoning_does_not_run(syntax: str, before:
 
 
 @each_syntax
-@pytest.mark.parametrize(
+@each(
     ("before", "after"),
     [
         ("", ""),
@@ -245,7 +246,7 @@ def test_a_text_that_is_said_again_as_a_whole_keeps_its_doubts() -> None:
         assert (found.calls, found.states) == ([("read", {"path": "a"})], ["invalid", "complete"])
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "Qwen writes <function=read> and then the parameters. This is the rest of my long answer.",
@@ -267,7 +268,7 @@ def test_words_about_a_syntax_that_name_a_tool_are_words(text: str) -> None:
     assert read_text(list(text)).outcome == found.outcome
 
 
-@pytest.mark.parametrize(
+@each(
     "block",
     [
         '<|python_tag|>{"name": "read", "parameters": {"path": "a"}}',
@@ -283,7 +284,7 @@ def test_words_about_a_syntax_that_name_a_tool_are_words(text: str) -> None:
         "<tool_call>read\n<arg_key>path</arg_key>\n<arg_value>a</tool_call>",
     ],
 )
-@pytest.mark.parametrize("after", [" is the form. The rest matters.", "\n\nI look at it.\n\nSo (as I said) [it] is."])
+@each("after", [" is the form. The rest matters.", "\n\nI look at it.\n\nSo (as I said) [it] is."])
 def test_words_behind_a_call_that_is_written_wrongly_are_kept(block: str, after: str) -> None:
     """Proves: the block is told, and ends where its marks or brackets do; the answer goes on behind it."""
     found = read_text(f"Here: {block}{after}")
@@ -348,7 +349,7 @@ def late_words(block: str, *, earlier: Sequence[Message] = ()) -> int:
 
 
 @each_syntax
-@pytest.mark.parametrize("lines", [100, 400])
+@each("lines", [100, 400])
 def test_words_behind_a_long_call_flow_on_at_once(syntax: str, lines: int) -> None:
     """Proves: readings in vain do not use up those that the end needs; a quoted block is shown as soon as it ends, too."""
     if syntax in LAST:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from text_calls import read_text
 from turnwise.vocab import calls_of
 
@@ -45,8 +46,8 @@ WORDS = (
 )
 
 
-@pytest.mark.parametrize("kind", WRONG)
-@pytest.mark.parametrize("words", ["", "ok\n"])
+@each("kind", WRONG)
+@each("words", ["", "ok\n"])
 def test_a_whole_pair_of_marks_that_names_a_tool_is_told(kind: str, words: str) -> None:
     """Proves: nobody waits for a call that stays text in silence; no markup is left, and no words are lost."""
     text = f"{words}{WRONG[kind]}\nDone."
@@ -58,7 +59,7 @@ def test_a_whole_pair_of_marks_that_names_a_tool_is_told(kind: str, words: str) 
     assert read_text(list(text)).outcome == found.outcome
 
 
-@pytest.mark.parametrize("text", WORDS)
+@each("text", WORDS)
 def test_other_tools_and_words_about_a_syntax_stay_text(text: str) -> None:
     """Proves: the model is not told about what it did not mean."""
     found = read_text(text)

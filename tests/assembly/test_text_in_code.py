@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from tables import each
 from text_calls import read_text
 from turnwise.assembly.text_calls.code import MOST_READINGS, MOST_UNSEEN, CodeTracker
 
@@ -61,7 +62,7 @@ def test_pieces_of_a_text_change_nothing_of_where_it_stands(before: str, cuts: l
     assert tracker.is_inside() == is_inside([before])
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         f"A literal \\` is escaped; e.g. `{LINE}`.",
@@ -92,7 +93,7 @@ def test_a_call_in_any_kind_of_code_is_text(text: str) -> None:
 INDENTED = "".join([f"    {line}\n" for line in HERMES.split("\n")])
 
 
-@pytest.mark.parametrize(
+@each(
     "before",
     [
         *(
@@ -143,7 +144,7 @@ def test_a_call_in_a_tag_of_a_forum_is_only_shown(opens: str, closes: str) -> No
     assert [read_text(pieces).calls for pieces in (behind, list(behind))] == [[("read", {"path": "a"})]] * 2
 
 
-@pytest.mark.parametrize(
+@each(
     "before",
     [
         "```py\r\nx\r\n```\r\nNow:\r\n",
@@ -212,7 +213,7 @@ def test_a_text_that_can_be_read_in_too_many_ways_is_code(line: str) -> None:
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 
 
-@pytest.mark.parametrize(
+@each(
     "before",
     [
         "The ` is PowerShell's escape.\n",
@@ -223,7 +224,7 @@ CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
         "a \\\\` b\n",
     ],
 )
-@pytest.mark.parametrize("after", ["", "\n", "\n\nThen `x`.", f"\n{CALL}"])
+@each("after", ["", "\n", "\n\nThen `x`.", f"\n{CALL}"])
 def test_a_call_behind_a_backtick_without_its_like_is_told(before: str, after: str) -> None:
     """Proves: a lone backtick shows nothing (CommonMark, "Code spans"). Whether its like comes is known too late for the call,
     so that the model is told, and the user is not left with markup in silence."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from text_calls import read_text
 from turnwise.vocab import ToolSpec
 
@@ -60,8 +61,8 @@ def schema_of(parameter: object) -> dict[str, object]:
     return {"type": "object", "properties": {"p": parameter}, "required": ["p", "q"], "$defs": DEFS}
 
 
-@pytest.mark.parametrize("syntax", sorted(BLOCKS))
-@pytest.mark.parametrize(
+@each("syntax", sorted(BLOCKS))
+@each(
     ("parameter", "text", "value"),
     [
         ({"$ref": "#/$defs/Speed"}, "1", "1"),
@@ -103,7 +104,7 @@ def test_the_schema_decides_what_a_value_between_tags_is(
     assert json.dumps(value_of(text, schema=schema_of(parameter), syntax=syntax)) == json.dumps(value)
 
 
-@pytest.mark.parametrize(
+@each(
     "schema",
     [
         {"additionalProperties": {"type": "string"}},

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import each
 from text_calls import TAGGED, WRITERS, read_text
 from turnwise.vocab import FinishReason
 
@@ -29,7 +30,7 @@ def test_a_call_with_words_behind_it_that_the_limit_cut_does_not_run(syntax: str
         assert read_text(list(whole[:at]), reason=FinishReason.LENGTH).outcome == found.outcome
 
 
-@pytest.mark.parametrize("syntax", sorted(WRITERS))
+@each("syntax", sorted(WRITERS))
 def test_a_whole_call_runs_where_nothing_can_be_the_rest_of_its_value(syntax: str) -> None:
     """Proves: words behind a call are no doubt where the response ended by itself, or where values are escaped."""
     call = ("write_file", PATH)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from text_calls import WRITERS, Reading, harmony, qwen_coder, read_text
 from turnwise.assembly.text_calls import reasoning_marks as thinking
 from turnwise.vocab import Frame, PartDone, Reasoning, ReasoningDelta, Text, TextDelta
@@ -16,7 +17,7 @@ HERMES = '<tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>'
 MESSAGE = harmony(READ)
 START = "<|start|>assistant"
 ANALYSIS, FINAL, COMMENTARY = [f"<|channel|>{name}<|message|>" for name in ("analysis", "final", "commentary")]
-each_syntax = pytest.mark.parametrize("syntax", sorted(WRITERS))
+each_syntax = each("syntax", sorted(WRITERS))
 LAST = frozenset({"llama"})  # its calls are the rest of the message
 
 
@@ -40,14 +41,10 @@ def kinds(found: Reading) -> list[str]:
 # harmony
 
 
-@pytest.mark.parametrize(
-    "before", ["", "Pre", "Pre\n", "Pre ", "Pre<|end|>", f"Pre<|end|>{START}", f"{FINAL}Pre<|end|>\n{START}"]
-)
-@pytest.mark.parametrize("header", [ANALYSIS, "<|channel|>analysis <|message|>", "<|channel|>Analysis code<|message|>"])
-@pytest.mark.parametrize("thought", [f"I could {HERMES}", f"I could send {MESSAGE}", f"A <b> {START} or {HERMES}"])
-@pytest.mark.parametrize(
-    "after", ["", "<|end|>", f"<|end|>{START}{FINAL}Done", f"{START}{FINAL}Done<|return|>", f"{FINAL}Done"]
-)
+@each("before", ["", "Pre", "Pre\n", "Pre ", "Pre<|end|>", f"Pre<|end|>{START}", f"{FINAL}Pre<|end|>\n{START}"])
+@each("header", [ANALYSIS, "<|channel|>analysis <|message|>", "<|channel|>Analysis code<|message|>"])
+@each("thought", [f"I could {HERMES}", f"I could send {MESSAGE}", f"A <b> {START} or {HERMES}"])
+@each("after", ["", "<|end|>", f"<|end|>{START}{FINAL}Done", f"{START}{FINAL}Done<|return|>", f"{FINAL}Done"])
 def test_what_stands_in_the_analysis_channel_never_runs(before: str, header: str, thought: str, after: str) -> None:
     """Proves: wherever the channel begins; the thought is no answer, and no marks are shown."""
     found = read_text(f"{before}{header}{thought}{after}")
@@ -57,7 +54,7 @@ def test_what_stands_in_the_analysis_channel_never_runs(before: str, header: str
     assert read_text(list(f"{before}{header}{thought}{after}")).outcome == found.outcome
 
 
-@pytest.mark.parametrize(
+@each(
     "header",
     [
         "<|channel|>analysis to=functions.read",
@@ -67,9 +64,7 @@ def test_what_stands_in_the_analysis_channel_never_runs(before: str, header: str
         f"{START} to=functions.read<|channel|>analysis <|constrain|>json",
     ],
 )
-@pytest.mark.parametrize(
-    "before", ["", "Pre", f"{ANALYSIS}Hm.<|end|>", f"Pre<|end|>{START}<|channel|>commentary<|message|>A<|end|>"]
-)
+@each("before", ["", "Pre", f"{ANALYSIS}Hm.<|end|>", f"Pre<|end|>{START}<|channel|>commentary<|message|>A<|end|>"])
 def test_a_call_that_is_sent_in_the_analysis_channel_is_told(before: str, header: str) -> None:
     """Proves: it was meant, so the model hears that it was not made; nothing of it is shown."""
     found = at_every_split(f'{before}{header}<|message|>{{"path": "a"}}<|call|>')
@@ -77,7 +72,7 @@ def test_a_call_that_is_sent_in_the_analysis_channel_is_told(before: str, header
     assert "<|" not in found.text and "{" not in found.text
 
 
-@pytest.mark.parametrize(
+@each(
     "header",
     [
         "<|channel|>commentary to=functions.read <|constrain|>json",
@@ -89,9 +84,7 @@ def test_a_call_that_is_sent_in_the_analysis_channel_is_told(before: str, header
         "<|channel|>final to=functions.read",
     ],
 )
-@pytest.mark.parametrize(
-    "before", ["", "Pre", f"{ANALYSIS}Hm.<|end|>", f"{COMMENTARY}Pre<|end|>", "Pre <think>so<|end|>"]
-)
+@each("before", ["", "Pre", f"{ANALYSIS}Hm.<|end|>", f"{COMMENTARY}Pre<|end|>", "Pre <think>so<|end|>"])
 def test_a_call_in_another_channel_runs(before: str, header: str) -> None:
     """Proves: every form of its header; a new message is in no reasoning of the one before."""
     if before.endswith("<|end|>") and not header.startswith(START):
@@ -100,7 +93,7 @@ def test_a_call_in_another_channel_runs(before: str, header: str) -> None:
     assert found.calls == READ and "<|" not in found.text
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "states", "words"),
     [
         (f"I could {HERMES}<|end|>{START}{FINAL}Done", ["invalid"], "I could Done"),
@@ -127,8 +120,8 @@ def test_messages_of_harmony_in_other_forms(text: str, states: list[str], words:
 # reasoning
 
 
-@pytest.mark.parametrize("mark", sorted(thinking.MARKS))
-@pytest.mark.parametrize("change", [str, str.upper, str.title])
+@each("mark", sorted(thinking.MARKS))
+@each("change", [str, str.upper, str.title])
 def test_reasoning_of_every_kin_runs_nothing(mark: str, change: "type[str]") -> None:
     """Proves: at the beginning it is reasoning; behind words a call in it is told, closed or not; behind it a call runs."""
     opens, closes = change(mark), change(thinking.MARKS[mark])
@@ -142,8 +135,8 @@ def test_reasoning_of_every_kin_runs_nothing(mark: str, change: "type[str]") -> 
     assert at_every_split(f"Write `{opens}` first. {HERMES}").calls == READ
 
 
-@pytest.mark.parametrize("before", ["\ufeff", "\ufeff\n", "\n\ufeff"])
-@pytest.mark.parametrize("mark", sorted(thinking.MARKS))
+@each("before", ["\ufeff", "\ufeff\n", "\n\ufeff"])
+@each("mark", sorted(thinking.MARKS))
 def test_a_mark_of_a_byte_order_keeps_no_reasoning_in_the_text(mark: str, before: str) -> None:
     """The fifth tester's text: a server had put U+FEFF before `<think>`."""
     text = f"{before}{mark}a {HERMES}{thinking.MARKS[mark]}It is so."
@@ -166,7 +159,7 @@ def test_a_call_behind_an_open_thought_is_told_in_every_syntax(syntax: str) -> N
 
 
 @each_syntax
-@pytest.mark.parametrize(
+@each(
     ("before", "after"),
     [
         ("<pre>\n", "\n</pre>"),
@@ -217,7 +210,7 @@ def test_a_block_whose_first_mark_is_code_is_code(before: str) -> None:
 
 
 @each_syntax
-@pytest.mark.parametrize("before", ["Use <code> so.\n", "A <pre> is it:\n\n", "<!-- x\n", "An <example>:\n"])
+@each("before", ["Use <code> so.\n", "A <pre> is it:\n\n", "<!-- x\n", "An <example>:\n"])
 def test_a_call_behind_a_tag_that_is_never_closed_is_told(syntax: str, before: str) -> None:
     """Proves: it is not lost. Nothing is told where the limit cut the text, because the end of the tag may have been cut off."""
     block = WRITERS[syntax](READ)
@@ -259,12 +252,8 @@ def test_a_call_behind_tags_runs_or_is_told_or_stands_in_what_is_closed(parts: S
 # fences that are the whole answer
 
 
-@pytest.mark.parametrize(
-    "language", ["sh", "bash", "md", "markdown", "text", "console", "js", "diff", "html", "yaml", "c++"]
-)
-@pytest.mark.parametrize(
-    "inner", ['{"name": "read", "arguments": {"path": "a"}}', "read(path='a')", "[read(path='a')]", HERMES]
-)
+@each("language", ["sh", "bash", "md", "markdown", "text", "console", "js", "diff", "html", "yaml", "c++"])
+@each("inner", ['{"name": "read", "arguments": {"path": "a"}}', "read(path='a')", "[read(path='a')]", HERMES])
 def test_a_fence_of_another_language_is_text_with_on(language: str, inner: str) -> None:
     """Proves: only the languages that the syntaxes' sources use count."""
     text = f"```{language}\n{inner}\n```"
@@ -279,7 +268,7 @@ def test_a_fence_of_another_language_is_text_with_on(language: str, inner: str) 
 FENCED = '```json\n{"name": "read", "arguments": {"path": "a"}}\n```'
 
 
-@pytest.mark.parametrize(
+@each(
     ("texts", "states", "told"),
     [
         (("Ex:\n```\n", f"{HERMES}\n```"), [], []),

@@ -15,6 +15,7 @@ from journal.test_ledger import DELEGATES, ROOM, parts
 from journal.test_never_left import Shaky
 from lab.failing import settled
 from lab.test_fault_schedules import drawn_script
+from tables import each
 from turnwise import Agent, Journal, MaxCost, MaxRequests, ModelLimits, Prices, RunResult, read_prices
 from turnwise.endpoints.transport import Transport
 from turnwise.journal.ledger import LedgerEntry
@@ -80,8 +81,8 @@ def assert_requests_billed(result: RunResult, bill: Sequence[Billed], *, seed: o
 
 
 @pytest.mark.promise("bill:wire", "bill:plans")
-@pytest.mark.parametrize("plan", get_args(Plan))
-@pytest.mark.parametrize("family", FAMILIES)
+@each("plan", get_args(Plan))
+@each("family", FAMILIES)
 async def test_each_price_is_the_labs_or_unknown(family: str, plan: Plan) -> None:
     """Property: seeded schedules of faults, retries and fallbacks, of connections that never come up and turns that are
     cancelled, with usage of every shape, searches and cached tokens; in the result and in the journal."""
@@ -125,11 +126,9 @@ def agent_of(family: str, name: str, *, transport: Transport, **options: object)
 
 
 @pytest.mark.promise("bill:wire", "bill:plans")
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("plan", ["tokens", "step"])
-@pytest.mark.parametrize(
-    "name", ["writer-file", "writer-answer", "empty-answer", "cut-call", "retry-after-split", "plain-answer"]
-)
+@each("family", FAMILIES)
+@each("plan", ["tokens", "step"])
+@each("name", ["writer-file", "writer-answer", "empty-answer", "cut-call", "retry-after-split", "plain-answer"])
 async def test_continuations_and_further_answers_are_billed_as_the_lab_bills_them(
     family: str, name: str, plan: Plan
 ) -> None:
@@ -157,8 +156,8 @@ async def test_continuations_and_further_answers_are_billed_as_the_lab_bills_the
 
 
 @pytest.mark.promise("bill:wire", "bill:plans")
-@pytest.mark.parametrize("plan", ["tokens", "step"])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("plan", ["tokens", "step"])
+@each("family", FAMILIES)
 async def test_sub_agents_are_billed_as_the_lab_bills_them(family: str, plan: Plan) -> None:
     """In the root's ledger, with the retry of one of them."""
     scripts = [DELEGATES, *[builtin_scripts()[name] for name in ("plain-answer", "fault-once-503")]]

@@ -16,6 +16,7 @@ from flat_agents import flat_agent
 from journal.ledgered import FAMILIES, agent_of, purposes, run
 from lab.failing import settled
 from lab.test_fault_schedules import drawn_script
+from tables import each
 from turnwise import Journal, ModelLimits, StopReason
 from turnwise.base.clock import SystemClock
 from turnwise.endpoints.transport import HttpReply, HttpRequest
@@ -78,8 +79,8 @@ def purposes_by_lab(requests: Sequence[Received], *, script: Script) -> Counter[
 
 
 @pytest.mark.promise("bill:wire", "step:one-request")
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name", [name for name, script in builtin_scripts().items() if script.steps])
+@each("family", FAMILIES)
+@each("name", [name for name, script in builtin_scripts().items() if script.steps])
 async def test_the_ledger_counts_what_the_lab_received_in_every_script(name: str, family: str) -> None:
     """By purpose: the lab tells it by its own script and its own record, not by anything that it was sent."""
     script = builtin_scripts()[name]
@@ -96,8 +97,8 @@ async def test_the_ledger_counts_what_the_lab_received_in_every_script(name: str
 
 
 @pytest.mark.promise("bill:wire")
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name", [name for name, script in builtin_scripts().items() if script.writer])
+@each("family", FAMILIES)
+@each("name", [name for name, script in builtin_scripts().items() if script.writer])
 async def test_the_ledger_counts_every_continuation_of_a_long_file(name: str, family: str) -> None:
     """With a limit that cuts what the lab's writer writes: one purpose for what goes on, whatever the family can."""
     lab = Lab()
@@ -508,8 +509,8 @@ class Says:
 
 
 @pytest.mark.promise("bill:plans")
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("shape", silent_shapes("openai_chat"))
+@each("family", FAMILIES)
+@each("shape", silent_shapes("openai_chat"))
 async def test_silent_usage_is_unknown_in_ledger_journal_and_cost(family: str, shape: str) -> None:
     """Of every family and shape: nobody is told that a request cost nothing. Counts that nobody told are null in the journal."""
     clock = FakeClock(now=1_700_000_000)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from journal.test_journal import ANSWER, RESULT, STARTED
+from tables import each
 from turnwise import Journal
 from turnwise.base.clock import SystemClock
 from turnwise.errors import JournalFailed
@@ -151,7 +152,7 @@ def reading(path: Path, *, table: str, readers: int) -> Iterator[list[subprocess
 
 
 @pytest.mark.promise("keep:crash")
-@pytest.mark.parametrize("version", OLDER)
+@each("version", OLDER)
 def test_a_file_is_brought_up_while_processes_of_its_version_read_it(tmp_path: Path, version: int) -> None:
     """Proves with real processes: none of them waits, fails or sees half of it, before, meanwhile or after."""
     path = made(tmp_path / "journal.db", version=version)
@@ -196,7 +197,7 @@ def test_a_kill_at_any_statement_of_the_way_up_leaves_the_old_version_whole(tmp_
     assert killed > sum(len(statements) for statements in UPGRADES.values()) and ends == {1, SCHEMA_VERSION}
 
 
-@pytest.mark.parametrize("version", OLDER)
+@each("version", OLDER)
 def test_a_reader_of_today_leaves_an_older_file_as_it_is(tmp_path: Path, version: int) -> None:
     """Proves: what only reads brings nothing up, and shows all of it."""
     path = made(tmp_path / "journal.db", version=version)

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tables import each
 from turnwise.errors import CallerError
 from turnwise.journal.price_table import SOURCE
 from turnwise.journal.prices import Prices, prices_of_layers, read_prices, read_prices_file
@@ -196,7 +197,7 @@ def test_a_name_is_the_whole_one_unless_it_ends_in_a_star() -> None:
     assert [usd("o3", "azure"), usd("gpt-5", "azure"), usd("qwen3:8b", "vllm")] == [4, 5, 6]
 
 
-@pytest.mark.parametrize(
+@each(
     ("rows", "said"),
     [
         ([], "write a table for each model"),

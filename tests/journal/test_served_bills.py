@@ -14,6 +14,7 @@ import pytest
 import recordings
 from journal.test_ledger import written
 from journal.test_prices import NOW
+from tables import each
 from turnwise import Journal
 from turnwise.agent.formatting import cost_said
 from turnwise.journal.ledger import LedgerEntry, ReceivedResponse, cost_of, ended_entry
@@ -135,7 +136,7 @@ def entry_of(bill: Bill, *, profile: str, number: int = 1) -> LedgerEntry:
 
 
 @pytest.mark.promise("bill:served")
-@pytest.mark.parametrize(("profile", "name"), NAMES)
+@each(("profile", "name"), NAMES)
 def test_each_bill_is_what_the_lists_say_by_hand(profile: str, name: str) -> None:
     """Issue 41, done when 2. What is not known is said, and never left out in silence."""
     bill = BILLS[profile][name]

@@ -11,6 +11,7 @@ import pytest
 from flat_agents import flat_agent
 from journal.ledgered import FAMILIES
 from lab.failing import settled
+from tables import each
 from turnwise import MaxCost, Prices, RetryPolicy, RunResult, read_prices
 from turnwise.testing import FakeClock, Reply, ScriptedTransport
 from turnwise.testing.scripted_transport import STREAM, Piece
@@ -168,8 +169,8 @@ async def ran(reply: Reply, *, family: str, stream: bool, plan: str, **options: 
     return await settled(agent.run("Hi."), clock=clock)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("shape", SHAPES)
+@each("family", FAMILIES)
+@each("shape", SHAPES)
 @pytest.mark.promise("bill:plans", "bill:wire")
 async def test_what_was_not_answered_costs_what_the_table_says(shape: str, family: str) -> None:
     """By every plan, streamed and not. Whatever is not known is not in the sum, which says that it is not all."""

@@ -1,9 +1,9 @@
 """Which endpoint of the gateway a client's path asks for."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.relay.paths import AskedPath, asked_path
 
 FOUND = {
@@ -71,13 +71,13 @@ NOT_FOUND = (
 )
 
 
-@pytest.mark.parametrize(("method", "path"), FOUND)
+@each(("method", "path"), FOUND)
 def test_the_path_of_an_endpoint_says_family_kind_model_and_stream(method: str, path: str) -> None:
     """Each endpoint of the gateway is found at its API's own path, and what the path says is read."""
     assert asked_path(method, path) == FOUND[method, path]
 
 
-@pytest.mark.parametrize(("method", "path"), NOT_FOUND)
+@each(("method", "path"), NOT_FOUND)
 def test_no_other_path_and_no_other_spelling_is_an_endpoint(method: str, path: str) -> None:
     """Stored objects, doubled versions, empty segments, dots, control characters and encoded slashes lead nowhere."""
     assert asked_path(method, path) is None

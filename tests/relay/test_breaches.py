@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import turnwise
+from tables import each
 from turnwise.assembly import heal
 from turnwise.relay.breaches import BREACHES, blames_provider, breach_of, source_of
 from turnwise.relay.terms import NOT_CARRIED
@@ -102,7 +103,7 @@ def test_places_without_a_literal_are_still_there() -> None:
     assert without == set(ELSEWHERE)
 
 
-@pytest.mark.parametrize("kind", BREACHES)
+@each("kind", BREACHES)
 def test_each_rule_has_a_source_in_every_family(kind: str) -> None:
     """Proves: a vendor can look the sentence up."""
     for family in MODULES:

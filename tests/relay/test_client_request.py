@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from relay.asking_relay import FAMILIES, PLAIN, ask, body_of, path_of, plain, refusal, send
+from tables import each
 from turnwise.relay.client_request import MAX_DEPTH, MAX_VALUES, check_size, read_client_request
 from turnwise.relay.refusals import RequestRefused, refusal_answer
 from turnwise.relay.stored_things import refuse_stored
@@ -138,8 +139,8 @@ NAMED_INSIDE: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize("escaped", [False, True])
-@pytest.mark.parametrize(("family", "fields", "name"), NAMED_INSIDE)
+@each("escaped", [False, True])
+@each(("family", "fields", "name"), NAMED_INSIDE)
 def test_what_content_and_tools_name_of_what_is_stored_is_refused(
     family: str, fields: dict[str, Any], name: str, escaped: bool
 ) -> None:
@@ -153,7 +154,7 @@ def test_what_content_and_tools_name_of_what_is_stored_is_refused(
     ask(family, body.encode(), one_client=True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("family", "name"), [(family, name) for family in MODULES for name in relay_facts(family).stored.names]
 )
 def test_each_name_of_the_list_is_found_inside_a_tool(family: Any, name: str) -> None:
@@ -248,15 +249,13 @@ FREE_NAMES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("family", "fields"), FREE_NAMES)
+@each(("family", "fields"), FREE_NAMES)
 def test_the_same_names_are_free_in_somebodys_own_json(family: str, fields: dict[str, Any]) -> None:
     """A tool of the client's may well have an argument `file_id`."""
     ask(family, plain(family, **fields))
 
 
-@pytest.mark.parametrize(
-    ("family", "fields", "name"), [case for case in NAMED_INSIDE if case[0] in ("anthropic_messages", "gemini")]
-)
+@each(("family", "fields", "name"), [case for case in NAMED_INSIDE if case[0] in ("anthropic_messages", "gemini")])
 def test_counting_names_nothing_that_is_stored(family: str, fields: dict[str, Any], name: str) -> None:
     """The upstream that counts reads the file, too."""
     asked = path_of(family)
@@ -264,7 +263,7 @@ def test_counting_names_nothing_that_is_stored(family: str, fields: dict[str, An
         read_count_request(asked, json.dumps(plain(family, **fields)).encode())
 
 
-@pytest.mark.parametrize(("family", "fields", "field"), STORED)
+@each(("family", "fields", "field"), STORED)
 def test_what_is_stored_at_the_provider_is_refused_by_name(family: str, fields: dict[str, Any], field: str) -> None:
     """With the gateway's key it could be another client's; a route that belongs to one client sends it as it came."""
     assert refusal(family, plain(family, **fields)) == field
@@ -340,18 +339,16 @@ def openai_error(field: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": "invalid_request_error", "param": field, "code": None}}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b"null", b'"x"', b"\xff", b'{"a": "\xff"}', b'{"a": 1} x', b"{} {}", b'{"a": NaN}']
-)
+@each("family", FAMILIES)
+@each("body", [b"", b"{", b"[]", b"null", b'"x"', b"\xff", b'{"a": "\xff"}', b'{"a": 1} x', b"{} {}", b'{"a": NaN}'])
 def test_a_body_that_is_no_json_object_is_refused(family: str, body: bytes) -> None:
     """A clear refusal, whatever came in place of a body."""
     with pytest.raises(RequestRefused):
         read_client_request(path_of(family), body)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("half", ["\\ud83d", "\\uD83D and on", "\\udc00", "\\ud83d\\ud83d", "\\\\\\ud83d"])
+@each("family", FAMILIES)
+@each("half", ["\\ud83d", "\\uD83D and on", "\\udc00", "\\ud83d\\ud83d", "\\\\\\ud83d"])
 def test_half_a_character_is_called_that(family: str, half: str) -> None:
     """JavaScript's clients send it where they cut a text inside an emoji: the message says so, and nothing about JSON's end."""
     body = json.dumps(PLAIN[family]).replace("hi", half).encode()
@@ -359,8 +356,8 @@ def test_half_a_character_is_called_that(family: str, half: str) -> None:
         read_client_request(path_of(family), body)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("whole", ["\\ud83d\\ude00", "\\\\ud83d"])
+@each("family", FAMILIES)
+@each("whole", ["\\ud83d\\ude00", "\\\\ud83d"])
 def test_whole_characters_are_served_however_they_are_written(family: str, whole: str) -> None:
     """Two halves side by side, and a backslash that is one."""
     ask(family, json.dumps(PLAIN[family]).replace("hi", whole).encode())
@@ -375,8 +372,8 @@ NESTED = [
 ]
 
 
-@pytest.mark.parametrize("body", NESTED, ids=range(len(NESTED)))
-@pytest.mark.parametrize("family", FAMILIES)
+@each("body", NESTED, ids=range(len(NESTED)))
+@each("family", FAMILIES)
 def test_depth_and_number_of_values_are_bounded(family: str, body: bytes) -> None:
     """A body of a megabyte may hold a million values or levels: it is refused before one of them is built."""
     with pytest.raises(RequestRefused, match=r"values|deeper"):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from relay.asking_relay import FAMILIES, MODELS, PAIRS, PROFILES, TOOLS, body_of, plain, refusal, send, told_of
+from tables import each
 from turnwise.lab.strict import check
 from turnwise.relay.terms import RouteTerms
 from turnwise.vocab import Reasoning
@@ -79,7 +80,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("source", "fields", "field", "targets"), REFUSED)
+@each(("source", "fields", "field", "targets"), REFUSED)
 def test_what_would_change_the_answer_is_refused_by_name(
     source: str, fields: dict[str, Any], field: str, targets: list[str]
 ) -> None:
@@ -125,7 +126,7 @@ def history(source: str, *parts: dict[str, Any], role: str = "user") -> dict[str
     return plain(source, messages=[{"role": role, "content": list(parts)}])
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@each(("source", "target"), PAIRS)
 def test_a_limit_is_told_as_lowered_only_where_it_is(source: str, target: str) -> None:
     """Proves: what the route allows and the client asks for is no change."""
     terms = RouteTerms(model=MODELS[target], max_output_tokens=100)
@@ -167,7 +168,7 @@ AS_SENT = {
 }
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@each(("source", "target"), PAIRS)
 def test_an_image_goes_along_as_the_other_family_writes_it(source: str, target: str) -> None:
     """Nothing is said of it, as nothing is lost."""
     sent = send(source, history(source, IMAGES[source]), to=target)
@@ -236,8 +237,8 @@ HISTORIES = {
 }
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
-@pytest.mark.parametrize("history", ["unsigned", "signed"])
+@each(("source", "target"), PAIRS)
+@each("history", ["unsigned", "signed"])
 def test_reasoning_that_comes_back_is_dropped_and_told(source: str, target: str, history: str) -> None:
     """In all twelve pairs, also with the data of the client's own family: an earlier answer came from there."""
     sent = send(source, plain(source, **(THOUGHT if history == "unsigned" else SIGNED)[source]), to=target)
@@ -308,7 +309,7 @@ TOLD: list[tuple[str, dict[str, Any], str, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("source", "fields", "target", "told"), TOLD)
+@each(("source", "fields", "target", "told"), TOLD)
 def test_what_does_not_change_the_answer_is_told_by_its_own_name(
     source: str, fields: dict[str, Any], target: str, told: list[str]
 ) -> None:
@@ -365,7 +366,7 @@ def test_cache_marks_become_marks_where_the_upstream_takes_them() -> None:
     assert told_of(sent) == []
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@each(("source", "target"), PAIRS)
 def test_the_cap_on_output_holds_in_another_family(source: str, target: str) -> None:
     """It lowers what the client asked for, and what the gateway would ask for itself; it never raises."""
     limit = {
@@ -607,7 +608,7 @@ def full(source: str) -> dict[str, Any]:
             )
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@each(("source", "target"), PAIRS)
 def test_a_whole_conversation_crosses_without_a_loss(source: str, target: str) -> None:
     """The lab's strict judge of the target takes the body, nothing is told, and it says what the target's own client says."""
     sent = send(source, full(source), to=target, stream=True)

@@ -4,6 +4,7 @@ import pytest
 
 from relay.test_early_words import FAMILY_PROFILES, told
 from relay.test_untold_frames import chat_chunk, event
+from tables import each
 from turnwise.relay.client_exchange import RelayEnd
 from turnwise.vocab import ArgumentsState, calls_of
 from turnwise.wire.profiles import builtin_profiles
@@ -36,9 +37,9 @@ def messages(*pieces: str) -> list[bytes]:
 
 
 @pytest.mark.promise("heal:every-case")
-@pytest.mark.parametrize("early", [False, True])
-@pytest.mark.parametrize("name", ["openai_chat", "anthropic_messages"])
-@pytest.mark.parametrize(
+@each("early", [False, True])
+@each("name", ["openai_chat", "anthropic_messages"])
+@each(
     ("pieces", "arguments"),
     [
         (['{"path":', '{"path":"a.txt"}'], None),
@@ -62,9 +63,9 @@ def test_a_piece_with_two_readings_is_no_call_of_either(
 
 
 @pytest.mark.promise("heal:every-case", "assembly:cumulative")
-@pytest.mark.parametrize("early", [False, True])
-@pytest.mark.parametrize("name", ["openai_chat", "anthropic_messages"])
-@pytest.mark.parametrize(
+@each("early", [False, True])
+@each("name", ["openai_chat", "anthropic_messages"])
+@each(
     ("pieces", "arguments"),
     [
         (["{", '{"path":"a.txt"}'], None),

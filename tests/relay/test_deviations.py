@@ -9,6 +9,7 @@ import pytest
 
 from gateway.relayed import ask, relayed
 from recordings import profile_of, rows
+from tables import each
 from turnwise.assembly.response_reading import ResponseReader
 from turnwise.lab import builtin_scripts
 from turnwise.relay.client_exchange import RelayRules
@@ -25,7 +26,7 @@ SCRIPTS = tuple([name for name in builtin_scripts() if not name.startswith(("loo
 
 
 @pytest.mark.promise("heal:told")
-@pytest.mark.parametrize("script", SCRIPTS)
+@each("script", SCRIPTS)
 def test_whatever_the_gateway_changes_in_a_stream_is_told(script: str) -> None:
     """Proves: between equal families an answer with other bytes than the provider's has a repair or a fault; and one with the
     same bytes has none."""
@@ -38,7 +39,7 @@ def test_whatever_the_gateway_changes_in_a_stream_is_told(script: str) -> None:
         assert not mends or mended.body != came.body or mended.end.fault is not None, name
 
 
-@pytest.mark.parametrize(
+@each(
     ("script", "client", "kinds"),
     [
         ("shared-index", "openai_chat", ["index_shared"]),

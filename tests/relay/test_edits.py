@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.asking_relay import FAMILIES, PROFILES, TOOLS, body_of, plain, send, told_of
+from tables import each
 from turnwise.relay.terms import RouteTerms
 from turnwise.wire.profiles import Profile, builtin_profiles
 
@@ -118,7 +119,7 @@ CAPPED = [
 ]
 
 
-@pytest.mark.parametrize(("family", "fields", "expected", "told"), CAPPED)
+@each(("family", "fields", "expected", "told"), CAPPED)
 def test_the_cap_on_output_lowers_and_never_raises(
     family: str, fields: dict[str, Any], expected: dict[str, Any], told: list[str]
 ) -> None:

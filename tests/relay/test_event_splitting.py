@@ -1,9 +1,9 @@
 """The bytes of a stream are cut into those of its events, wherever the network cuts them."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.relay.event_splitting import EventSplitter, completed
 from turnwise.testing.splits import every_split
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
@@ -37,8 +37,8 @@ def test_an_event_without_an_end_is_handed_out_past_the_limit() -> None:
     assert splitter.rest() == b""
 
 
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r", b"\r\n", b"\r\n\r", b"\n: one\n"])
-@pytest.mark.parametrize("data", [b'{"a":[1]}', b"[]", b"[DONE]", b'{"a":\ndata: 1}'])
+@each("end", [b"", b"\n", b"\r", b"\r\n", b"\r\n\r", b"\n: one\n"])
+@each("data", [b'{"a":[1]}', b"[]", b"[DONE]", b'{"a":\ndata: 1}'])
 def test_an_event_that_lacks_nothing_but_its_blank_line_gets_it(data: bytes, end: bytes) -> None:
     whole = completed(b"id: 1\ndata: " + data + end)
     assert whole is not None
@@ -46,7 +46,7 @@ def test_an_event_that_lacks_nothing_but_its_blank_line_gets_it(data: bytes, end
     assert whole.startswith(b"id: 1\ndata: " + data)
 
 
-@pytest.mark.parametrize(
+@each(
     "rest",
     [
         b"",

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from lab.public_tools import PUBLIC_SCHEMAS
 from relay.asking_relay import send
+from tables import each
 from turnwise.lab.strict import Rejected, check
 from turnwise.lab.strict.dialects import builtin_dialects
 from turnwise.vocab import (
@@ -153,7 +154,7 @@ def words_of(request: Request) -> Iterator[bytes]:
 
 
 @pytest.mark.promise("heal:dialect")
-@pytest.mark.parametrize("row", builtin_dialects())
+@each("row", builtin_dialects())
 def test_no_server_refuses_a_kind_of_request_whatever_the_tools(row: str) -> None:
     """Proves: three ways and ten kinds with forty tools pass the judge of the server and the family's own; each text, image and
     result of the history is in the body, but for images that the server takes in no form."""

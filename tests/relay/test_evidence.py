@@ -3,11 +3,11 @@
 import json
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.relayed import ask, profile_of
+from tables import each
 from turnwise.assembly.evidence import EXAMPLE_BYTES, MOST_EVENT_BYTES, KeptEvent, Witness, example_of, kept_event
 from turnwise.relay.client_exchange import ClientSide, EventReader, Relay, RelayRules, UpstreamSide
 from turnwise.wire.registry import family
@@ -40,7 +40,7 @@ def test_an_example_keeps_the_structure_of_a_call_and_which_ids_are_the_same() -
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("raw", "shown"),
     [
         (

@@ -12,6 +12,7 @@ import pytest
 
 from lab.public_tools import PUBLIC_SCHEMAS
 from relay.asking_relay import plain, send, told_of
+from tables import each
 from turnwise.assembly.response_reading import ResponseReader
 from turnwise.lab.strict import Rejected, check
 from turnwise.lab.strict.dialects import builtin_dialects
@@ -51,7 +52,7 @@ def is_taken(row: str, body: bytes) -> bool:
 
 
 @pytest.mark.promise("heal:dialect")
-@pytest.mark.parametrize("row", ROWS)
+@each("row", ROWS)
 def test_a_schema_changes_where_the_row_refuses_it_and_only_there(row: str) -> None:
     """Proves: of forty schemas each one that the server takes goes up in its own bytes; each other one goes up in a form that it
     takes, told."""

@@ -8,6 +8,7 @@ import pytest
 
 from journal.test_prices_of_nothing import NO_ENTRY, ROWS
 from relay.test_early_words import FAMILY_PROFILES, told
+from tables import each
 from turnwise.assembly.response_reading import ResponseReader, read_body
 from turnwise.journal.ledger import ReceivedResponse, ended_entry
 from turnwise.relay.client_exchange import RelayEnd
@@ -85,9 +86,9 @@ def states(response: Response) -> dict[str, tuple[str, bool]]:
 
 
 @pytest.mark.promise("assembly:bounded", "cut:never-run")
-@pytest.mark.parametrize("long_first", [False, True])
-@pytest.mark.parametrize("way", ["pieces", "one", "body"])
-@pytest.mark.parametrize("name", FAMILY_PROFILES)
+@each("long_first", [False, True])
+@each("way", ["pieces", "one", "body"])
+@each("name", FAMILY_PROFILES)
 def test_a_call_past_its_limit_is_told_and_the_others_are_whole(name: str, way: str, long_first: bool) -> None:
     """Proves: no fault, the long call invalid and named, and a call before it complete, in four families. A call behind it is
     complete where the stream can be read on: its pieces are dropped one by one. Where one line holds it all, the stream ends."""

@@ -7,6 +7,7 @@ import pytest
 
 from gateway.relayed import FAMILIES, ask, profile_of
 from relay.many_calls import MANNERS, Manner, stream_of_calls
+from tables import each
 from turnwise.assembly.response import MAX_PARTS
 from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, UpstreamSide
 from turnwise.vocab import Fault, FaultKind
@@ -55,7 +56,7 @@ def work(stream: bytes, *, upstream: FamilyName, client: FamilyName) -> int:
 
 
 @pytest.mark.promise("assembly:bounded")
-@pytest.mark.parametrize(
+@each(
     ("upstream", "client", "manner"),
     [
         *[(there, here, "usual") for there in FAMILIES for here in FAMILIES],

@@ -16,6 +16,7 @@ import pytest
 from gateway.relayed import FAMILIES, ask, profile_of
 from gateway.relayed import relayed as through_lab
 from recordings import rows
+from tables import each
 from turnwise.relay.array_answers import ArrayAnswer
 from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, Send, UpstreamSide
 from turnwise.relay.event_reader import EventReader
@@ -185,8 +186,8 @@ def places(stream: bytes, *, step: int) -> Iterator[int]:
 
 
 @pytest.mark.promise("heal:every-case")
-@pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize("name", FAMILIES)
+@each("rules", RULES)
+@each("name", FAMILIES)
 def test_an_answer_cut_at_any_byte_of_its_last_event_is_whole_or_one_error(name: str, rules: str) -> None:
     """At every byte without a second request, at some with one. The mark that ends a stream may be an event of its own: what was
     said stands in the one before it then, so that is cut as well."""
@@ -208,9 +209,9 @@ def test_an_answer_cut_at_any_byte_of_its_last_event_is_whole_or_one_error(name:
 
 
 @pytest.mark.promise("heal:every-case")
-@pytest.mark.parametrize("rules", ["default", "retry = 0"])
-@pytest.mark.parametrize("client", FAMILIES)
-@pytest.mark.parametrize("upstream", FAMILIES)
+@each("rules", ["default", "retry = 0"])
+@each("client", FAMILIES)
+@each("upstream", FAMILIES)
 def test_so_is_one_for_a_client_of_another_family(upstream: str, client: str, rules: str) -> None:
     for script in SCRIPTS:
         stream = whole(upstream, script)
@@ -223,8 +224,8 @@ def test_so_is_one_for_a_client_of_another_family(upstream: str, client: str, ru
 
 
 @pytest.mark.promise("heal:every-case")
-@pytest.mark.parametrize("rules", ["default", "retry = 0", "heal = false"])
-@pytest.mark.parametrize("name", FAMILIES)
+@each("rules", ["default", "retry = 0", "heal = false"])
+@each("name", FAMILIES)
 def test_recorded_streams_without_their_last_line_ends_leave_no_event_open(corpus: Path, name: str, rules: str) -> None:
     """Whatever the stream was, it is the same as with its line ends, or one error."""
     for row in rows(corpus):

@@ -5,6 +5,7 @@ Each event is from a recorded stream; tests/gateway/test_recorded_streams.py has
 
 import pytest
 
+from tables import each
 from turnwise.assembly.response_reading import ResponseReader
 from turnwise.relay.client_exchange import as_for_another
 from turnwise.relay.client_stream import ClientStream
@@ -68,7 +69,7 @@ def test_usual_events_are_clear(name: str) -> None:
     assert not any(map(originals.is_stray, CLEAR[name]))
 
 
-@pytest.mark.parametrize("why", UNCLEAR)
+@each("why", UNCLEAR)
 def test_what_a_client_trips_over_is_not_clear(why: str) -> None:
     """Each makes the vendor's client raise, or lose a piece; everything behind it is written anew, too."""
     name, events = UNCLEAR[why]

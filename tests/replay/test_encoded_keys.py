@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replay.test_private_keys import PEM
+from tables import each
 from turnwise.replay.secret_finder import SecretFinder, encoded_keys_in
 from turnwise.replay.stand_ins import StandIns
 from turnwise.vocab.key_shapes import keys_in
@@ -37,7 +38,7 @@ WRITTEN = {
 
 
 @pytest.mark.promise("keep:replay")
-@pytest.mark.parametrize("way", WRITTEN)
+@each("way", WRITTEN)
 def test_a_key_that_stands_there_only_encoded_is_replaced(way: str) -> None:
     """Proves: nothing that decodes to the key is left, also in JSON text, and one secret is counted."""
     text = WRITTEN[way]

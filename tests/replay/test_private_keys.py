@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.endpoints.escapes import plain
 from turnwise.replay.secret_finder import LONGEST_KEY, SecretFinder, private_keys_in
 from turnwise.replay.stand_ins import StandIns
@@ -40,7 +41,7 @@ def leaks(text: str) -> list[str]:
 
 
 @pytest.mark.promise("keep:replay")
-@pytest.mark.parametrize("way", WRITTEN)
+@each("way", WRITTEN)
 def test_a_private_key_is_replaced_however_its_lines_are_written(way: str) -> None:
     """Proves: nothing of it is left, the text is as long as it was, one secret is counted, and what stands around it stays."""
     finder = SecretFinder(StandIns(b"key"))

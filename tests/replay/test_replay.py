@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from journal.journalled import SESSION, journalled, led_by_lab
 from lab.failing import FAMILIES
+from tables import each
 from turn.kept_lab import scripts_of_lab
 from turn.kept_parts import RECORDINGS, STAND_INS, allowed_differences, file_of, part_names
 from turn.kept_sessions import WIDTH, KeptSession, digest_of, read_part, said_by_machine
@@ -100,7 +101,7 @@ SOME = (
 
 
 @pytest.mark.promise("keep:replay")
-@pytest.mark.parametrize("name", SOME)
+@each("name", SOME)
 def test_a_turn_with_the_lab_replays_to_the_same_bytes(name: str) -> None:
     """Proves: requests are the same in number, purpose and each byte of their bodies, calls are the same, and the end is."""
     family = FAMILIES[len(name) % len(FAMILIES)]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.endpoints.escapes import plain
 from turnwise.replay.secret_finder import SecretFinder
 from turnwise.replay.stand_ins import StandIns, can_be_replaced, spelled_alike
@@ -84,7 +85,7 @@ SPELLINGS = {
 
 
 @pytest.mark.promise("keep:replay")
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@each("spelling", SPELLINGS)
 def test_a_key_is_found_in_every_spelling(spelling: str) -> None:
     """Proves: nothing of the key is left, and the text is as long as it was."""
     written = f"before {SPELLINGS[spelling](KEY)} behind"
@@ -165,7 +166,7 @@ EXAMPLES = (
 )
 
 
-@pytest.mark.parametrize("key", EXAMPLES)
+@each("key", EXAMPLES)
 def test_what_has_the_shape_of_a_key_is_replaced(key: str) -> None:
     """Proves: nobody has to name it, in JSON text neither; and what was replaced has no such shape any more."""
     for written in (f"key={key}", json.dumps(f"a\n{key}"), json.dumps(json.dumps(f"a\n{key}"))):
@@ -203,7 +204,7 @@ NAMED = {
 
 
 @pytest.mark.promise("keep:replay")
-@pytest.mark.parametrize(("key", "written"), [(key, text) for key, texts in NAMED.items() for text in texts])
+@each(("key", "written"), [(key, text) for key, texts in NAMED.items() for text in texts])
 def test_a_key_that_only_its_name_tells_is_replaced_and_the_name_stays(key: str, written: str) -> None:
     """Proves: passwords in addresses, secrets of clouds and headers in any case are found by what stands before them."""
     text = f"x {written.format(key)} y"
@@ -300,7 +301,7 @@ def test_a_spelling_that_has_no_equal_is_filled() -> None:
     assert spelled_alike("b", old="&#97;") == "xxxxx" and spelled_alike("b", old="&#x61;") == "&#x62;"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "secret"),
     [
         ("DB_PASSWORD=hunter2!", "hunter2"),
@@ -327,7 +328,7 @@ def test_by_the_name_before_it_a_value_is_a_secret(text: str, secret: str) -> No
     assert secret not in hidden and len(hidden) == len(text)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "password: str = ''",

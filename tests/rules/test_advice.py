@@ -3,9 +3,8 @@
 import re
 from pathlib import Path
 
-import pytest
-
 import turnwise
+from tables import each
 from turnwise.rules import advice
 from turnwise.rules.advice import allowed_by, for_people, in_pieces
 
@@ -13,7 +12,7 @@ SOURCE = Path(turnwise.__file__).parent
 ADVICE = {name: text for name, text in vars(advice).items() if name.isupper() and not name.startswith("_")}
 
 
-@pytest.mark.parametrize("name", sorted(ADVICE))
+@each("name", sorted(ADVICE))
 def test_people_read_the_fact_alone(name: str) -> None:
     assert for_people(f"Not run: it was cut off. {ADVICE[name]}") == "Not run: it was cut off."
     assert for_people(f"Not run. {ADVICE[name]} And more.") == "Not run. And more."

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import each
 from turnwise.rules.arguments import Sound, Unsound, judge_call, split_glued
 from turnwise.rules.schema import fault_of_schema, schema_errors
 from turnwise.vocab import ArgumentsState, FinishReason, ToolCall, ToolSpec
@@ -42,7 +43,7 @@ def test_every_error_is_told_at_once_with_path_expectation_and_what_came() -> No
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "value", "error"),
     [
         ('{"oneOf":[{"type":"integer"},{"minimum":1}]}', 3, "`$`: fits more than one form, got 3"),

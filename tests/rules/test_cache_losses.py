@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.rules.cache_losses import CacheCounts, unread_tokens, unread_usd
 
 
@@ -14,7 +15,7 @@ def counts(*requests: tuple[str, int, int]) -> list[CacheCounts]:
 
 
 @pytest.mark.promise("bill:cached")
-@pytest.mark.parametrize(
+@each(
     ("requests", "unread"),
     [
         ([("a", 0, 900)], [900]),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.rules.continuation import (
     MAX_HELD,
     MIN_HELD,
@@ -171,7 +172,7 @@ def test_stitched_text_is_the_wanted_one_or_none(*, seed: int, pieces: int, how:
 
 
 @pytest.mark.promise("cut:continued")
-@pytest.mark.parametrize("how", [how for how in MISBEHAVIOURS if how not in ("ignores", "nothing", "talks-inline")])
+@each("how", [how for how in MISBEHAVIOURS if how not in ("ignores", "nothing", "talks-inline")])
 def test_what_shows_the_seam_is_joined_at_any_cut(how: str) -> None:
     """Proves: refusing is not how it stays safe: every reply that holds the seam is taken, wherever the cut fell."""
     wanted = arguments_of(wanted_text(7, pieces=400), ascii=True, nested=False)
@@ -222,7 +223,7 @@ RECEIVED = '{"path":"a.txt","content":"The gardener watered the roses and then s
 SHOWN, HELD = '{"path":"a.txt","content":"The gardener wate', "red the roses and then she"
 
 
-@pytest.mark.parametrize(
+@each(
     ("reply", "outcome"),
     [
         (f'{HELD} rested."}}', Grown(text=f'{RECEIVED} rested."}}', whole=True)),
@@ -324,9 +325,9 @@ NOTHING_NEW = (
 
 
 @pytest.mark.promise("cut:text-continued", "cut:never-run")
-@pytest.mark.parametrize("cut", [False, True])
-@pytest.mark.parametrize("kind", ["text", "json"])
-@pytest.mark.parametrize("reply", NOTHING_NEW)
+@each("cut", [False, True])
+@each("kind", ["text", "json"])
+@each("reply", NOTHING_NEW)
 def test_a_reply_without_anything_new_ends_no_text(reply: str, kind: PartialKind, cut: bool) -> None:
     """Proves: white space and words that were there already make nothing whole, even where the reply calls itself done
     (llama.cpp's Responses endpoint says `completed` for what it cut). A free-form call is a text, too."""

@@ -6,6 +6,7 @@ import random
 import pytest
 
 from rules.continued_contents import CONTENTS
+from tables import each
 from turnwise.lab.habits import misbehave
 from turnwise.lab.script import Habit
 from turnwise.rules.continuation import Grown, NoGrowth, NoSeam, SplitText, hold_back, stitch
@@ -82,8 +83,8 @@ def outcome(wanted: str, *, cut_at: int, per_reply: int, habits: tuple[Habit, ..
 
 
 @pytest.mark.promise("cut:continued", "cut:never-run")
-@pytest.mark.parametrize("habits", HABITS, ids=lambda habits: "-".join(habits) or "obeys")
-@pytest.mark.parametrize("content", CONTENTS)
+@each("habits", HABITS, ids=lambda habits: "-".join(habits) or "obeys")
+@each("content", CONTENTS)
 def test_a_habit_ends_in_the_wanted_arguments_or_in_none(content: str, habits: tuple[Habit, ...]) -> None:
     """Proves: whatever is written, wherever it was cut, however the model misbehaves: never other arguments."""
     chance = random.Random(f"{content} {habits}")
@@ -106,10 +107,8 @@ def test_that_is_ten_thousand_cases() -> None:
 
 
 @pytest.mark.promise("cut:continued")
-@pytest.mark.parametrize(
-    "content", ["prose", "code", "compact_json", "indented_json", "latex", "windows_paths", "csv", "html"]
-)
-@pytest.mark.parametrize("habits", SAFE, ids=lambda habits: "-".join(habits) or "obeys")
+@each("content", ["prose", "code", "compact_json", "indented_json", "latex", "windows_paths", "csv", "html"])
+@each("habits", SAFE, ids=lambda habits: "-".join(habits) or "obeys")
 def test_what_goes_on_rightly_is_seldom_refused(content: str, habits: tuple[Habit, ...]) -> None:
     """Proves: refusing is not how it stays safe: of replies that hold the seam nine in ten are joined, in each kind of file."""
     chance, joined = random.Random(f"{content} {habits}"), 0

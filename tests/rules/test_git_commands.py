@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import each
 from turnwise.rules.git_commands import git_destroys, read_git
 from turnwise.rules.permission_facts import CallFacts, CommandFact, ShellFacts, Word
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission
@@ -35,7 +36,7 @@ def words(*texts: str) -> list[Word]:
     return [Word(text) for text in texts]
 
 
-@pytest.mark.parametrize(("subcommand", "option"), DESTRUCTIVE)
+@each(("subcommand", "option"), DESTRUCTIVE)
 def test_every_beginning_of_an_option_that_destroys_is_taken_for_it(subcommand: str, option: str) -> None:
     """gitcli(7): long options may be abbreviated; the next version may make a shorter beginning unique."""
     for length in range(3, len(option) + 1):
@@ -60,7 +61,7 @@ def test_git_takes_some_beginnings_for_the_option(subcommand: str, option: str, 
 
 
 @pytest.mark.promise("safe:judged")
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "send-pack --force origin main",
@@ -103,7 +104,7 @@ def test_the_subcommand_is_found_behind_gits_own_options(line: str, subcommand: 
     assert (found.subcommand, found.at) == (subcommand, at)
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "pattern", "expected"),
     [
         ("git reset --har", "git reset --hard *", "ask"),
@@ -130,7 +131,7 @@ def test_a_prohibition_of_an_option_holds_for_its_short_forms(line: str, pattern
     assert found == ("ask" if git_destroys(command.words[1:]) and line.startswith("git") else expected)
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "expected"),
     [
         ("reflog", False),

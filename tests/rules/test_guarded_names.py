@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guarded import IN_HOME, LATER, OPEN, SECRETS
+from tables import each
 from turnwise.rules import guarded_names
 from turnwise.rules.guarded_names import is_secret, runs_later
 from turnwise.rules.permission_facts import PathFact
@@ -18,7 +19,7 @@ HOME = "/home/me"
 
 
 @pytest.mark.promise("safe:named")
-@pytest.mark.parametrize("name", SECRETS)
+@each("name", SECRETS)
 def test_a_secret_is_known_wherever_it_stands(name: str) -> None:
     """Issue 13, line 2: relative, below a folder, absolute."""
     assert is_secret(name) and is_secret(f"deep/{name}") and is_secret(f"{HOME}/work/{name}")
@@ -32,13 +33,13 @@ def test_some_folders_are_secret_in_a_home_folder_only(name: str) -> None:
 
 
 @pytest.mark.promise("safe:named")
-@pytest.mark.parametrize("name", LATER)
+@each("name", LATER)
 def test_what_runs_later_by_itself_is_known_wherever_it_stands(name: str) -> None:
     """Issue 13, line 8: shells, editors, interpreters, git's hooks, servers and assistants read it without being told."""
     assert runs_later(name) and runs_later(f"deep/{name}") and runs_later(f"{HOME}/work/{name}", home=HOME)
 
 
-@pytest.mark.parametrize("name", OPEN)
+@each("name", OPEN)
 def test_templates_sources_and_ordinary_files_are_open(name: str) -> None:
     """What is asked about needlessly is approved unread. A `Makefile` or a test runs where somebody runs it, like any source."""
     for path in (name, f"deep/{name}", f"{HOME}/work/{name}"):
@@ -53,7 +54,7 @@ def test_case_makes_no_difference(name: str, upper: list[bool]) -> None:
     assert (is_secret(spelled), runs_later(spelled)) == (is_secret(name), runs_later(name))
 
 
-@pytest.mark.parametrize(
+@each(
     "spelling",
     [
         "./.env",

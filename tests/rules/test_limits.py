@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.rules.budget import message_bytes
 from turnwise.rules.last_step import EMPTY_AGAIN, SYNTHESIS
 from turnwise.rules.limits import (
@@ -187,7 +188,7 @@ def test_calls_alone_decide_where_nothing_holds_them_back(limit: Limit, most: in
 SPENT = Spent(steps=3, requests=4, input_tokens=1_000, output_tokens=200, elapsed_s=12.4)
 
 
-@pytest.mark.parametrize(
+@each(
     ("limit", "left"),
     [
         (MaxTokens(2_000), 500),
@@ -219,7 +220,7 @@ def test_a_response_as_long_as_what_is_left_breaks_nothing(limit: Limit, spent: 
         assert not is_over(limit, spent=asked + Spent(output_tokens=10**9))
 
 
-@pytest.mark.parametrize(
+@each(
     ("limit", "left"),
     [
         (MaxTokens(2_200), 50),  # of 1,000 left: 300 of prompt, twice, and the response, twice, and 300

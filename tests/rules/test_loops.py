@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.rules.loops import (
     BROKEN_STEPS,
     POLLS,
@@ -346,7 +347,7 @@ def test_a_piece_that_ran_starts_the_count_of_cut_attempts_anew() -> None:
     assert (played.ran, played.steps, played.ends) == (8, len(steps), None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "stem"),
     [
         ('{"path":"a","content":"x', '{"path":"a"} "content"'),

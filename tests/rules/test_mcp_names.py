@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise import CallerError, PermissionRule, Policy
 from turnwise.agent.tool_names import NAME
 from turnwise.coding_agent.permissions import allowed_rules, rule_said
@@ -45,7 +46,7 @@ def test_a_name_that_fits_is_not_changed() -> None:
     assert len(mcp_tool_name("git", "x" * 100)) == 64
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "pattern"),
     [
         ("mcp(git.git_log)", "git__git_log"),
@@ -63,7 +64,7 @@ def test_a_rule_names_server_and_tool(text: str, pattern: str | None) -> None:
     assert mcp_pattern(text) == pattern
 
 
-@pytest.mark.parametrize(
+@each(
     ("tool", "texts", "kind"),
     [
         ("git__log", [], "ask"),

@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
+from tables import each
 from turnwise.rules.budget import PromptSize, message_bytes
 from turnwise.rules.circuit import CLOSED, CircuitPolicy, after_response, let_through
 from turnwise.rules.compaction import Variant, shorten_results, tail_start
@@ -45,7 +46,7 @@ LEAVES: tuple[Leaf, ...] = (
 
 
 @pytest.mark.promise("end:budget")
-@pytest.mark.parametrize(("one", "other"), list(product(LEAVES, LEAVES)))
+@each(("one", "other"), list(product(LEAVES, LEAVES)))
 def test_any_two_limits_compose_in_both_ways(one: Leaf, other: Leaf) -> None:
     """Proves: with `|` and with `&`, from either side, and a third one joins them."""
     assert one | other == AnyOf((one, other))
@@ -63,8 +64,8 @@ def test_a_share_of_tokens_is_enough_from_one_answer_on(left: int, enough: bool)
 
 
 @pytest.mark.promise("end:budget")
-@pytest.mark.parametrize("among", [1, 2, 3])
-@pytest.mark.parametrize(
+@each("among", [1, 2, 3])
+@each(
     "limit",
     [
         MaxRequests(6) & MaxToolCalls(6),

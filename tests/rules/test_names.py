@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.rules.names import Corrected, KnownName, Suggested, bare, distance, judge_name
 from turnwise.vocab import Repair
 
@@ -17,7 +18,7 @@ EFFECTS = {
 
 
 @pytest.mark.promise("cut:named")
-@pytest.mark.parametrize(
+@each(
     ("name", "meant"),
     [
         ("functions.read_file", "read_file"),
@@ -60,7 +61,7 @@ def test_a_tool_that_changes_something_is_only_suggested(name: str) -> None:
 
 
 @pytest.mark.promise("cut:named")
-@pytest.mark.parametrize(
+@each(
     ("name", "effects", "suggested"),
     [
         ("read_fil", {"read_file": "read", "read_fils": "read"}, ("read_file", "read_fils")),
@@ -81,7 +82,7 @@ def test_between_two_nothing_is_guessed(name: str, effects: dict[str, str], sugg
 
 
 @pytest.mark.promise("cut:named")
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         "files__read_file",

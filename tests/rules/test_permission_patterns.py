@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.errors import CallerError
 from turnwise.rules.permission_facts import CallFacts, PathFact
 from turnwise.rules.permission_patterns import plain_path
@@ -29,7 +30,7 @@ def verdict(pattern: str, *, path: str, kind: str = "deny") -> str:
     return judge_permission(facts, policy=Policy(rules=(rule,), workspace=WORKSPACE, home=HOME, attended=True)).kind
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "plain"),
     [
         ("customers//**", "customers/**"),

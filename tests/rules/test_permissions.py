@@ -5,6 +5,7 @@ from typing import Literal
 
 import pytest
 
+from tables import each
 from turnwise.rules.permission_facts import Assignment, CallFacts, CommandFact, PathFact, ShellFacts, Word
 from turnwise.rules.permissions import (
     PermissionKind,
@@ -64,7 +65,7 @@ def kind(facts: CallFacts, *rules: PermissionRule, trusts: bool = False) -> Perm
     return judge_permission(facts, policy=policy(*rules, trusts=trusts)).kind
 
 
-@pytest.mark.parametrize(
+@each(
     ("facts", "expected"),
     [
         (on_path("read", "src/a.py"), "allow"),
@@ -95,7 +96,7 @@ def test_defaults_where_no_rule_says_anything(facts: CallFacts, expected: Permis
     assert kind(facts) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("rules", "expected"),
     [
         ([rule("allow", effect="write")], "allow"),
@@ -123,10 +124,8 @@ def test_the_last_matching_rule_wins(rules: list[PermissionRule], expected: Perm
     assert kind(on_path("write", "src/a.py", write=True), *rules) == expected
 
 
-@pytest.mark.parametrize(
-    ("verdict", "trusts", "expected"), [("allow", False, "ask"), ("allow", True, "allow"), ("deny", False, "deny")]
-)
-@pytest.mark.parametrize("more", [{}, {"path": "src/**"}, {"effect": "write"}])
+@each(("verdict", "trusts", "expected"), [("allow", False, "ask"), ("allow", True, "allow"), ("deny", False, "deny")])
+@each("more", [{}, {"path": "src/**"}, {"effect": "write"}])
 def test_a_project_only_tightens_unless_it_is_trusted(
     verdict: PermissionKind, trusts: bool, expected: PermissionKind, more: dict[str, str]
 ) -> None:
@@ -163,8 +162,8 @@ def test_a_project_does_not_lift_what_the_user_denies() -> None:
 
 
 @pytest.mark.promise("safe:named")
-@pytest.mark.parametrize("given", [".env", "key.pem", "/etc/hosts"])
-@pytest.mark.parametrize("general", [rule("allow"), rule("allow", effect="read"), rule("allow", path="**")])
+@each("given", [".env", "key.pem", "/etc/hosts"])
+@each("general", [rule("allow"), rule("allow", effect="read"), rule("allow", path="**")])
 def test_no_general_rule_opens_what_is_secret_or_outside(given: str, general: PermissionRule) -> None:
     """`--allow read` is not meant for keys."""
     assert kind(on_path("read", given), general) == "ask"
@@ -215,7 +214,7 @@ def test_what_destroys_is_denied_unattended_even_where_asks_are_allowed() -> Non
     assert judge_permission(facts, policy=policy(free, spelt, attended=False)).kind == "allow"
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "pattern", "expected"),
     [
         ("npm test", "npm test", "allow"),
@@ -235,7 +234,7 @@ def test_a_permission_is_matched_word_for_word(line: str, pattern: str, expected
     assert kind(running(line), rule("allow", "bash", command=pattern)) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "pattern", "expected"),
     [
         ("npm publish", "npm publish", "deny"),

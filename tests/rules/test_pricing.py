@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tables import each
 from turnwise.rules.pricing import (
     BROKE_OFF,
     ERRORS_UNSURE,
@@ -195,7 +196,7 @@ CASES = {
 
 
 @pytest.mark.promise("bill:plans")
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_a_request_costs_what_the_published_list_says(name: str) -> None:
     """Exact to the last digit, against a sum done by hand; the list is named in the case."""
     case = CASES[name]
@@ -211,7 +212,7 @@ def test_there_are_enough_cases_with_their_sources() -> None:
 
 
 @pytest.mark.promise("bill:plans")
-@pytest.mark.parametrize(
+@each(
     ("row", "fate", "billed", "expected"),
     [
         (EACH_CENT, "whole", 3, Priced(usd=Decimal("0.01"), by="table")),
@@ -276,7 +277,7 @@ def test_what_is_billed_apart_makes_a_price_unknown(said: object) -> None:
     assert isinstance(price_of(used(10, 10, said=said), row=GPT_5), Unknown)
 
 
-@pytest.mark.parametrize("cost", [-1, "x", True, None, [], 1e400, "NaN", "1e99", "1e-99", {"usd": 1}])
+@each("cost", [-1, "x", True, None, [], 1e400, "NaN", "1e99", "1e-99", {"usd": 1}])
 def test_a_providers_nonsense_is_no_price(cost: object) -> None:
     """A number that cannot be money is not added to the bill; where the row has token prices these hold."""
     usage = used(1_000, 1_000, said={"cost": cost})

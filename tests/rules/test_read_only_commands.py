@@ -7,6 +7,7 @@ import shlex
 
 import pytest
 
+from tables import each
 from turnwise.rules.permission_facts import CommandFact, PathFact, Word
 from turnwise.rules.read_only_commands import is_reading
 from turnwise.rules.shell_dangers import destroys
@@ -25,7 +26,7 @@ def _word(text: str) -> Word:
 
 
 @pytest.mark.promise("safe:judged")
-@pytest.mark.parametrize(
+@each(
     ("line", "reads"),
     [
         ("cd src", True),
@@ -79,7 +80,7 @@ def test_a_command_reads_if_each_of_its_words_is_known_to(line: str, reads: bool
 
 
 @pytest.mark.promise("safe:judged")
-@pytest.mark.parametrize(
+@each(
     ("line", "expected"),
     [
         ("cargo yank --version 1.0.0 x", True),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tables import each
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.recovery import (
     MAX_TEXT_CONTINUATIONS,
@@ -187,7 +188,7 @@ def test_a_call_without_a_beginning_is_asked_for_once_more_with_more_room(
 
 
 @pytest.mark.promise("cut:thinking-ate-all")
-@pytest.mark.parametrize(
+@each(
     ("parts", "ate"),
     [
         ((Reasoning("so"),), True),

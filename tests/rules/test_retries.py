@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from tables import each
 from turnwise.rules.retries import (
     NO_RETRY,
     GiveUp,
@@ -26,14 +27,14 @@ def judged(fault: Fault = BUSY, *, attempt: int = 1, waited_s: float = 0.0, **mo
 
 
 @pytest.mark.promise("wait:retry")
-@pytest.mark.parametrize("kind", FaultKind)
+@each("kind", FaultKind)
 def test_the_kind_decides_where_there_is_no_status(kind: FaultKind) -> None:
     """What passes by itself, and nothing else."""
     assert is_worth_a_retry(Fault(kind=kind, message="")) == (kind in PASSES)
 
 
 @pytest.mark.promise("wait:retry")
-@pytest.mark.parametrize(
+@each(
     ("fault", "worth"),
     [
         (Fault(kind=FaultKind.BAD_REQUEST, message="", status=408), True),

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.rules.budget import ModelLimits, PromptSize
 from turnwise.rules.told_limits import ToldLimits, corrected, read_told, recounted, refused
 
@@ -162,7 +163,7 @@ MESSAGES = [
 
 
 @pytest.mark.promise("cut:budget")
-@pytest.mark.parametrize(("message", "expected"), MESSAGES, ids=[message[:40] for message, _ in MESSAGES])
+@each(("message", "expected"), MESSAGES, ids=[message[:40] for message, _ in MESSAGES])
 def test_the_figures_of_a_refusal_are_read(message: str, expected: ToldLimits) -> None:
     """Also where a gateway put its own words around them."""
     assert read_told(message) == expected

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from recordings import decode, rows
+from tables import each
 from turnwise.rules.truncation import Cut, CutCall, find_cut, hands_out_objects, limit_hit, spent_unseen
 from turnwise.vocab import (
     ArgumentsState,
@@ -47,7 +48,7 @@ def cut_calls(call: ToolCall, prefix: str | None, *, limited: bool) -> Cut:
 
 
 @pytest.mark.promise("cut:never-run")
-@pytest.mark.parametrize(
+@each(
     ("parts", "finish", "output_tokens", "objects", "cut"),
     [
         ((WHOLE, CUT), LENGTH, 10, False, cut_calls(CUT, CUT.arguments, limited=True)),

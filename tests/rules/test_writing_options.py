@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 
+from tables import each
 from turnwise.rules.permission_facts import CallFacts, CommandFact, ShellFacts, Word
 from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy, judge_permission
 from turnwise.rules.writing_options import WRITING
@@ -154,13 +155,13 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize(("line", "pattern"), ALLOWED)
+@each(("line", "pattern"), ALLOWED)
 def test_a_pattern_allows_what_only_shows(line: str, pattern: str) -> None:
     """Issue 13, line 7: the everyday use of an allowed command goes on without asking."""
     assert judged(line, pattern) == "allow"
 
 
-@pytest.mark.parametrize(("line", "pattern"), ASKED)
+@each(("line", "pattern"), ASKED)
 def test_a_pattern_does_not_allow_options_that_write_or_run(line: str, pattern: str) -> None:
     """Issue 13, line 7; a rule that spells the words out allows them."""
     assert judged(line, pattern) == "ask"
@@ -195,7 +196,7 @@ def test_the_shell_in_general_allows_them() -> None:
     assert judge_permission(call, policy=policy).kind == "allow"
 
 
-@pytest.mark.parametrize("name", [name for name, kind in WRITING.items() if kind.long])
+@each("name", [name for name, kind in WRITING.items() if kind.long])
 def test_every_beginning_of_a_long_option_counts(name: str) -> None:
     """Programs take abbreviations, and the next version may take a shorter one."""
     for option in WRITING[name].long:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.errors import CallerError
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits, output_reserve, prompt_capacity
 from turnwise.settings.catalogue import (
@@ -33,7 +34,7 @@ def known(window: int, output: int | None = None, *, input: int | None = None) -
 
 
 @pytest.mark.promise("cut:budget")
-@pytest.mark.parametrize(
+@each(
     ("profile", "model", "expected"),
     [
         ("anthropic", "claude-sonnet-4-5-20250929", known(200_000, 64_000)),

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
+from tables import each
 from turnwise.agent.agent_groups import GROUP_OF, GROUPS
 from turnwise.agent.run_options import groups_of
 from turnwise.settings.options import RunSettings, kept_by, rows, rows_from
@@ -45,7 +46,7 @@ def test_what_settings_say_reaches_the_group_that_has_it() -> None:
 VALUES: dict[Any, Any] = {int: 7, str: "x", float: 0.5, bool: True, tuple[str, ...]: ("other",)}
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row.name)
+@each("row", rows(), ids=lambda row: row.name)
 def test_a_row_says_what_every_page_and_help_needs(row: Any) -> None:
     option = row.option
     assert option.page and option.sources and (option.help or not row.is_from("command line", "compare"))

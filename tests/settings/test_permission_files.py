@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import each
 from turnwise.errors import CallerError
 from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.settings.permission_files import _KEYS as PERMISSION_KEYS
@@ -41,7 +42,7 @@ def test_rules_keep_their_order_and_know_where_they_stand() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "said"),
     [
         ("bash", "is no table"),
@@ -91,7 +92,7 @@ def test_a_wrong_rule_is_refused_with_file_and_key(rule: object, said: str) -> N
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "said"),
     [
         (layer(rules={}), "`/p/turnwise.toml`: `permissions.rules` is no list"),

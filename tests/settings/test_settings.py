@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tables import each
 from turnwise import Agent
 from turnwise.errors import CallerError
 from turnwise.settings.catalogue import LimitRow
@@ -189,7 +190,7 @@ DEFAULTS = {
 }
 
 
-@pytest.mark.parametrize("key", sorted(CAPS))
+@each("key", sorted(CAPS))
 def test_a_project_may_lower_a_default_and_never_raise_it(key: str) -> None:
     """What the user's file does not say has its default, and a limit without one is lowered by any number. A project's 60 steps
     held in place of 20, and its 1,000 sub-agents in place of 32."""
@@ -236,7 +237,7 @@ NO_LIMITS = {
 LIMITS = sorted({field.name for field in msgspec.structs.fields(RunSettings)} - NO_LIMITS.keys())
 
 
-@pytest.mark.parametrize("key", LIMITS)
+@each("key", LIMITS)
 def test_no_limit_of_the_users_can_be_raised_by_a_project(key: str) -> None:
     """For every setting that there is, by its type: a new limit that is no cap fails here, and so does one that cannot be
     compared. The session and the command line may say more."""
@@ -294,7 +295,7 @@ def test_every_cap_is_a_setting() -> None:
     assert sorted(CAPS) == LIMITS and NO_LIMITS.keys() <= {field.name for field in msgspec.structs.fields(RunSettings)}
 
 
-@pytest.mark.parametrize(
+@each(
     ("table", "said"),
     [
         ({"modle": "a:b"}, "`modle`: no such setting; did you mean `model`?"),

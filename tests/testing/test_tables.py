@@ -84,14 +84,14 @@ async def test_a_case_has_a_folder_patches_and_a_loop_of_its_own(
 
 
 def test_marks_and_fixtures_stay_with_the_test(request: pytest.FixtureRequest) -> None:
-    """Proves: a promise above or below the table is the test's, and the test asks for its other fixtures."""
+    """Proves: a mark above or below the table is the test's, and the test asks for its other fixtures."""
 
-    @pytest.mark.promise("above")
+    @pytest.mark.wide
     @each("case", [1])
-    @pytest.mark.promise("below")
+    @pytest.mark.usefixtures("corpus")
     def table(case: int, corpus: Path) -> None: ...
 
-    assert [mark.args for mark in table.pytestmark] == [("below",), ("above",)]  # type: ignore[attr-defined]
+    assert [mark.name for mark in table.pytestmark] == ["usefixtures", "wide"]  # type: ignore[attr-defined]
     assert table.__wrapped__.__doc__ == table.__doc__  # type: ignore[attr-defined]
     item = request.node.parent
     found = request.session._fixturemanager.getfixtureinfo(item, table, cls=None)

@@ -6,6 +6,7 @@ Events in, commands out.
 import pytest
 from msgspec.structs import replace
 
+from tables import each
 from turn.playing import ASK, call, play, results_in, says
 from turn.test_cut_call_check import NOBODY, ON, PREFIX, by_limit, cut, deny, inspected
 from turn.test_script_phase import SCRIPTED, done_, script
@@ -31,7 +32,7 @@ def test_a_denied_cut_call_leaves_the_results_of_others_as_they_are() -> None:
     assert "`nothing`" in texts["u"] and "`nothing`" in texts["r"] and texts["r"] != texts["u"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "looked_at"),
     [
         (PREFIX, '{"path": "notes.txt"}'),

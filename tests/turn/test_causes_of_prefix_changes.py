@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tables import each
 from turn.playing import ASK, CONFIG, READ, WRITE, call, play, says
 from turnwise.turn.commands import Purpose
 from turnwise.turn.events import StepPrepared
@@ -51,7 +52,7 @@ THINKS = replace(PLAIN, settings=Settings(reasoning_tokens=1_000))
 
 
 @pytest.mark.promise("step:prefix-stable")
-@pytest.mark.parametrize(
+@each(
     ("now", "plain", "marked"),
     [
         (PLAIN, "", ""),
@@ -122,7 +123,7 @@ def test_the_first_cause_is_the_one_of_what_is_read_anew(before: Request, now: R
     assert causes(now, before=before, compacted=True, marks=True) == found
 
 
-@pytest.mark.parametrize(
+@each(
     ("kept", "own", "compacted", "found"),
     [
         (3, 0, False, ""),
@@ -202,7 +203,7 @@ def test_the_cache_is_asked_for_what_the_user_wants(own: int) -> None:
     assert long == Caching(hour=True, key="k", passing=own)
 
 
-@pytest.mark.parametrize(
+@each(
     ("choice", "plain", "purpose", "before", "aside"),
     [
         ("auto", "auto", "step", None, False),
@@ -278,8 +279,8 @@ def test_what_is_sent_is_known_with_its_end_and_its_tools() -> None:
 
 
 @pytest.mark.promise("step:prefix-stable")
-@pytest.mark.parametrize("family", MODULES)
-@pytest.mark.parametrize(
+@each("family", MODULES)
+@each(
     ("other", "change"),
     [
         ({}, ()),

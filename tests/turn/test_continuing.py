@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from tables import each
 from turn.playing import CONFIG, Played, call, play, results_in, says, session_messages
 from turnwise.rules.arguments import SEND_WHOLE
 from turnwise.rules.budget import ATE_ALL, ModelLimits
@@ -172,8 +173,8 @@ def test_a_text_of_fewer_than_40_characters_is_not_gone_on_with() -> None:
 
 
 @pytest.mark.promise("cut:never-run", "cut:split")
-@pytest.mark.parametrize("free_form", [False, True])
-@pytest.mark.parametrize("reply", ["", " \n", "{end}", "{end} \n"])
+@each("free_form", [False, True])
+@each("reply", ["", " \n", "{end}", "{end} \n"])
 def test_a_continuation_that_adds_nothing_leaves_a_call_cut(reply: str, free_form: bool) -> None:
     """A free-form call, which shows no cut, would run as far as it came."""
     prefix = PREFIX if not free_form else STORY

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
+from tables import each
 from turn.playing import ASK, CONFIG, READ, Played, call, cut, done, play, results_in, says
 from turn.test_last_request import against_window, steps
 from turn.test_verdicts import HELD, allow
@@ -115,7 +116,7 @@ def calls_after(at_s: float, *, limit_s: float | None, hooks: bool = False) -> t
 
 
 @pytest.mark.promise("end:budget")
-@pytest.mark.parametrize(
+@each(
     ("at_s", "limit_s", "most_s"),
     [
         (10.0, None, None),

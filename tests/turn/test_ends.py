@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from tables import each
 from turn.playing import ASK, CONFIG, READ, WRITE, call, cut, play, results_in, says
 from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP, SYNTHESIS
 from turnwise.rules.retries import NO_RETRY
@@ -449,7 +450,7 @@ def test_an_answer_that_lost_something_on_the_way_is_not_complete() -> None:
         assert (played.result.text, played.result.complete) == ("Done.", not lost)
 
 
-@pytest.mark.parametrize("stop_reason", list(StopReason))
+@each("stop_reason", list(StopReason))
 def test_every_end_without_a_complete_answer_says_why(stop_reason: StopReason) -> None:
     """Issue 15: `why_incomplete` was empty for each but `answered`. What the answer lacks is said beside it."""
     said = why_incomplete(stop_reason, lacks="", fault=None)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tables import each
 from turn.playing import ASK, CONFIG, Played, call, play, results_in, says, session_messages
 from turn.test_output import TYPED
 from turnwise.rules.answer_room import QUOTED, fit_answer
@@ -119,8 +120,8 @@ def test_after_an_overflow_with_one_request_left_the_answer_is_the_models(tells:
 
 
 @pytest.mark.promise("end:budget", "cut:budget")
-@pytest.mark.parametrize(("of", "size"), [(1, 12_000), (2, 12_000), (8, 6_000), (20, 50_000), (60, 3_000), (128, 400)])
-@pytest.mark.parametrize("summary", ["SUMMARY", ""])
+@each(("of", "size"), [(1, 12_000), (2, 12_000), (8, 6_000), (20, 50_000), (60, 3_000), (128, 400)])
+@each("summary", ["SUMMARY", ""])
 def test_however_little_room_there_is_the_last_request_is_the_models_answer(of: int, size: int, summary: str) -> None:
     """Proves: whatever is left out for it, the request that a limit keeps is built and fits, also after 20 huge results in a
     window of 8,000 tokens; a larger limit is answered no worse (issue 14, line 2)."""

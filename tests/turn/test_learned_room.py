@@ -6,6 +6,7 @@ Mutants that no test noticed (issue 18). Events in, commands out.
 import pytest
 from msgspec.structs import replace
 
+from tables import each
 from turn.playing import ASK, CONFIG, Played, call, done, play, says
 from turn.test_room import ROOMY, SMALL, failed
 from turnwise.rules.budget import ModelLimits, message_bytes
@@ -211,7 +212,7 @@ def first_output(prompt_bytes: int, *, is_last: bool = False) -> int | None:
 
 # A window of 16,000 tokens, an output of 4,000 of them, and an answer of 1,024 at the least.
 @pytest.mark.promise("cut:budget")
-@pytest.mark.parametrize(
+@each(
     ("prompt_bytes", "output"),
     [
         (3 * 12_000, 4_000),

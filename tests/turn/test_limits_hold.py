@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tables import each
 from turn.limited_world import BY_REQUEST, BY_TOKEN, LIMITED, Move, Trouble, World, spent
 from turn.playing import Played
 from turn.test_output import OUTPUT
@@ -111,9 +112,9 @@ def test_no_limit_is_overshot_and_the_answer_is_the_models(
 
 
 @pytest.mark.promise("end:budget")
-@pytest.mark.parametrize("seconds", [0.0, 30.0])
-@pytest.mark.parametrize("trouble", [("busy",), ("busy", "busy"), ("busy",) * 4])
-@pytest.mark.parametrize("limit_s", [10.0, 10.3, 12.0, 14.5])
+@each("seconds", [0.0, 30.0])
+@each("trouble", [("busy",), ("busy", "busy"), ("busy",) * 4])
+@each("limit_s", [10.0, 10.3, 12.0, 14.5])
 def test_a_cut_call_leaves_the_answer_its_time_under_a_limit_of_both(
     limit_s: float, trouble: tuple[Trouble, ...], seconds: float
 ) -> None:

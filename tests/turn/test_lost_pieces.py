@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tables import each
 from turn.playing import ASK, CONFIG, PATH, call, cut, done, results_in, says
 from turn.test_retrying import BUSY, RETRIES, STORY, asked, play, waited
 from turnwise.rules.arguments import LOST_CALL
@@ -117,8 +118,8 @@ def test_a_gateway_that_breaks_now_and_then_is_asked_again_in_two_steps_only() -
     assert (ran(commands), ended(turn).text) == (["r1", "r2", "r3"], "Done.")
 
 
-@pytest.mark.parametrize("end", [FinishReason.STOP, FinishReason.LENGTH, FinishReason.CUT, FinishReason.TOOL_CALLS])
-@pytest.mark.parametrize("unsaid", [False, True])
+@each("end", [FinishReason.STOP, FinishReason.LENGTH, FinishReason.CUT, FinishReason.TOOL_CALLS])
+@each("unsaid", [False, True])
 def test_a_text_that_lost_a_piece_is_no_complete_answer_and_is_not_gone_on_with(
     end: FinishReason, unsaid: bool
 ) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from tables import each
 from turn.playing import ASK, CONFIG, call, says
 from turn.test_room import failed
 from turnwise.rules.budget import ModelLimits, OutputBudget, split_output
@@ -59,8 +60,8 @@ def test_an_api_that_insists_on_a_limit_is_asked_for_no_more_than_the_window_lea
 
 
 @pytest.mark.promise("end:budget")
-@pytest.mark.parametrize("tokens", [9_000, 14_000, 25_000, 40_000])
-@pytest.mark.parametrize("usual", [None, 8_192])
+@each("tokens", [9_000, 14_000, 25_000, 40_000])
+@each("usual", [None, 8_192])
 def test_a_refusal_without_figures_of_a_small_prompt_asks_for_less_output(tokens: int, usual: int | None) -> None:
     """Proves: where our guess of the prompt is off by some tokens, the output gives way, and the answer is the model's at each
     size of the limit."""

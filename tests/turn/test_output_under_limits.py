@@ -4,6 +4,7 @@ test noticed). Events in, commands out."""
 import pytest
 from msgspec.structs import replace
 
+from tables import each
 from turn.playing import play, says
 from turn.test_after_a_summary import TALK
 from turn.test_room import ROOMY
@@ -15,8 +16,8 @@ LARGE = replace(ROOMY, model_limits=ModelLimits(context_window_tokens=200_000, m
 
 
 @pytest.mark.promise("end:budget", "cut:budget")
-@pytest.mark.parametrize("room", ["compact", "budget", "off"])
-@pytest.mark.parametrize(
+@each("room", ["compact", "budget", "off"])
+@each(
     ("limit", "own", "asked"),
     [
         (None, None, 32_000),

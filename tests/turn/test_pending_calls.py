@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from tables import each
 from turn.playing import ASK, CONFIG, READ, Played, call, done, play, results_in, says
 from turnwise.errors import CallerError
 from turnwise.rules.history import check_input, waiting_calls
@@ -215,8 +216,8 @@ def play_started(started: TurnStarted, *script: Response, earlier: Carried | Non
 
 
 @pytest.mark.promise("wait:ask", "step:every-call-answered")
-@pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
-@pytest.mark.parametrize("ids", [("a", "a"), ("a", "b", "a"), ("b", "a", "a", "b"), ("", "")])
+@each("family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
+@each("ids", [("a", "a"), ("a", "b", "a"), ("b", "a", "a", "b"), ("", "")])
 def test_of_two_open_calls_with_one_id_the_first_alone_can_wait(ids: tuple[str, ...], family: str) -> None:
     """Proves: an id names one call. In an imported history the second call of an id waited on under the id of the first, so a
     result had answered what was pending and nobody could answer it any more (seed 3002 of the drawn sessions)."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from tables import each
 from turn.limited_world import READ_BEGUN, READ_REST
 from turn.playing import ASK, CONFIG, call, cut, done, play, says
 from turn.test_retrying import BUSY, waited
@@ -79,7 +80,7 @@ def against_failures(limit: Limit, *, fails: int, late_s: float = 0.0) -> tuple[
 
 
 @pytest.mark.promise("end:budget", "wait:retry")
-@pytest.mark.parametrize(
+@each(
     ("tokens", "fails", "requests", "waits"),
     [
         (4_000, 1, ["step none", "retry none"], [0.375]),
@@ -109,7 +110,7 @@ def test_attempts_that_are_billed_leave_the_answer_what_it_needs(
 
 
 @pytest.mark.promise("end:budget", "wait:retry")
-@pytest.mark.parametrize(
+@each(
     ("seconds", "late_s", "requests", "waits", "reason"),
     [
         (3.0, 0.0, ["step auto", "retry none"], [0.0], StopReason.TIME_LIMIT),

@@ -6,6 +6,7 @@ from decimal import Decimal
 import msgspec
 import pytest
 
+from tables import each
 from turn.playing import ASK, CONFIG, Played, call, play, says, session_messages
 from turnwise.rules.budget import ModelLimits, message_bytes, output_reserve, prompt_capacity, window_of
 from turnwise.rules.compaction import LEFT_OUT, MORE_FOLLOWS, SUMMARY_HEAD
@@ -398,8 +399,8 @@ def _served(turn: Turn, command: Command, *, bytes_a_token: float, window: int, 
 
 
 @pytest.mark.promise("cut:budget")
-@pytest.mark.parametrize("tells", [True, False])
-@pytest.mark.parametrize("bytes_a_token", [1.2, 1.5, 2, 2.5, 4])
+@each("tells", [True, False])
+@each("bytes_a_token", [1.2, 1.5, 2, 2.5, 4])
 def test_dense_text_is_planned_for_by_what_the_provider_counted(bytes_a_token: float, tells: bool) -> None:
     """Proves: results of hex digits fill the window twice as fast as the guess; all steps are made, with hardly an overflow."""
     limits = ModelLimits(context_window_tokens=32_000)

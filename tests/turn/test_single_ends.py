@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from turn.drawn import starts
 from turn.drawn_events import next_event
 from turnwise.turn.commands import FinishTurn, RunTools
@@ -91,8 +92,8 @@ def test_calls_that_end_one_by_one_lead_to_the_same_commands(started: TurnStarte
 
 
 @pytest.mark.promise("keep:crash", "step:every-call-answered")
-@pytest.mark.parametrize("kind", ["cancel", "deadline", "lost"])
-@pytest.mark.parametrize("order", [(0,), (2, 0), (1, 2, 0)])
+@each("kind", ["cancel", "deadline", "lost"])
+@each("order", [(0,), (2, 0), (1, 2, 0)])
 def test_a_call_that_had_ended_keeps_its_result_whatever_ends_the_turn(kind: str, order: tuple[int, ...]) -> None:
     """An interrupt or a crash while others run: the results that were told stand, the others say that they may have run."""
     turn, command = at_work()

@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
+from tables import each
 from turn.limited_world import BY_REQUEST
 from turn.playing import ASK, CONFIG, READ, call, play, results_in, says
 from turn.test_verdicts import ATTENDED, TASK
@@ -25,7 +26,7 @@ NOTHING = (None, None, None, None)
 
 
 @pytest.mark.promise("end:budget")
-@pytest.mark.parametrize(
+@each(
     ("limit", "given"),
     [
         (None, NOTHING),
@@ -87,7 +88,7 @@ DEAR = replace(TASK, child_usd={"cheap": Decimal("0.01"), "dear": Decimal("0.40"
 
 
 @pytest.mark.promise("end:budget")
-@pytest.mark.parametrize(
+@each(
     ("usd", "agents", "begun"),
     [
         ("0.10", ['{"agent":"cheap"}', '{"agent":"dear"}', "{}", '{"agent":3}', '{"agent":"gone"}'], [0]),
@@ -119,8 +120,8 @@ def test_a_sub_agent_begins_where_its_share_pays_for_a_request_of_its_agent(
 
 
 @pytest.mark.promise("safe:bounded")
-@pytest.mark.parametrize("most", [0, 1, 2, 3])
-@pytest.mark.parametrize("limit", [None, MaxRequests(20)], ids=["no limit", "limited"])
+@each("most", [0, 1, 2, 3])
+@each("limit", [None, MaxRequests(20)], ids=["no limit", "limited"])
 def test_a_tree_of_sub_agents_has_so_many_places(most: int, limit: Limit | None) -> None:
     """Proves: the first ones begin, each with its place; the others are told about the tree, and not about the limits."""
     config = replace(CONFIG, tools=(TASK, READ), max_subagents=most, max_subagent_requests=10, limits=limit)

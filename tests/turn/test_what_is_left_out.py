@@ -6,6 +6,7 @@ from decimal import Decimal
 import msgspec
 import pytest
 
+from tables import each
 from turnwise.rules.bound_thinking import NOTHING_STALE
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import Spent
@@ -261,7 +262,7 @@ LEFT_OUT: list[tuple[type[msgspec.Struct], str, dict[str, object]]] = [
 
 
 @pytest.mark.promise("keep:replay")
-@pytest.mark.parametrize(("kind", "line", "says"), LEFT_OUT, ids=[kind.__name__ for kind, _, _ in LEFT_OUT])
+@each(("kind", "line", "says"), LEFT_OUT, ids=[kind.__name__ for kind, _, _ in LEFT_OUT])
 def test_a_line_that_leaves_fields_out_says_what_it_has_always_said(
     kind: type[msgspec.Struct], line: str, says: dict[str, object]
 ) -> None:

@@ -4,6 +4,7 @@ mutants that no test noticed). Events in, commands out."""
 import pytest
 from msgspec.structs import replace
 
+from tables import each
 from turn.playing import ASK, CONFIG, READ, WRITE, Played, call, play, results_in, says
 from turn.test_script_phase import SCRIPT, SCRIPTED, script
 from turn.test_verdicts import ATTENDED, HELD, QUESTION, answers
@@ -209,7 +210,7 @@ def given(text: str) -> ToolResult:
     return ToolResult(call_id="other", name="other", content=(Text(text),))
 
 
-@pytest.mark.parametrize(
+@each(
     ("outcomes", "text", "is_error"),
     [
         (
@@ -291,8 +292,8 @@ NOTHING, ONE, TWICE = (), ("read",), ("read", "read", "write")
 
 
 @pytest.mark.promise("wait:cancel", "step:every-call-answered")
-@pytest.mark.parametrize("kind", WHY)
-@pytest.mark.parametrize(
+@each("kind", WHY)
+@each(
     ("ran", "at_hand", "said"),
     [
         (NOTHING, NOTHING, " No call had run."),

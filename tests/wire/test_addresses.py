@@ -1,7 +1,6 @@
 """The version of the API stands once in an address, whoever wrote the base URL."""
 
-import pytest
-
+from tables import each
 from turnwise.vocab import Message, Request, Text
 from turnwise.wire.addresses import path_below
 from turnwise.wire.profiles import FamilyName, builtin_profiles
@@ -12,7 +11,7 @@ GOOGLE = "https://generativelanguage.googleapis.com"
 VERTEX = "https://x-aiplatform.googleapis.com/v1/projects/p/locations/x/publishers/google"
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "base", "path"),
     [
         ("anthropic_messages", "https://api.anthropic.com", "/v1/messages"),
@@ -35,7 +34,7 @@ def test_the_version_stands_once(name: FamilyName, base: str, path: str) -> None
     assert path_below(base, call.path, family=name) == path
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "base", "path", "below"),
     [
         ("openai_chat", "https://api.openai.com/v1", "/v1/embeddings", "/embeddings"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import each
 from turnwise.testing.wire_conformance import check_fault_round_trip
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.anthropic_messages import FAMILY
@@ -17,7 +18,7 @@ def error(type: str, message: str, **details: str) -> bytes:
     ).encode()
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "body", "kind", "message"),
     [
         (400, error("invalid_request_error", "x"), FaultKind.BAD_REQUEST, "x"),
@@ -94,7 +95,7 @@ def test_a_key_quoted_back_is_hidden() -> None:
     assert fault.message == "bad key [redacted]"
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FaultKind if kind not in {"context_overflow"}])
+@each("kind", [kind for kind in FaultKind if kind not in {"context_overflow"}])
 def test_faults_are_reported_as_the_api_does(kind: FaultKind) -> None:
     """Kinds that the API has come back as they went; those of the way to it become its own server error."""
     own = {"unreachable", "timeout", "disconnected", "protocol", "too_large"}

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tables import each
 from turnwise.testing.wire_conformance import assemble, decode_stream
 from turnwise.vocab import (
     ArgumentsState,
@@ -94,7 +95,7 @@ DAMAGE = {
 
 
 @pytest.mark.promise("assembly:lost-piece")
-@pytest.mark.parametrize("damaged", DAMAGE.values(), ids=DAMAGE)
+@each("damaged", DAMAGE.values(), ids=DAMAGE)
 def test_an_open_call_that_lost_a_piece_is_not_complete_and_an_ended_one_is(damaged: bytes) -> None:
     """Proves: what is left of `/srv/old/x` would be whole JSON with the path `/srv/x`; it does not count as complete. The call
     before it has ended, and runs."""
@@ -174,7 +175,7 @@ NOISE = {
 
 
 @pytest.mark.promise("assembly:split-anywhere")
-@pytest.mark.parametrize("noise", NOISE.values(), ids=NOISE)
+@each("noise", NOISE.values(), ids=NOISE)
 def test_noise_between_the_pieces_of_a_call_loses_nothing(noise: bytes) -> None:
     """Proves: what cannot have been a piece changes no call and costs no second request."""
     pieces = [START, *REMOVE, END, STOP]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 import recordings
+from tables import each
 from turnwise.testing.wire_conformance import check_prefix_stable, check_request_round_trip
 from turnwise.vocab import (
     ArgumentsState,
@@ -119,7 +120,7 @@ def test_a_request_looks_as_the_api_documents_it() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "profile", "expected"),
     [
         (Settings(max_output_tokens=5000, reasoning_tokens=2000), PROFILE, (5000, "enabled", 2000, None)),
@@ -503,7 +504,7 @@ LOST: dict[str, tuple[Request, Request]] = {
 }
 
 
-@pytest.mark.parametrize("what", LOST)
+@each("what", LOST)
 def test_each_loss_is_exactly_as_the_table_says(what: str) -> None:
     """One request for each row of the loss table: what becomes of it, and that nothing else changes."""
     request, expected = LOST[what]
@@ -564,7 +565,7 @@ def test_unknown_blocks_and_fields_are_kept() -> None:
     assert (result.name, result.content) == ("n", (Text("y"),))
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "message"),
     [
         ("nonsense", "The request body is not valid"),
@@ -693,7 +694,7 @@ SHOWN = {"type": "adaptive", "display": "summarized"}
 
 
 @pytest.mark.promise("heal:generation")
-@pytest.mark.parametrize(
+@each(
     ("model", "fields", "expected"),
     [
         ("claude-opus-5-5", {}, SHOWN),

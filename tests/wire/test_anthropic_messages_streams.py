@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.testing.wire_conformance import (
     assemble,
     check_endless_line,
@@ -302,7 +303,7 @@ def test_why_it_refused_is_kept(details: dict[str, object], said: str | None) ->
     assert frames[-1] == Finished(FinishReason.REFUSAL, provider_reason="refusal", explanation=said)
 
 
-@pytest.mark.parametrize("word", FAMILY.finish_reasons)
+@each("word", FAMILY.finish_reasons)
 def test_every_stop_reason_has_its_finish(word: str) -> None:
     """The table; a word that is new ends the response without a promise, and is kept."""
     frames = frames_from(start(), *ends(word))

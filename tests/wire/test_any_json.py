@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.assembly.response import Assembler
 from turnwise.testing.wire_conformance import assemble
 from turnwise.vocab import FinishReason, Mended, Repair, text_of
@@ -317,8 +318,8 @@ def test_no_body_makes_a_decoder_raise(name: str, draw: st.DataObject) -> None:
 ODD: tuple[Json, ...] = (GONE, None, True, 5, 1.5, 2**70, "q", "", "\ud800", [], ["q"], [["q"]], {}, {"q": []})
 
 
-@pytest.mark.parametrize("is_named", [True, False])
-@pytest.mark.parametrize("name", NAMES)
+@each("is_named", [True, False])
+@each("name", NAMES)
 def test_every_value_of_every_chunk_may_be_anything(name: str, is_named: bool) -> None:
     """One value after the other becomes each odd thing, whether the events have names or not."""
     found, chunks, profile = family(name), STREAMS[name], builtin_profiles()[name]
@@ -331,8 +332,8 @@ def test_every_value_of_every_chunk_may_be_anything(name: str, is_named: bool) -
                 assemble(decoder.feed(b"".join([*events[:i], damage, *events[i + 1 :]])) + decoder.finish())
 
 
-@pytest.mark.parametrize("depth", [100, 985, 990, 994, 3000])
-@pytest.mark.parametrize("name", NAMES)
+@each("depth", [100, 985, 990, 994, 3000])
+@each("name", NAMES)
 def test_every_value_may_be_nested_without_end(name: str, depth: int) -> None:
     """Around the depth that decoders take, which is not that of encoders."""
     found, chunks, profile = family(name), STREAMS[name], builtin_profiles()[name]

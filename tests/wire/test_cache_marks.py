@@ -14,6 +14,7 @@ from openai.types.chat import completion_create_params as chat_params
 from openai.types.responses import response_create_params as responses_params
 from pydantic import TypeAdapter
 
+from tables import each
 from turnwise.lab import strict
 from turnwise.lab.strict.cache_marks import marks_of_chat, marks_of_messages
 from turnwise.vocab import Caching, File, Message, Opaque, Reasoning, Request, Text, ToolCall, ToolResult, ToolSpec
@@ -146,7 +147,7 @@ def test_an_hour_is_asked_for_in_every_mark(name: str) -> None:
     assert all(mark == HOUR for _, mark in marks)
 
 
-@pytest.mark.parametrize("name", ROWS)
+@each("name", ROWS)
 def test_nothing_is_asked_for_where_caching_is_off(name: str) -> None:
     request = replace(request_of(name), cache=None)
     body = json.dumps(body_of(request, name))
@@ -154,7 +155,7 @@ def test_nothing_is_asked_for_where_caching_is_off(name: str) -> None:
     assert "prompt_cache" not in body
 
 
-@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.cache == "unasked"])
+@each("name", [name for name, row in ROWS.items() if row.cache == "unasked"])
 def test_nothing_is_asked_for_where_prompts_are_kept_unasked(name: str) -> None:
     assert body_of(request_of(name), name) == body_of(replace(request_of(name), cache=None), name)
 
@@ -170,7 +171,7 @@ BEDROCK = "us.anthropic.claude-{}-v1:0"
 
 
 @pytest.mark.promise("bill:cached")
-@pytest.mark.parametrize(
+@each(
     ("model", "auto", "hour"),
     [
         *[(name, False, False) for name in ("3-haiku-20240307", "3-opus-20240229", "3-5-sonnet-20240620")],
@@ -416,9 +417,9 @@ def test_the_strict_judges_refuse_a_field_at_the_top_that_says_another_time(
 
 
 @pytest.mark.promise("bill:cached")
-@pytest.mark.parametrize("own", [MARK, HOUR])
-@pytest.mark.parametrize("hour", [False, True])
-@pytest.mark.parametrize("name", ["anthropic", "openrouter"])
+@each("own", [MARK, HOUR])
+@each("hour", [False, True])
+@each("name", ["anthropic", "openrouter"])
 def test_the_last_block_gets_no_second_mark(name: str, hour: bool, own: dict[str, str]) -> None:
     """The user's own mark on it keeps the field at the top away, and the user's own field our mark on the block."""
     family_name = ROWS[name].family

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tables import each
 from turnwise.vocab import Message, Opaque, Part, Reasoning, Request, Settings, Text, ToolCall, ToolResult
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family
@@ -22,7 +23,7 @@ def anthropic(*messages: Message, model: str = "claude-sonnet-4-5", **settings: 
     return {key: body[key] for key in ("thinking", "output_config") if key in body}
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "way"),
     [
         ("claude-3-haiku-20240307", "none"),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordings import five_counts
+from tables import each
 from turnwise.assembly.response_reading import read_body
 from turnwise.vocab import Usage
 from turnwise.wire import anthropic_messages, gemini, openai_chat, openai_responses
@@ -130,7 +131,7 @@ def test_zeros_under_groqs_own_name_take_nothing_away() -> None:
 
 
 @each_family
-@pytest.mark.parametrize("absurd", [1e30, -5, 1.5, 2**40 + 1, 10**30, "many", "-1", True, [], {}])
+@each("absurd", [1e30, -5, 1.5, 2**40 + 1, 10**30, "many", "-1", True, [], {}])
 def test_what_is_no_count_is_not_booked(name: str, absurd: object) -> None:
     """A count is an integer from 0 to 2**40; in a stream, in a body, and in place of a real one."""
     nonsense = replaced(REAL[name], by=absurd)
@@ -156,7 +157,7 @@ def test_one_absurd_count_does_not_hide_the_others(name: str) -> None:
 
 
 @each_family
-@pytest.mark.parametrize("written", [str, float])
+@each("written", [str, float])
 def test_counts_of_loose_gateways_are_read(name: str, written: Callable[[int], object]) -> None:
     """Languages with one number type write 1.0, some write "1"."""
 
@@ -270,8 +271,8 @@ def test_whatever_the_usage_says_counts_are_counts(name: str) -> None:
     def holds(objects: list[bytes]) -> None:
         read = READERS[name]()
         before = (0, 0, 0, 0, 0)
-        for each in [b'{"input_tokens":3}', *objects] if anthropic else objects:
-            counts = five_counts(read(msgspec.Raw(each)))
+        for one in [b'{"input_tokens":3}', *objects] if anthropic else objects:
+            counts = five_counts(read(msgspec.Raw(one)))
             if counts is None:
                 continue
             assert all(type(count) is int and 0 <= count <= MAX_COUNT for count in counts)

@@ -2,8 +2,7 @@
 
 import json
 
-import pytest
-
+from tables import each
 from turnwise.testing.wire_conformance import decode_stream
 from turnwise.wire import anthropic_messages, openai_responses
 from turnwise.wire.family import Family
@@ -95,8 +94,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("names", [True, False], ids=["named", "unnamed"])
-@pytest.mark.parametrize(("family", "texts"), CASES)
+@each("names", [True, False], ids=["named", "unnamed"])
+@each(("family", "texts"), CASES)
 def test_a_read_of_many_deltas_says_what_each_says_alone(family: Family, texts: list[bytes], names: bool) -> None:
     """Whatever stands among them, with the names of events and without."""
     kinds = [kind_of(text, otherwise=kind_of(texts[-1])) for text in texts]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tables import each
 from turnwise.vocab import (
     ArgumentsState,
     File,
@@ -188,7 +189,7 @@ def test_models_that_want_turns_get_neighbours_as_one_message() -> None:
 
 
 @pytest.mark.promise("step:prefix-stable")
-@pytest.mark.parametrize("row", [name for name, profile in KNOWN.items() if profile.family == "openai_chat"])
+@each("row", [name for name, profile in KNOWN.items() if profile.family == "openai_chat"])
 def test_the_same_history_gives_the_same_bytes_at_every_step(row: str) -> None:
     """Proves: encoded step by step and at once, with a leading system message among the messages and with neighbours."""
     for model in ("m", "gemma-3"):

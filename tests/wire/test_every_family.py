@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from tables import each
 from turnwise.lab import strict
 from turnwise.lab.raw import parse
 from turnwise.vocab import (
@@ -73,7 +74,7 @@ def test_server_side_tools_of_another_family_are_no_functions(name: FamilyName) 
 
 
 @each_family
-@pytest.mark.parametrize("means", ["json_object", "none"])
+@each("means", ["json_object", "none"])
 def test_the_schema_is_told_in_words_where_there_is_no_field_for_it(name: FamilyName, means: str) -> None:
     """The model cannot fit a schema that nobody showed it."""
     profile = msgspec.convert({"name": name, "family": name, "output": means}, Profile)
@@ -101,7 +102,7 @@ def test_a_file_in_a_result_that_the_endpoint_does_not_take_is_named_too(name: F
 
 @each_family
 @pytest.mark.promise("step:history-healed")
-@pytest.mark.parametrize(
+@each(
     "parts",
     [(PDF,), (Reasoning("hm"), PDF), (Reasoning("hm"), FOREIGN, PDF)],
     ids=["alone", "with reasoning", "with an item of no known family"],

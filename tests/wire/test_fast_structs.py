@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, get_origin
 import msgspec
 import pytest
 
+from tables import each
 from turnwise.testing.wire_conformance import decode_stream
 from turnwise.wire import anthropic_messages, openai_responses
 from turnwise.wire.anthropic_messages import events as anthropic
@@ -146,7 +147,7 @@ def refuses_others(struct: type[msgspec.Struct]) -> bool:
 
 
 @pytest.mark.promise("assembly:split-anywhere", "assembly:kinds")
-@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
+@each("pair", PAIRS.values(), ids=PAIRS.keys())
 def test_a_fast_struct_has_every_field_or_says_why_not(pair: Pair) -> None:
     """Each field of the whole struct stands in the fast one, has a pair of its own, or a reason; and no reason is stale."""
     whole, fast = named(pair.whole), named(pair.fast)
@@ -157,7 +158,7 @@ def test_a_fast_struct_has_every_field_or_says_why_not(pair: Pair) -> None:
 
 
 @pytest.mark.promise("assembly:split-anywhere", "assembly:kinds")
-@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
+@each("pair", PAIRS.values(), ids=PAIRS.keys())
 def test_a_fast_struct_refuses_what_it_would_read_otherwise(pair: Pair) -> None:
     """Whatever a field holds: the fast struct reads the same as the whole one, or refuses the event."""
     for key in named(pair.whole).keys() - pair.inner - pair.passed_over.keys():

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tables import each
 from turnwise.testing.wire_conformance import assemble
 from turnwise.vocab import ArgumentsState, FinishReason, Repair, Response, calls_of
 from turnwise.wire.limits import DEFAULT_LIMITS
@@ -34,7 +35,7 @@ def ended_with(word: str | None, name: str) -> Response:
     return assemble(family(name).decode_body(body, builtin_profiles()[name], DEFAULT_LIMITS))
 
 
-@pytest.mark.parametrize("word", [None, "", " ", "null", "None", "undefined"])
+@each("word", [None, "", " ", "null", "None", "undefined"])
 @each_family
 def test_a_word_that_says_nothing_is_not_said(name: str, word: str | None) -> None:
     """Where nothing says why the response ended, it was cut (a Responses body that came whole is completed)."""
@@ -47,7 +48,7 @@ def test_a_word_that_says_nothing_is_not_said(name: str, word: str | None) -> No
     assert [repair.kind for repair in response.repairs] == kinds
 
 
-@pytest.mark.parametrize("word", ["banana", "hit_max_budget", "NEW_SAFETY_RULE", "upstream_error", "no_filter_hit"])
+@each("word", ["banana", "hit_max_budget", "NEW_SAFETY_RULE", "upstream_error", "no_filter_hit"])
 @each_family
 def test_a_word_that_nobody_documented_is_kept_and_told(name: str, word: str) -> None:
     """Proves: no part of an unknown word is taken for its meaning. What the response holds decides, and the repair tells it."""
@@ -56,7 +57,7 @@ def test_a_word_that_nobody_documented_is_kept_and_told(name: str, word: str) ->
     assert (response.finish, response.provider_finish, response.repairs) == (FinishReason.STOP, word, (repair,))
 
 
-@pytest.mark.parametrize("word", ["function_call_filter: MALFORMED_FUNCTION_CALL", "MALFORMED_FUNCTION_CALL"])
+@each("word", ["function_call_filter: MALFORMED_FUNCTION_CALL", "MALFORMED_FUNCTION_CALL"])
 @each_family
 def test_a_call_that_the_server_could_not_read_is_no_content_filter(name: str, word: str) -> None:
     """Proves: the word of Gemini's API, and the same word with the filter's name before it (Gemini's OpenAI-compatible endpoint),
@@ -108,7 +109,7 @@ def test_an_unknown_reason_for_an_incomplete_response_leaves_it_cut() -> None:
     assert (response.finish, response.provider_finish) == (FinishReason.CUT, "incomplete:banana")
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "reason"),
     [
         ("timeout", FinishReason.ERROR),

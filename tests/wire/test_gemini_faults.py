@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tables import each
 from turnwise.testing.wire_conformance import check_fault_round_trip
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.gemini import FAMILY
@@ -46,7 +47,7 @@ def test_every_recorded_error_has_its_kind(corpus: Path) -> None:
         )
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "error", "kind"),
     [
         (

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import each
 from turnwise.testing.wire_conformance import assemble
 from turnwise.vocab import Frame, text_of
 from turnwise.wire.gemini.fast import FastChunks
@@ -42,7 +43,7 @@ def test_a_stream_that_came_twice_byte_for_byte_is_taken_once(fast: type[FastChu
 
 @both_ways
 @in_reads
-@pytest.mark.parametrize(
+@each(
     ("old", "new"),
     [
         ([b'"ab"', b'"c "'], [b'"a"', b'"bc "']),

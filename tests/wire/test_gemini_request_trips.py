@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import recordings
+from tables import each
 from turnwise.testing.wire_conformance import check_request_round_trip
 from turnwise.vocab import (
     File,
@@ -207,7 +208,7 @@ def test_gemini_schemas_become_json_schema() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "path", "says"),
     [
         (b"{", PATH, "the body"),

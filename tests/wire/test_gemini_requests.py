@@ -9,6 +9,7 @@ import pytest
 from google import genai
 from google.genai import types
 
+from tables import each
 from turnwise.lab.raw import parse
 from turnwise.lab.strict.gemini import check
 from turnwise.lab.strict.verdicts import ModelRules
@@ -286,7 +287,7 @@ def test_results_without_ids_take_the_oldest_open_call_of_their_name() -> None:
     assert ids == ["call_2", "call_1", "call_0", "call_3", "call_4"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "is_error", "response"),
     [
         ("plain", False, {"output": "plain"}),
@@ -426,8 +427,8 @@ def test_reasoning_is_asked_for_as_the_model_takes_it(
     assert body_of(request, profile)["generationConfig"]["thinkingConfig"] == config
 
 
-@pytest.mark.parametrize("mode", ["VALIDATED", "AUTO", "NONE", "ANY"])
-@pytest.mark.parametrize("names", [[], ["a"], ["a", "b"]])
+@each("mode", ["VALIDATED", "AUTO", "NONE", "ANY"])
+@each("names", [[], ["a"], ["a", "b"]])
 def test_every_tool_choice_survives(mode: str, names: list[str]) -> None:
     """Also those that have no word of ours: they stay in `extra` and are merged over what we write."""
     calling = {"mode": mode} | ({"allowedFunctionNames": names} if names else {})

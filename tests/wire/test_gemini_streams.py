@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.testing.wire_conformance import (
     assemble,
     check_endless_line,
@@ -170,8 +171,8 @@ def test_arguments_streamed_value_by_value_are_one_object() -> None:
 
 
 @pytest.mark.promise("cut:never-run")
-@pytest.mark.parametrize("kept", range(1, 6))
-@pytest.mark.parametrize("finish", ["MAX_TOKENS", "STOP", None])
+@each("kept", range(1, 6))
+@each("finish", ["MAX_TOKENS", "STOP", None])
 def test_streamed_arguments_that_stop_early_are_cut(kept: int, finish: str | None) -> None:
     """Wherever the pieces stop: the object is never closed by us, so no parser takes it for whole."""
     end = [chunk({"text": ""}, finish=finish)] if finish else []
@@ -179,7 +180,7 @@ def test_streamed_arguments_that_stop_early_are_cut(kept: int, finish: str | Non
     assert made.state is ArgumentsState.TRUNCATED
 
 
-@pytest.mark.parametrize(
+@each(
     "pieces",
     [
         [piece("$.x", stringValue="a", more=True)],  # more was announced
@@ -400,7 +401,7 @@ def test_no_finish_word_is_untested() -> None:
     assert {word: reason for reason, words in WORDS.items() for word in words.split()} == FAMILY.finish_reasons
 
 
-@pytest.mark.parametrize(("word", "reason"), [(word, one) for one, words in WORDS.items() for word in words.split()])
+@each(("word", "reason"), [(word, one) for one, words in WORDS.items() for word in words.split()])
 def test_every_finish_word_is_ours(word: str, reason: FinishReason) -> None:
     """What Gemini's words mean, as data; the provider's word is kept."""
     given = int(word) if word.isdigit() else word
@@ -424,7 +425,7 @@ def test_an_unknown_finish_word_is_judged_and_kept(word: str | int, part: dict[s
     assert (response.finish, response.provider_finish) == (reason, str(word))
 
 
-@pytest.mark.parametrize(
+@each(
     "reason",
     "SAFETY OTHER BLOCKLIST PROHIBITED_CONTENT IMAGE_SAFETY MODEL_ARMOR JAILBREAK BLOCKED_REASON_UNSPECIFIED".split(),
 )
@@ -485,7 +486,7 @@ def test_an_error_inside_a_stream_is_a_fault(error: bytes) -> None:
         assert (text_of(response.message), response.fault, response.finish) == ("half", fault, FinishReason.ERROR)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "kinds", "expected"),
     [
         (sse(chunk({"text": "a\ufffe"})).replace("\ufffe".encode(), b"\xff"), ["invalid_utf8"], "a\ufffd"),
@@ -517,7 +518,7 @@ def test_nested_too_deeply_is_passed_over() -> None:
     assert [frame.repair.kind for frame in frames if isinstance(frame, Lost)] == ["undecodable_chunk"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "shown"),
     [
         (b"<html><body>502 Bad Gateway</body></html>", "<html><body>502 Bad Gateway"),

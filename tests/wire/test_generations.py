@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from lab.judging import refusal_of
+from tables import each
 from turnwise.lab.strict import ModelRules
 from turnwise.lab.strict.generations import GENERATIONS
 from turnwise.vocab import (
@@ -56,8 +57,8 @@ def body_of(model: str, row: str = "anthropic", **asked: Any) -> dict[str, Any]:
 
 
 @pytest.mark.promise("heal:generation")
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("model", GENERATIONS)
+@each("cell", CELLS)
+@each("model", GENERATIONS)
 def test_no_generation_refuses_what_is_sent(model: str, cell: str) -> None:
     """The lab's judges know these models by a table of their own."""
     for row in ("anthropic",) if model.startswith("claude-") else ("openai", "openai-chat"):
@@ -108,8 +109,8 @@ def test_what_is_asked_in_words_is_told_and_is_no_part_of_the_kept_prompt() -> N
 
 
 @pytest.mark.promise("heal:generation")
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize(
+@each("cell", CELLS)
+@each(
     ("model", "row"),
     [
         ("claude-opus-5-6", "anthropic"),

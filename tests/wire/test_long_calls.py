@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.vocab import FaultKind
 from turnwise.wire.limits import SLICE_BYTES, Limits
 from turnwise.wire.long_calls import call_too_long
@@ -41,7 +42,7 @@ def test_object_is_counted_without_its_white_space(value: object, limit: int) ->
     assert (call_too_long(text, limit_bytes=limit) is not None) == (len(arguments) > limit)
 
 
-@pytest.mark.parametrize("shift", range(13))
+@each("shift", range(13))
 def test_escapes_are_counted_where_two_slices_meet(shift: int) -> None:
     """A slice never ends within an escape."""
     text = "x" * (SLICE_BYTES - shift) + '\\"\\\\\\n"' * 5

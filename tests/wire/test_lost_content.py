@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import each
 from turnwise.assembly.response_reading import read_body
 from turnwise.vocab import (
     ArgumentsState,
@@ -45,7 +46,7 @@ LOSSES = [
 ]
 
 
-@pytest.mark.parametrize(("family", "lost", "kind"), LOSSES)
+@each(("family", "lost", "kind"), LOSSES)
 def test_a_piece_that_is_lost_is_told_as_such(family: str, lost: bytes, kind: str) -> None:
     """Proves: what came before and behind it is kept, and the response says that something is lost."""
     begin, end = WHOLE[family]
@@ -55,8 +56,8 @@ def test_a_piece_that_is_lost_is_told_as_such(family: str, lost: bytes, kind: st
     assert response.lost
 
 
-@pytest.mark.parametrize("family", WHOLE)
-@pytest.mark.parametrize("noise", [b"data: ping\n\n", b"data: : still working\n\n"])
+@each("family", WHOLE)
+@each("noise", [b"data: ping\n\n", b"data: : still working\n\n"])
 def test_a_keep_alive_that_is_no_json_loses_nothing(family: str, noise: bytes) -> None:
     """Proves: bare words that some gateways send as data leave the answer complete; they are told all the same."""
     begin, end = WHOLE[family]
@@ -110,8 +111,8 @@ def call_stream(family: str) -> list[bytes]:
 
 
 @pytest.mark.promise("assembly:lost-piece")
-@pytest.mark.parametrize(("family", "name"), [(family, name) for family, names in NAMES.items() for name in names])
-@pytest.mark.parametrize("control", [b"\x00", b"\x01", b"\t", b"\x1b"])
+@each(("family", "name"), [(family, name) for family, names in NAMES.items() for name in names])
+@each("control", [b"\x00", b"\x01", b"\t", b"\x1b"])
 def test_a_control_character_in_a_name_is_a_loss(family: str, name: bytes, control: bytes) -> None:
     """Source: two testers. The event is no JSON, and a decoder that passes over unknown keys does not see it."""
     events = call_stream(family)

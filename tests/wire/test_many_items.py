@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.wire.gemini import chunks as gemini_chunks
 from turnwise.wire.many_items import MAX_VALUES, has_too_many_items
 from turnwise.wire.openai_chat import chunks as chat_chunks
@@ -74,7 +74,7 @@ def containers(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...
             yield from containers(inner, path)
 
 
-@pytest.mark.parametrize(
+@each(
     "way",
     sorted(
         {

@@ -5,13 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.wire.model_lists import MOST_MODELS, MOST_NAME, OfferedModel, list_call, read_model_list
 from turnwise.wire.profiles import builtin_profiles
 
 PROFILES = builtin_profiles()
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "model"),
     [
         (b'{"object":"list","data":[{"id":"gpt-5","object":"model"}]}', OfferedModel(name="gpt-5")),
@@ -71,9 +72,7 @@ def test_a_list_without_end_is_cut() -> None:
     assert len(read_model_list(msgspec.json.encode(entries))) == MOST_MODELS
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"<html>", b"{}", b'{"data":{}}', b'{"data":null}', b"[" * 100_000, b"\xff\xfe", b'"models"']
-)
+@each("body", [b"", b"<html>", b"{}", b'{"data":{}}', b'{"data":null}', b"[" * 100_000, b"\xff\xfe", b'"models"'])
 def test_what_is_no_list_is_a_value_error(body: bytes) -> None:
     with pytest.raises(ValueError, match="no list of models"):
         read_model_list(body)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import each
 from turnwise.testing.wire_conformance import check_fault_round_trip
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.openai_chat import FAMILY
@@ -64,7 +65,7 @@ def test_every_recorded_error_has_its_kind_and_the_providers_own_words(corpus: P
     assert found == RECORDED
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "body", "kind"),
     [
         (429, {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}, FaultKind.QUOTA),
@@ -108,7 +109,7 @@ def test_an_error_that_is_no_error_object_shows_how_it_begins(body: bytes, messa
     assert FAMILY.decode_fault(502, {}, body) == Fault(kind=FaultKind.SERVER, message=message, status=502)
 
 
-@pytest.mark.parametrize(
+@each(
     ("headers", "seconds"),
     [
         ({"retry-after": "7"}, 7.0),
@@ -153,7 +154,7 @@ UNTOLD = {
 }
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FaultKind if kind not in UNTOLD])
+@each("kind", [kind for kind in FaultKind if kind not in UNTOLD])
 def test_a_fault_comes_back_from_the_error_that_we_write(kind: FaultKind) -> None:
     check_fault_round_trip(FAMILY, Fault(kind=kind, message="it failed"))
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tables import each
 from turnwise.testing.wire_conformance import assemble, decode_stream
 from turnwise.vocab import (
     ArgumentsState,
@@ -71,7 +72,7 @@ BROKEN = {
 
 
 @pytest.mark.promise("assembly:lost-piece")
-@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+@each("broken", BROKEN.values(), ids=BROKEN)
 def test_a_call_that_lost_a_piece_is_never_complete(broken: bytes) -> None:
     """Proves: what is left of `/srv/old/x` would be whole JSON with the path `/srv/x`; it does not count as complete."""
     response = read(line(call(**NAMED)), broken, line(call(**LAST)), line(ENDED), b"data: [DONE]\n\n")
@@ -168,7 +169,7 @@ NOISE = {
 
 
 @pytest.mark.promise("assembly:split-anywhere")
-@pytest.mark.parametrize("noise", NOISE.values(), ids=NOISE)
+@each("noise", NOISE.values(), ids=NOISE)
 def test_noise_between_the_pieces_of_a_call_loses_nothing(noise: bytes) -> None:
     """Proves: what cannot have been a piece changes no call and costs no second request, however often it comes."""
     pieces = [line(call(**NAMED)), line(call(**MORE)), line(call(**LAST)), line(ENDED), b"data: [DONE]\n\n"]
@@ -322,7 +323,7 @@ def test_reasoning_is_read_in_whatever_field_it_comes(fields: dict[str, object])
 
 
 @pytest.mark.promise("assembly:lost-piece")
-@pytest.mark.parametrize(
+@each(
     "fields",
     [
         {"content": {"odd": "b"}},
@@ -424,8 +425,8 @@ def test_a_text_with_half_of_a_character_is_no_whole_answer() -> None:
 
 
 @pytest.mark.promise("assembly:lost-piece")
-@pytest.mark.parametrize("tear", ["\n", "\r", "\x00", "\t"])
-@pytest.mark.parametrize("at", ["argu|ments", "tool_|calls", "I w|ill", "/s|rv"])
+@each("tear", ["\n", "\r", "\x00", "\t"])
+@each("at", ["argu|ments", "tool_|calls", "I w|ill", "/s|rv"])
 def test_a_body_with_a_line_break_in_a_string_is_torn(tear: str, at: str) -> None:
     """In a key it hides what stands there; pretty printed JSON has line breaks between its tokens alone."""
     named = {"id": "a", "function": {"name": "remove", "arguments": '{"path":"/srv/x"}'}}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from openai.types.chat import completion_create_params
 from pydantic import TypeAdapter
 
+from tables import each
 from turnwise.testing.wire_conformance import check_prefix_stable, check_request_round_trip
 from turnwise.vocab import (
     ArgumentsState,
@@ -151,7 +152,7 @@ def test_a_request_that_the_family_can_carry_comes_back_equal(request: Request) 
     check_request_round_trip(FAMILY, request, profile=WIDEST, expected=request)
 
 
-@pytest.mark.parametrize(
+@each(
     ("messages", "expected"),
     [
         (
@@ -263,7 +264,7 @@ PARAMS: TypeAdapter[Any] = TypeAdapter(
 
 
 @pytest.mark.promise("assembly:bounded")
-@pytest.mark.parametrize("depth", [900, 950, *range(960, 1000, 3), 100_000])
+@each("depth", [900, 950, *range(960, 1000, 3), 100_000])
 def test_a_request_nested_beyond_reading_is_refused_by_name(depth: int) -> None:
     """Whether reading or keeping it is what goes too deep: never another exception."""
     nest = "[" * depth + "]" * depth

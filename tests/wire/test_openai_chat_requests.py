@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 import recordings
+from tables import each
 from turnwise.vocab import (
     ArgumentsState,
     File,
@@ -166,7 +167,7 @@ def test_an_endpoint_may_want_its_tools_dropped_where_none_may_be_called() -> No
     assert "tool_choice" not in dropped
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "effort", "fields"),
     [
         ("reasoning_effort", "low", {"reasoning_effort": "low"}),
@@ -439,7 +440,7 @@ def test_fields_without_a_word_of_ours_are_kept_where_they_stood() -> None:
     assert body_of(request) == wire
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "complaint"),
     [
         (b"{", "no JSON object"),

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import recordings
+from tables import each
 from turnwise.testing.wire_conformance import (
     assemble,
     check_endless_line,
@@ -309,7 +310,7 @@ def test_a_repeated_finish_reason_is_told_once_and_a_new_one_again() -> None:
     assert frames(END, END, delta({}, "tool_calls")) == [STOP, Finished(FinishReason.TOOL_CALLS, "tool_calls")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "reason"),
     [
         ("length", FinishReason.LENGTH),
@@ -530,7 +531,7 @@ def test_an_error_body_with_status_200_is_a_fault() -> None:
     assert found == [Faulted(Fault(kind=FaultKind.NOT_FOUND, message="no model", status=404, code="404"))]
 
 
-@pytest.mark.parametrize(
+@each(
     ("blob", "shown"),
     [
         (

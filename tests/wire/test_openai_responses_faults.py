@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import each
 from turnwise.assembly.response_reading import read_body
 from turnwise.rules.retries import is_worth_a_retry
 from turnwise.testing.wire_conformance import check_fault_round_trip
@@ -42,7 +43,7 @@ def test_every_recorded_error_has_its_kind_and_code(corpus: Path) -> None:
     assert found == KINDS
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "headers", "body", "fault"),
     [
         (
@@ -115,7 +116,7 @@ def test_an_answer_becomes_a_fault(status: int, headers: dict[str, str], body: b
     assert FAMILY.decode_fault(status, headers, body) == fault
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FaultKind if kind not in ON_THE_WAY])
+@each("kind", [kind for kind in FaultKind if kind not in ON_THE_WAY])
 def test_a_fault_is_written_as_the_api_reports_it(kind: FaultKind) -> None:
     """The four that happen on the way to a provider have no status of their own: they are server errors to a client."""
     check_fault_round_trip(FAMILY, Fault(kind=kind, message="What happened."))
@@ -134,7 +135,7 @@ LASTING_CODES = """bio_policy misalignment_policy_violation data_residency_misma
     invalid_prompt""".split()
 
 
-@pytest.mark.parametrize("code", LASTING_CODES)
+@each("code", LASTING_CODES)
 def test_a_failed_response_is_not_asked_for_again_if_its_code_lasts(code: str) -> None:
     """`ResponseError.code` of openai-python 3.57: a policy or the request's own image, so the same request would fail, and be
     billed, again. The response has no HTTP status that could tell."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tables import each
 from turnwise.vocab import ArgumentsState, FaultKind, FinishReason, Response, Text, calls_of, reasoning_of, text_of
 from turnwise.wire.openai_responses.items import MAX_ITEMS
 from wire.openai_responses_streams import begin, call_events, end, event, read
@@ -220,8 +221,8 @@ BEHIND = {
 }
 
 
-@pytest.mark.parametrize("behind", BEHIND)
-@pytest.mark.parametrize("is_named", [True, False])
+@each("behind", BEHIND)
+@each("is_named", [True, False])
 def test_what_follows_the_terminal_event_is_no_part_of_the_response(behind: str, *, is_named: bool) -> None:
     """A proxy sends the stream twice; a gateway goes on (issue 12, line 4)."""
     events = [*ONCE, *BEHIND[behind]]

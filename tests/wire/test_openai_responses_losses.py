@@ -9,6 +9,7 @@ import pytest
 
 import damage
 from recordings import Row, decode, of_family
+from tables import each
 from turnwise.testing.wire_conformance import assemble
 from turnwise.vocab import ArgumentsState, Response, calls_of, text_of
 from turnwise.wire.limits import DEFAULT_LIMITS
@@ -68,8 +69,8 @@ WHOLE = [(ARGUMENTS, ArgumentsState.COMPLETE)]
 
 
 @pytest.mark.promise("assembly:lost-piece")
-@pytest.mark.parametrize("damaged", BREAKS)
-@pytest.mark.parametrize("at", [0, 1, 2])
+@each("damaged", BREAKS)
+@each("at", [0, 1, 2])
 def test_a_call_that_lost_a_piece_is_complete_only_once_it_is_said_whole(
     damaged: Callable[[bytes], bytes], at: int
 ) -> None:
@@ -84,8 +85,8 @@ def test_a_call_that_lost_a_piece_is_complete_only_once_it_is_said_whole(
 
 
 @pytest.mark.promise("assembly:lost-piece")
-@pytest.mark.parametrize("damaged", BREAKS)
-@pytest.mark.parametrize("at", [0, 1, 2])
+@each("damaged", BREAKS)
+@each("at", [0, 1, 2])
 def test_a_text_that_lost_a_piece_is_whole_only_once_it_is_said_whole(
     damaged: Callable[[bytes], bytes], at: int
 ) -> None:
@@ -150,7 +151,7 @@ NOISE = [
 
 
 @pytest.mark.promise("assembly:lost-piece")
-@pytest.mark.parametrize("noise", NOISE)
+@each("noise", NOISE)
 def test_noise_between_events_loses_nothing(noise: bytes) -> None:
     """What cannot have been a piece: keep-alives, unknown events, and events whose name says that they hold none."""
     events = [begin(), ADDED, *PIECES, *TEXT, end()]
@@ -175,8 +176,8 @@ def numbered(*events: bytes, start: int = 0) -> list[bytes]:
 
 
 @pytest.mark.promise("assembly:lost-piece")
-@pytest.mark.parametrize("at", [2, 3, 4])
-@pytest.mark.parametrize("start", [0, 1, 7])
+@each("at", [2, 3, 4])
+@each("start", [0, 1, 7])
 def test_a_piece_that_the_numbers_miss_is_lost(at: int, start: int) -> None:
     """A proxy swallowed it; what says the call whole mends it (issue 12, done when 2)."""
     events = numbered(begin(), ADDED, *PIECES, end(), start=start)

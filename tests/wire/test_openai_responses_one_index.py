@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tables import each
 from turnwise.testing.wire_conformance import assemble, decode_stream
 from turnwise.vocab import ArgumentsState, Response, calls_of, text_of
 from turnwise.wire.openai_responses import FAMILY
@@ -87,9 +88,9 @@ def damaged(told: list[Event], *, numbered: bool) -> Iterator[list[Event | None]
 
 
 @pytest.mark.promise("assembly:lost-piece")
-@pytest.mark.parametrize("ids", ["same", "new"])
-@pytest.mark.parametrize("lists", [True, False], ids=["listed at the end", "not listed"])
-@pytest.mark.parametrize("numbered", [True, False], ids=["numbered", "not numbered"])
+@each("ids", ["same", "new"])
+@each("lists", [True, False], ids=["listed at the end", "not listed"])
+@each("numbered", [True, False], ids=["numbered", "not numbered"])
 def test_no_call_takes_what_another_one_lost(ids: str, lists: bool, numbered: bool) -> None:
     """Proves: whatever two events are torn, missing or out of place, what runs was said, and once each."""
     told = events(ids=ids, lists=lists, numbered=numbered)

@@ -12,6 +12,7 @@ from openai.types.responses.response_input_item_param import ResponseInputItemPa
 from pydantic import TypeAdapter
 
 from recordings import of_family
+from tables import each
 from turnwise.testing.wire_conformance import check_prefix_stable, check_request_round_trip
 from turnwise.vocab import (
     ArgumentsState,
@@ -485,7 +486,7 @@ def test_a_call_in_history_that_is_no_json_is_marked() -> None:
     assert encoded(request)["input"][0]["arguments"] == "{}"
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "said"),
     [
         (b"", "cannot be read"),

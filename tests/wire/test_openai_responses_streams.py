@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordings import decode, of_family, profile_of
+from tables import each
 from turnwise.testing.wire_conformance import (
     assemble,
     check_endless_line,
@@ -497,7 +498,7 @@ def test_what_is_no_response_is_a_protocol_fault(blob: bytes, shown: str) -> Non
     check_foreign_answer_is_a_protocol_fault(FAMILY, blob, profile=PROFILE, shown=shown)
 
 
-@pytest.mark.parametrize(
+@each(
     "blob",
     [
         b"data: 3\n\n",

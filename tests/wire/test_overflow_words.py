@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from tables import each
 from turnwise.assembly.response_reading import ResponseReader
 from turnwise.rules.told_limits import ToldLimits, read_told
 from turnwise.vocab import Fault, FaultKind
@@ -100,8 +101,8 @@ def test_all_families_are_asked() -> None:
 
 
 @pytest.mark.promise("cut:budget")
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("said", WORDS)
+@each("name", FAMILIES)
+@each("said", WORDS)
 def test_the_words_of_a_local_server_are_an_overflow_wherever_they_stand(name: FamilyName, said: str) -> None:
     """Proves: under HTTP 400 and 500, with the error as an object and as plain text, and inside a stream of status 200; the
     figures that the words name are read."""
@@ -117,10 +118,8 @@ def test_the_words_of_a_local_server_are_an_overflow_wherever_they_stand(name: F
 
 
 @pytest.mark.promise("cut:budget")
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize(
-    "words", ["the prompt does not fit", "try increasing the context size or enable context shift"]
-)
+@each("name", FAMILIES)
+@each("words", ["the prompt does not fit", "try increasing the context size or enable context shift"])
 def test_llama_cpps_error_object_is_read_whatever_its_words_say(name: FamilyName, words: str) -> None:
     """Proves: the type alone says that it is an overflow, and the counts beside the words are what the turn learns from.
     Source: llama.cpp pull request 15780."""
@@ -139,8 +138,8 @@ def test_llama_cpps_error_object_is_read_whatever_its_words_say(name: FamilyName
     assert fault is not None and (fault.kind, read_told(fault.message)) == expected
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("said", OTHERS)
+@each("name", FAMILIES)
+@each("said", OTHERS)
 def test_other_words_of_tokens_and_contexts_are_no_overflow(name: FamilyName, said: str) -> None:
     """Proves: nothing is shortened for an error that has another reason."""
     body = msgspec.json.encode({"error": {"message": said, "type": "server_error", "code": 500}})

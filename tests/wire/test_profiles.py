@@ -6,6 +6,7 @@ from importlib import resources
 import msgspec
 import pytest
 
+from tables import each
 from turnwise.vocab import Message, Request, Settings, Text
 from turnwise.wire import registry
 from turnwise.wire.profiles import Profile, builtin_profiles, parse_profiles
@@ -30,7 +31,7 @@ def test_openai_is_the_responses_api_and_chat_completions_has_a_name_of_its_own(
     assert (known["openai"].family, known["openai-chat"].family) == ("openai_responses", "openai_chat")
 
 
-@pytest.mark.parametrize("profile", ROWS, ids=lambda profile: profile.name)
+@each("profile", ROWS, ids=lambda profile: profile.name)
 def test_a_row_has_what_a_run_needs(profile: Profile) -> None:
     """An address (but for the plain rows), a variable for the key, a title, and a body that is a JSON object."""
     assert re.fullmatch(r"[a-z][a-z0-9_-]*", profile.name), "what a user types before the colon"
@@ -49,7 +50,7 @@ def test_a_row_has_what_a_run_needs(profile: Profile) -> None:
     assert profile.model_in_body or "{model}" in (profile.path or "")
 
 
-@pytest.mark.parametrize("profile", [row for row in ROWS if row.family == "openai_chat"], ids=lambda row: row.name)
+@each("profile", [row for row in ROWS if row.family == "openai_chat"], ids=lambda row: row.name)
 def test_a_chat_row_encodes_what_its_words_say(profile: Profile) -> None:
     """`reasoning_request` and the other words are ones that the encoder knows: effort reaches the body where there is one."""
     request = Request(

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.testing.wire_conformance import decode_stream
 from turnwise.vocab import Frame, Mended
 from turnwise.wire import gemini, openai_chat
@@ -65,7 +66,7 @@ def test_a_string_that_is_not_surely_the_piece_is_not_learned(text: bytes, strin
     assert learned(text, string).rest is None
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         b'{"text":"b","other":"c"}',

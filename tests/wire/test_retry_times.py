@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import each
 from turnwise.wire.faults import date_s
 from turnwise.wire.registry import family
 
@@ -11,8 +12,8 @@ DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
 
 
 @pytest.mark.promise("wait:retry")
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize(
+@each("name", FAMILIES)
+@each(
     ("headers", "after_s", "at_s", "should"),
     [
         ({"retry-after": "7"}, 7.0, None, None),
@@ -45,7 +46,7 @@ def test_headers(
     assert (fault.retry_after_s, fault.retry_at_s, fault.should_retry) == (after_s, at_s, should)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "seconds"),
     [
         (DATE, 1792567680.0),

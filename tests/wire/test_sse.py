@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.wire.limits import Limits
 from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, encode_event
 
@@ -47,8 +48,8 @@ def test_every_split_in_two_gives_the_same_events() -> None:
 
 @pytest.mark.promise("assembly:split-anywhere")
 @pytest.mark.promise("assembly:split-anywhere")
-@pytest.mark.parametrize("first", [b"\xef\xbb\xbf", b": c", b"", b"\n", b"\r", b"id: 7\r\n", b"event: a"])
-@pytest.mark.parametrize("line", [b"data: y%d\n\n", b"event: e\ndata: y%d\n\n", b"data: y%d\r\n\r\n"])
+@each("first", [b"\xef\xbb\xbf", b": c", b"", b"\n", b"\r", b"id: 7\r\n", b"event: a"])
+@each("line", [b"data: y%d\n\n", b"event: e\ndata: y%d\n\n", b"data: y%d\r\n\r\n"])
 def test_a_stream_may_begin_with_anything_at_any_cut(first: bytes, line: bytes) -> None:
     """A BOM, half a comment, a field or a line end that comes in a read of its own belongs to what follows."""
     stream = first + b"".join([line % number for number in range(4)])
@@ -168,8 +169,8 @@ def test_what_is_encoded_is_read_back(events: list[tuple[str, str]]) -> None:
 
 
 @pytest.mark.promise("assembly:bounded")
-@pytest.mark.parametrize("step", [1, 3, 1000])
-@pytest.mark.parametrize(
+@each("step", [1, 3, 1000])
+@each(
     "long",
     [
         b"data: " + b"x" * 100 + b"\n\n",
@@ -291,9 +292,9 @@ def is_json(text: bytes) -> bool:
 
 
 @pytest.mark.promise("assembly:lost-piece")
-@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"])
-@pytest.mark.parametrize("head", [b"data: ", b"data:", b"event: e\ndata: "])
-@pytest.mark.parametrize("tear", [b"\n", b"\r", b"\r\n", b"\n\n", b"\r\n\r\n"])
+@each("end", [b"\n\n", b"\r\n\r\n"])
+@each("head", [b"data: ", b"data:", b"event: e\ndata: "])
+@each("tear", [b"\n", b"\r", b"\r\n", b"\n\n", b"\r\n\r\n"])
 def test_an_event_torn_at_any_place_is_read_whole_or_seen_to_be_broken(tear: bytes, head: bytes, end: bytes) -> None:
     """Proves: a stray line break anywhere in an event, its field's name included, leaves the event as it was, or something in
     its place that is no JSON. No decoder can take what is left for an event that brought less."""
@@ -321,14 +322,14 @@ def test_an_event_glued_to_the_line_before_it_is_not_taken_for_that_line(before:
 
 
 @pytest.mark.promise("assembly:lost-piece", "assembly:split-anywhere")
-@pytest.mark.parametrize(
+@each(
     "rest",
     [
         *[b"event: a\nd", b"event: a\nda", b"event: a\ndata", b"event:", b"event: ", b"event: a\ndata: "],
         *[b"e", b"even", b"nt: a\nda", b"_delta\n", b"ta: a\n", b"data: ", b"data: \n", b"dat\n", b'data: {"n":0}\n'],
     ],
 )
-@pytest.mark.parametrize("following", [b'event: a\ndata: {"n":1}\n\n', b'data: {"n":1}\n\n'])
+@each("following", [b'event: a\ndata: {"n":1}\n\n', b'data: {"n":1}\n\n'])
 def test_what_is_left_of_lost_bytes_is_a_piece_that_cannot_be_read(rest: bytes, following: bytes) -> None:
     """Proves: bytes that are lost up to an event's end, and leave the beginning of a line or its end before the next event,
     leave something in the place of what they took, or another name than the event's data has: both are losses to a decoder."""
@@ -370,7 +371,7 @@ def test_an_error_as_a_field_of_its_own_is_an_event() -> None:
     assert read(b'data: a\n\nerror: {"code": 500}\n\n') == [SseEvent(b"a"), SseEvent(b'{"code": 500}', "error")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("rest", "expected"),
     [
         (b"", False),

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.public_tools import PUBLIC_SCHEMAS
+from tables import each
 from turnwise.lab.strict import check
 from turnwise.lab.strict.dialects import builtin_dialects
 from turnwise.lab.strict.verdicts import Rejected
@@ -201,7 +202,7 @@ def test_a_root_that_refers_never_says_what_the_tool_does_not(own: dict[str, Any
             assert found.lost or dialect == "moonshot" or not any(taken(copy, value) for value in others)
 
 
-@pytest.mark.parametrize("row", [*builtin_dialects(), "openai", "openai-chat", "anthropic", "google"])
+@each("row", [*builtin_dialects(), "openai", "openai-chat", "anthropic", "google"])
 def test_each_server_takes_the_tools(row: str) -> None:
     """Proves: the judge of the server refuses none of these schemas as it goes up, nor those of public MCP servers. It refuses
     some of them as they are."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tables import each
 from turnwise.assembly.response_reading import read_body
 from turnwise.rules.pricing import OwnCost, Priced, PriceRow, TokenPrices, Unknown, price_of
 from turnwise.rules.provider_tool_costs import billed_apart
@@ -57,11 +58,11 @@ def key_of(name: str, keys: dict[str, str], *, other: str) -> str:
     return keys.get(name, other)
 
 
-each_family = pytest.mark.parametrize("name", FAMILIES)
+each_family = each("name", FAMILIES)
 
 
 @each_family
-@pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
+@each("stream", [False, True], ids=["body", "stream"])
 def test_a_real_usage_is_priced_exactly(name: str, stream: bool) -> None:
     """So that no real bill becomes unknown: 20 tokens in, 9 out."""
     if stream:
@@ -112,8 +113,8 @@ def zero_prompt(name: str) -> dict[str, object]:
 
 
 @each_family
-@pytest.mark.parametrize("shape", silent_shapes("openai_chat"))
-@pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
+@each("shape", silent_shapes("openai_chat"))
+@each("stream", [False, True], ids=["body", "stream"])
 def test_usage_that_does_not_count_makes_the_price_unknown(name: str, shape: str, stream: bool) -> None:
     """Each was priced as zero, or as less than it costs, exactly. By request it costs what it did."""
     usage = silent_shapes(name)[shape]
@@ -157,7 +158,7 @@ ENDS = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
 START = {"input_tokens": 1000, "output_tokens": 1}
 
 
-@pytest.mark.parametrize(
+@each(
     ("delta", "usd"),
     [
         (ENDS, None),
@@ -234,7 +235,7 @@ def test_parts_that_are_more_than_the_whole_make_no_price(name: str, usage: obje
     assert isinstance(priced(read(name, usage), row=CACHED), Unknown)
 
 
-@pytest.mark.parametrize("write", [str, float])
+@each("write", [str, float])
 @each_family
 def test_counts_written_as_texts_or_floats_are_counts(name: str, write: Any) -> None:
     """Gateways write 1.0 and "1"."""

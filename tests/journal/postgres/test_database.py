@@ -13,6 +13,7 @@ import pytest
 import postgres_server
 from flat_agents import flat_agent
 from postgres_server import NoPostgres, find_programs
+from tables import each
 from turnwise import Journal, tool
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError, JournalFailed
@@ -100,10 +101,8 @@ def test_an_address_shows_itself_without_its_password(postgres_dsn: str, admin: 
     assert PASSWORD not in shown and "turnwise_test" in shown
 
 
-@pytest.mark.parametrize(
-    "secret", ["Secr3t/Pa55word", "Secr3t@Pa55word", "1234567890/Secr3t", "Secr3t/Pa55word?a=b", "a@Secr3t/b"]
-)
-@pytest.mark.parametrize("where", ["host/db", "host:5432/db", "/db?host=/tmp", "one,two/db"])
+@each("secret", ["Secr3t/Pa55word", "Secr3t@Pa55word", "1234567890/Secr3t", "Secr3t/Pa55word?a=b", "a@Secr3t/b"])
+@each("where", ["host/db", "host:5432/db", "/db?host=/tmp", "one,two/db"])
 def test_an_address_whose_password_is_not_escaped_is_refused(secret: str, where: str) -> None:
     """Proves: a plain `/` or `@` in a password, which libpq takes for the end of a part, is refused, and no piece is shown."""
     with pytest.raises(CallerError, match=r"write `%40` for `@`.*PGPASSWORD") as caught:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from everyday import COLUMNS, SHELL_ALLOWED, make_project, verdict_on
+from tables import each
 
 TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("everyday_commands.toml").read_text(encoding="utf-8"))
 CHANGED: dict[str, dict[str, str]] = {change["command"]: change for change in TABLE.get("changed", [])}
@@ -18,7 +19,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_project(tmp_path_factory.mktemp("everyday").resolve())
 
 
-@pytest.mark.parametrize("command", EVERYDAY)
+@each("command", EVERYDAY)
 def test_an_everyday_command_is_judged_as_before(command: str, project: Path) -> None:
     """By default and where the shell is allowed in general; issue 13, "Done when" 2."""
     column = CHANGED[command]["now"] if command in CHANGED else EVERYDAY[command]

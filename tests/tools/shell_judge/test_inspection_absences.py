@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
+from tables import each
 
 TEXTS = [
     "grep -rn process.env src",
@@ -76,13 +77,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-@pytest.mark.parametrize("command", TEXTS)
+@each("command", TEXTS)
 def test_text_is_not_taken_for_a_secret_file(command: str, project: Path) -> None:
     """Issue 13, line 18 of its tester: patterns, messages and names for which no file is there run where the shell is allowed."""
     assert verdict_on(command, project=project, rules=SHELL_ALLOWED) == "allow"
 
 
-@pytest.mark.parametrize("command", SECRETS)
+@each("command", SECRETS)
 def test_a_secret_file_is_asked_about_however_it_is_named(command: str, project: Path) -> None:
     """What is there, what the script may make, and what it hands on to another command."""
     assert verdict_on(command, project=project, rules=SHELL_ALLOWED) == "ask"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
+from tables import each
 from turnwise.rules.permissions import PermissionRule
 
 PROHIBITIONS = tuple(
@@ -86,13 +87,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_project(tmp_path_factory.mktemp("carriers").resolve())
 
 
-@pytest.mark.parametrize("command", CARRIED)
+@each("command", CARRIED)
 def test_a_prohibition_reaches_what_an_unknown_program_may_run(command: str, project: Path) -> None:
     """Issue 13, line 15 of its tester: a list of the programs that run others is never whole."""
     assert verdict_on(command, project=project, rules=(*SHELL_ALLOWED, *PROHIBITIONS)) == "deny"
 
 
-@pytest.mark.parametrize("command", EVERYDAY)
+@each("command", EVERYDAY)
 def test_an_everyday_command_stays_allowed_beside_prohibitions(command: str, project: Path) -> None:
     """Text, files and subcommands that have a denied name, or look like a script, deny nothing."""
     assert verdict_on(command, project=project, rules=(*SHELL_ALLOWED, *PROHIBITIONS)) == "allow"

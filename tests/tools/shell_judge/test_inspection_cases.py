@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import each
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy, judge_permission
 from turnwise.tools.shell_judge import inspect_call
@@ -86,26 +87,26 @@ def judged(
     return judge_permission(inspected(command, place=place), policy=policy).kind
 
 
-@pytest.mark.parametrize(("column", "command"), list(cases(*ATTENDED)))
+@each(("column", "command"), list(cases(*ATTENDED)))
 def test_a_command_gets_the_verdict_of_the_table(column: str, command: str, place: Path) -> None:
     """Done when 5: by default, and where the user allows the shell in general."""
     found = (judged(command, place=place), judged(command, place=place, rules=EVERYTHING))
     assert found == ATTENDED[column]
 
 
-@pytest.mark.parametrize("command", [command for _, command in cases("destroys")])
+@each("command", [command for _, command in cases("destroys")])
 def test_what_destroys_is_denied_where_nobody_is_asked(command: str, place: Path) -> None:
     """Also where the shell is allowed and what would be asked about is allowed."""
     assert judged(command, place=place, rules=EVERYTHING, attended=False) == "deny"
 
 
-@pytest.mark.parametrize("command", [*TABLE["unparsable"]["guarded"], "$CMD", "PATH=. ls", "cat notes.txt | bash"])
+@each("command", [*TABLE["unparsable"]["guarded"], "$CMD", "PATH=. ls", "cat notes.txt | bash"])
 def test_what_cannot_be_known_is_denied_where_nobody_is_asked(command: str, place: Path) -> None:
     """Also where the shell is allowed and what would be asked about is allowed."""
     assert judged(command, place=place, rules=EVERYTHING, attended=False) == "deny"
 
 
-@pytest.mark.parametrize("command", [command for _, command in cases("denied")])
+@each("command", [command for _, command in cases("denied")])
 def test_a_prohibition_reaches_every_part_of_a_command(command: str, place: Path) -> None:
     """The user's rules deny some commands, and allow the shell otherwise."""
     assert judged(command, place=place, rules=(*EVERYTHING, *PROHIBITIONS)) == "deny"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
+from tables import each
 from turnwise.rules.environment_names import HARMLESS_NAMES
 from turnwise.rules.permissions import PermissionKind, PermissionRule
 from waits import HANG_S
@@ -24,18 +25,18 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.promise("safe:judged")
-@pytest.mark.parametrize(
+@each(
     "name",
     "NODE_V8_COVERAGE NODE_PATH OPENSSL_CONF SSLKEYLOGFILE GNUPGHOME GCOV_PREFIX LLVM_PROFILE_FILE FOO XYZ _".split(),
 )
-@pytest.mark.parametrize("form", ["{}=x node a.js", "env {}=x node a.js", "export {}=x", "npm test && {}=x npm test"])
+@each("form", ["{}=x node a.js", "env {}=x node a.js", "export {}=x", "npm test && {}=x npm test"])
 def test_an_unknown_variable_is_asked_about_before_an_allowed_command(name: str, form: str, project: Path) -> None:
     """Issue 13, line 6: it may make the program load or write a file."""
     assert verdict_on(form.format(name), project=project, rules=ALLOWED) == "ask"
     assert verdict_on("node a.js", project=project, rules=ALLOWED) == "allow"
 
 
-@pytest.mark.parametrize("name", sorted(HARMLESS_NAMES))
+@each("name", sorted(HARMLESS_NAMES))
 def test_a_harmless_variable_passes_with_a_plain_value(name: str, project: Path) -> None:
     """And asks with one that may name a file or is known only when it runs."""
     assert verdict_on(f"{name}=1 node a.js", project=project, rules=ALLOWED) == "allow"
@@ -43,7 +44,7 @@ def test_a_harmless_variable_passes_with_a_plain_value(name: str, project: Path)
     assert verdict_on(f"{name}=$X node a.js", project=project, rules=ALLOWED) == "ask"
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "inherited", "expected"),
     [
         ("FOO=x; ls", "", "allow"),

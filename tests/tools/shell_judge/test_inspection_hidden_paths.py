@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
+from tables import each
 from turnwise.rules.permissions import PermissionKind, PermissionRule
 from turnwise.rules.shell_words import SETTING
 
@@ -17,7 +18,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.promise("safe:judged")
-@pytest.mark.parametrize(
+@each(
     ("command", "expected"),
     [
         ("cat data/a.csv", "deny"),
@@ -68,8 +69,8 @@ def test_a_glob_that_may_come_to_what_is_denied_is_asked_about(command: str, pro
 
 
 @pytest.mark.promise("safe:judged")
-@pytest.mark.parametrize("carrier", ["{}", "command {}", "builtin {}", "\\{}", "'{}'"])
-@pytest.mark.parametrize("builtin", sorted(SETTING))
+@each("carrier", ["{}", "command {}", "builtin {}", "\\{}", "'{}'"])
+@each("builtin", sorted(SETTING))
 def test_what_a_builtin_evaluates_is_held_to_prohibitions(builtin: str, carrier: str, project: Path) -> None:
     """A subscript that runs something (bash manual, Shell Arithmetic), however the builtin is called. Two lists of the builtins
     that set variables had differed: `command declare 'a[$(touch x)]=1'` ran a denied `touch`."""

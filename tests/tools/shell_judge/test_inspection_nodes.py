@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tree_sitter import Language
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
+from tables import each
 from turnwise.rules.permissions import RANK, PermissionRule
 from turnwise.tools.shell_judge.grammar import parse
 from turnwise.tools.shell_judge.node_kinds import LEAVES, NO_FIELD, PARTS, TOKENS, misfit
@@ -71,7 +72,7 @@ NESTING = [
 
 
 @pytest.mark.promise("safe:judged")
-@pytest.mark.parametrize("field", sorted(FIELDS))
+@each("field", sorted(FIELDS))
 def test_a_field_that_the_table_does_not_name_is_not_understood(field: str) -> None:
     """As if the field had come with an update of the grammar."""
     root, problem = parse(EXAMPLES[field])
@@ -81,7 +82,7 @@ def test_a_field_that_the_table_does_not_name_is_not_understood(field: str) -> N
 
 
 @pytest.mark.promise("safe:judged")
-@pytest.mark.parametrize("kind", sorted(PARTS))
+@each("kind", sorted(PARTS))
 def test_a_kind_that_the_table_does_not_name_is_not_understood(kind: str) -> None:
     """As if the kind had come with an update of the grammar; also one deep in others."""
     scripts = [*EXAMPLES.values(), *(template.format("ls", "ls", "ls", "ls") for template in NESTING)]

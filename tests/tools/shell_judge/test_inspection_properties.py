@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy, judge_permission
 from turnwise.tools.shell_judge import inspect_call
 from turnwise.tools.shell_judge.paths import Paths
@@ -66,7 +67,7 @@ def verdict(command: str, *, workspace: Path) -> PermissionKind:
 
 
 @pytest.mark.promise("safe:judged")
-@pytest.mark.parametrize("template", JOINS)
+@each("template", JOINS)
 def test_no_way_to_join_makes_what_is_denied_allowed(template: str, tmp_path: Path) -> None:
     """Done when 5, one way at a time. Without what is denied in it, the judge is not merely afraid of the way."""
     assert verdict(put(template, denied="curl x", anything="ls"), workspace=tmp_path) != "allow"
@@ -120,7 +121,7 @@ HUGE = {
 }
 
 
-@pytest.mark.parametrize("name", list(HUGE))
+@each("name", list(HUGE))
 def test_a_huge_or_deep_command_is_asked_about(name: str, tmp_path: Path) -> None:
     """A command of a megabyte, and those that nest or repeat for ever."""
     assert verdict(HUGE[name], workspace=tmp_path) == "ask"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import each
 from turnwise.rules.permissions import PermissionKind, Policy, judge_permission
 from turnwise.tools.sandbox import command_environment
 from turnwise.tools.shell_judge import inspect_call
@@ -48,7 +49,7 @@ def test_ordinary_settings_leave_git_status_allowed(config: str, tmp_path: Path)
     assert verdict("git status", work=repository(tmp_path / "work", config=config)) == "allow"
 
 
-@pytest.mark.parametrize(
+@each(
     "config",
     [
         "[core]\n\tfsmonitor = ./x\n",
@@ -153,8 +154,8 @@ def test_a_repository_as_git_makes_it_is_read_without_asking(command: str, tmp_p
     assert verdict(command, work=tmp_path) == wanted
 
 
-@pytest.mark.parametrize("command", READS)
-@pytest.mark.parametrize(
+@each("command", READS)
+@each(
     "made",
     [
         PLAIN + " && git config core.fsmonitor ./x",
@@ -185,8 +186,8 @@ def test_a_repository_that_is_not_plain_is_asked_about(made: str, command: str, 
     assert verdict(command, work=tmp_path / "work") == "ask"
 
 
-@pytest.mark.parametrize("command", READS)
-@pytest.mark.parametrize("place", ["work", "work/sub"])
+@each("command", READS)
+@each("place", ["work", "work/sub"])
 def test_a_git_folder_that_git_passes_over_is_asked_about(command: str, place: str, tmp_path: Path) -> None:
     """An empty `.git` has no settings; git takes those of the repository above."""
     git(PLAIN + " && git config core.fsmonitor ./x", at=tmp_path)
@@ -263,7 +264,7 @@ SECRETS = (
 
 
 @pytest.mark.promise("safe:judged")
-@pytest.mark.parametrize(
+@each(
     ("made", "command"),
     [
         ("true", "git diff ../a ../b"),
@@ -316,7 +317,7 @@ MAYBE = (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     "command",
     [
         "git log",

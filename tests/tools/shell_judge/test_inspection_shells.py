@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
+from tables import each
 from turnwise.rules.permissions import PermissionKind, PermissionRule
 
 NO_RM = (*SHELL_ALLOWED, PermissionRule(verdict="deny", tool="bash", command=("rm", "*"), source="user"))
@@ -36,8 +37,8 @@ BASH_ONLY = [
 
 
 @pytest.mark.promise("safe:judged")
-@pytest.mark.parametrize("script", BASH_ONLY)
-@pytest.mark.parametrize(
+@each("script", BASH_ONLY)
+@each(
     "shell",
     ["sh -c '{}'", "dash -c '{}'", "env sh -c '{}'", "sh <<'E'\n{}\nE\n", "sh -c \"eval '{}'\"", "/bin/sh -c '{}'"],
 )
@@ -53,7 +54,7 @@ def test_what_a_plain_shell_reads_otherwise_is_asked_about(script: str, shell: s
     assert verdict_on(command, project=project, rules=NO_RM) == "ask"
 
 
-@pytest.mark.parametrize(
+@each(
     "command",
     [
         "sh -c 'ls src && cat notes.txt 2>&1 | wc -l'",
@@ -73,7 +74,7 @@ def test_what_both_read_alike_is_not_asked_about_for_that(command: str, project:
 
 
 @pytest.mark.promise("safe:judged")
-@pytest.mark.parametrize(
+@each(
     "command",
     [
         "bash -k -c 'ls PATH=src'",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import each
 from turnwise.rules.allowances import allowing_options
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, PermissionVerdict, Policy, judge_permission
@@ -168,7 +169,7 @@ def test_a_message_in_a_quoted_document_is_the_text_that_bash_makes_of_it(
 
 
 @pytest.mark.promise("safe:named")
-@pytest.mark.parametrize("command", ASKED.values(), ids=ASKED)
+@each("command", ASKED.values(), ids=ASKED)
 def test_any_other_substitution_in_a_commit_is_asked_about(command: str, tmp_path: Path) -> None:
     """A rule for `git commit *` does not say what the message is."""
     (tmp_path / "a.txt").write_text("a")
