@@ -8,6 +8,7 @@ import pydantic
 import pytest
 
 from flat_agents import flat_agent, grouped
+from tables import each
 from turnwise import (
     Agent,
     CallerError,
@@ -35,7 +36,7 @@ from waits import HANG_S
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 each_family = pytest.mark.parametrize("family", FAMILIES)
-each_way = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+each_way = each("stream", [True, False], ids=["streamed", "whole"])
 
 
 @tool(effect="read")
@@ -104,7 +105,7 @@ async def test_a_model_that_never_stops_is_made_to_answer_on_its_last_step(famil
 
 @each_family
 @pytest.mark.promise("end:cap", "end:forced-answer", "end:never-empty")
-@pytest.mark.parametrize("script", ["never-stops-at-all", "disobeys-none", "empty-answer", "never-stops-disobeys"])
+@each("script", ["never-stops-at-all", "disobeys-none", "empty-answer", "never-stops-disobeys"])
 async def test_disobedient_and_empty_models_end_with_an_answer_too(family: str, script: str) -> None:
     """One request more at most, no tool run on the last step, never an empty text."""
     ran: list[int] = []

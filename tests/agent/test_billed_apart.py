@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from flat_agents import flat_agent
+from tables import each
 from turnwise import MaxCost, MaxRequests, Prices, read_prices
 from turnwise.endpoints.transport import HttpReply, HttpRequest
 from turnwise.rules.provider_tool_costs import UNREAD
@@ -73,7 +74,7 @@ SOURCE = {"type": "url_citation", "url_citation": {"url": "https://example.org",
 
 
 @pytest.mark.promise("bill:plans")
-@pytest.mark.parametrize(
+@each(
     ("model", "body", "usd", "note"),
     [
         ("openai_responses:gpt-5", responses(), "0.0024", "test"),
@@ -166,7 +167,7 @@ async def test_other_models_have_the_price_of_their_tokens(model: str) -> None:
 
 
 @pytest.mark.promise("bill:plans")
-@pytest.mark.parametrize("extra", ASKED, ids=str)
+@each("extra", ASKED, ids=str)
 async def test_a_search_that_was_asked_for_makes_the_price_unknown(extra: dict[str, object]) -> None:
     """The response need not tell whether one was made."""
     assert await price_of_chat(extra=extra) == (None, OWN)
@@ -201,8 +202,8 @@ def counted(family: str, **more: object) -> object:
 
 
 @pytest.mark.promise("bill:plans")
-@pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages"])
-@pytest.mark.parametrize(
+@each("family", ["openai_chat", "openai_responses", "anthropic_messages"])
+@each(
     ("told", "is_known"),
     [
         ({}, True),

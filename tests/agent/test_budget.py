@@ -6,12 +6,13 @@ from itertools import pairwise
 import pytest
 
 from flat_agents import flat_agent
+from tables import each
 from turnwise import ModelLimits, Settings, tool
 from turnwise.lab import Lab
 from turnwise.lab.received_requests import Received
 from turnwise.settings.settings import is_table
 
-each_way = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+each_way = each("stream", [True, False], ids=["streamed", "whole"])
 each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
 LIMIT_NAMES = (
     "max_tokens",
@@ -143,7 +144,7 @@ REASONING = {
 }
 
 
-@pytest.mark.parametrize(("family", "field"), list(REASONING))
+@each(("family", "field"), list(REASONING))
 @each_way
 @pytest.mark.promise("cut:budget")
 async def test_reasoning_is_a_part_of_the_limit_and_leaves_the_answer_its_floor(

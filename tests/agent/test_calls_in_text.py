@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from flat_agents import flat_agent
+from tables import each
 from turnwise import Agent, FrameSeen, ModelLimits, PermissionRule, Policy, RetryPolicy, RunFinished, RunResult, tool
 from turnwise.agent.models import open_endpoint, read_model
 from turnwise.errors import CallerError
@@ -39,7 +40,7 @@ from waits import HANG_S
 HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "notes.txt"}}\n</tool_call>'
 QWEN = "<tool_call>\n<function=read>\n<parameter=path>\nnotes.txt\n</parameter>\n</function>\n</tool_call>"
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
-each_family = pytest.mark.parametrize("family", FAMILIES)
+each_family = each("family", FAMILIES)
 each_way = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 
 
@@ -375,7 +376,7 @@ async def test_reasoning_at_the_beginning_of_the_text_is_reasoning_without_tools
     assert (await run_with(made, "2 + 2?")).text == f"{thought}Four."
 
 
-@pytest.mark.parametrize(
+@each(
     ("profile", "base_url", "reads"),
     [
         ("openai-chat", None, False),

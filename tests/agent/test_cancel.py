@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from flat_agents import flat_agent
+from tables import each
 from turnwise import Agent, MaxCost, Prices, RunResult, StopReason, read_prices, tool
 from turnwise.lab import Lab
 from turnwise.lab.script import parse_script
@@ -100,8 +101,8 @@ each_family = pytest.mark.parametrize("family", FAMILIES)
 
 
 @each_family
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("state", ["connecting", "in-text", "in-arguments", "overloaded"])
+@each("stream", [True, False], ids=["streamed", "whole"])
+@each("state", ["connecting", "in-text", "in-arguments", "overloaded"])
 @pytest.mark.promise("wait:cancel", "step:every-call-answered")
 async def test_while_a_request_is_under_way_or_waits_to_be_sent_again(family: str, stream: bool, state: str) -> None:
     """No headers yet, in mid-text, in mid-arguments, asleep before a retry."""
@@ -120,7 +121,7 @@ async def test_while_a_request_is_under_way_or_waits_to_be_sent_again(family: st
 
 
 @each_family
-@pytest.mark.parametrize("kind", ["obedient", "deaf", "thread"])
+@each("kind", ["obedient", "deaf", "thread"])
 @pytest.mark.promise("wait:cancel", "wait:tool", "step:every-call-answered")
 async def test_while_a_tool_runs(family: str, kind: str) -> None:
     """One that ends when it is told to, one that does not, one in a thread, which nobody can end: it is left behind."""
@@ -184,7 +185,7 @@ async def test_while_a_child_runs(family: str) -> None:
 
 
 @each_family
-@pytest.mark.parametrize("state", ["asking", "hook"])
+@each("state", ["asking", "hook"])
 @pytest.mark.promise("wait:cancel", "wait:ask", "step:every-call-answered")
 async def test_while_a_person_or_a_hook_is_waited_for(family: str, state: str) -> None:
     """Neither answers, nor lets itself be cancelled."""

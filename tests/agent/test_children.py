@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from flat_agents import flat_agent
+from tables import each
 from turnwise import Agent, MaxCost, MaxRequests, RunResult, StopReason, read_prices, tool
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.journal.journal import Journal
@@ -344,8 +345,8 @@ async def test_children_without_a_journal_are_kept_in_their_parents() -> None:
 
 
 @pytest.mark.promise("end:budget")
-@pytest.mark.parametrize(("cents", "paid"), [(2, 0), (3, 1), (5, 3), (7, 5), (8, 6), (20, 6)])
-@pytest.mark.parametrize("limit", [MaxCost, MaxRequests])
+@each(("cents", "paid"), [(2, 0), (3, 1), (5, 3), (7, 5), (8, 6), (20, 6)])
+@each("limit", [MaxCost, MaxRequests])
 async def test_as_many_of_the_first_as_possible_get_enough(limit: object, cents: int, paid: int) -> None:
     """Proves: six children at once share what the parent leaves: where that does not pay one request for each, the first ones
     have it, of money as of requests; the others are told, and nothing is left unspent."""

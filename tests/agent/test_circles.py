@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from flat_agents import flat_agent
+from tables import each
 from turnwise import Agent, StopReason, tool
 from turnwise.lab import Lab, builtin_scripts, numbered_lines
 from turnwise.testing import ScriptedModel, call
@@ -14,7 +15,7 @@ from turnwise.vocab import Text, ToolResult
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 each_family = pytest.mark.parametrize("family", FAMILIES)
-each_way = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+each_way = each("stream", [True, False], ids=["streamed", "whole"])
 CHECKS = 30
 BASES = {"gemini": "/v1beta", "anthropic_messages": ""}  # Anthropic's base URL has no version
 
@@ -59,7 +60,7 @@ class Desk:
 @each_family
 @each_way
 @pytest.mark.promise("loop:repeat", "loop:cycle", "end:reason", "step:every-call-answered")
-@pytest.mark.parametrize(("script", "period"), [("loop-same-call", 1), ("loop-two-calls", 2), ("loop-three-calls", 3)])
+@each(("script", "period"), [("loop-same-call", 1), ("loop-two-calls", 2), ("loop-three-calls", 3)])
 async def test_a_circle_runs_each_call_four_times_and_ends_with_an_answer_three_requests_later(
     script: str, period: int, family: str, stream: bool
 ) -> None:
@@ -134,7 +135,7 @@ async def test_a_tool_that_is_meant_to_be_repeated_may_say_the_same_each_time(fa
 
 @each_family
 @pytest.mark.promise("end:cap", "loop:repeat")
-@pytest.mark.parametrize("script", ["never-stops", "never-stops-disobeys", "never-stops-at-all"])
+@each("script", ["never-stops", "never-stops-disobeys", "never-stops-at-all"])
 async def test_models_that_never_stop_make_no_more_requests_than_the_cap(script: str, family: str) -> None:
     """With default settings, where every search finds something else; a disobedient one at most one more."""
     desk = Desk()

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.vocab.hidden_characters import (
     CONTROL,
     EMOJI_BASES,
@@ -39,7 +40,7 @@ def points(ranges: str) -> set[int]:
 
 
 @pytest.mark.promise("safe:seen")
-@pytest.mark.parametrize("char", OF_THE_ISSUE)
+@each("char", OF_THE_ISSUE)
 def test_an_invisible_character_is_shown_by_its_number(char: str) -> None:
     """Proves: in asks, names, results and (behind a letter) in answers."""
     expected = f"a<U+{ord(char):04X}>b"

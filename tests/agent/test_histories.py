@@ -17,6 +17,7 @@ from openai.types.responses import ResponseInputParam
 from pydantic import TypeAdapter
 
 from recordings import FAMILIES as OF_CORPUS
+from tables import each
 from turnwise import (
     Agent,
     CallerError,
@@ -353,7 +354,7 @@ def test_a_call_without_a_result_gets_one_and_that_is_told() -> None:
     assert [loss.kind for loss in exported.losses] == ["orphan_call"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("messages", "says"),
     [
         ("Hello.", "`messages` must be a list of messages, not str"),

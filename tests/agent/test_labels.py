@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from left_journals import copy_of_a_crash
+from tables import each
 from turnwise import Agent, CallerError, DepsFactory, Journal, SessionKey, Subagents
 from turnwise.journal.session_rows import labels_in, labels_text, read_labels
 from turnwise.terminal.main import main
@@ -103,7 +104,7 @@ def test_the_list_of_sessions_has_them(
     assert (ended.value.code, json.loads(capsys.readouterr().out)["labels"]) == (0, LABELS)
 
 
-@pytest.mark.parametrize(
+@each(
     ("labels", "said"),
     [
         (["user"], "must be a dict of texts"),

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from flat_agents import flat_agent
+from tables import each
 from turnwise import (
     Agent,
     CallerError,
@@ -24,8 +25,8 @@ from turnwise.rules.limits import Limit
 from turnwise.tools.workspace import workspace_tools
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
-each_family = pytest.mark.parametrize("family", FAMILIES)
-each_way = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+each_family = each("family", FAMILIES)
+each_way = each("stream", [True, False], ids=["streamed", "whole"])
 
 
 @tool(effect="read")
@@ -42,7 +43,7 @@ def agent_for(lab: Lab, script: str, *, family: str = "openai_chat", **options: 
 @each_family
 @each_way
 @pytest.mark.promise("end:budget", "end:forced-answer")
-@pytest.mark.parametrize("requests", [1, 5])
+@each("requests", [1, 5])
 async def test_so_many_requests_are_made_and_the_last_is_the_answer(requests: int, family: str, stream: bool) -> None:
     """By the lab's own count; the model goes on for ever otherwise."""
     async with Lab() as lab:
@@ -78,7 +79,7 @@ async def test_so_many_tools_run_and_the_model_answers(family: str, stream: bool
 
 @each_family
 @pytest.mark.promise("end:budget", "end:never-empty")
-@pytest.mark.parametrize("script", ["never-stops-disobeys", "never-stops-at-all", "disobeys-none", "empty-answer"])
+@each("script", ["never-stops-disobeys", "never-stops-at-all", "disobeys-none", "empty-answer"])
 async def test_disobedient_and_empty_models_get_no_request_beyond_the_limit(script: str, family: str) -> None:
     """Where the cap on steps allows one more, the limit does not."""
     async with Lab() as lab:
@@ -112,7 +113,7 @@ def spent_at(lab: Lab) -> int:
 @each_family
 @each_way
 @pytest.mark.promise("end:budget")
-@pytest.mark.parametrize(
+@each(
     ("tokens", "known", "reasoning"),
     [(6_000, None, None), (12_000, 64_000, None), (12_000, 64_000, 4_000), (3_000, 64_000, 2_000)],
 )
@@ -140,7 +141,7 @@ async def test_an_answer_ends_where_a_limit_of_tokens_does(
 @each_family
 @each_way
 @pytest.mark.promise("end:budget", "end:forced-answer", "cut:never-run")
-@pytest.mark.parametrize("known", [None, 64_000])
+@each("known", [None, 64_000])
 async def test_a_file_longer_than_a_limit_of_tokens_leaves_room_for_the_answer(
     known: int | None, family: str, stream: bool, tmp_path: Path
 ) -> None:

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tables import each
 from turnwise.coding_agent.asked_calls import confusables_in
 from turnwise.vocab.lookalikes import lookalikes, script_of, skeleton
 
 
 @pytest.mark.promise("safe:seen")
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "cat отчёт.txt",
@@ -29,7 +30,7 @@ def test_a_text_in_one_script_is_not_marked(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("safe:seen")
-@pytest.mark.parametrize(
+@each(
     ("text", "said"),
     [
         ("cаt notes", "confusable: `c<U+0430>t` looks like the command `cat` and mixes Cyrillic and Latin letters"),

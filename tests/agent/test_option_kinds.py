@@ -9,6 +9,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 
 import pytest
 
+from tables import each
 from turnwise import Agent, CallerError
 from turnwise.agent.agent_groups import GROUP_OF, GROUPS
 from turnwise.agent.agent_options import BESIDE_GROUPS
@@ -92,7 +93,7 @@ def test_every_option_has_a_kind() -> None:
     assert HINTS.keys() | BESIDE_GROUPS <= KINDS.keys()
 
 
-@pytest.mark.parametrize("name", sorted([*GROUP_OF, *(BESIDE_GROUPS - OF_ANY_KIND)]))
+@each("name", sorted([*GROUP_OF, *(BESIDE_GROUPS - OF_ANY_KIND)]))
 def test_an_agent_is_not_made_with_a_value_of_another_kind(name: str) -> None:
     """`stream="yes"` and `extra=3` were accepted, and refused only by the run, or by nobody."""
     model = ScriptedModel(["Done."])
@@ -100,7 +101,7 @@ def test_an_agent_is_not_made_with_a_value_of_another_kind(name: str) -> None:
         refused(lambda value=value: agent_of(model, **given(name, value)), name=name, value=value, model=model)
 
 
-@pytest.mark.parametrize("name", sorted([*GROUP_OF, *TypedRunOptions.__annotations__]))
+@each("name", sorted([*GROUP_OF, *TypedRunOptions.__annotations__]))
 def test_a_run_sends_nothing_with_a_value_of_another_kind(name: str) -> None:
     """`watch=3` was accepted, `model=3` was an AttributeError, `prepare_step=3` a TypeError in the middle of the run."""
     model = ScriptedModel(["Done."])
@@ -111,7 +112,7 @@ def test_a_run_sends_nothing_with_a_value_of_another_kind(name: str) -> None:
         refused(lambda value=value: agent.run_sync("Go.", **given(name, value)), name=name, value=value, model=model)
 
 
-@pytest.mark.parametrize("name", sorted(ResumeOptions.__annotations__))
+@each("name", sorted(ResumeOptions.__annotations__))
 def test_resume_refuses_a_value_of_another_kind(name: str) -> None:
     """It refuses it before it looks for the session: this agent has no journal."""
     model = ScriptedModel(["Done."])
@@ -127,8 +128,8 @@ def test_resume_refuses_a_value_of_another_kind(name: str) -> None:
         )
 
 
-@pytest.mark.parametrize("group", sorted(GROUPS))
-@pytest.mark.parametrize("value", [3, None, "x", [], {1: 2}, {None: 1}], ids=repr)
+@each("group", sorted(GROUPS))
+@each("value", [3, None, "x", [], {1: 2}, {None: 1}], ids=repr)
 def test_a_group_is_a_dict_of_names(group: str, value: object) -> None:
     """`{1: 2}` was a TypeError out of the search for a near name."""
     model = ScriptedModel(["Done."])
@@ -144,7 +145,7 @@ PROMPTS: tuple[object, ...] = (
 )
 
 
-@pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: type(prompt).__name__)
+@each("prompt", PROMPTS, ids=lambda prompt: type(prompt).__name__)
 def test_a_prompt_of_another_kind_raises(prompt: object) -> None:
     """`run_sync(3)` was a TypeError; of a dict the names were sent as texts."""
     model = ScriptedModel(["Done."])

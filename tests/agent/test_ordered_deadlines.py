@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flat_agents import flat_agent
+from tables import each
 from turnwise import Agent, MaxWallTime, RetryPolicy, RunResult, StopReason, tool
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
@@ -118,7 +119,7 @@ def assert_denied_and_answered(result: RunResult, *, levels: int) -> None:
 
 @both_orders
 @pytest.mark.promise("wait:ask", "wait:child")
-@pytest.mark.parametrize("leap_s", [299.0, 300.0, 301.5, 400.0])
+@each("leap_s", [299.0, 300.0, 301.5, 400.0])
 async def test_an_ask_of_a_busy_child_is_denied_and_the_child_goes_on(leap_s: float, last_first: bool) -> None:
     """Proves: however late the loop is, the child is not taken for silent while its ask is at hand. A second of slack between
     two clocks had killed it (issue 12, line 11)."""
@@ -132,8 +133,8 @@ async def test_an_ask_of_a_busy_child_is_denied_and_the_child_goes_on(leap_s: fl
 
 @both_orders
 @pytest.mark.promise("wait:ask", "wait:child")
-@pytest.mark.parametrize("leap_s", [7.0, 300.0, 350.0, 5_000.0])
-@pytest.mark.parametrize("ask_s", [299.0, 300.0, 301.0, 9_000.0])
+@each("leap_s", [7.0, 300.0, 350.0, 5_000.0])
+@each("ask_s", [299.0, 300.0, 301.0, 9_000.0])
 async def test_an_ask_ends_before_the_childs_time_does(ask_s: float, leap_s: float, last_first: bool) -> None:
     """Proves: where an ask's deadline and the child's fall together, or the ask's is later, the ask is decided first and the
     child ends with its answer."""
@@ -161,8 +162,8 @@ async def test_the_smallest_ask_time_above_a_child_holds(root_s: float, middle_s
 
 @both_orders
 @pytest.mark.promise("wait:ask", "end:budget")
-@pytest.mark.parametrize("leap_s", [1.0, 59.0, 60.0, 90.0])
-@pytest.mark.parametrize("levels", [1, 2, 3])
+@each("leap_s", [1.0, 59.0, 60.0, 90.0])
+@each("levels", [1, 2, 3])
 async def test_an_ask_leaves_time_for_every_answer_above_it(levels: int, leap_s: float, last_first: bool) -> None:
     """Proves: under a limit of time on the root, an ask anywhere in the tree ends so early that each turn above it can still
     answer, and in that order."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flat_agents import flat_agent
+from tables import each
 from turnwise import Agent, Approval, Asking, PermissionRule, Policy, ToolSpec, tool
 from turnwise.agent.policies import check_tools_of_rules, known_tools, own_tools
 from turnwise.coding_agent.permissions import allowed_rules
@@ -63,7 +64,7 @@ def test_an_approver_that_only_sub_agents_ask_is_none() -> None:
     assert root.run_sync("Go.").complete and published == ["news"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "said"),
     [
         (
@@ -98,7 +99,7 @@ def test_a_rule_about_no_tool_that_there_is_is_an_error(rule: PermissionRule, sa
     assert model.asked == []
 
 
-@pytest.mark.parametrize(
+@each(
     "rule",
     [
         PermissionRule(verdict="deny"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agent.test_resumed_runs import Crash, agent_of, results_of
+from tables import each
 from turnwise import Journal, tool
 from turnwise.base.clock import SystemClock
 from turnwise.testing import ScriptedModel
@@ -51,8 +52,8 @@ class World:
 
 
 @pytest.mark.promise("keep:crash")
-@pytest.mark.parametrize("dies_at", [1, 2, 3])
-@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+@each("dies_at", [1, 2, 3])
+@each("program", PROGRAMS.values(), ids=PROGRAMS)
 async def test_a_program_that_is_run_again_asks_for_the_same_calls(tmp_path: Path, program: str, dies_at: int) -> None:
     """Proves: whatever it computes its calls from, those that had ended are not made again, and it comes to its end."""
     crash = Crash(tmp_path)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 import pytest
 
+from tables import each
 from turnwise.agent.schemas import read_output_type
 from turnwise.errors import CallerError
 
@@ -42,7 +43,7 @@ class Pet(pydantic.BaseModel):
     animal: Annotated[Cat | Dog, pydantic.Field(discriminator="kind")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("wanted", "strict"),
     [
         (Plain, True),

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 import pytest
 
 from flat_agents import flat_agent
+from tables import each
 from turnwise import RunFinished, StepChanges, tool
 from turnwise.lab import Lab
 from turnwise.running.watcher_events import FrameSeen, RequestFinished, ToolFinished, WatcherEvent
@@ -41,8 +42,8 @@ def is_call(seen: object) -> bool:
 
 @pytest.mark.promise("wait:cancel")
 @each_family
-@pytest.mark.parametrize("by", ["interrupt", "break"])
-@pytest.mark.parametrize("at", [is_call, lambda seen: isinstance(seen, RequestFinished)], ids=["call", "response"])
+@each("by", ["interrupt", "break"])
+@each("at", [is_call, lambda seen: isinstance(seen, RequestFinished)], ids=["call", "response"])
 async def test_a_reader_who_stops_at_a_call_keeps_it_from_running(
     family: str, by: str, at: Callable[[object], bool]
 ) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agent.test_ordered_deadlines import agent_of, both_orders, ended, hands_out, results_of
 from flat_agents import flat_agent
 from sandboxes import sandbox_called
+from tables import each
 from turnwise import MaxRequests, MaxWallTime, RunResult, StopReason, tool
 from turnwise.endpoints.transport import HttpReply, HttpRequest
 from turnwise.errors import ToolFault
@@ -55,8 +56,8 @@ def assert_answered(result: RunResult, clock: FakeClock, *, within_s: float) -> 
 
 
 @pytest.mark.promise("end:budget")
-@pytest.mark.parametrize("limit_s", [0.5, 1.0, 2.0, 3.0, 6.0, 60.0])
-@pytest.mark.parametrize("tidies_s", [0.3, 1.5, 60.0])
+@each("limit_s", [0.5, 1.0, 2.0, 3.0, 6.0, 60.0])
+@each("tidies_s", [0.3, 1.5, 60.0])
 async def test_a_tool_that_tidies_up_for_long_takes_no_time_from_the_answer(tidies_s: float, limit_s: float) -> None:
     """Proves: behind its cancel it has a part of the answer's time, however small that is, and then it is left behind."""
     clock = FakeClock()

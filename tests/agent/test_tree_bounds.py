@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flat_agents import flat_agent
+from tables import each
 from turnwise import Agent, MaxRequests, RunResult, StopReason, tool
 from turnwise.base.clock import SystemClock
 from turnwise.journal.journal import Journal
@@ -84,8 +85,8 @@ SHAPES = {
 
 
 @pytest.mark.promise("safe:bounded")
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("shape", SHAPES)
+@each("family", FAMILIES)
+@each("shape", SHAPES)
 async def test_a_tree_stays_within_32_sub_agents_and_300_requests(family: str, shape: str) -> None:
     """Proves: by default, however they nest and however many run at once; the root makes its own steps and answers itself. One
     prompt had made 884 requests in 15 seconds (issue 12, line 13)."""
@@ -231,9 +232,9 @@ def many(calls: int) -> Script:
 
 
 @pytest.mark.promise("step:every-call-answered", "safe:bounded")
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("calls", [MAX_CALLS, MAX_CALLS + 1, 1_000])
+@each("stream", [True, False], ids=["streamed", "whole"])
+@each("family", FAMILIES)
+@each("calls", [MAX_CALLS, MAX_CALLS + 1, 1_000])
 async def test_of_the_calls_of_a_response_128_run(family: str, stream: bool, calls: int) -> None:
     """Proves: each call has exactly one result, in order, and the strict lab takes them; those behind the 128th are told why
     they did not run."""

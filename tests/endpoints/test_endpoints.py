@@ -5,6 +5,7 @@ import pickle
 import msgspec
 import pytest
 
+from tables import each
 from turnwise.endpoints.endpoints import Addressing, Endpoint, Secret, build_http_request, find_key
 from turnwise.errors import CallerError, MissingKey
 from turnwise.wire.family import HttpCall
@@ -91,7 +92,7 @@ def test_address_and_path_are_joined(base: str, path: str, url: str) -> None:
     assert build_http_request(endpoint, HttpCall(path=path, body=b""), connect_s=1).url == url
 
 
-@pytest.mark.parametrize(
+@each(
     "address",
     [
         "",

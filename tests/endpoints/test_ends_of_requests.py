@@ -10,6 +10,7 @@ import pytest
 
 from endpoints.test_exchange import IN_STREAM, JSON, KEY, exchanged
 from running.test_interrupts import started, until
+from tables import each
 from turnwise.endpoints.endpoints import Secret
 from turnwise.endpoints.exchange import AFTER_FINISH_S
 from turnwise.journal.journal import Journal
@@ -98,8 +99,8 @@ async def test_nothing_is_read_behind_a_stream_that_is_too_large() -> None:
     assert (running.result().stop_reason, transport.open) == (StopReason.PROVIDER_FAILED, 0)
 
 
-@pytest.mark.parametrize("begun", [False, True], ids=["at once", "after some text"])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("begun", [False, True], ids=["at once", "after some text"])
+@each("family", FAMILIES)
 async def test_an_error_in_a_stream_that_is_left_open_is_taken_after_five_seconds(family: str, begun: bool) -> None:
     """Proves: who has said its error is waited for as one that has said its end, and its word stands."""
     clock = FakeClock()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from endpoints.test_quoted_keys import Says
 from flat_agents import flat_agent
+from tables import each
 from turnwise.endpoints.escapes import plain, plain_spans
 from turnwise.endpoints.key_forms import HIDDEN, TELLTALE, forms_of, hide_forms
 from turnwise.endpoints.key_hiding import WordsHider
@@ -76,14 +77,14 @@ def spelled(text: str, *, chance: Random) -> str:
     return "".join([chance.choice(SPELLINGS)(one) for one in text])
 
 
-@pytest.mark.parametrize("slash", SLASHES)
+@each("slash", SLASHES)
 def test_no_part_of_a_key_is_shown_however_its_slash_is_escaped(slash: str) -> None:
     """Proves: the tail behind the first escaped character is hidden, too."""
     said = f"Incorrect API key: {KEY.replace('/', slash)}. Try again."
     assert hide_forms(said, forms=forms_of(KEY)) == "Incorrect API key: ***. Try again."
 
 
-@pytest.mark.parametrize("slash", SLASHES)
+@each("slash", SLASHES)
 def test_an_escaped_base64_of_a_key_is_hidden(slash: str) -> None:
     key = "sk-???>>>" + "\x7e" * 12 + "0123456789"
     whole = base64.b64encode(key.encode()).decode()
@@ -158,7 +159,7 @@ def test_a_text_without_the_key_stays_as_it_is(text: str) -> None:
     assert hide_forms(text, forms=forms_of(KEY)) == text
 
 
-@pytest.mark.parametrize("slash", SLASHES)
+@each("slash", SLASHES)
 async def test_an_error_shows_no_part_of_an_escaped_key(slash: str) -> None:
     """From end to end: a body in JSON, written by hand so that the escapes are the server's own."""
     said = f'{{"error":{{"message":"Incorrect API key: {KEY.replace("/", slash)}.","code":"invalid_api_key"}}}}'

@@ -6,6 +6,7 @@ import json
 import msgspec
 import pytest
 
+from tables import each
 from turnwise.base.clock import SystemClock
 from turnwise.endpoints.endpoints import Endpoint, Secret, build_http_request
 from turnwise.endpoints.exchange import AFTER_FINISH_S, ERROR_S, Exchange
@@ -66,8 +67,8 @@ def assert_hidden(event: ResponseReceived | RequestFailed, frames: list[Frame]) 
     return fault
 
 
-@pytest.mark.parametrize("written", [KEY, ESCAPED], ids=["plain", "escaped"])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("written", [KEY, ESCAPED], ids=["plain", "escaped"])
+@each("family", FAMILIES)
 async def test_key_in_an_error_of_the_stream_is_hidden_in_every_field(family: str, written: str) -> None:
     """From the event (so from the journal) and from the frames that watchers see."""
     pieces = (f"data: {IN_STREAM[family].replace('KEY', written)}\n\n".encode(),)
@@ -94,8 +95,8 @@ async def test_key_in_the_partial_of_a_broken_stream_is_hidden() -> None:
     assert (event.partial.id, event.partial.model) == ("***", "***")
 
 
-@pytest.mark.parametrize("written", [KEY, ESCAPED], ids=["plain", "escaped"])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("written", [KEY, ESCAPED], ids=["plain", "escaped"])
+@each("family", FAMILIES)
 async def test_key_in_an_error_response_is_hidden_in_every_field(family: str, written: str) -> None:
     """Body and headers."""
     error = f'{{"error":{{"message":"no {written}","code":"{written}","type":"{written}","status":"{written}"}}}}'
@@ -113,8 +114,8 @@ async def test_key_is_hidden_before_an_error_is_cut_short(family: str) -> None:
         assert KEY[:8] not in repr(event)
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("stream", [True, False])
+@each("family", FAMILIES)
 async def test_key_in_what_is_no_response_is_hidden(family: str, stream: bool) -> None:
     """A 200 with a login page that shows the request."""
     page = f"<html>your header was {KEY}</html>".encode()
@@ -236,8 +237,8 @@ EMPTY_PIECES = (  # as the first event each of them begins a response
 
 
 @pytest.mark.promise("wait:stream")
-@pytest.mark.parametrize("begun", [True, False], ids=["begun", "not begun"])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("begun", [True, False], ids=["begun", "not begun"])
+@each("family", FAMILIES)
 async def test_events_that_say_nothing_are_no_sign_of_life(family: str, begun: bool) -> None:
     """Proves: keep-alives, empty events and what cannot be read renew no deadline, each API's own empty pieces included."""
     clock, deadlines = FakeClock(), Deadlines()

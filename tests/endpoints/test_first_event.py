@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tables import each
 from turnwise.endpoints.endpoints import Endpoint, Secret, build_http_request
 from turnwise.endpoints.exchange import Exchange
 from turnwise.testing import FakeClock, Reply, ScriptedTransport, Stall
@@ -44,7 +45,7 @@ async def silence_s(profile: str, *, deadlines: Deadlines) -> float:
 
 
 @pytest.mark.promise("wait:stream")
-@pytest.mark.parametrize("profile", sorted(builtin_profiles()))
+@each("profile", sorted(builtin_profiles()))
 async def test_a_slow_endpoint_has_longer_to_begin(profile: str) -> None:
     """Proves: 900 s where a CPU may read the prompt, 120 s elsewhere. Source: issue 12, line 12."""
     assert await silence_s(profile, deadlines=Deadlines()) == (900.0 if profile in SLOW else 120.0)

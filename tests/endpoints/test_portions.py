@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.relayed import FAMILIES, Gathered, ask, profile_of
 from relay.many_calls import stream_of_calls
+from tables import each
 from turnwise.assembly.response_reading import ResponseReader, StreamReader
 from turnwise.endpoints.endpoints import Endpoint, build_http_request
 from turnwise.endpoints.exchange import AnswerRoom, Exchange
@@ -134,8 +135,8 @@ async def read_in_turns(upstream: FamilyName, chunks: Sequence[bytes]) -> list[l
 
 
 @pytest.mark.promise("wait:stream")
-@pytest.mark.parametrize("upstream", FAMILIES)
-@pytest.mark.parametrize("size", [10_000_000, 200])
+@each("upstream", FAMILIES)
+@each("size", [10_000_000, 200])
 async def test_a_turn_of_the_event_loop_reads_a_portion_of_a_stream(upstream: FamilyName, size: int) -> None:
     """3,000 calls that are there at once, in one chunk or in many."""
     stream = stream_of_calls(upstream, 3000)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tables import each
 from turnwise.endpoints.proxies import goes_directly, naming_proxy, proxy_for
 from turnwise.gateway.upstream_faults import without_address
 from turnwise.vocab import Fault, FaultKind
@@ -65,7 +66,7 @@ AS_GO = [
 ]
 
 
-@pytest.mark.parametrize(("no_proxy", "host", "port", "is_direct"), AS_GO)
+@each(("no_proxy", "host", "port", "is_direct"), AS_GO)
 def test_an_entry_with_a_port_is_for_that_port(no_proxy: str, host: str, port: int, is_direct: bool) -> None:
     """Issue 40: ports were left aside, so `host:8080` took every port out."""
     assert goes_directly(host, port=port, no_proxy=no_proxy) is is_direct

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from flat_agents import flat_agent
 from journal.ledgered import FAMILIES
+from tables import each
 from turnwise import Journal
 from turnwise.base.clock import SystemClock
 from turnwise.endpoints.endpoints import Endpoint, Secret
@@ -37,8 +38,8 @@ def leaks(text: str) -> bool:
     return any(form[:TELLTALE] in text for form in forms_of(KEY))
 
 
-@pytest.mark.parametrize("quote", QUOTES)
-@pytest.mark.parametrize("family", FAMILIES)
+@each("quote", QUOTES)
+@each("family", FAMILIES)
 async def test_a_key_in_an_answer_is_neither_shown_nor_journalled(family: str, quote: str) -> None:
     """Streamed by the lab in small pieces: in frames, result and journal."""
     text = f"You said {QUOTES[quote]}, did you not?"
@@ -76,9 +77,9 @@ class Says:
         yield HttpReply(status=self._status, headers={"content-type": "application/json"}, chunks=chunks())
 
 
-@pytest.mark.parametrize("status", [200, 400])
-@pytest.mark.parametrize("quote", QUOTES)
-@pytest.mark.parametrize("family", FAMILIES)
+@each("status", [200, 400])
+@each("quote", QUOTES)
+@each("family", FAMILIES)
 async def test_a_key_in_a_body_is_neither_shown_nor_journalled(family: str, quote: str, status: int) -> None:
     """In an answer, in its usage, and in an error."""
     usage = {"note": QUOTES[quote], "prompt_tokens": 3, "input_tokens": 3, "promptTokenCount": 3}

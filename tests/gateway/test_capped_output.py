@@ -4,6 +4,7 @@ import pytest
 
 from gateway.calling import answered, call_of, read, upstream_at
 from gateway.relayed import FAMILIES
+from tables import each
 from turnwise.gateway.config import GatewayRoute
 from turnwise.lab.script import Script, Writer
 from turnwise.vocab import FinishReason, calls_of
@@ -12,11 +13,11 @@ from turnwise.wire.profiles import FamilyName
 LIMITED = Script(name="limited", title="cuts at 150 tokens by itself", writer=Writer(writes="answer", limit=150))
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("asked", [2_000, None])
-@pytest.mark.parametrize("model", ["writer-answer", "writer-file"])
-@pytest.mark.parametrize("upstream", FAMILIES)
-@pytest.mark.parametrize("client", FAMILIES)
+@each("stream", [True, False])
+@each("asked", [2_000, None])
+@each("model", ["writer-answer", "writer-file"])
+@each("upstream", FAMILIES)
+@each("client", FAMILIES)
 def test_the_cap_of_a_route_holds(
     client: FamilyName, upstream: FamilyName, model: str, asked: int | None, stream: bool
 ) -> None:

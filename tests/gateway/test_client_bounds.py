@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from gateway.serving import CHAT, PIECE, Gateway, error_of, gateway, status_of
+from tables import each
 from turnwise.gateway.app import DoorRules
 from turnwise.gateway.client_bounds import Bounds
 from waits import HANG_S
@@ -23,7 +24,7 @@ async def lives(there: Gateway) -> bool:
     return status_of(await there.said(there.head("/v1/models", method="GET", connection="close") + b"\r\n")) == 200
 
 
-@pytest.mark.parametrize(
+@each(
     ("lengths", "body"),
     [
         ("Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", b"0\r\n\r\n"),
@@ -62,7 +63,7 @@ async def test_a_body_whose_length_can_be_read_in_two_ways_is_refused(lengths: s
         assert await lives(there)
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         b"POST http://evil.example/v1/chat/completions HTTP/1.1",

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.errors import CallerError, UnknownModel
 from turnwise.gateway.client_bounds import Bounds
 from turnwise.gateway.config import (
@@ -102,7 +103,7 @@ def test_every_field_of_the_file_is_read(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "said"),
     [
         ("", "Object missing required field `route`"),
@@ -147,7 +148,7 @@ def test_a_file_that_is_not_there_or_no_text_is_told(tmp_path: Path) -> None:
         read_config(tmp_path / "bad.toml")
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     [
         "/v1/files",
@@ -195,7 +196,7 @@ ROUTES = (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "client", "route", "name"),
     [
         ("gpt-5", "", 0, "gpt-5"),
@@ -231,7 +232,7 @@ def test_a_route_without_patterns_serves_every_name(model: str) -> None:
     assert (chosen.model, chosen.name_at(upstream)) == (model, "gpt-5")
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "upstream"),
     [
         ("openai:gpt-5", Upstream(profile=builtin_profiles()["openai"], chat=OPENAI_CHAT, model="gpt-5")),

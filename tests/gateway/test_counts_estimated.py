@@ -8,6 +8,7 @@ import pytest
 
 from gateway.calling import call_of, upstream_at
 from gateway.relayed import Gathered
+from tables import each
 from turnwise.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.gateway.passed_calls import ClientCall
 from turnwise.gateway.service import COUNTS_NOT_S, RelayService, ServiceMeans
@@ -51,9 +52,9 @@ def counted(
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("client", COUNTING)
-@pytest.mark.parametrize("upstream", COUNTING)
-@pytest.mark.parametrize("status", [404, 405, 501])
+@each("client", COUNTING)
+@each("upstream", COUNTING)
+@each("status", [404, 405, 501])
 def test_a_server_without_the_endpoint_is_not_asked_again_for_a_while(
     status: int, upstream: FamilyName, client: FamilyName
 ) -> None:

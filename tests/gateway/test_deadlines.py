@@ -8,6 +8,7 @@ import pytest
 from gateway.calling import call_of, upstream_at
 from gateway.relayed import FAMILIES, Gathered
 from lab.failing import settled
+from tables import each
 from turnwise.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.gateway.deadlines import DEFAULTS, GatewayDeadlines
 from turnwise.gateway.passed_calls import ClientCall
@@ -48,8 +49,8 @@ def waited(
 
 
 @pytest.mark.promise("wait:stream")
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(("case", "attempts", "most_s"), [("fault-silence", 2, 243), ("fault-stall", 2, 183)])
+@each("family", FAMILIES)
+@each(("case", "attempts", "most_s"), [("fault-silence", 2, 243), ("fault-stall", 2, 183)])
 def test_a_silent_stream_ends_within_the_documented_time(
     case: str, attempts: int, most_s: float, family: FamilyName
 ) -> None:
@@ -75,8 +76,8 @@ def test_the_file_and_a_route_set_the_deadlines() -> None:
     assert round(waited("fault-silence", stream=False, deadlines=GatewayDeadlines(whole_s=20, retry_s=1))[0]) == 20
 
 
-@pytest.mark.parametrize("kind", ["passed", "count"])
-@pytest.mark.parametrize(
+@each("kind", ["passed", "count"])
+@each(
     ("file", "route", "seconds"),
     [
         (NONE, NONE, 600),

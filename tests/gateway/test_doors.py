@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from tables import each
 from turnwise.gateway import doors
 from turnwise.gateway.doors import OwnAddress
 from turnwise.gateway.refusals import DoorRefusal, encode_refusal, family_of
@@ -12,7 +13,7 @@ from turnwise.wire.registry import MODULES, family
 LOCAL = OwnAddress("127.0.0.1", 8484)
 
 
-@pytest.mark.parametrize(
+@each(
     ("host", "own", "listed", "is_let_in"),
     [
         ("127.0.0.1:8484", LOCAL, (), True),
@@ -53,7 +54,7 @@ def test_a_request_has_one_host() -> None:
     assert [refusal and refusal.status for refusal in found] == [400, 400]
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "is_let_in"),
     [
         ([], True),
@@ -71,7 +72,7 @@ def test_an_origin_is_let_in_if_it_is_listed(given: list[str], is_let_in: bool) 
     assert (doors.refuse_origin(given, listed={"https://chat.example"}) is None) is is_let_in
 
 
-@pytest.mark.parametrize(
+@each(
     ("headers", "is_taken"),
     [
         ([("content-type", "application/json")], True),
@@ -126,7 +127,7 @@ def test_only_listed_headers_and_query_fields_go_up() -> None:
     assert doors.listed_query(query) == (("alt", "sse"), ("beta", "true"), ("api-version", "1"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "id"),
     [
         (["req-1.a_B"], "req-1.a_B"),
@@ -144,7 +145,7 @@ def test_a_request_id_of_the_client_is_kept_if_it_is_harmless(given: list[str], 
     assert doors.harmless_id(given) == id
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "is_one"),
     [
         ("https://chat.example", True),
@@ -179,8 +180,8 @@ def test_a_preflight_allows_the_headers_that_were_asked_for() -> None:
     )
 
 
-@pytest.mark.parametrize("name", MODULES)
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 408, 413, 414, 415, 431, 500, 503])
+@each("name", MODULES)
+@each("status", [400, 401, 403, 404, 405, 408, 413, 414, 415, 431, 500, 503])
 def test_a_refusal_is_an_error_of_the_clients_family(name: FamilyName, status: int) -> None:
     """The family's own decoder reads the message and the wait back from status, headers and body."""
     wait_s = 1 if status == 503 else None
@@ -208,7 +209,7 @@ def test_a_header_tells_whose_errors_a_client_reads_at_a_shared_path(path: str, 
     assert family_of(path, header_names={header}) == name
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "name"),
     [
         ("/v1/messages", "anthropic_messages"),

@@ -12,6 +12,7 @@ from functools import cache
 import pytest
 
 from gateway.relayed import FAMILIES, TOOLS, ask, naively, profile_of, relayed, said, strictly
+from tables import each
 from turnwise.endpoints.transport import HttpRequest
 from turnwise.lab import Lab, builtin_scripts
 from turnwise.lab.cases import HEALTHY_CASES, malformed_cases
@@ -44,8 +45,8 @@ def expected(name: str, *, upstream: str) -> Response:
 
 
 @pytest.mark.promise("heal:every-case")
-@pytest.mark.parametrize("client", FAMILIES)
-@pytest.mark.parametrize(("name", "upstream"), SPOKEN)
+@each("client", FAMILIES)
+@each(("name", "upstream"), SPOKEN)
 def test_all_judges_understand_every_case(name: str, upstream: str, client: str) -> None:
     """The right calls and text, a finish reason that is true, nothing to mend, and one request."""
     want = expected(name, upstream=upstream)
@@ -74,7 +75,7 @@ def test_all_judges_understand_every_case(name: str, upstream: str, client: str)
 
 
 @pytest.mark.promise("heal:transparent")
-@pytest.mark.parametrize(("name", "both"), [spoken for spoken in SPOKEN if spoken[0] in HEALTHY_CASES])
+@each(("name", "both"), [spoken for spoken in SPOKEN if spoken[0] in HEALTHY_CASES])
 def test_a_healthy_stream_passes_in_its_own_bytes(name: str, both: str) -> None:
     """Between equal families nothing of a healthy stream changes."""
 

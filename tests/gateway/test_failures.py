@@ -5,6 +5,7 @@ import json
 import pytest
 
 from gateway.relayed import FAMILIES, Answer, ask, naively, relayed, relayed_over, said, strictly
+from tables import each
 from turnwise.lab import builtin_scripts
 from turnwise.lab.gateway_check.judging import read_strictly, told_error
 from turnwise.lab.script import Script, ScriptedFault, ScriptedStep
@@ -57,8 +58,8 @@ def one_error(answer: Answer, *, client: str) -> Fault:
 
 
 @pytest.mark.promise("heal:every-case")
-@pytest.mark.parametrize(("upstream", "client"), PAIRS)
-@pytest.mark.parametrize("name", list(REFUSED))
+@each(("upstream", "client"), PAIRS)
+@each("name", list(REFUSED))
 def test_a_failure_before_the_first_word_is_an_answer_with_its_status(name: str, upstream: str, client: str) -> None:
     """It is asked for again where that may help; then the client gets the error in its own family's form."""
     requests, kind = REFUSED[name]
@@ -73,7 +74,7 @@ def test_a_failure_before_the_first_word_is_an_answer_with_its_status(name: str,
 
 
 @pytest.mark.promise("heal:every-case")
-@pytest.mark.parametrize(("name", "upstream", "client"), PASSING)
+@each(("name", "upstream", "client"), PASSING)
 def test_a_failure_that_passes_is_not_seen_by_the_client(name: str, upstream: str, client: str) -> None:
     """One request more, and an answer that is whole. Of a stream with a hole the part before it stays; what follows comes from
     the next response, which begins alike."""
@@ -84,8 +85,8 @@ def test_a_failure_that_passes_is_not_seen_by_the_client(name: str, upstream: st
 
 
 @pytest.mark.promise("heal:every-case")
-@pytest.mark.parametrize(("upstream", "client"), PAIRS)
-@pytest.mark.parametrize("name", ["fault-reset", "fault-stall", "fault-error-in-stream", "fault-silence"])
+@each(("upstream", "client"), PAIRS)
+@each("name", ["fault-reset", "fault-stall", "fault-error-in-stream", "fault-silence"])
 def test_an_answer_that_breaks_off_for_good_ends_with_one_error(name: str, upstream: str, client: str) -> None:
     """What was sent cannot be taken back, and no continuation joins: the end does not look whole. Where nothing was sent but a
     comment in the silence, the error stands in the stream, too."""
@@ -93,8 +94,8 @@ def test_an_answer_that_breaks_off_for_good_ends_with_one_error(name: str, upstr
 
 
 @pytest.mark.promise("heal:every-case")
-@pytest.mark.parametrize(("upstream", "client"), [pair for pair in PAIRS if pair[0] != "gemini"])
-@pytest.mark.parametrize("name", ["writer-file", "writer-false-finish", "writer-beside-read"])
+@each(("upstream", "client"), [pair for pair in PAIRS if pair[0] != "gemini"])
+@each("name", ["writer-file", "writer-false-finish", "writer-beside-read"])
 def test_a_cut_call_arrives_whole(name: str, upstream: str, client: str) -> None:
     """The upstream's limit falls in a file of 40 KB: the rest is asked for before the client sees an end, and joined."""
     answer = relayed(ask(name), upstream=upstream, client=client)
@@ -118,7 +119,7 @@ def test_a_cut_call_that_came_as_an_object_is_left_out(client: str) -> None:
 
 
 @pytest.mark.promise("heal:every-case")
-@pytest.mark.parametrize(("upstream", "client"), PAIRS)
+@each(("upstream", "client"), PAIRS)
 def test_a_text_that_the_clients_own_limit_cuts_is_not_continued(upstream: str, client: str) -> None:
     """Who asks for a few tokens gets a few, and the true finish reason."""
     answer = relayed(ask("writer-answer", limit_tokens=500), upstream=upstream, client=client)
@@ -127,7 +128,7 @@ def test_a_text_that_the_clients_own_limit_cuts_is_not_continued(upstream: str, 
 
 
 @pytest.mark.promise("heal:every-case")
-@pytest.mark.parametrize(("upstream", "client"), PAIRS)
+@each(("upstream", "client"), PAIRS)
 def test_a_text_that_the_server_cuts_by_itself_is_continued(upstream: str, client: str) -> None:
     """The server has a cap of its own, which the client knows nothing of."""
     answer = relayed(
@@ -148,7 +149,7 @@ def test_nothing_is_asked_for_again_where_the_route_says_so(client: str) -> None
 
 
 @pytest.mark.promise("heal:every-case")
-@pytest.mark.parametrize(("upstream", "client"), PAIRS)
+@each(("upstream", "client"), PAIRS)
 def test_where_the_rest_is_lost_too_the_answer_is_asked_for_anew(upstream: str, client: str) -> None:
     """The connection breaks in mid-answer, and again in the rest. The third response begins with what the client knows, so the
     client sees one whole answer."""
@@ -200,12 +201,12 @@ def cut_short(family_name: str, *, stream: bool) -> bytes:
 
 
 @pytest.mark.promise("heal:every-case", "cut:never-run")
-@pytest.mark.parametrize("passes", [True, False], ids=["then whole", "each time"])
-@pytest.mark.parametrize(
+@each("passes", [True, False], ids=["then whole", "each time"])
+@each(
     ("upstream", "stream"),
     [("openai_chat", True), ("openai_chat", False), ("openai_responses", True), ("anthropic_messages", True)],
 )
-@pytest.mark.parametrize("client", FAMILIES)
+@each("client", FAMILIES)
 def test_a_call_cut_after_a_few_characters_is_asked_for_again_or_one_error(
     client: str, upstream: str, stream: bool, passes: bool
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.calling import answered, call_of, upstream_at
 from gateway.relayed import FAMILIES
+from tables import each
 from turnwise.gateway.config import GatewayRoute
 from turnwise.gateway.passed_calls import ClientCall
 from turnwise.lab.received_requests import Received
@@ -127,8 +128,8 @@ def without(call: ClientCall, name: str) -> ClientCall:
 
 
 @pytest.mark.promise("bill:wire")
-@pytest.mark.parametrize("upstream", FAMILIES)
-@pytest.mark.parametrize("client", FAMILIES)
+@each("upstream", FAMILIES)
+@each("client", FAMILIES)
 def test_each_field_that_was_sent_is_in_every_further_body(client: FamilyName, upstream: FamilyName) -> None:
     """Over every purpose, every edit of a route, and what clients ask for; streamed and whole."""
     wrong: dict[str, list[str]] = {}

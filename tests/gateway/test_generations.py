@@ -7,6 +7,7 @@ import pytest
 
 from gateway.calling import Answered, answered, call_of, upstream_at
 from relay.asking_relay import FAMILIES, TOOLS
+from tables import each
 from turnwise.gateway.config import GatewayRoute
 from turnwise.lab.script import Script, ScriptedCall, ScriptedStep
 from turnwise.lab.strict.generations import GENERATIONS
@@ -71,8 +72,8 @@ def asked(client: FamilyName, model: str, *, upstream: FamilyName, stream: bool 
 
 
 @pytest.mark.promise("heal:generation")
-@pytest.mark.parametrize("client", FAMILIES)
-@pytest.mark.parametrize("model", GENERATIONS)
+@each("client", FAMILIES)
+@each("model", GENERATIONS)
 def test_no_generation_refuses_what_an_old_client_asks(model: str, client: FamilyName) -> None:
     """Every cell is answered with one request; what a Claude model refuses is named in the header."""
     upstreams: tuple[FamilyName, ...] = ("anthropic_messages",)
