@@ -62,7 +62,7 @@ def closed_port() -> Iterator[int]:
         yield int(kept.getsockname()[1])
 
 
-# What was collected stays until the end: 14,000 tests, and all that they import. Nothing of it is garbage, and Python would
+# What was collected stays until the end: 12,000 tests, and all that they import. Nothing of it is garbage, and Python would
 # look through it again and again.
 gc.disable()
 

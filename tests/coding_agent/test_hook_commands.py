@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import each
 from turnwise.base.clock import SystemClock
 from turnwise.coding_agent.hook_commands import read_hooks
 from turnwise.errors import CallerError
@@ -68,7 +69,7 @@ async def test_a_command_reads_the_call_and_says_what_to_do(
     assert await outcomes(tmp_path, hook(code)) == (() if expected is None else (expected,))
 
 
-@pytest.mark.parametrize(
+@each(
     ("row", "words"),
     [
         (hook("import sys; sys.exit(1)"), "exit code 1"),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import each
 from turnwise.coding_agent.repository import GitState, git_state
 from waits import HANG_S
 
@@ -270,7 +271,7 @@ LEADING: list[Callable[[Path, Path], None]] = [
 
 
 @pytest.mark.promise("safe:inside")
-@pytest.mark.parametrize("leads", LEADING, ids=lambda one: one.__name__)
+@each("leads", LEADING, ids=lambda one: one.__name__)
 def test_no_folder_leads_to_the_commits_of_another_one(tmp_path: Path, leads: Callable[[Path, Path], None]) -> None:
     """It may come from elsewhere, and the user's other repositories are none of its business. Git itself would show them."""
     other = make(tmp_path / "other", subjects=("Private",))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lab.judged_openai import CALL, CLOSED, F1, O1, RESULT, THOUGHT, TOOL, called, chat, responses
 from lab.judged_others import ASKED, DONE, FC, FR, SAY, TEXT, THINK, USE, claude, gemini, human, model, of
 from lab.judging import refusal_of
+from tables import each
 from turnwise.lab import builtin_scripts
 from turnwise.lab.provider import Provider
 from turnwise.lab.routes import route
@@ -123,7 +124,7 @@ def test_an_item_of_a_strange_type_gets_a_400() -> None:
     assert refusal_of("openai_responses", responses(item, item)) is not None
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "known"),
     [
         ("/v1/messages", True),

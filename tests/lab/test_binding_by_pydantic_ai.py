@@ -11,6 +11,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 from pydantic_ai.models.anthropic import AnthropicModel, AnthropicModelSettings
 from pydantic_ai.providers.anthropic import AnthropicProvider
 
+from tables import each
 from turnwise.lab import Lab, Script
 from turnwise.lab.script import ScriptedCall, ScriptedStep
 
@@ -150,7 +151,7 @@ CONVERSATIONS: Mapping[str, tuple[Conversation, tuple[ScriptedStep, ...], int]] 
 
 
 @pytest.mark.promise("step:bound-thinking")
-@pytest.mark.parametrize("name", CONVERSATIONS)
+@each("name", CONVERSATIONS)
 async def test_the_judge_takes_what_an_agent_library_sends_back(name: str) -> None:
     """Proves: pydantic-ai, told that the model binds its thinking, is refused nothing in any conversation, asks for nothing to
     be dropped, sends each thinking block back, and loses none. So a refusal of the judge is no whim of ours."""

@@ -14,6 +14,7 @@ import pytest
 
 from lab.raw_server import Body, serving
 from lab.test_closed_responses import CALLS, ENDS, FAMILIES, MARKS_TEXTS, PATH, TEXTS, turn
+from tables import each
 from turnwise.running.watcher_events import AttemptDiscarded, FrameSeen, WatcherEvent
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import FaultKind
@@ -75,9 +76,9 @@ async def assert_taken(body: Body, *, family: str, read: asyncio.Event | None = 
 
 
 @pytest.mark.promise("wait:retry")
-@pytest.mark.parametrize("at_once", [True, False], ids=["one read", "a later read"])
-@pytest.mark.parametrize("held", ["call", "text"])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("at_once", [True, False], ids=["one read", "a later read"])
+@each("held", ["call", "text"])
+@each("family", FAMILIES)
 async def test_a_line_in_place_of_a_chunk_size_is_a_broken_connection(family: str, held: str, at_once: bool) -> None:
     """Behind a whole call, and behind a text. In one read it was `protocol`, which is never asked again; in a later one nobody
     noticed it, and the rest was lost or waited for."""
@@ -88,8 +89,8 @@ async def test_a_line_in_place_of_a_chunk_size_is_a_broken_connection(family: st
 
 
 @pytest.mark.promise("wait:stream")
-@pytest.mark.parametrize("at_once", [True, False], ids=["one read", "a later read"])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("at_once", [True, False], ids=["one read", "a later read"])
+@each("family", FAMILIES)
 async def test_a_line_in_place_of_a_chunk_size_behind_the_end_mark_costs_nothing(family: str, at_once: bool) -> None:
     """The response had said that it was all."""
     read = asyncio.Event()
@@ -110,8 +111,8 @@ async def test_bytes_behind_the_announced_length_show_that_more_was_coming(famil
 
 
 @pytest.mark.promise("wait:stream")
-@pytest.mark.parametrize("ending", ["last chunk", "length", "missing chunk", "short"])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("ending", ["last chunk", "length", "missing chunk", "short"])
+@each("family", FAMILIES)
 async def test_a_whole_response_in_one_write_is_taken_whatever_follows(family: str, ending: str) -> None:
     """Head, body and close in one read: what came before the close is read before the fault that the close is."""
     pieces = (b"".join((*TEXTS[family], *ENDS[family])),)
@@ -122,8 +123,8 @@ async def test_a_whole_response_in_one_write_is_taken_whatever_follows(family: s
 
 
 @pytest.mark.promise("wait:retry")
-@pytest.mark.parametrize("coding", WBITS)
-@pytest.mark.parametrize("family", FAMILIES)
+@each("coding", WBITS)
+@each("family", FAMILIES)
 async def test_a_compressed_stream_without_its_end_did_not_arrive_whole(family: str, coding: str) -> None:
     """The HTTP body ends in good order; only the compressed stream in it shows that more was coming."""
     pieces = packed(CALLS[family], coding=coding, is_whole=False)
@@ -131,8 +132,8 @@ async def test_a_compressed_stream_without_its_end_did_not_arrive_whole(family: 
 
 
 @pytest.mark.promise("wait:stream")
-@pytest.mark.parametrize("coding", WBITS)
-@pytest.mark.parametrize("family", FAMILIES)
+@each("coding", WBITS)
+@each("family", FAMILIES)
 async def test_a_compressed_stream_with_its_end_is_read_like_a_plain_one(family: str, coding: str) -> None:
     """Calls without an end mark are taken behind it the second time, and a text with one is, with and without the compressed
     end."""
@@ -156,8 +157,8 @@ def damages(text: bytes) -> dict[str, bytes]:
 
 
 @pytest.mark.promise("wait:retry", "wait:stream")
-@pytest.mark.parametrize("damage", damages(b""))
-@pytest.mark.parametrize("family", FAMILIES)
+@each("damage", damages(b""))
+@each("family", FAMILIES)
 async def test_a_damaged_compressed_stream_is_a_broken_connection(family: str, damage: str) -> None:
     """It was `protocol`, which is never asked again, even behind an end mark."""
     body = damages(b"".join(CALLS[family]))[damage]
@@ -170,11 +171,9 @@ async def test_a_damaged_compressed_stream_is_a_broken_connection(family: str, d
 
 
 @pytest.mark.promise("wait:retry")
-@pytest.mark.parametrize("held", ["call", "text"])
-@pytest.mark.parametrize(
-    "rest", [b"dat", b"data", b"data: ", b"event: content_block_sta", b"event: x\n", b"id", b": kee"]
-)
-@pytest.mark.parametrize("family", FAMILIES)
+@each("held", ["call", "text"])
+@each("rest", [b"dat", b"data", b"data: ", b"event: content_block_sta", b"event: x\n", b"id", b": kee"])
+@each("family", FAMILIES)
 async def test_a_response_that_stops_within_a_line_was_not_all(family: str, rest: bytes, held: str) -> None:
     """Every call and text in it has its end, and the body ends in good order. The bytes behind show that more was coming."""
     if held == "text" and family not in MARKS_TEXTS:
@@ -186,8 +185,8 @@ async def test_a_response_that_stops_within_a_line_was_not_all(family: str, rest
 
 
 @pytest.mark.promise("wait:stream")
-@pytest.mark.parametrize("missing", [1, 2])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("missing", [1, 2])
+@each("family", FAMILIES)
 async def test_a_last_event_without_its_line_breaks_is_whole(family: str, missing: int) -> None:
     """Some servers leave them out behind the last event: a `data:` line that is whole JSON was all. Such a body ends in good
     order: where the next one does too, it is taken."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flat_agents import flat_agent
+from tables import each
 from turnwise import ModelLimits
 from turnwise.lab import Lab
 from turnwise.lab.caches import cached_prefixes
@@ -18,7 +19,7 @@ DRAWN: dict[str, Any] = runpy.run_path(str(ROOT / "scripts" / "draw_caches.py"))
 
 
 @pytest.mark.promise("bill:cached")
-@pytest.mark.parametrize("provider", DRAWN["PROVIDERS"])
+@each("provider", DRAWN["PROVIDERS"])
 def test_a_turn_of_twenty_steps_pays_for_what_is_new(provider: str) -> None:
     """Done-when 1: at least 90 % of the input of steps 2 to 20 together, and of each step from 6 on, is read from the cache; the
     turn costs at most 0.3 of that without marks, 0.35 of that at a provider that keeps nothing."""

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from flat_agents import flat_agent
+from tables import each
 from turnwise.lab import Lab
 from turnwise.lab.caches import CacheUse, PromptCaches, has_breakpoints
 from turnwise.lab.script import Script, ScriptedFault, ScriptedStep
@@ -203,7 +204,7 @@ def test_gpt_5_6_keeps_a_prompt_for_thirty_minutes_from_its_last_use() -> None:
         assert take(caches, asked_of_gpt("short"), family="openai_chat") == CacheUse()
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "expected"),
     [
         *[

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from lab.raw_server import Body, Ending, Served, serving
+from tables import each
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.rules.retries import RetryPolicy
@@ -222,8 +223,8 @@ async def turn(
 
 
 @pytest.mark.promise("step:one-request", "wait:stream")
-@pytest.mark.parametrize("ending", ["last chunk", "length", "open"])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("ending", ["last chunk", "length", "open"])
+@each("family", FAMILIES)
 async def test_calls_that_end_twice_without_an_end_mark_are_taken(family: str, ending: Ending) -> None:
     """Behind a body that ends in good order, or that stays open without another byte: asked for once more, one run."""
     answer = Body(pieces=(*TEXTS[family], *ENDS[family]))
@@ -235,8 +236,8 @@ async def test_calls_that_end_twice_without_an_end_mark_are_taken(family: str, e
 
 
 @pytest.mark.promise("wait:retry")
-@pytest.mark.parametrize("ending", ["missing chunk", "short", "reset", "close"])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("ending", ["missing chunk", "short", "reset", "close"])
+@each("family", FAMILIES)
 async def test_calls_of_a_body_that_did_not_end_in_good_order_are_asked_for_again(family: str, ending: Ending) -> None:
     """A reset, a missing last chunk, fewer bytes than were announced, and HTTP/1.0, where the end proves nothing."""
     whole = Body(pieces=(*CALLS[family], *ENDS[family]))
@@ -248,8 +249,8 @@ async def test_calls_of_a_body_that_did_not_end_in_good_order_are_asked_for_agai
 
 
 @pytest.mark.promise("wait:stream")
-@pytest.mark.parametrize("ending", ["last chunk", "length", "open"])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("ending", ["last chunk", "length", "open"])
+@each("family", FAMILIES)
 async def test_a_text_that_ends_twice_without_an_end_mark_is_taken(family: str, ending: Ending) -> None:
     """In Chat Completions and Gemini a text has no end of its own: one that only falls silent may have stalled, each time."""
     whole = Body(pieces=(*TEXTS[family], *ENDS[family]))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lab.dialect_bodies import ALSO_THE_FAMILYS, ASKED, REFUSED, TAKEN, chat
 from lab.judging import refusal_of
 from lab.test_any_body import SCRIPTS, WHOLE, bent
+from tables import each
 from turnwise.errors import CallerError
 from turnwise.lab import Lab
 from turnwise.lab.provider import Provider
@@ -39,7 +40,7 @@ def rule_that_refuses(name: str, body: Any) -> Rule | None:
     return None
 
 
-@pytest.mark.parametrize(("name", "id"), [(name, id) for name, bodies in REFUSED.items() for id in bodies])
+@each(("name", "id"), [(name, id) for name, bodies in REFUSED.items() for id in bodies])
 def test_a_body_that_breaks_a_rule_is_refused_by_it(name: str, id: str) -> None:
     """Proves: each rule refuses a body that the family's judge takes, unless it is there for its words alone; the message is
     the rule's, with every detail filled in, and the status too."""
@@ -54,7 +55,7 @@ def test_a_body_that_breaks_a_rule_is_refused_by_it(name: str, id: str) -> None:
     assert (refusal_of("openai_chat", body) is not None) == ((ALIASES.get(name, name), id) in ALSO_THE_FAMILYS)
 
 
-@pytest.mark.parametrize(("name", "body"), [(name, body) for name, bodies in TAKEN.items() for body in bodies])
+@each(("name", "body"), [(name, body) for name, bodies in TAKEN.items() for body in bodies])
 def test_what_a_server_takes_is_taken(name: str, body: Any) -> None:
     """Proves: plain turns, results, forced answers and each rule's way out pass the server's judge."""
     check("openai_chat", body=parse(json.dumps(body)), dialect=DIALECTS[name])
@@ -210,7 +211,7 @@ ERRORS: dict[str, tuple[int, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", ERRORS)
+@each("name", ERRORS)
 def test_a_server_answers_in_its_own_form(name: str) -> None:
     """Proves: the answer of `Lab(profile=...)` to the first refused body has the JSON shape that reports show of that server."""
     found = route(PATH)

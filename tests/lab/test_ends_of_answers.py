@@ -15,6 +15,7 @@ from gateway.relayed import Gathered, profile_of
 from lab.ends_of_answers import ENDS_OF_BODIES, End, Held, Row, begun, draw, row_of, unmarked, whole
 from lab.raw_server import Body, serving
 from lab.test_closed_responses import FAMILIES, PATH
+from tables import each
 from turnwise import Deadlines, RetryPolicy
 from turnwise.assembly.response_reading import read_body
 from turnwise.base.clock import SystemClock
@@ -150,8 +151,8 @@ def cells(family: str, *, held: Held, stream: bool, end: End, row: Row, gateway:
 
 
 @pytest.mark.promise("wait:retry", "wait:stream", "bill:wire")
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(("held", "stream"), WAYS)
+@each("family", FAMILIES)
+@each(("held", "stream"), WAYS)
 async def test_the_library_does_what_the_table_says(family: str, held: Held, stream: bool) -> None:
     """Requests, words and runs of the tool, for each way in which the body ends."""
 
@@ -182,8 +183,8 @@ async def test_the_library_does_what_the_table_says(family: str, held: Held, str
 
 
 @pytest.mark.promise("heal:every-case", "bill:wire")
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(("held", "stream"), WAYS)
+@each("family", FAMILIES)
+@each(("held", "stream"), WAYS)
 async def test_the_gateway_does_what_the_table_says(
     family: FamilyName, held: Held, stream: bool, tmp_path: Path
 ) -> None:

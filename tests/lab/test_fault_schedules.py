@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 
 from lab.failing import FAMILIES, Ended, turn
+from tables import each
 from turnwise.journal.prices import read_prices
 from turnwise.lab import Lab
 from turnwise.lab.received_requests import Received
@@ -80,7 +81,7 @@ async def played(seed: int) -> tuple[Ended, Limit | None, RetryPolicy]:
 
 
 @pytest.mark.promise("wait:retry", "wait:stream", "end:reason", "end:never-empty")
-@pytest.mark.parametrize("batch", range(BATCHES))
+@each("batch", range(BATCHES))
 async def test_every_schedule_ends_in_time_with_an_answer_or_a_reason(batch: int) -> None:
     """Seeded, so that a failure names its schedule; the requests are the lab's own count."""
     for seed in range(batch, SCHEDULES, BATCHES):

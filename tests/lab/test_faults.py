@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from lab.failing import DEADLINES, FAMILIES, WAYS, Ended, turn
+from tables import each
 from turnwise.lab import Lab
 from turnwise.lab.script import FaultName, FaultPoint, Script, ScriptedCall, ScriptedFault, ScriptedStep
 from turnwise.rules.limits import MaxRequests, MaxWallTime
@@ -50,8 +51,8 @@ def agrees(ended: Ended, *, requests: int, discarded: int) -> None:
 
 
 @pytest.mark.promise("wait:retry", "wait:stream", "cut:not-blamed")
-@pytest.mark.parametrize(("family", "stream"), WAYS)
-@pytest.mark.parametrize(("kind", "at"), CELLS)
+@each(("family", "stream"), WAYS)
+@each(("kind", "at"), CELLS)
 async def test_a_response_that_breaks_off_anywhere_is_asked_for_again(
     kind: FaultName, at: FaultPoint, family: str, stream: bool
 ) -> None:
@@ -80,7 +81,7 @@ async def test_a_response_that_breaks_off_anywhere_is_asked_for_again(
 
 
 @pytest.mark.promise("wait:retry")
-@pytest.mark.parametrize(("family", "stream"), WAYS)
+@each(("family", "stream"), WAYS)
 async def test_statuses_that_pass_are_retried_and_others_are_not(family: str, stream: bool) -> None:
     """By the lab's count: two requests and the answer, or one and the reason."""
     for status in (*RETRIED, *FINAL):
@@ -143,8 +144,8 @@ FORMS: dict[str, tuple[dict[str, str], str, float]] = {
 
 
 @pytest.mark.promise("wait:retry")
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("form", FORMS)
+@each("family", FAMILIES)
+@each("form", FORMS)
 async def test_every_form_of_retry_after_is_waited_for_exactly(form: str, family: str) -> None:
     """Never sooner than was asked for, and a little spread."""
     headers, message, seconds = FORMS[form]
@@ -175,7 +176,7 @@ async def test_a_wait_beyond_the_bound_is_given_up_at_once(family: str) -> None:
 
 
 @pytest.mark.promise("wait:retry", "end:reason")
-@pytest.mark.parametrize(("family", "stream"), WAYS)
+@each(("family", "stream"), WAYS)
 async def test_attempts_are_capped_and_the_end_says_so(family: str, stream: bool) -> None:
     """Four by default, each one in the count; the waits double."""
     script = fails(*[ScriptedFault(kind="status", status=503, message="Overloaded.")] * 9)
@@ -254,7 +255,7 @@ async def test_a_wrong_key_does_not_go_to_a_fallback() -> None:
     assert (ended.result.requests, ended.result.stop_reason) == (1, StopReason.PROVIDER_FAILED)
 
 
-@pytest.mark.parametrize(("family", "stream"), WAYS)
+@each(("family", "stream"), WAYS)
 async def test_a_call_with_bytes_that_are_no_utf8_stays_a_response(family: str, stream: bool) -> None:
     """The byte hits the call's first argument where there is no text: it stood between all bytes of such a response, which was
     no JSON then and no response, though the script says that a byte of it is broken."""

@@ -5,6 +5,7 @@ from typing import Any, get_args
 import pytest
 
 from lab.judging import refusal_of
+from tables import each
 from turnwise.lab.script import GenerationName
 from turnwise.lab.strict import ModelRules
 from turnwise.lab.strict.generations import GENERATIONS
@@ -31,7 +32,7 @@ def asked(model: str, **fields: Any) -> str:
 
 
 @pytest.mark.promise("heal:generation")
-@pytest.mark.parametrize("model", CLAUDE)
+@each("model", CLAUDE)
 def test_each_claude_model_refuses_what_it_refuses(model: str) -> None:
     """The pages that the judge names; a plain request, and one with effort `max`, are taken by all."""
     assert not asked(model) and not asked(model, **MAX) and not asked(model, temperature=1)

@@ -9,6 +9,7 @@ import pytest
 from flat_agents import flat_agent
 from lab.cut_cells import MODELS, WAYS, file_tools
 from lab.raw_server import Body, serving
+from tables import each
 from turnwise import RunResult, Settings
 from turnwise.lab import Lab
 from turnwise.lab.received_requests import Received
@@ -49,8 +50,8 @@ def results_of(result: RunResult) -> list[str]:
 
 
 @pytest.mark.promise("cut:never-run", "cut:named", "cut:split")
-@pytest.mark.parametrize("told", FALSE_WORDS)
-@pytest.mark.parametrize(("family", "stream"), WAYS)
+@each("told", FALSE_WORDS)
+@each(("family", "stream"), WAYS)
 async def test_a_cut_that_is_hidden_three_ways_is_told_by_its_usage(
     family: str, stream: bool, told: Literal["tool_calls", "stop"], tmp_path: Path
 ) -> None:
@@ -67,7 +68,7 @@ async def test_a_cut_that_is_hidden_three_ways_is_told_by_its_usage(
 
 
 @pytest.mark.promise("cut:never-run", "cut:split")
-@pytest.mark.parametrize(("family", "stream"), WAYS)
+@each(("family", "stream"), WAYS)
 async def test_a_model_that_insists_under_a_hidden_cap_is_bounded(family: str, stream: bool, tmp_path: Path) -> None:
     """Proves: no request goes into more room that the server does not have, and the turn ends as any loop does."""
     writer = Writer(size=SIZE, finish="tool_calls", limit=CAP, objects=True, habits=("insists",))
@@ -78,7 +79,7 @@ async def test_a_model_that_insists_under_a_hidden_cap_is_bounded(family: str, s
 
 
 @pytest.mark.promise("cut:never-run")
-@pytest.mark.parametrize(("family", "stream"), WAYS)
+@each(("family", "stream"), WAYS)
 async def test_reasoning_that_is_counted_hides_no_cut(family: str, stream: bool, tmp_path: Path) -> None:
     """Proves: what reasoning took is not missed; what it did not take is."""
     writer = Writer(size=SIZE, finish="tool_calls", limit=CAP, objects=True, thinks=2_000)
@@ -88,7 +89,7 @@ async def test_reasoning_that_is_counted_hides_no_cut(family: str, stream: bool,
 
 
 @pytest.mark.promise("cut:text-continued")
-@pytest.mark.parametrize(("family", "stream"), WAYS)
+@each(("family", "stream"), WAYS)
 async def test_a_continuation_that_adds_nothing_and_says_that_it_is_done_completes_no_answer(
     family: str, stream: bool, tmp_path: Path
 ) -> None:

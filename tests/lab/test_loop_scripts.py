@@ -8,6 +8,7 @@ import pytest
 
 from lab.asking import PATHS, ask, body_of
 from lab.cut_cells import RAW, WAYS, ask_writer, calls_made
+from tables import each
 from turnwise.lab import Script, builtin_scripts
 from turnwise.lab.script import Writer
 from turnwise.lab.writer import as_lines, file_text
@@ -112,8 +113,8 @@ def test_a_retry_after_cut_attempts_runs(name: str, ran: int) -> None:
 
 
 @pytest.mark.promise("cut:continued", "cut:split")
-@pytest.mark.parametrize(("family", "stream"), WAYS)
-@pytest.mark.parametrize("limit", [2000, 8000])
+@each(("family", "stream"), WAYS)
+@each("limit", [2000, 8000])
 async def test_the_patch_writer_writes_its_file_with_the_tool_of_the_workspace(
     limit: int, family: str, stream: bool, tmp_path: Path
 ) -> None:

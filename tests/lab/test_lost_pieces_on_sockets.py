@@ -10,6 +10,7 @@ import pytest
 
 from lab.raw_server import Body, serving
 from lab.test_closed_responses import CALLS, ENDS, FAMILIES, TEXTS, turn
+from tables import each
 from turnwise.lab import strict
 from turnwise.lab.raw import parse
 from turnwise.rules.arguments import LOST_CALL
@@ -75,8 +76,8 @@ def gateway(
 
 
 @pytest.mark.promise("assembly:lost-piece", "cut:never-run")
-@pytest.mark.parametrize("rest", RESTS)
-@pytest.mark.parametrize("family", FAMILIES)
+@each("rest", RESTS)
+@each("family", FAMILIES)
 async def test_each_event_broken_once_costs_one_request_more_at_most_and_the_whole_call_runs(
     family: str, rest: Rest
 ) -> None:
@@ -97,8 +98,8 @@ async def test_each_event_broken_once_costs_one_request_more_at_most_and_the_who
 
 
 @pytest.mark.promise("assembly:lost-piece", "cut:never-run", "step:every-call-answered")
-@pytest.mark.parametrize("rest", RESTS)
-@pytest.mark.parametrize("family", FAMILIES)
+@each("rest", RESTS)
+@each("family", FAMILIES)
 async def test_a_gateway_that_breaks_one_event_in_every_response_costs_two_requests_more(
     family: str, rest: Rest
 ) -> None:
@@ -139,8 +140,8 @@ async def test_a_text_that_lost_an_event_each_time_is_an_incomplete_answer(famil
 
 
 @pytest.mark.promise("assembly:lost-piece", "cut:never-run")
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("each_time", [False, True])
+@each("family", FAMILIES)
+@each("each_time", [False, True])
 async def test_a_body_with_bytes_that_are_no_text_is_asked_for_again(family: str, each_time: bool) -> None:
     """Proves: the same without streaming; a path with a replacement character in it is no path that the model wrote."""
     request = Request(model="m", messages=(Message("user", (Text("Please."),)),), stream=False)

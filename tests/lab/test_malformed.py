@@ -6,6 +6,7 @@ import pytest
 
 from lab.asking import ask, body_of, path_of
 from requirements import PROMISES
+from tables import each
 from turnwise.lab import builtin_scripts
 from turnwise.lab.script import Script
 from turnwise.vocab import ArgumentsState, calls_of, text_of
@@ -42,7 +43,7 @@ def meant(script: Script) -> list[tuple[str | None, str, object]]:
     "assembly:late-args",
     "assembly:no-done",
 )
-@pytest.mark.parametrize("name", [name for name in SHAPES if name != "cut-call-unsaid"])
+@each("name", [name for name in SHAPES if name != "cut-call-unsaid"])
 def test_each_malformed_stream_means_what_its_script_says(name: str) -> None:
     """Proves: the calls written out in the script are the calls that come out of its stream, whole and in order."""
     script = SCRIPTS[name]

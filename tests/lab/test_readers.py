@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from tables import each
 from turnwise.lab import Script, builtin_scripts
 from turnwise.lab.cases import (
     HEALTHY_CASES,
@@ -68,8 +69,8 @@ def raises(body: bytes, *, name: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("case", HEALTHY_CASES)
+@each("name", FAMILIES)
+@each("case", HEALTHY_CASES)
 def test_both_readers_take_healthy_streams(case: str, name: str) -> None:
     """Text, calls and finish as the script means them."""
     body, meant = stream_of(SCRIPTS[case], name=name), meaning_of(SCRIPTS[case])
@@ -156,7 +157,7 @@ BROKEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "old", "new", "says"), BROKEN)
+@each(("name", "old", "new", "says"), BROKEN)
 def test_the_strict_reader_says_which_rule_is_broken(name: str, old: bytes, new: bytes, says: str) -> None:
     """One change to a healthy answer each."""
     body = written(name)

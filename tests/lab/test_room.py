@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from lab.asking import ask, body_of, path_of
+from tables import each
 from turnwise.assembly.response_reading import ResponseReader, read_body
 from turnwise.lab import load_scripts
 from turnwise.lab.replies import tokens
@@ -87,8 +88,8 @@ def asked(request: Request, *, family: str, window: int | None = None) -> Respon
 
 
 @pytest.mark.promise("cut:thinking-ate-all")
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("stream", [True, False])
+@each("family", FAMILIES)
 def test_reasoning_that_ate_all_is_seen_in_every_family(family: str, stream: bool) -> None:
     """Streamed and not; once it is told to be brief, the script answers."""
     question = Message("user", (Text("How much is it?"),))
@@ -120,7 +121,7 @@ def test_an_overflow_is_one_fault_whatever_the_words(family: str) -> None:
 
 
 @pytest.mark.promise("cut:budget")
-@pytest.mark.parametrize(
+@each(
     "said",
     [
         "The decoder prompt (length 163840) is longer than the maximum model length of 131072.",
@@ -140,7 +141,7 @@ def test_an_overflow_is_one_fault_whatever_the_words(family: str) -> None:
         "input is too long for this model",
     ],
 )
-@pytest.mark.parametrize("family", FAMILIES)
+@each("family", FAMILIES)
 def test_an_overflow_is_known_by_the_words_of_many_servers(family: str, said: str) -> None:
     """Proves: under HTTP 400 and whatever the family, as gateways pass the words of others through."""
     body = msgspec.json.encode({"error": {"message": said, "type": "invalid_request_error", "code": 400}})

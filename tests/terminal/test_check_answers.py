@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import msgspec
 import pytest
 
+from tables import each
 from terminal.checked import BASES, check_transport, judged, profile_of
 from terminal.test_check_faults import answer
 from turnwise.endpoints.endpoints import Endpoint, build_http_request
@@ -115,8 +116,8 @@ class OfAnotherApi:
         return self._lab.send(build_http_request(self._endpoint, call, connect_s=1))
 
 
-@pytest.mark.parametrize("other", FAMILIES)
-@pytest.mark.parametrize("family", FAMILIES)
+@each("other", FAMILIES)
+@each("family", FAMILIES)
 async def test_an_answer_of_another_api_is_no_server_and_named(family: str, other: str) -> None:
     """Proves: exit code 6 as documented, after three requests, whichever two of the four APIs meet."""
     course = await check_transport(OfAnotherApi(other), profile=profile_of(family))
@@ -128,9 +129,7 @@ async def test_an_answer_of_another_api_is_no_server_and_named(family: str, othe
     assert list(judgement.seen) == ["other_api"] and other in judgement.verdicts[0].found
 
 
-@pytest.mark.parametrize(
-    "body", ["null", '"ready"', "7", "[]", "{}", '{"hello": 1}', '{"usage": {}}', '{"choices": []}', '{"id": "1"}']
-)
+@each("body", ["null", '"ready"', "7", "[]", "{}", '{"hello": 1}', '{"usage": {}}', '{"choices": []}', '{"id": "1"}'])
 async def test_json_that_says_nothing_here_is_other_json(body: str) -> None:
     course = await course_of(lambda _: Reply(pieces=(body.encode(),), headers=JSON))
     judgement = judged(course)
@@ -162,8 +161,8 @@ def test_a_refusal_alone_is_an_answer_of_a_healthy_server() -> None:
     assert of_chat(failed("body", FaultKind.SERVER), failed("wrong-key", FaultKind.AUTH)).outcome == "no_server"
 
 
-@pytest.mark.parametrize("probe", ["wrong-model", "wrong-key"])
-@pytest.mark.parametrize(
+@each("probe", ["wrong-model", "wrong-key"])
+@each(
     "kind", [FaultKind.TIMEOUT, FaultKind.DISCONNECTED, FaultKind.UNREACHABLE, FaultKind.PROTOCOL, FaultKind.TOO_LARGE]
 )
 def test_no_answer_is_no_odd_refusal(probe: str, kind: FaultKind) -> None:
@@ -198,8 +197,8 @@ class Slowly:
         yield HttpReply(status=200, headers={"content-type": "text/event-stream"}, chunks=chunks())
 
 
-@pytest.mark.parametrize("finish", list(FinishReason))
-@pytest.mark.parametrize("probe", ["body", "stream"])
+@each("finish", list(FinishReason))
+@each("probe", ["body", "stream"])
 def test_an_answer_in_words_has_to_end_as_one(probe: str, finish: FinishReason) -> None:
     """Proves: what is no `stop` leaves a mark, also where words came."""
     verdict = of_chat(observed(probe, Text("rea"), finish=finish, out=10)).verdicts[0]
@@ -246,7 +245,7 @@ JSON_ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize("text", [one.replace("{}", '{"name":"Oslo","country":"Norway"}') for one in JSON_ANSWERS])
+@each("text", [one.replace("{}", '{"name":"Oslo","country":"Norway"}') for one in JSON_ANSWERS])
 def test_json_of_any_kind_is_no_reason_to_send_no_schema(text: str) -> None:
     assert of_chat(observed("output", Text(text))).changes == ()
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 import turnwise
+from tables import each
 from terminal.checked import check_lab, check_transport, judged, profile_of
 from turnwise.assembly.heal import KINDS
 from turnwise.assembly.text_calls.syntaxes import BY_MARKER
@@ -99,15 +100,15 @@ def test_every_malformed_script_has_a_name_that_the_table_explains() -> None:
     assert set(NAMED.values()) <= MEANINGS.keys()
 
 
-@pytest.mark.parametrize("name", NAMED)
+@each("name", NAMED)
 async def test_each_malformed_script_is_named(name: str) -> None:
     """Proves: `check` says of each of them what is wrong, whatever it asked."""
     seen = judged(await check_lab(name)).seen
     assert NAMED[name] in seen
 
 
-@pytest.mark.parametrize("family", OTHER_FAMILIES)
-@pytest.mark.parametrize("name", WIRELESS)
+@each("family", OTHER_FAMILIES)
+@each("name", WIRELESS)
 async def test_the_faults_that_every_api_can_have_are_named_in_each(name: str, family: str) -> None:
     if not builtin_scripts()[name].speaks(family):
         return
@@ -115,8 +116,8 @@ async def test_the_faults_that_every_api_can_have_are_named_in_each(name: str, f
     assert ELSEWHERE.get((family, name), NAMED[name]) in seen
 
 
-@pytest.mark.parametrize("family", ["openai_chat", *OTHER_FAMILIES])
-@pytest.mark.parametrize("name", ["read-edit-answer", "plain-answer", "parallel-calls", "reasoning-and-calls"])
+@each("family", ["openai_chat", *OTHER_FAMILIES])
+@each("name", ["read-edit-answer", "plain-answer", "parallel-calls", "reasoning-and-calls"])
 async def test_a_healthy_endpoint_has_nothing_wrong_or_healed(name: str, family: str) -> None:
     """Proves: a judge that finds fault with everything would have failed. What is missing is the script's own: it does not
     count or cut."""
@@ -154,8 +155,8 @@ NOTHINGS = {
 }
 
 
-@pytest.mark.parametrize("family", ["openai_chat", *OTHER_FAMILIES])
-@pytest.mark.parametrize("what", NOTHINGS)
+@each("family", ["openai_chat", *OTHER_FAMILIES])
+@each("what", NOTHINGS)
 async def test_a_server_that_is_none_is_named_after_few_requests(what: str, family: str) -> None:
     """Proves: what is no provider is no server, is told what it is, and is not asked a dozen times."""
     reply, name, most = NOTHINGS[what]
@@ -228,7 +229,7 @@ def test_other_ways_name_probes_and_fields_that_there_are() -> None:
     assert fields <= set(Profile.__struct_fields__)
 
 
-@pytest.mark.parametrize("marker", BY_MARKER)
+@each("marker", BY_MARKER)
 async def test_a_call_that_is_written_as_text_is_named(marker: str) -> None:
     """Proves: the commonest fault of self-hosted models is told, and not as an answer in words."""
     replies = [answer(f'{marker}{{"name": "get_weather"}}')] * len(PROBES)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tables import each
 from terminal.checked import check_server, profile_of
 from terminal.running import running_lab
 from turnwise.endpoints.endpoints import Endpoint
@@ -56,7 +57,7 @@ def test_the_answer_to_a_wrong_key_says_whether_one_is_needed() -> None:
     assert [(change.field, change.value) for change in found] == [("key_required", False)]
 
 
-@pytest.mark.parametrize("kind", FaultKind)
+@each("kind", FaultKind)
 def test_every_fault_of_an_ordinary_probe_is_told(kind: FaultKind) -> None:
     judgement = judge([answered("body"), failed("stream", kind)], profile=profile_of("openai_chat"))
     assert judgement.outcome == "faults" and str(kind) in judgement.seen

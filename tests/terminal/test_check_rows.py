@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.lab.endpoint_check.judging import ProfileChange
 from turnwise.lab.endpoint_check.profile_rows import name_of, profile_with, write_row
 from turnwise.wire.profiles import Profile, builtin_profiles, parse_profiles
@@ -13,7 +14,7 @@ TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
 """TOML takes every character but halves of one."""
 
 
-@pytest.mark.parametrize("profile", builtin_profiles().values(), ids=builtin_profiles().keys())
+@each("profile", builtin_profiles().values(), ids=builtin_profiles().keys())
 def test_every_profile_that_ships_reads_back(profile: Profile) -> None:
     assert parse_profiles(write_row(profile)) == {profile.name: profile}
 

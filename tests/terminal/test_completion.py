@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import each
 from terminal.running import Cli, at
 from turnwise.lab import Lab
 from turnwise.terminal.tab_completion import endings
@@ -69,7 +70,7 @@ def test_the_shell_in_use_is_meant_where_none_is_named(cli: Cli, monkeypatch: py
     assert ran.code == 2 and "which shell? Give one of bash, zsh, fish" in ran.err
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "found"),
     [
         ("/u", ["/usage", "/undo"]),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import each
 from terminal.person import at_terminal
 from terminal.running import Cli, at, running_lab, script
 from turnwise.coding_agent.last_exchange import LastExchange, exchange_line, exchange_lines
@@ -30,7 +31,7 @@ def lab(module_lab: Lab) -> Lab:
     return module_lab
 
 
-@pytest.mark.parametrize(
+@each(
     ("seconds", "said"),
     [
         (-5, "just now, 14:05"),  # a clock that was set back

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator import Tty
+from tables import each
 from turnwise.coding_agent.progress_line import WaitBounds
 from turnwise.coding_agent.text import clean_answer
 from turnwise.running.watcher_events import AttemptDiscarded, FrameSeen, RequestStarted, TurnFinished
@@ -197,7 +198,7 @@ HOSTILE = {
 
 
 @pytest.mark.promise("safe:seen")
-@pytest.mark.parametrize("name", HOSTILE)
+@each("name", HOSTILE)
 def test_hostile_text_does_not_drive_the_terminal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Proves: only colours, moves within the block at hand and line ends are sent; each character comes at most three times
     (plainly, rendered, and in the row that the line that waits gives back); no link is hidden."""

@@ -14,6 +14,7 @@ import pytest
 from mcp_types import Tool as ListedTool
 
 from strangers import PROGRAM, seen, tool_named
+from tables import each
 from terminal.running import Cli, at, running_lab, script
 from turnwise.base.clock import SystemClock
 from turnwise.base.programs import OWN_PYTHON
@@ -160,7 +161,7 @@ def test_a_server_that_the_model_may_rewrite_is_asked_about_at_each_start(folder
 
 
 @pytest.mark.promise("safe:inside")
-@pytest.mark.parametrize(
+@each(
     ("argv", "is_inside"),
     [
         (["./server"], True),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import each
 from terminal.running import Cli, at
 from turnwise.coding_agent.mentions import MAX_FILES, MAX_MISSING, missing_files, named_files
 from turnwise.lab import Lab
@@ -92,7 +93,7 @@ def test_more_files_than_a_prompt_takes_are_told(cli: Cli, lab: Lab, folder: Pat
     assert "not put in: 3 more; a prompt takes 20 files" in ran.err
 
 
-@pytest.mark.parametrize(
+@each(
     ("typed", "found"),
     [
         ("see @a.txt.", ["a.txt"]),
@@ -112,7 +113,7 @@ def test_a_name_ends_where_a_reader_would_end_it(tmp_path: Path, typed: str, fou
     assert named_files(typed, workspace=WorkspacePaths(tmp_path)) == found
 
 
-@pytest.mark.parametrize(
+@each(
     ("typed", "missing"),
     [
         ("look at @nope.py", ["nope.py"]),

@@ -1,7 +1,6 @@
 """What is advised where a provider failed."""
 
-import pytest
-
+from tables import each
 from terminal.running import Cli, at
 from turnwise.coding_agent.choice import Choice
 from turnwise.coding_agent.remedies import REMEDIES, FailedModel, remedy
@@ -35,7 +34,7 @@ def test_an_unknown_path_is_advised_the_address_first() -> None:
     assert not_found(OF_PATH).startswith("check the address (--base-url), then the model's name: ")
 
 
-@pytest.mark.parametrize("kind", list(FaultKind))
+@each("kind", list(FaultKind))
 def test_there_is_advice_for_each_kind_of_failure(kind: FaultKind) -> None:
     asked = FailedModel(choice=Choice(model="openai_chat:m"))
     assert remedy(Fault(kind=kind, message="x"), asked=asked)

@@ -10,6 +10,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import to_plain_text
 
+from tables import each
 from turnwise.agent.formatting import PRICE_WANTED, PURPOSES, purposes_said
 from turnwise.coding_agent.session_usage import SessionSpent
 from turnwise.journal.journal import SessionRow
@@ -27,7 +28,7 @@ class NoModels:
         return ()
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "command"),
     [
         ("/usage", ("/usage", "")),

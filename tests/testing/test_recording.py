@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from flat_agents import flat_agent
+from tables import each
 from turnwise import Agent, CallerError, RetryPolicy, RunResult, Settings, tool
 from turnwise.endpoints.transport import HttpRequest, Transport
 from turnwise.errors import NotARecording, NotRecorded, ProviderFault
@@ -67,9 +68,9 @@ async def record(path: Path, *replies: Reply, asked: HttpRequest | None = None) 
             await pieces_of(recording, asked or request())
 
 
-@pytest.mark.parametrize("script", ["plain-answer", "cut-call", "writer-file", "limited-once", "fault-once-reset"])
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("script", ["plain-answer", "cut-call", "writer-file", "limited-once", "fault-once-reset"])
+@each("stream", [True, False])
+@each("family", FAMILIES)
 async def test_a_recorded_run_plays_again_as_it_went(family: str, stream: bool, script: str, tmp_path: Path) -> None:
     """Over real HTTP, with a cut call that is continued, an error before the answer, and a connection that breaks: text,
     messages, usage, requests and repairs are those of the live run, and the provider is gone."""

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import turnwise.testing
+from tables import each
 from turnwise.assembly.response_reading import read_body
 from turnwise.endpoints.endpoints import build_http_request
 from turnwise.endpoints.transport import HttpRequest
@@ -44,8 +45,8 @@ async def ask(model: ScriptedModel, *, stream: bool = True) -> Response:
     return read_body(b"".join(chunks), family=family, profile=profile)[0]
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("family", FAMILIES)
+@each("stream", [True, False])
+@each("family", FAMILIES)
 async def test_lines_are_said_in_order_in_the_familys_bytes(family: str, stream: bool) -> None:
     """A text, parts with numbered calls, and a function of the request; what was asked is kept."""
     model = ScriptedModel(

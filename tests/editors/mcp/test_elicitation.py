@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams
 
+from tables import each
 from turnwise import Approval
 from turnwise.tools.mcp.elicitation import elicit
 
@@ -37,7 +38,7 @@ FIELDS: dict[str, tuple[dict[str, Any], list[str], tuple[str, ...], Any]] = {
 }
 
 
-@pytest.mark.parametrize(("field", "answers", "offered", "value"), FIELDS.values(), ids=FIELDS)
+@each(("field", "answers", "offered", "value"), FIELDS.values(), ids=FIELDS)
 async def test_an_answer_is_what_its_field_may_hold(
     field: dict[str, Any], answers: list[str], offered: tuple[str, ...], value: Any
 ) -> None:

@@ -14,6 +14,7 @@ from mcp.server.mcpserver.resolve import Sample
 from mcp_types import CreateMessageResult, SamplingMessage, TextContent
 
 from strangers import agent_of, seen, stranger, texts_of, tool_named, until_seen
+from tables import each
 from turnwise import (
     Agent,
     Approval,
@@ -221,7 +222,7 @@ async def test_cancelling_the_run_ends_the_request(tmp_path: Path) -> None:
 # refused
 
 
-@pytest.mark.parametrize(
+@each(
     ("request_", "why"),
     [
         (

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tables import each
 from turnwise.errors import ToolFault
 from turnwise.running.grants import judged_paths
 from turnwise.tools.workspace import workspace_tools
@@ -430,8 +431,8 @@ def test_old_contents_are_bounded(tmp_path: Path) -> None:
 
 
 # the first staged content, the last note before the moves, the first move (the third, after the notes' two)
-@pytest.mark.parametrize(("at", "count"), [("create", 5), ("create", 8), ("rename", 3)])
-@pytest.mark.parametrize("overtaken", ["b.txt", "sub/gone.txt", "new/deep/c.txt"])
+@each(("at", "count"), [("create", 5), ("create", 8), ("rename", 3)])
+@each("overtaken", ["b.txt", "sub/gone.txt", "new/deep/c.txt"])
 def test_what_somebody_changes_meanwhile_is_never_lost(overtaken: str, at: str, count: int, tmp_path: Path) -> None:
     """Proves: while a patch is staged, and between two of its moves, another program's change of one of its files is seen:
     the patch is refused whole, and that change stays."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from guarded import IN_HOME, LATER, OPEN, SECRETS
+from tables import each
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission
 from turnwise.tools.sandbox.sandbox_choice import secret_paths
@@ -114,7 +115,7 @@ def calls_that_write(name: str) -> Iterator[tuple[str, str, dict[str, object]]]:
 
 
 @pytest.mark.promise("safe:named")
-@pytest.mark.parametrize("name", SECRETS)
+@each("name", SECRETS)
 def test_every_tool_asks_before_it_shows_or_writes_a_secret(name: str, tmp_path: Path) -> None:
     """Issue 13, done when 3: though reading, writing and the shell are allowed in general; in any case, and through a link. Each
     file is there: a bare word that names nothing is no secret that a command reads."""
@@ -131,7 +132,7 @@ def test_every_tool_asks_before_it_shows_or_writes_a_secret(name: str, tmp_path:
 
 
 @pytest.mark.promise("safe:named")
-@pytest.mark.parametrize("name", LATER)
+@each("name", LATER)
 def test_every_tool_asks_before_it_writes_what_runs_later(name: str, tmp_path: Path) -> None:
     """Issue 13, line 8: in spite of `--allow write` and `--allow bash`. Reading them is as free as it was."""
     work = (tmp_path / "work").resolve()
