@@ -154,9 +154,7 @@ def test_what_content_and_tools_name_of_what_is_stored_is_refused(
     ask(family, body.encode(), one_client=True)
 
 
-@each(
-    ("family", "name"), [(family, name) for family in MODULES for name in relay_facts(family).stored.names]
-)
+@each(("family", "name"), [(family, name) for family in MODULES for name in relay_facts(family).stored.names])
 def test_each_name_of_the_list_is_found_inside_a_tool(family: Any, name: str) -> None:
     """The list is the only one: what is written there is looked for in bodies, too."""
     known: dict[str, dict[str, Any]] = {
