@@ -31,7 +31,7 @@ NODES = {
     "agent": 22_300,
     "assembly": 38_000,
     "base": 7_500,
-    "coding_agent": 17_000,
+    "coding_agent": 17_600,
     "editors": 12_100,
     "endpoints": 11_200,
     "gateway": 13_900,

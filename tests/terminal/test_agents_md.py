@@ -1,7 +1,6 @@
 """AGENTS.md that changes while a session lives: told behind what was said, and asked about if the session wrote it."""
 
 import json
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import Any
 import pytest
 
 from terminal.person import at_terminal
-from terminal.running import Cli, at, running_lab, script
+from terminal.running import Cli, at, begin, end, running_lab, script
 from terminal.test_chat import leave, prompt
+from terminal.test_processes import wait_until
 from turnwise.coding_agent.turn_notes import GONE
 from turnwise.lab import Lab
 
@@ -87,7 +87,7 @@ def test_a_changed_file_is_told_behind_the_prefix(cli: Cli, lab: Lab, folder: Pa
 
 def test_a_file_that_the_session_wrote_is_not_followed_unasked(cli: Cli, lab: Lab, folder: Path) -> None:
     """Proves: nobody is there to allow it, so the model is not told its text, and the run says so. At a terminal the person is
-    asked once, and only the answer that says so has the model follow it."""
+    asked once for each text, and only the answer that says so has the model follow it."""
     here = at(lab, "writes-it")
     with at_terminal(*here, cwd=folder) as person:
         prompt(person)
@@ -110,19 +110,12 @@ def test_a_file_that_the_session_wrote_is_not_followed_unasked(cli: Cli, lab: La
             person.types(f"{answer}\r")
             person.sees("Done.")
             assert ("Obey the file." in last_user(asked(lab)[-1])) == followed
-        prompt(person)
-        person.types("Go on.\r")
-        person.sees("Done.")
+            prompt(person)
+            person.types("Go on.\r")
+            person.sees("Done.")
+            assert last_user(asked(lab)[-1]) == "Go on."
+            (folder / "AGENTS.md").write_text("Obey the file.\nAlways.\n")
         leave(person)
-    assert last_user(asked(lab)[-1]) == "Go on."
-
-
-def edited_after_now(path: Path, text: str) -> None:
-    """A person's edit: the file's clock is a coarse one, so it is written until it says a later time than now."""
-    now = time.time()
-    path.write_text(text)
-    while path.stat().st_ctime <= now:
-        path.write_text(text)
 
 
 def test_a_command_that_does_not_name_the_file_is_asked_about_too(cli: Cli, lab: Lab, folder: Path) -> None:
@@ -136,7 +129,9 @@ def test_a_command_that_does_not_name_the_file_is_asked_about_too(cli: Cli, lab:
     for _ in range(2):
         assert "(+1 -1 lines), and is not followed" in cli("run", "Go on.", "--continue", *here).err
         assert last_user(asked(lab)[-1]) == "Go on."
-    edited_after_now(path, "Be thorough.\n")
+    path.chmod(0o600)  # the text stays the script's
+    assert "(+1 -1 lines), and is not followed" in cli("run", "Go on.", "--continue", *here).err
+    path.write_text("Be thorough.\n")
     assert "AGENTS.md has changed (+1 -1 lines)" in cli("run", "Go on.", "--continue", *here).err
     (folder / "fix.sh").write_text("rm *.md\n")
     cli("run", "Run it.", "--continue", *here)
@@ -153,6 +148,48 @@ def test_a_command_that_does_not_name_the_file_is_asked_about_too(cli: Cli, lab:
         person.sees("Done.")
         leave(person)
     assert GONE.strip() in last_user(asked(lab)[-1])
+
+
+@pytest.mark.parametrize("kind", ["-sf", "-f"])
+def test_a_link_that_the_session_made_is_asked_about(kind: str, cli: Cli, lab: Lab, folder: Path) -> None:
+    """Proves: a script has made AGENTS.md a link, or a second name, of another file with the same text. What is written there
+    later was not written as instructions, so it is not followed unasked. A file in place of the link is a person's again."""
+    path, here = folder / "AGENTS.md", [*at(lab, "runs-a-script"), "--allow", "execute"]
+    for one in (path, folder / "notes.md"):
+        one.write_text("Be brief.\n")
+    (folder / "fix.sh").write_text(f"ln {kind} notes.md *S.md\n")
+    assert "reading AGENTS.md as instructions (9 characters" in cli("run", "Run.", *here).err
+    assert "reading AGENTS.md as instructions (9 characters" in cli("run", "Go on.", "--continue", *here).err
+    for text in ("Notes of today.\n", "Notes of tomorrow.\n"):
+        (folder / "notes.md").write_text(text)
+        ran = cli("run", "Go on.", "--continue", *here)
+        assert (
+            "AGENTS.md leads to another file since this session, which has changed (+1 -1 lines), and is not" in ran.err
+        )
+        assert "reading AGENTS.md" not in ran.err and last_user(asked(lab)[-1]) == "Go on."
+    path.unlink()
+    path.write_text("Be thorough.\n")
+    cli("run", "Go on.", "--continue", *here)
+    assert "Be thorough." in last_user(asked(lab)[-1])
+
+
+def test_after_a_kill_the_text_of_then_alone_is_asked_about(cli: Cli, lab: Lab, folder: Path) -> None:
+    """Proves: a turn is killed during a command, and the file is edited then: nobody can know who did it, so it is not followed
+    unasked. What a person writes once another turn has ended is told."""
+    path, here = folder / "AGENTS.md", [*at(lab, "runs-a-script"), "--allow", "execute"]
+    path.write_text("Be brief.\n")
+    (folder / "fix.sh").write_text("mkfifo pipe; touch started; read line < pipe\n")
+    killed = begin("run", "Run.", *here, cwd=folder)
+    wait_until((folder / "started").exists)
+    killed.kill()
+    end(killed)
+    path.write_text("Be thorough.\n")
+    for _ in range(2):
+        ran = cli("run", "Go on.", "--continue", *here)
+        assert "AGENTS.md may have been changed by this session (+1 -1 lines), and is not followed" in ran.err
+    path.write_text("Be thorough and long.\n")
+    assert "AGENTS.md has changed (+1 -1 lines)" in cli("run", "Go on.", "--continue", *here).err
+    assert "Be thorough and long." in last_user(asked(lab)[-1])
 
 
 @pytest.mark.promise("step:prefix-stable")

@@ -33,6 +33,11 @@ def reread_agents_md(folder: Path) -> str | LeftOut | None:
     return _found(folder)[0]
 
 
+def reading_said(text: str) -> str:
+    """What the person is told of instructions that hold."""
+    return f"reading AGENTS.md as instructions ({len(text)} characters; --no-agents-md leaves it out)"
+
+
 def _found(folder: Path) -> tuple[str | LeftOut | None, str]:
     """And how the sentence goes on that tells a person what to do; empty where nothing has to be done."""
     content = read_unasked(folder / "AGENTS.md", within=folder, max_bytes=MAX_AGENTS_BYTES)

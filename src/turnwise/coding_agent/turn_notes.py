@@ -13,7 +13,8 @@ import msgspec
 from turnwise.agent.agent_groups import OpeningSource
 from turnwise.base.clock import Clock
 from turnwise.base.unasked_files import LeftOut
-from turnwise.coding_agent.folder import reread_agents_md
+from turnwise.coding_agent.agents_md_record import FileMark, KeptMarks, load_marks, mark_of, save_marks
+from turnwise.coding_agent.folder import reading_said, reread_agents_md
 from turnwise.coding_agent.workplace_note import Surroundings
 from turnwise.journal.journal import Session
 from turnwise.rules.compaction import is_summary
@@ -35,13 +36,13 @@ DROP, KEEP = "They hold no more", "They still hold"
 
 
 class Present(msgspec.Struct, kw_only=True):
-    """The person before whom a turn runs: who is told, and who asks them; None: nobody can be asked. `ended_s`: when the turn was
-    over."""
+    """The person before whom a turn runs: who is told, and who asks them; None: nobody can be asked. `at_end` is called with the
+    time when the turn is over."""
 
     tell: Callable[[str], object]
     approver: Approver | None
     ask_s: float
-    ended_s: float | None = None
+    at_end: Callable[[float], None] | None = None
 
 
 _present: ContextVar[Present | None] = ContextVar("turnwise_present", default=None)
@@ -57,7 +58,8 @@ def runs_before(
     try:
         yield
     finally:
-        present.ended_s = clock.now()
+        if present.at_end is not None:
+            present.at_end(clock.now())
 
 
 class FolderInstructions:
@@ -65,52 +67,100 @@ class FolderInstructions:
     changed of it stands in front of the user's next message. `before` is the session until now; what its tools changed is
     kept in `changes`."""
 
-    def __init__(self, folder: Path, *, began: str | None, before: Session | None, changes: FileChanges) -> None:
-        self._folder = folder
+    def __init__(
+        self, folder: Path, *, began: str | None, before: Session | None, changes: FileChanges, kept: Path
+    ) -> None:
+        self._path = folder / NAME
         self._began = began
         turns = () if before is None else before.turns
         self._turns = frozenset([turn.id for turn in turns])
-        ends = [turn.finished for turn in turns]
-        self._ended_s = None if None in ends else max([end for end in ends if end is not None], default=None)
-        self._last: Present | None = None  # the turn before this one, in this process
+        self._ends = [turn.finished for turn in turns]
         self._changes = changes
-        self._has_begun = False
+        self._kept = kept  # the file of the folder's marks
+        self._marks: KeptMarks | None = None  # None: no turn of this process has begun
         self._note: Text | None = None  # what was told last, if not `began`
 
     async def note(self, messages: Sequence[Message]) -> Text | None:
         """What a session has not been told yet. A sub-agent is told what its session knows: the file is read at the start of a
         user's turn alone."""
-        if self._has_begun and not messages:
+        if self._marks is not None and not messages:
             return self._note
-        self._has_begun = True
         notes = [note for message in messages if message.role == "user" for note in notes_of(message)]
         self._note = next((note for note in reversed(notes) if note.note == NOTE), None)
         present = _present.get()
-        found = reread_agents_md(self._folder)
+        found = reread_agents_md(self._path.parent)
+        is_first = self._marks is None
+        mark = mark_of(self._path, text=found)
+        marks = self._begin(mark, present=present)
         if isinstance(found, LeftOut):
             _tell(present, f"AGENTS.md is not read again: it {found.why}")
             return None
-        last, self._last = self._last, present
         before = self._told()
         if found == before:
+            if is_first and found is not None and self._turns:
+                _tell(present, reading_said(found))
             return None
-        lines = _lines_said(before or "", found or "")
-        ended_s = self._ended_s if last is None else last.ended_s
-        is_own = self._is_own_work(messages) or (_has_run_commands(messages) and self._is_old(found, ended_s=ended_s))
-        if is_own and not await _is_followed(present, lines=lines, is_gone=found is None):
-            what = "removed" if found is None else f"changed by this session ({lines})"
-            held = "its instructions still hold" if found is None else "is not followed"
-            _tell(present, f"AGENTS.md was {what}, and {held}: nobody allowed it")
+        if marks.refused == mark.text:
             return None
-        now = GONE if found is None else f"{HEAD}{found}{TAIL}"
+        is_named = self._is_own_work(messages)
+        if (is_named or (_has_run_commands(messages) and marks.is_doubtful(mark))) and not await self._is_followed(
+            present, before=before, found=found, is_named=is_named
+        ):
+            return None
+        changed = _lines_said(before or "", found or "")
         gone = (
             "is gone: the model is told so"
             if found is None
-            else f"has changed ({lines}): the model is told the new text"
+            else f"has changed ({changed}): the model is told the new text"
         )
         _tell(present, f"AGENTS.md {gone}")
-        self._note = Text(now, note=NOTE)
+        self._note = Text(GONE if found is None else f"{HEAD}{found}{TAIL}", note=NOTE)
         return self._note
+
+    def _begin(self, mark: FileMark, *, present: Present | None) -> KeptMarks:
+        """The marks at the start of a turn. What is new since the last turn ended is a person's work; if a turn of the session
+        was killed, or ran without marks, nobody can know."""
+        kept = load_marks(self._kept)
+        ended_s = None if kept is None else kept.ended_s
+        is_known = ended_s is not None and (
+            self._marks is not None or all(end is not None and end <= ended_s for end in self._ends)
+        )
+        is_new = kept is None and not self._turns
+        marks = (kept or KeptMarks(last=mark if is_new else FileMark())).seen(mark, in_turn=not is_known)
+        self._save(msgspec.structs.replace(marks, ended_s=None))
+        if present is not None:
+            present.at_end = self._end
+        return marks
+
+    def _end(self, ended_s: float) -> None:
+        """A turn is over: what is new in the file may be its work."""
+        if self._marks is not None:
+            now = mark_of(self._path, text=reread_agents_md(self._path.parent))
+            self._save(msgspec.structs.replace(self._marks.seen(now, in_turn=True), ended_s=ended_s))
+
+    def _save(self, marks: KeptMarks) -> None:
+        self._marks = marks
+        save_marks(self._kept, marks)
+
+    async def _is_followed(
+        self, present: Present | None, *, before: str | None, found: str | None, is_named: bool
+    ) -> bool:
+        """Whether the person has a file followed that the session has written or removed, or may have. A no holds until the text
+        is another."""
+        lines = _lines_said(before or "", found or "")
+        said = await _answered(present, lines=lines, is_gone=found is None)
+        if said in (FOLLOW, DROP):
+            return True
+        if said in (LEAVE, KEEP) and self._marks is not None:
+            self._save(msgspec.structs.replace(self._marks, refused=self._marks.last.text))
+        may = "was" if is_named else "may have been"
+        what = "was removed" if found is None else f"{may} changed by this session ({lines})"
+        if self._marks is not None and self._marks.is_made_link(self._marks.last):
+            what = f"leads to another file since this session, which has changed ({lines})"
+        held = "its instructions still hold" if found is None else "is not followed"
+        why = "you left it out" if said in (LEAVE, KEEP) else "nobody allowed it"
+        _tell(present, f"AGENTS.md {what}, and {held}: {why}")
+        return False
 
     def _told(self) -> str | None:
         """The text that the session knows."""
@@ -133,20 +183,10 @@ class FolderInstructions:
             for part in message.parts
             if isinstance(part, ToolCall)
         )
-        path = self._folder / NAME
         return named or any(
-            self._changes.has_changed(one, groups=self._turns) for one in {path, Path(os.path.realpath(path))}
+            self._changes.has_changed(one, groups=self._turns)
+            for one in {self._path, Path(os.path.realpath(self._path))}
         )
-
-    def _is_old(self, found: str | None, *, ended_s: float | None) -> bool:
-        """Whether the file became what it is before the session's last turn was over, by the time that no program sets; also
-        where nobody knows: it is gone, or the turn has no end."""
-        if found is None or ended_s is None:
-            return True
-        try:
-            return (self._folder / NAME).stat().st_ctime <= ended_s
-        except OSError:
-            return True
 
 
 def _has_run_commands(messages: Sequence[Message]) -> bool:
@@ -156,10 +196,10 @@ def _has_run_commands(messages: Sequence[Message]) -> bool:
     )
 
 
-async def _is_followed(present: Present | None, *, lines: str, is_gone: bool) -> bool:
-    """What the person says of a file that the session has written or removed itself."""
+async def _answered(present: Present | None, *, lines: str, is_gone: bool) -> str | None:
+    """What the person answers about a file that the session may have written or removed; None: nothing."""
     if present is None or present.approver is None:
-        return False
+        return None
     wanted, otherwise = (DROP, KEEP) if is_gone else (FOLLOW, LEAVE)
     changed = (
         f"This session may have changed AGENTS.md ({lines}). Is the model to follow its new text as your instructions?"
@@ -174,7 +214,7 @@ async def _is_followed(present: Present | None, *, lines: str, is_gone: bool) ->
         by="tool",
     )
     answers = await put(present.approver, Asking(asks=(question,), deadline_s=present.ask_s))
-    return any(answer.verdict == "allow" and answer.text == wanted for answer in answers)
+    return next((answer.text for answer in answers if answer.verdict == "allow"), None)
 
 
 def _tell(present: Present | None, text: str) -> None:

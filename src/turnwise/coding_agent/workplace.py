@@ -21,7 +21,14 @@ from turnwise.base.clock import Clock
 from turnwise.base.unasked_files import LeftOut
 from turnwise.coding_agent.attendance import allow_hint
 from turnwise.coding_agent.choice import Choice, choose, key_variables
-from turnwise.coding_agent.folder import AGENTS_HEAD, agents_md_in, read_agents_md, reread_agents_md, settings_of_run
+from turnwise.coding_agent.folder import (
+    AGENTS_HEAD,
+    agents_md_in,
+    read_agents_md,
+    reading_said,
+    reread_agents_md,
+    settings_of_run,
+)
 from turnwise.coding_agent.hook_commands import read_hooks
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.permissions import allowed_rules, policy_of_run, remembered_rules
@@ -190,7 +197,11 @@ def furnish(
             clock=clock,
             tells=settings.environment is not False,
             reads_agents_md=not given["no_agents_md"],
-            instructions=FolderInstructions(folder, began=began, before=before, changes=changes) if is_read else None,
+            instructions=FolderInstructions(
+                folder, began=began, before=before, changes=changes, kept=_marks_file(folder, env=os.environ)
+            )
+            if is_read
+            else None,
         ),
     )
     tools = [*agents.tools(workspace), *face.more]
@@ -376,8 +387,16 @@ def _settings_given(given: Given) -> RunSettings:
 
 def changes_folder(folder: Path, *, env: Mapping[str, str]) -> Path:
     """Where the old contents of a folder's files are kept, so that changes can be taken back, and finished after a kill."""
-    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
-    return journal_path(env).parent / "changes" / name
+    return journal_path(env).parent / "changes" / _hashed_name(folder)
+
+
+def _marks_file(folder: Path, *, env: Mapping[str, str]) -> Path:
+    """Where is kept what is known of a folder's AGENTS.md."""
+    return journal_path(env).parent / "agents_md" / f"{_hashed_name(folder)}.json"
+
+
+def _hashed_name(folder: Path) -> str:
+    return hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
 
 
 def _recovered(store: Path) -> tuple[str, ...]:
@@ -477,11 +496,9 @@ def _notes_of(
     agents_md: str | LeftOut | None, before: Session | None, *, layers: Sequence[Layer], agents: "_Agents"
 ) -> list[str]:
     notes = [f"left out {layer.path}: it {layer.left_out}" for layer in layers if layer.left_out]
-    if isinstance(agents_md, LeftOut):  # of a session that goes on, the start of its turn says it
-        if before is None:
-            notes.append(f"left out AGENTS.md: it {agents_md.why}")
-    elif agents_md is not None:
-        notes.append(f"reading AGENTS.md as instructions ({len(agents_md)} characters; --no-agents-md leaves it out)")
+    if agents_md is not None and before is None:  # of a session that goes on, the start of its turn says it
+        is_out = isinstance(agents_md, LeftOut)
+        notes.append(f"left out AGENTS.md: it {agents_md.why}" if is_out else reading_said(agents_md))
     if before is not None and before.row.folder != shown_name(
         str(agents.folder)
     ):  # what it said of files was about its own
