@@ -292,6 +292,21 @@ async def test_changed_instructions_are_told_behind_the_messages_where_the_model
     assert [*first, *told_behind(bodies[-1])] == ["Be brief.", "Be thorough.", "Be brief."]
 
 
+@pytest.mark.promise("step:bound-thinking")
+@pytest.mark.parametrize("name", PLACES)
+async def test_removed_instructions_are_told_as_removed(name: str) -> None:
+    """Proves: the model is told once that no instructions hold any more, and others that come later are told as ever."""
+    lab = Lab([thinking(name)])
+    with Journal(None, clock=SystemClock()) as journal:
+        given: dict[str, Any] = {"journal": journal, **PLACES[name]}
+        session = (await agent_at(lab, instructions="Be brief.", **given).run("Read.")).session
+        for words in ["", "", "Be kind."]:
+            await agent_at(lab, instructions=words, **given).run("Again.", session=session)
+    last = json.dumps(json.loads(lab.requests[-1].body))
+    assert last.count("None of the earlier ones hold any more.") == 1
+    assert last.count("From now on those of this message hold") == last.count("Be kind.") == 1
+
+
 @pytest.mark.promise("step:bound-thinking", "step:prefix-stable")
 @pytest.mark.parametrize("name", PLACES)
 async def test_a_new_tool_goes_behind_the_messages_where_the_model_takes_it(name: str) -> None:

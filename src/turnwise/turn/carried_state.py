@@ -21,6 +21,7 @@ CHANGED_SYSTEM = Text(
     "The instructions have changed. From now on those of this message hold in place of all earlier ones.\n\n",
     note="instructions",
 )
+NO_SYSTEM = Text("The instructions have been removed. None of the earlier ones hold any more.\n\n", note="instructions")
 
 
 class LeftHistory(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +111,8 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         known = first if self.told_system is None else self.told_system
         if known is None or known == started.config.system:
             return started
-        return _behind_results(started, (Message("system", (CHANGED_SYSTEM, *started.config.system)),))
+        now = started.config.system
+        return _behind_results(started, (Message("system", (CHANGED_SYSTEM, *now) if now else (NO_SYSTEM,)),))
 
     def _appends(self, config: TurnConfig) -> bool:
         before = None if self.sent is None else self.sent.request
@@ -207,7 +209,7 @@ def carried_of(earlier: "Sequence[Message] | Carried") -> Carried:
 def told_system_in(messages: Sequence[Message]) -> tuple[Text, ...] | None:
     """The instructions that were told last behind messages; None: none were."""
     for message in reversed(messages):
-        if message.role == "system" and message.parts and message.parts[0] == CHANGED_SYSTEM:
+        if message.role == "system" and message.parts and message.parts[0] in (CHANGED_SYSTEM, NO_SYSTEM):
             return tuple([part for part in message.parts[1:] if isinstance(part, Text)])
     return None
 
