@@ -303,9 +303,10 @@ def _token_price(
 
 
 class _Bill(msgspec.Struct, frozen=True):
-    """Tokens of one sampling, and their prices."""
+    """Tokens of one sampling, and their prices: those of its own model's row."""
 
     usage: Usage
+    row: PriceRow
     prices: TokenPrices
     details: dict[str, object]
 
@@ -316,40 +317,49 @@ def _price_of_bills(
     """Each sampling at the price of its own model and size of prompt, and all of them as the provider served them. What nobody
     can price makes the sum 'at least' (promise bill:served)."""
     bills = _bills_of(usage, row=row, details=details, row_of=row_of)
-    tokens, saved, writing = ZERO, None, None
+    tokens, dearest, saved, writing = ZERO, ZERO, None, None
+    whys: dict[str, None] = {}
     for bill in bills:
         usd = _tokens_usd(bill.usage, prices=bill.prices, details=bill.details)
         if usd is None:
             return Unknown("the provider's counts of tokens do not add up")
-        tokens = add(tokens, usd)
+        times, unsure = served_times(usage, row=bill.row, asked=asked)
+        whys.update(dict.fromkeys(unsure))
+        tokens = add(tokens, _times(usd, times))
+        dearest = add(dearest, _times(usd, max(times, dearest_times(bill.row))))
         more, written = _saved(bill.usage, prices=bill.prices, details=bill.details)
-        saved = more if saved is None or more is None else add(saved, more)
-        writing = written if writing is None or written is None else add(writing, written)
-    times, unsure = served_times(usage, row=row, asked=asked)
-    whys = [*unsure, *[f"`{name}` in its usage is not known" for name in usage.unread]]
+        saved = _sum_known(saved, more, times=times, is_first=bill is bills[0])
+        writing = _sum_known(writing, written, times=times, is_first=bill is bills[0])
+    whys.update(dict.fromkeys([f"`{name}` in its usage is not known" for name in usage.unread]))
     if len(bills) < len(usage.parts):
-        whys.append("no price is known for a model that did a part of it")
+        whys["no price is known for a model that did a part of it"] = None
     request_usd = row.request_usd or ZERO
-    most = max(times, dearest_times(row))
     return Priced(
-        usd=add(_times(tokens, times), request_usd),
+        usd=add(tokens, request_usd),
         by="table",
-        cache_saved_usd=None if saved is None else _times(saved, times),
-        cache_write_usd=None if writing is None else _times(writing, times),
+        cache_saved_usd=saved,
+        cache_write_usd=writing,
         at_least="; ".join(whys),
-        most_usd=add(_times(tokens, most), request_usd) if whys else None,
+        most_usd=add(dearest, request_usd) if whys else None,
     )
+
+
+def _sum_known(before: Decimal | None, more: Decimal | None, *, times: Decimal, is_first: bool) -> Decimal | None:
+    """With one bill more, at its multiplier; None where a bill's is not known."""
+    if more is None or (before is None and not is_first):
+        return None
+    return add(before or ZERO, _times(more, times))
 
 
 def _bills_of(usage: Usage, *, row: PriceRow, details: dict[str, object], row_of: RowFinder | None) -> list[_Bill]:
     """A bill for each part whose price is known; of a request with one sampling, the only one."""
     if not usage.parts:
-        return [_Bill(usage, _tier(row, input_tokens=usage.input_tokens), details)]
+        return [_Bill(usage, row, _tier(row, input_tokens=usage.input_tokens), details)]
     bills: list[_Bill] = []
     for part in usage.parts:
         own = row if not part.model else None if row_of is None else row_of(part.model)
         if own is not None and own.tokens:
-            bills.append(_Bill(part.counts, _tier(own, input_tokens=part.input_tokens), _writes_of(part)))
+            bills.append(_Bill(part.counts, own, _tier(own, input_tokens=part.input_tokens), _writes_of(part)))
     return bills
 
 
