@@ -5,6 +5,7 @@ lmstudio-ai/lmstudio-bug-tracker#2254 (no `properties`); MoonshotAI/kimi-cli#206
 """
 
 import json
+import tracemalloc
 from itertools import product
 from typing import Any
 
@@ -244,3 +245,23 @@ def test_a_reference_in_a_result_is_text_for_gemini() -> None:
     body = json.loads(family("gemini").encode_request(request, builtin_profiles()["google"]).body)
     found = [part["functionResponse"]["response"] for part in body["contents"][-1]["parts"]]
     assert found == [{"result": said}, {"a": 1}]
+
+
+@pytest.mark.parametrize("row", ["anthropic", "google", "openai", "openai-chat", "moonshot"])
+def test_a_long_tool_is_gone_with_its_request(row: str) -> None:
+    """Proves: a gateway that gets another long tool with each request keeps none of them, whatever family they go to."""
+    profile = builtin_profiles()[row]
+    taken: list[int] = []
+    tracemalloc.start()
+    try:
+        for number in range(6):
+            long = f"{number}{row}" * 50_000
+            parameters = json.dumps({"anyOf": [{"type": "object", "properties": {"a": {}}}], "$id": long})
+            for tool in (ToolSpec(name="t", description=long), ToolSpec(name="t", parameters=parameters)):
+                request = Request(model="m", messages=(), tools=(tool,))
+                assert len(family(profile.family).encode_request(request, profile).body) > 200_000
+            del long, parameters, tool, request
+            taken.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert taken[-1] - taken[1] < 200_000

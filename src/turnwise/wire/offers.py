@@ -6,8 +6,8 @@ choice leaves it open, the copy leaves it open, too.
 """
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Literal, cast
+from functools import lru_cache, wraps
+from typing import Concatenate, Literal, ParamSpec, TypeVar, cast
 
 import msgspec
 
@@ -47,8 +47,8 @@ _CHOICES = ("anyOf", "oneOf", "allOf")
 _REFUSED = (*_CHOICES, "not", "enum")
 _ANNOTATIONS = frozenset({"description", "title", "default", "examples", "deprecated"})
 ALSO = "\n\nThe arguments must also fit this JSON Schema: "
-KEPT = 2048  # tools whose copies are kept; a client has a few dozen
-
+KEPT_TOOLS = 2048  # whose copies are kept; a client has a few dozen
+MOST_KEPT_CHARACTERS = 16 * 1024  # of a tool whose copies are kept; most have a thousand
 MOST_INLINED = 3  # definitions within each other that stand in place of references
 MOST_STEPS = 16  # of references that lead on to others
 MOST_SAID = 4000  # characters of a schema in a description
@@ -69,7 +69,25 @@ class FittedTool(msgspec.Struct, frozen=True):
     root: Literal["object", "untold", "never"] = "object"
 
 
-@lru_cache(maxsize=KEPT)
+_Form = ParamSpec("_Form")
+_Copy = TypeVar("_Copy")
+
+
+def kept_by_tool(write: Callable[Concatenate[ToolSpec, _Form], _Copy]) -> Callable[Concatenate[ToolSpec, _Form], _Copy]:
+    """The function with its answers kept, for tools that are not long: a client may send others with each request."""
+    keeping = lru_cache(maxsize=KEPT_TOOLS)(write)
+
+    @wraps(write)
+    def written(tool: ToolSpec, *form: _Form.args, **named: _Form.kwargs) -> _Copy:
+        size = len(tool.parameters) + len(tool.description) + len(tool.name)
+        if tool.opaque is not None:
+            size += len(tool.opaque.json)
+        return (keeping if size <= MOST_KEPT_CHARACTERS else write)(tool, *form, **named)
+
+    return written
+
+
+@kept_by_tool
 def fitted_tool(
     tool: ToolSpec, dialect: SchemaDialect = "standard", *, folds: bool = True, fills: bool = True
 ) -> FittedTool:

@@ -5,7 +5,6 @@ messages, then what a step may change.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Literal, get_args
 from urllib.parse import quote as quote_path
 
@@ -49,7 +48,7 @@ from turnwise.wire.json_fields import (
     write_array,
     write_object,
 )
-from turnwise.wire.offers import KEPT, fitted_tool, instructions, offered_tools
+from turnwise.wire.offers import fitted_tool, instructions, kept_by_tool, offered_tools
 from turnwise.wire.profiles import FALLBACK_MAX_TOKENS, Profile
 
 API_VERSION = "2023-06-01"
@@ -305,7 +304,7 @@ def encode_tools(tools: Iterable[ToolSpec], request: Request, profile: Profile) 
     return [_written_tool(spec, profile.strict_tools, eager) for spec in tools]
 
 
-@lru_cache(maxsize=KEPT)
+@kept_by_tool
 def _written_tool(spec: ToolSpec, takes_strict: bool, eager: bool) -> bytes:
     """The tool encoded, once for all requests that offer it. A server-side tool goes as it came. `eager` asks for argument
     pieces as they are generated, instead of whole values (API docs, "Fine-grained tool streaming")."""

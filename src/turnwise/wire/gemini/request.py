@@ -15,7 +15,6 @@ Opaque keys of this family on ToolSpec: `{"functionDeclaration": {...}}` holds f
 import re
 import urllib.parse
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 import msgspec
 
@@ -27,7 +26,7 @@ from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.gemini.fields import NAME, own_fields, read_fields
 from turnwise.wire.gemini.parts import SIGNATURE, encode_part, signed_call
 from turnwise.wire.json_fields import UNREADABLE, Fields, quote, write_array, write_object
-from turnwise.wire.offers import KEPT, fitted_tool, instructions, offered_tools
+from turnwise.wire.offers import fitted_tool, instructions, kept_by_tool, offered_tools
 from turnwise.wire.profiles import Profile
 
 PATH = "/models/{model}:generateContent"
@@ -246,7 +245,7 @@ def _encode_tools(tools: Sequence[ToolSpec]) -> tuple[list[bytes], bool]:
     return entries + served, bool(declared)
 
 
-@lru_cache(maxsize=KEPT)
+@kept_by_tool
 def _written_tool(tool: ToolSpec) -> tuple[bool, bytes]:
     """Whether it is a declared function, and the tool encoded, once for all requests that offer it."""
     own = own_fields(tool.opaque)

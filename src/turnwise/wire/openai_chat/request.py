@@ -5,7 +5,6 @@ the next step begins with the bytes of this one up to its last message (promise 
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import msgspec
 
@@ -17,7 +16,7 @@ from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.generations import adapt_gpt, generation_of
 from turnwise.wire.json_fields import encode, write_object
-from turnwise.wire.offers import KEPT, fitted_tool, instructions, offered_tools
+from turnwise.wire.offers import fitted_tool, instructions, kept_by_tool, offered_tools
 from turnwise.wire.openai_chat.fields import NAME, Fields, fields_of, merged
 from turnwise.wire.openai_chat.parts import ChatItems, encode_instructions
 from turnwise.wire.profiles import Profile, SchemaDialect
@@ -172,7 +171,7 @@ def _lay_over(body: Fields, extra: Fields) -> None:
             body[key] = value
 
 
-@lru_cache(maxsize=KEPT)
+@kept_by_tool
 def _written_tool(tool: ToolSpec, schemas: SchemaDialect, takes_free_form: bool, takes_strict: bool) -> msgspec.Raw:
     """The tool encoded, once for all requests that offer it."""
     return msgspec.Raw(encode(_tool(tool, schemas, takes_free_form, takes_strict)))

@@ -8,7 +8,6 @@ client wrote keeps what it says (or leaves unsaid) in `extra`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import groupby
 
 import msgspec
@@ -38,7 +37,7 @@ from turnwise.wire.files import files_in_words, left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA, free_form_arguments
 from turnwise.wire.generations import adapt_gpt, generation_of
 from turnwise.wire.json_fields import Fields, encode, is_object, read_fields, write_object
-from turnwise.wire.offers import KEPT, fitted_tool, instructions, offered_tools
+from turnwise.wire.offers import fitted_tool, instructions, kept_by_tool, offered_tools
 from turnwise.wire.openai_responses.fields import NAME, own_fields, text_at
 from turnwise.wire.openai_responses.parts import (
     call_item,
@@ -129,7 +128,7 @@ def wants_encrypted_reasoning(model: str, *, effort: str | None) -> bool:
     return effort not in (None, "none") or not model.startswith(MODELS_WITHOUT_REASONING)
 
 
-@lru_cache(maxsize=KEPT)
+@kept_by_tool
 def _written_tool(tool: ToolSpec, takes_free_form: bool, takes_strict: bool) -> msgspec.Raw:
     """The tool encoded, once for all requests that offer it."""
     return msgspec.Raw(encode(_encode_tool(tool, takes_free_form=takes_free_form, takes_strict=takes_strict)))
