@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from relay.asking_relay import body_of, plain, send
 from turnwise.assembly.response_reading import read_body
-from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, Send, UpstreamSide
+from turnwise.assembly.text_calls.frames import CallFinder
+from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, Send, SoughtInText, UpstreamSide
 from turnwise.relay.event_reader import EventReader
 from turnwise.relay.stops import StopWatch, cut_at_stop
 from turnwise.vocab import (
@@ -96,12 +97,24 @@ def test_what_waits_is_no_more_than_could_still_be_a_sequence() -> None:
 
 
 def relay(
-    client: str, upstream: str, *, stops: tuple[str, ...], stream: bool = True, rules: RelayRules | None = None
+    client: str,
+    upstream: str,
+    *,
+    stops: tuple[str, ...],
+    stream: bool = True,
+    rules: RelayRules | None = None,
+    in_text: SoughtInText | None = None,
+    tools: tuple[ToolSpec, ...] = (TOOL,),
 ) -> Relay:
     there, profile = family(upstream), builtin_profiles()[ROWS[upstream]]
-    request = Request(model="m", messages=(Message("user", (Text("Go."),)),), tools=(TOOL,), stream=stream)
+    request = Request(model="m", messages=(Message("user", (Text("Go."),)),), tools=tools, stream=stream)
     side = UpstreamSide(
-        request=request, call=there.encode_request(request, profile), family=there, profile=profile, stops=stops
+        request=request,
+        call=there.encode_request(request, profile),
+        family=there,
+        profile=profile,
+        stops=stops,
+        in_text=in_text,
     )
     return Relay(upstream=side, client=ClientSide(request=request, family=family(client)), rules=rules or RelayRules())
 
@@ -188,6 +201,51 @@ def test_arguments_of_calls_are_not_searched_and_a_text_before_a_call_is_shown_b
         {"at": "STOP"},
         FinishReason.TOOL_CALLS,
     )
+
+
+WRITTEN_CALL = '<tool_call>\n{"name":"look","arguments":{"at":"STOP"}}\n</tool_call>'
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    ("text", "said", "calls", "tools"),
+    [
+        (f"I look. {WRITTEN_CALL}", "I look. ", 1, (TOOL,)),
+        (WRITTEN_CALL, "", 1, (TOOL,)),
+        (f"{WRITTEN_CALL}\nThen STOP it.", "Then", 1, (TOOL,)),
+        (f"Done. STOP {WRITTEN_CALL}", "Done. ", 0, (TOOL,)),
+        ("<think>Perhaps STOP</think>The answer. STOP More.", "The answer. ", 0, (TOOL,)),
+        ("<think>Perhaps STOP</think>The answer. STOP More.", "The answer. ", 0, ()),
+    ],
+)
+def test_calls_and_reasoning_that_are_written_as_text_are_not_searched(
+    text: str, said: str, calls: int, tools: tuple[ToolSpec, ...], client: str, stream: bool
+) -> None:
+    """Proves: a sequence in the arguments of a call that the model wrote as text, in its marks or in reasoning between marks
+    ends nothing; one in the words around them does, and a whole call before it stays."""
+    stops, there = ("STOP", "\n</tool"), family("openai_chat")
+    one = relay(client, "openai_chat", stops=stops, stream=stream, in_text=SoughtInText(unmarked=False), tools=tools)
+    profile = builtin_profiles()[ROWS[client]]
+    if stream:
+        pieces = [text[at : at + 5] for at in range(0, len(text), 5)]
+        frames = [Started("r1", "m"), *texts(*pieces), Finished(FinishReason.STOP)]
+        out, end, _ = streamed(one, written("openai_chat", frames))
+        found = read_stream([out], family=family(client), profile=profile)
+    else:
+        whole = Response(message=Message("assistant", (Text(text),)), finish=FinishReason.STOP, id="r1", model="m")
+        body = there.encode_body(whole, Request(model="m", messages=(), stream=False))
+        sent = one.first()
+        assert sent.in_text is not None
+        one.saw_body(body)
+        finder = CallFinder(tools=tools, earlier=sent.request.messages)
+        reply, _ = read_body(body, family=there, profile=builtin_profiles()["openai-chat"], in_text=finder)
+        step = one.ended(reply, None, waited_s=0, jitter=0.5)
+        end, (found, _) = step.next, read_body(step.out, family=family(client), profile=profile)
+    assert isinstance(end, RelayEnd) and end.fault is None
+    assert text_of(found.message).strip() == said.strip()
+    assert [json.loads(call.arguments) for call in calls_of(found.message)] == [{"at": "STOP"}] * calls
+    assert found.finish is (FinishReason.TOOL_CALLS if calls else FinishReason.STOP)
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -43,7 +43,7 @@ from turnwise.wire.sse import BOM
 from turnwise.wire.tool_names import frames_with_names, response_with_names
 
 if TYPE_CHECKING:
-    from turnwise.assembly.text_calls.frames import CallFinder
+    from collections.abc import Set as AbstractSet
 
 _ENDS = frozenset([Finished, Mended, Faulted])
 """The frames by which a response may end."""
@@ -120,6 +120,23 @@ class StreamReader(Protocol):
     def is_closed(self, *, open_texts: bool = False) -> bool: ...
 
 
+class CallSeeker(Protocol):
+    """What looks at frames before they are assembled, as `CallFinder` does."""
+
+    @property
+    def holds(self) -> bool: ...
+
+    def is_behind_call(self) -> bool: ...
+
+    def passes(self, frame: Frame, /) -> bool: ...
+
+    def passing(self, frames: list[TextDelta], /) -> str | None: ...
+
+    def take(self, frames: list[Frame], /, *, kinds: "AbstractSet[type[Frame]] | None" = None) -> list[Frame]: ...
+
+    def finish(self, *, is_closed: bool = False) -> list[Frame]: ...
+
+
 class ResponseReader:
     """Feed the bytes of a streamed response as they come; `finish()` is the whole.
 
@@ -138,7 +155,7 @@ class ResponseReader:
         tool_names: frozenset[str] = frozenset(),
         taken_ids: frozenset[str] = frozenset(),
         id_prefix: str = "call",
-        in_text: "CallFinder | None" = None,
+        in_text: CallSeeker | None = None,
         own_names: Mapping[str, str] | None = None,
     ) -> None:
         self.finished = False
@@ -291,7 +308,7 @@ def read_body(
     tool_names: frozenset[str] = frozenset(),
     taken_ids: frozenset[str] = frozenset(),
     id_prefix: str = "call",
-    in_text: "CallFinder | None" = None,
+    in_text: CallSeeker | None = None,
     own_names: Mapping[str, str] | None = None,
 ) -> tuple[Response, list[Frame]]:
     """Decode one non-streamed body: the response, and the healed frames for whoever watches."""

@@ -20,7 +20,7 @@ from turnwise.relay.deviations import Deviations
 from turnwise.relay.dialects import Rewrite, rewritten
 from turnwise.relay.event_reader import EventReader
 from turnwise.relay.refusals import RequestRefused
-from turnwise.relay.stops import StopCutter, cut_at_stop
+from turnwise.relay.stops import StopCutter, VisibleText, cut_at_stop
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.recovery import (
     Continuing,
@@ -215,24 +215,27 @@ class Relay:
 
     def first(self) -> Send:
         upstream = self._upstream
-        in_text = upstream.in_text if upstream.request.tools else None
+        in_text = upstream.in_text if upstream.request.tools or upstream.stops else None
         return Send(request=upstream.request, call=self.bound.call, purpose="main", in_text=in_text)
 
     def reader(self) -> StreamReader:
         """What reads the reply to the request at hand, if that is a stream. The reply to a continuation is no client's, and a
         client that asked for no stream gets the whole."""
+        is_clients = self._found is None and self._broke is None and self._client.request.stream
+        calls = _call_finder(self._sent)
+        cutter = StopCutter(self._upstream.stops) if is_clients and self._upstream.stops else None
         plain = ResponseReader(
             self._upstream.family,
             profile=self._upstream.profile,
             limits=msgspec.structs.replace(self._rules.bounds, tells_long_calls=False),
             tool_names=self._sent.tool_names,
             taken_ids=self._sent.taken_ids,
-            in_text=_call_finder(self._sent),
+            in_text=calls if cutter is None else VisibleText(cutter, calls=calls),
         )
-        if self._found is not None or self._broke is not None or not self._client.request.stream:
+        if not is_clients:
             return plain
         self._filter = self._new_filter()
-        self._cutter = StopCutter(self._upstream.stops) if self._upstream.stops else None
+        self._cutter = cutter
         reader = EventReader(
             plain,
             client=self._stream,

@@ -16,8 +16,9 @@ from turnwise.wire.limits import Limits
 
 
 class EventReader:
-    """A `StreamReader` that keeps each event's bytes beside its frames, and writes them for the client as they come. `cutter`
-    ends it at a stop sequence. `has_choices`: several answers come at once, of which the first one is read."""
+    """A `StreamReader` that keeps each event's bytes beside its frames, and writes them for the client as they come. `cutter`,
+    which cuts what `reader` reads, ends it at a stop sequence. `has_choices`: several answers come at once, of which the first
+    one is read."""
 
     def __init__(
         self,
@@ -112,8 +113,6 @@ class EventReader:
         rest = self._splitter.rest()
         event = completed(rest) if rest and not self._splitter.has_torn else None
         found = self._take(event) if event is not None else self._take_torn(rest) if rest else []
-        if self._cutter is not None:
-            self._reader.heal(self._cutter.rest())  # the end of the answer brings it to the client
         last = self._reader.flush()
         if self._filter is not None:
             last = self._filter.without(last)
@@ -142,12 +141,11 @@ class EventReader:
 
     def _take(self, event: bytes) -> list[Frame]:
         frames = self._reader.decode(event)
-        if self._cutter is not None:
-            frames = self._cut(frames, self._cutter)
-        elif self._has_choices:
+        if self._has_choices:
             self._others += not frames and not event.startswith(b":")
             self._all_ended = self._all_ended or b"[DONE]" in event
         healed = self._reader.heal(frames) if frames else frames
+        self._note_stop()
         self._watch(event, frames)
         if self._filter is not None:
             healed = self._filter.without(healed)
@@ -156,19 +154,15 @@ class EventReader:
             self._out.append(out)
         return healed
 
-    def _cut(self, frames: list[Frame], cutter: StopCutter) -> list[Frame]:
-        """Of these what stands before the stop sequence."""
-        found = cutter.take(frames)
-        self._is_stopped = cutter.sequence is not None
-        return found
+    def _note_stop(self) -> None:
+        self._is_stopped = self._cutter is not None and self._cutter.sequence is not None
 
     def _take_torn(self, piece: bytes) -> list[Frame]:
         """Bytes that are no whole event: the client gets what was read of them, written anew, and never the bytes. Behind them
         nothing could stand: a client would read it as more of the same line."""
         frames = self._reader.decode(piece)
-        if self._cutter is not None:
-            frames = self._cut(frames, self._cutter)
         healed = self._reader.heal(frames)
+        self._note_stop()
         if not frames:
             return healed
         self._watch(piece, frames)

@@ -2,7 +2,8 @@
 
 As in OpenAI's API the text before the sequence is the answer, and nothing of the sequence is in it. The sequence that is whole
 first counts; of those that are whole at the same character, the longest. So the text holds no stop sequence at all. Only the
-answer's text is searched: no reasoning, and no arguments of calls. Each text of a response is searched for itself.
+answer's text is searched: no reasoning, and no arguments of calls, though the model may write both as text. Each text of a
+response is searched for itself.
 
 What may be the beginning of a sequence waits, so what has gone out is never taken back. Each character is looked at once, however
 the text comes (Aho and Corasick, "Efficient string matching", 1975).
@@ -11,11 +12,13 @@ the text comes (Aho and Corasick, "Efficient string matching", 1975).
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
 
+from turnwise.assembly.response_reading import CallSeeker
 from turnwise.relay.client_request import ClientRequest
 from turnwise.relay.refusals import RequestRefused
 from turnwise.vocab import (
@@ -172,6 +175,43 @@ class StopCutter:
         """What waits: no sequence goes on behind it."""
         said = self._watch.rest()
         return [TextDelta(said, self._block)] if said else []
+
+
+class VisibleText:
+    """Cuts what `calls` leaves of a response's texts: calls that were written there are read first, and reasoning, too."""
+
+    def __init__(self, cutter: StopCutter, *, calls: CallSeeker | None) -> None:
+        self._cutter, self._calls = cutter, calls
+        self._given: set[str] = set()  # calls before the sequence
+
+    @property
+    def holds(self) -> bool:
+        return self._calls is not None and self._calls.holds
+
+    def is_behind_call(self) -> bool:
+        return self._calls is not None and self._calls.is_behind_call()
+
+    def passes(self, frame: Frame) -> bool:
+        return False
+
+    def passing(self, frames: list[TextDelta]) -> str | None:
+        return None
+
+    def take(self, frames: list[Frame], *, kinds: AbstractSet[type[Frame]] | None = None) -> list[Frame]:
+        return self._cut(frames if self._calls is None else self._calls.take(frames, kinds=kinds))
+
+    def finish(self, *, is_closed: bool = False) -> list[Frame]:
+        last = [] if self._calls is None else self._calls.finish(is_closed=is_closed)
+        found = self._cut(last)
+        if self._cutter.sequence is None:
+            return [*found, *self._cutter.rest()]
+        ends = [one for one in last if isinstance(one, BlockEnded | PartDone) and one.block in self._given]
+        return [*found, *ends]
+
+    def _cut(self, frames: list[Frame]) -> list[Frame]:
+        found = self._cutter.take(frames)
+        self._given |= {frame.block for frame in found if isinstance(frame, ToolCallDelta)}
+        return found
 
 
 def cut_at_stop(response: Response, sequences: tuple[str, ...]) -> Response:
