@@ -1,8 +1,10 @@
 """`turnwise check --rules`: each server that the lab plays is found by its refusals, and its row holds in the user's own file."""
 
 import asyncio
+import itertools
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from terminal.person import CTRL_C, at_terminal
 from terminal.running import Cli, at, running_lab, script
 from turnwise.agent.models import read_model
 from turnwise.endpoints.endpoints import Endpoint
+from turnwise.endpoints.transport import HttpRequest
 from turnwise.lab import Lab
 from turnwise.lab.endpoint_check.rule_asking import RuleCourse, ServerRulesCheck, estimate_rules
 from turnwise.lab.endpoint_check.rule_probes import RULE_NAMES, RULE_PROBES, row_fields
@@ -20,7 +23,7 @@ from turnwise.lab.strict.dialect_checks import find_refused
 from turnwise.lab.strict.dialects import ServerDialect, builtin_dialects
 from turnwise.settings.endpoint_rows import own_profiles
 from turnwise.terminal.endpoint_check.rule_showing import found_profile, outcome_of, row_of
-from turnwise.testing import FakeClock
+from turnwise.testing import FakeClock, Reply, ScriptedTransport
 from turnwise.wire.profiles import Profile, builtin_profiles
 
 KNOWN = builtin_profiles()
@@ -122,6 +125,46 @@ async def test_nothing_is_said_of_a_server_that_refuses_nothing_of_its_own() -> 
     _, course = await found_at(None)
     assert row_fields(course.so_far) == {"refused_tools": ("schema",)}
     assert [one.name for one in course.asked] == list(RULE_NAMES)
+
+
+async def found_by(refuses: Callable[[dict[str, Any], int], str]) -> tuple[RuleCourse, list[dict[str, Any]]]:
+    """What a check finds at a server that refuses a body by these words, and takes it where there are none."""
+    bodies: list[dict[str, Any]] = []
+
+    def answer(request: HttpRequest) -> Reply:
+        bodies.append(json.loads(request.body))
+        words = refuses(bodies[-1], len(bodies))
+        message = {"role": "assistant", "content": "ready"}
+        whole = {"id": "r", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+        told = json.dumps({"error": {"message": words}} if words else whole).encode()
+        return Reply(status=400 if words else 200, headers={"content-type": "application/json"}, pieces=(told,))
+
+    checking = ServerRulesCheck(
+        Endpoint(profile=PLAIN, base_url="http://lab/v1"),
+        model=USUAL,
+        transport=ScriptedTransport(itertools.repeat(answer)),
+        clock=FakeClock(),
+        timeout_s=60,
+        tell=lambda _: None,
+    )
+    return await checking.run(RULE_PROBES), bodies
+
+
+async def test_a_model_without_tools_has_no_rules_of_tools() -> None:
+    """Proves: where a plain tool is refused, no further request has tools, the conversation neither, and the row says nothing of
+    tools."""
+    course, bodies = await found_by(lambda body, _: '"m" does not support tools' if "tools" in body else "")
+    assert row_fields(course.so_far) == {} and outcome_of(course) == "fine"
+    assert sum("tools" in body for body in bodies) == 1
+    assert {one.name for one in course.asked if one.answer == "refused"} == {"plain-tool"}
+
+
+@pytest.mark.parametrize("first", range(5))
+async def test_a_server_that_refuses_at_random_gets_no_row(first: int) -> None:
+    """Proves: where a plain request that was taken before is refused at the end, the check has failed and says so."""
+    course, _ = await found_by(lambda _, number: "Bad request" if number > 2 and number % 5 == first else "")
+    assert course.refused_plain is not None and not course.is_conclusive and course.holds is None
+    assert outcome_of(course) == "faults"
 
 
 async def test_no_more_is_sent_than_was_told() -> None:

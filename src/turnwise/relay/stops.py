@@ -182,7 +182,7 @@ class VisibleText:
 
     def __init__(self, cutter: StopCutter, *, calls: CallSeeker | None) -> None:
         self._cutter, self._calls = cutter, calls
-        self._given: set[str] = set()  # calls before the sequence
+        self._given: set[str | None] = set()  # calls before the sequence
 
     @property
     def holds(self) -> bool:

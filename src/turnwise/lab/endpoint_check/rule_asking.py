@@ -18,7 +18,9 @@ from turnwise.lab.endpoint_check.rule_probes import (
     RuleProbe,
     bodies_of,
     conversation,
+    plain_body,
     row_fields,
+    tells_anything,
 )
 from turnwise.lab.endpoint_check.running import HOPELESS, pause, wait_s_of
 from turnwise.rules.pricing import PriceRow
@@ -30,9 +32,10 @@ from turnwise.wire.family import HttpCall
 from turnwise.wire.profiles import Profile
 
 LIMIT_PROBES = ("max-tokens", "max-completion-tokens")  # a plain request, with the one field that a server may not know
+CONTROLS = 5  # plain requests behind the probes: a server that refuses one request in five is found out
 MAX_UNKNOWN = 3  # answers in a row that say nothing of a rule, before the rest is not sent
 CHAT_PATH = "/chat/completions"
-CONVERSATION = "conversation"
+CONVERSATION, CONTROL = "conversation", "control"
 # A reasoning model that had no room for an answer (OpenAI): it has taken the request.
 NO_ROOM = "model output limit was reached"
 
@@ -48,7 +51,8 @@ class AskedRule(msgspec.Struct, frozen=True, kw_only=True):
 
 class RuleCourse(msgspec.Struct, kw_only=True):
     """How far it has come. `usages` has None for a request of which nobody knows what it took. `holds`: whether the server took a
-    conversation as turnwise writes it by the row; None: it was not asked."""
+    conversation as turnwise writes it by the row; None: it was not asked. `refused_plain`: a plain request that
+    it refused at last."""
 
     profile: Profile
     so_far: AskedSoFar
@@ -57,6 +61,7 @@ class RuleCourse(msgspec.Struct, kw_only=True):
     waits: int = 0
     stopped: bool = False
     holds: AskedRule | None = None
+    refused_plain: AskedRule | None = None
 
     @property
     def requests(self) -> int:
@@ -67,11 +72,17 @@ class RuleCourse(msgspec.Struct, kw_only=True):
         """Where nothing was taken, a refusal says nothing: what is refused may be all requests."""
         return any(one.answer == "taken" for one in self.asked)
 
+    @property
+    def is_conclusive(self) -> bool:
+        """Whether its refusals are about the requests: a server that refuses what it has taken before may refuse anything."""
+        return self.has_answered and self.refused_plain is None
+
 
 def estimate_rules(probes: Sequence[RuleProbe], *, model: str, row: PriceRow | None) -> Estimate:
-    """Probes that are sent only behind a refusal are among those that it may add. The conversation is as large as the largest."""
+    """Probes that are sent only behind a refusal are among those that it may add, and so are the plain requests at the end. The
+    conversation is as large as the largest."""
     bodies = bodies_of(probes, model=model)
-    sizes = [len(body) for body in bodies] + [2 * max(map(len, bodies))] * (1 + MAX_WAITS)
+    sizes = [len(body) for body in bodies] + [len(bodies[0])] * CONTROLS + [2 * max(map(len, bodies))] * (1 + MAX_WAITS)
     usages = [Usage(input_tokens=-(-size // BYTES_A_TOKEN), output_tokens=RULE_TOKENS) for size in sizes]
     taken = AskedSoFar(model=model, answers={probe.name: "taken" for probe in probes})
     usual = 1 + sum([probe.when(taken) for probe in probes])
@@ -119,7 +130,7 @@ class ServerRulesCheck:
     async def _run(self, probes: Sequence[RuleProbe]) -> None:
         course = self.course
         for probe in probes:
-            if not probe.when(course.so_far):
+            if not tells_anything(probe, course.so_far):
                 course.asked.append(AskedRule(name=probe.name, title=probe.title, answer="not_asked"))
                 continue
             self._tell(probe.title)
@@ -132,14 +143,26 @@ class ServerRulesCheck:
             )
             if _is_hopeless(course, fault):
                 return
-        if not course.has_answered:
+        if course.has_answered and any(one.answer == "refused" for one in course.asked):
+            await self._ask_again()
+        if not course.is_conclusive:
             return
         title = "a conversation by this row"
         self._tell(title)
         profile = msgspec.structs.replace(course.profile, **row_fields(course.so_far))
-        asked = conversation(course.so_far.model, profile=profile)
+        asked = conversation(course.so_far, profile=profile)
         fault = await self._send(self._endpoint.family.encode_request(asked, profile).body, is_stream=False)
         course.holds = AskedRule(name=CONVERSATION, title=title, answer=answer_of(fault), words=_words(fault))
+
+    async def _ask_again(self) -> None:
+        """Sends what the server has taken before, until it is refused."""
+        course, title = self.course, "a plain request once more"
+        self._tell(title)
+        for _ in range(CONTROLS):
+            fault = await self._send(msgspec.json.encode(plain_body(course.so_far)), is_stream=False)
+            if answer_of(fault) == "refused":
+                course.refused_plain = AskedRule(name=CONTROL, title=title, answer="refused", words=_words(fault))
+                return
 
     async def _send(self, body: bytes, *, is_stream: bool) -> Fault | None:
         """Asked again where the server asks to wait, for as long as waiting is left."""

@@ -123,6 +123,7 @@ def _refused(*names: str) -> Callable[[AskedSoFar], bool]:
     return lambda so_far: so_far.says("refused", *names)
 
 
+PLAIN_TOOL = "plain-tool"
 RULE_PROBES: tuple[RuleProbe, ...] = (
     RuleProbe(name="max-tokens", title="the limit as `max_tokens`", build=_plain(USER)),
     RuleProbe(
@@ -139,6 +140,7 @@ RULE_PROBES: tuple[RuleProbe, ...] = (
         title="a stream with `stream_options`",
         build=_plain(USER, stream=True, stream_options={"include_usage": True}),
     ),
+    RuleProbe(name=PLAIN_TOOL, title="a plain tool", build=_tool(CITY_SCHEMA)),
     RuleProbe(
         name="parallel-calls",
         title="`parallel_tool_calls`",
@@ -313,6 +315,18 @@ RULE_PROBES: tuple[RuleProbe, ...] = (
 RULE_NAMES = tuple([probe.name for probe in RULE_PROBES])
 
 
+def tells_anything(probe: RuleProbe, so_far: AskedSoFar) -> bool:
+    """Whether the answer would say something of its rule. A server that refuses any tool refuses all requests with one."""
+    if so_far.says("refused", PLAIN_TOOL) and "tools" in probe.build(so_far):
+        return False
+    return probe.when(so_far)
+
+
+def plain_body(so_far: AskedSoFar) -> ChatBody:
+    """The request that the server has taken."""
+    return _body(so_far, USER)
+
+
 # --- what the answers say of the row
 
 
@@ -427,24 +441,28 @@ def _tool_fields(so_far: AskedSoFar) -> dict[str, object]:
     )
 
 
-def conversation(model: str, *, profile: Profile) -> Request:
-    """What shows whether the row holds: all that the probes asked of a conversation at once, as turnwise writes it."""
+def conversation(so_far: AskedSoFar, *, profile: Profile) -> Request:
+    """What shows whether the row holds: all that the probes asked of a conversation at once, as turnwise writes it. It has tools
+    where the server takes any."""
     call = ToolCall(id=LONG_ID, name="get_weather", arguments='{"city":"Oslo"}')
     result = ToolResult(call_id=LONG_ID, name="get_weather", content=(Text("Oslo:"), Text("7 degrees.")))
+    has_tools = not so_far.says("refused", PLAIN_TOOL)
+    called = (Message("assistant", (call,)), Message("tool", (result,)))
+    answered = (Message("assistant", (Text(RESULT),)),)
+    tool = ToolSpec(name="get_weather", parameters='{"anyOf":[{"required":["city"]}]}')
     return Request(
-        model=model,
+        model=so_far.model,
         system=(Text("Be brief."), Text("Be kind.")),
         messages=(
             Message("user", (Text("What is the weather in Oslo?"),)),
-            Message("assistant", (call,)),
-            Message("tool", (result,)),
+            *(called if has_tools else answered),
             Message("system", (Text("The user is in a hurry."),)),
             Message("user", (Text("And now?"), Text("Answer in one word."))),
         ),
-        tools=(ToolSpec(name="get_weather", parameters='{"anyOf":[{"required":["city"]}]}'),),
-        tool_choice="required",
+        tools=(tool,) if has_tools else (),
+        tool_choice="required" if has_tools else "auto",
         settings=Settings(max_output_tokens=RULE_TOKENS),
-        parallel_tool_calls=True if profile.sends_parallel_tool_calls else None,
+        parallel_tool_calls=True if has_tools and profile.sends_parallel_tool_calls else None,
     )
 
 

@@ -127,7 +127,7 @@ def check_rules(
     course = run_to_end(_run_rules(endpoint, model=named.name, clock=clock, timeout_s=wanted.timeout_s))
     profile, changes = found_profile(course, base_url=endpoint.base_url, api_key_env=choice.api_key_env)
     outcome = outcome_of(course)
-    has_row = course.has_answered and "?" not in endpoint.base_url
+    has_row = course.is_conclusive and "?" not in endpoint.base_url
     shown = RuleReport(
         model=f"{named.profile.name}:{named.name}",
         url=shown_url(endpoint),
@@ -135,6 +135,7 @@ def check_rules(
         exit_code=CANCELLED if outcome == "stopped" else CHECK_CODES[outcome],
         asked=tuple(course.asked),
         holds=course.holds,
+        refused_plain=course.refused_plain,
         requests=course.requests,
         usage=sum([usage for usage in course.usages if usage is not None], start=Usage()),
         cost=cost_of_prices([price_of(usage, row=row) for usage in course.usages]),

@@ -30,6 +30,7 @@ RULE_ENDS: Mapping[CheckOutcome, tuple[str, str]] = {
     "no_server": ("the server took no request of this API", "red"),
     "stopped": ("stopped; this is what was found until then", "yellow"),
 }
+AT_RANDOM = "the server refuses requests that it took before: its refusals say nothing of its rules"
 
 
 class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,7 @@ class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     asked: tuple[AskedRule, ...]
     holds: AskedRule | None
+    refused_plain: AskedRule | None
     requests: int
     usage: Usage
     cost: Cost
@@ -81,7 +83,7 @@ def row_of(profile: Profile) -> str:
 
 def rule_lines(shown: RuleReport) -> Iterator[str]:
     width = max([len(one.title) for one in shown.asked], default=0)
-    for one in shown.asked:
+    for one in (*shown.asked, *([shown.refused_plain] if shown.refused_plain else ())):
         mark, colour, word = RULE_MARKS[one.answer]
         words = f": {shortened(one.words, limit=MAX_FOUND)}" if one.words and one.answer != "taken" else ""
         yield f"{style(mark, colour)} {clean(one.title).ljust(width)}  {word}{words}"
@@ -96,7 +98,7 @@ def rule_lines(shown: RuleReport) -> Iterator[str]:
         yield from [f"  {clean(line)}" for line in (shown.settings + "\n" + shown.row).splitlines()]
     yield ""
     yield spent_said(shown.requests, shown.usage, shown.cost)
-    end, colour = RULE_ENDS[shown.outcome]
+    end, colour = RULE_ENDS[shown.outcome] if shown.refused_plain is None else (AT_RANDOM, "red")
     yield style(end, colour, "bold")
 
 
@@ -120,6 +122,7 @@ def write_rules_json(shown: RuleReport) -> None:
         "cost_usd": None if usd is None or not shown.cost.requests else f"{usd:f}",
         "rules": [msgspec.structs.asdict(one) for one in shown.asked],
         "conversation": None if shown.holds is None else shown.holds.answer,
+        "control": "taken" if shown.refused_plain is None else shown.refused_plain.answer,
         "never_asked": UNASKED,
         "endpoint": {
             "name": shown.row_name,
