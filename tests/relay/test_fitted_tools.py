@@ -78,6 +78,12 @@ def test_a_tool_without_parameters_and_one_that_takes_no_object() -> None:
     body = json.loads(sent.call.body)
     assert [one["function"]["name"] for one in body["tools"]] == ["plain"] and "tool_choice" not in body
     assert told_of(sent) == ["tools"] and "`rows`" in sent.told[0].what and is_taken("deepseek", sent.call.body)
+    referring = {"$ref": "#/$defs/T", "$defs": {"T": {"type": "string"}}}
+    sent = sent_to("moonshot", [tool("rows", referring), tool("plain", PLAIN)])
+    assert [one["function"]["name"] for one in json.loads(sent.call.body)["tools"]] == ["plain"]
+    for target in ("anthropic_messages", "openai_responses", "gemini"):
+        crossed = send("openai_chat", plain("openai_chat", tools=[tool("rows", referring)]), to=target)
+        assert "tools" not in json.loads(crossed.call.body) and "`rows`" in crossed.told[0].what
     crossed = send(
         "openai_chat", plain("openai_chat", tools=[tool("rows", {"type": "array"})]), to="anthropic_messages"
     )

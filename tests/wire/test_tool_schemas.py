@@ -203,6 +203,21 @@ def test_a_root_that_refers_never_says_what_the_tool_does_not(own: dict[str, Any
             assert found.lost or dialect == "moonshot" or not any(taken(copy, value) for value in others)
 
 
+@each("dialect", DIALECTS)
+def test_a_reference_is_followed_to_what_it_means(dialect: SchemaDialect) -> None:
+    """Proves: a root that refers to a string takes no object, whatever the dialect, and percent-encoded names are found."""
+    text, table = {"type": "string"}, {"type": "object", "properties": {"a": {"type": "string"}}}
+    never: dict[str, Any] = {"$ref": "#/$defs/T", "$defs": {"T": text}}
+    assert fitted_tool(ToolSpec(name="t", parameters=json.dumps(never)), dialect).root == "never"
+    named: dict[str, Any] = {"$ref": "#/$defs/A%20~1B", "$defs": {"A /B": table}}
+    found = fitted_tool(ToolSpec(name="t", parameters=json.dumps(named)), dialect)
+    assert found.root == "untold" and found.lost == ""
+    assert dialect == "standard" or json.loads(found.spec.parameters)["properties"] == table["properties"]
+    sides: dict[str, Any] = {"anyOf": [{"$ref": "#/$defs/A%20B"}], "$defs": {"A B": table}}
+    found = fitted_tool(ToolSpec(name="t", parameters=json.dumps(sides)), dialect)
+    assert json.loads(found.spec.parameters)["properties"] == table["properties"]
+
+
 @each("row", [*builtin_dialects(), "openai", "openai-chat", "anthropic", "google"])
 def test_each_server_takes_the_tools(row: str) -> None:
     """Proves: the judge of the server refuses none of these schemas as it goes up, nor those of public MCP servers. It refuses

@@ -8,6 +8,7 @@ choice leaves it open, the copy leaves it open, too.
 from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
 from typing import Concatenate, Literal, ParamSpec, TypeVar, cast
+from urllib.parse import unquote
 
 import msgspec
 
@@ -59,6 +60,9 @@ MOST_REPEATED = 2000  # llama.cpp: a grammar has no more repetitions
 SchemaFields = dict[str, object]
 
 
+Root = Literal["object", "untold", "never"]
+
+
 class FittedTool(msgspec.Struct, frozen=True):
     """The tool as it goes up. `lost` says what its schema has and the copy has not; empty where they say the same. `root`: what
     its schema says of the arguments, which are an object; `never`: something else, so no call could fit."""
@@ -66,7 +70,7 @@ class FittedTool(msgspec.Struct, frozen=True):
     spec: ToolSpec
     lost: str = ""
     is_changed: bool = False
-    root: Literal["object", "untold", "never"] = "object"
+    root: Root = "object"
 
 
 _Form = ParamSpec("_Form")
@@ -129,8 +133,9 @@ def fitted_tool(
     losses += [f"{', '.join(dict.fromkeys(found))} in its schema"] if found else []
     lost = ", no ".join(losses)
     said: object = before if found else {word: rooted[word] for word in refused}
-    kind = before.get("type", "")
-    root = "object" if kind == "object" else "untold" if kind == "" or "object" in _rows(kind) else "never"
+    root = _root_of(before)
+    if root == "untold" and _root_of(_without_reference(before, [])) == "never":
+        root = "never"
     if after == before:
         return FittedTool(tool, root=root)
     changes: dict[str, object] = {"parameters": msgspec.json.encode(after).decode()}
@@ -139,6 +144,11 @@ def fitted_tool(
         also = f"{ALSO}{words}" if len(words) <= MOST_SAID else ""
         changes |= {"description": f"{tool.description}{also}", "strict": False}
     return FittedTool(msgspec.structs.replace(tool, **changes), lost, is_changed=True, root=root)
+
+
+def _root_of(schema: SchemaFields) -> Root:
+    kind = schema.get("type", "")
+    return "object" if kind == "object" else "untold" if kind == "" or "object" in _rows(kind) else "never"
 
 
 # --- a union at the root
@@ -430,7 +440,7 @@ def _resolved(reference: str, *, root: SchemaFields, lost: list[str]) -> SchemaF
             return None
         at: object = root
         for step in reference[1:].split("/")[1:]:
-            at = _table(at).get(step.replace("~1", "/").replace("~0", "~"))
+            at = _table(at).get(_key(step))
         if not isinstance(at, dict):
             return None
         fields = cast(SchemaFields, at)
@@ -440,6 +450,11 @@ def _resolved(reference: str, *, root: SchemaFields, lost: list[str]) -> SchemaF
         found.pop("$ref")
         reference = onward
     return found
+
+
+def _key(step: str) -> str:
+    """The key that a step of a reference means (RFC 6901, section 6)."""
+    return unquote(step).replace("~1", "/").replace("~0", "~")
 
 
 def _typed(side: object, kind: object) -> object:
@@ -456,7 +471,7 @@ def _target(schema: SchemaFields, *, defs: Mapping[str, object]) -> SchemaFields
     reference = schema.get("$ref")
     if not isinstance(reference, str) or not reference.startswith("#/$defs/"):
         return schema
-    found = defs.get(reference.removeprefix("#/$defs/"))
+    found = defs.get(_key(reference.removeprefix("#/$defs/")))
     return cast(SchemaFields, found) if isinstance(found, dict) and found else schema
 
 
