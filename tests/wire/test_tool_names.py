@@ -129,3 +129,23 @@ def test_a_tool_that_the_row_refuses_has_its_own_name_again_in_the_answer(row_an
     assert [one.name for one in calls_of(response.message)] == [own]
     assert own_names(request, KNOWN["vllm"]) == {}
     assert json.loads(chat.encode_request(request, KNOWN["vllm"]).body)["tools"][0]["function"]["name"] == own
+
+
+@pytest.mark.parametrize("cut", range(1, 20))
+def test_a_name_in_pieces_is_read_beside_a_tool_that_is_named_like_its_beginning(cut: int) -> None:
+    """Proves: the reader knows the names that went up, so the first piece is taken for no other tool, wherever it is cut."""
+    profile, chat = KNOWN["mistral"], family("openai_chat")
+    tools = (ToolSpec(name="get.weather"), ToolSpec(name="get"))
+    back = own_names(Request(model="m", messages=(HELLO,), tools=tools), profile)
+    (name,) = back
+    reader = ResponseReader(chat, profile=profile, own_names=back, tool_names=frozenset(tool.name for tool in tools))
+    deltas: list[dict[str, Any]] = [
+        {"index": 0, "id": "call00001", "type": "function", "function": {"name": name[:cut]}},
+        {"index": 0, "function": {"name": name[cut:]}},
+        {"index": 0, "function": {"arguments": "{}"}},
+    ]
+    for delta in deltas:
+        choice = {"index": 0, "delta": {"tool_calls": [delta]}, "finish_reason": None}
+        reader.feed(b"data: " + json.dumps({"id": "r", "choices": [choice]}).encode() + b"\n\n")
+    reader.feed(b'data: {"id":"r","choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}\n\ndata: [DONE]\n\n')
+    assert [(call.name, call.arguments) for call in calls_of(reader.finish().message)] == [("get.weather", "{}")]

@@ -165,7 +165,9 @@ class ResponseReader:
         self.early_words: WordTaker | None = None
         self._decoder = family.stream_decoder(profile, limits)
         self._own_names = own_names  # of tools that the server knows by another name
-        self._assembler = _assembler(limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix)
+        self._assembler = _assembler(
+            limits, tool_names=tool_names.union(own_names or ()), taken_ids=taken_ids, id_prefix=id_prefix
+        )
         self._in_text = in_text
         self._bytes_left = limits.stream_bytes
         self._limit_bytes = limits.stream_bytes
@@ -312,7 +314,9 @@ def read_body(
     own_names: Mapping[str, str] | None = None,
 ) -> tuple[Response, list[Frame]]:
     """Decode one non-streamed body: the response, and the healed frames for whoever watches."""
-    assembler = _assembler(limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix)
+    assembler = _assembler(
+        limits, tool_names=tool_names.union(own_names or ()), taken_ids=taken_ids, id_prefix=id_prefix
+    )
     if len(body) > (most_bytes := _most_bytes(body, limits=limits)):
         frames: list[Frame] = [Faulted(too_large(most_bytes))]
     else:
