@@ -206,3 +206,33 @@ def test_ids_that_begin_anew_in_each_message_are_of_one_call_each() -> None:
         assert len(numbers) == 4 and results == {id: f"result-{number}" for id, number in numbers.items()}
         body = json.loads(sent.call.body)
         check(target, body=body)
+
+
+@pytest.mark.promise("heal:dialect")
+@pytest.mark.parametrize("strict", [{}, {"strict": False}])
+def test_a_responses_client_gets_its_tools_past_responses(strict: dict[str, Any]) -> None:
+    """Proves: of forty schemas each that the API takes goes up in its own bytes, each other in a form that it takes, told;
+    a tool that takes no object is left out by name, with a choice that names it."""
+    shapes = {
+        **PUBLIC_SCHEMAS,
+        "bare": {},
+        "untyped": {"properties": {"a": {}}},
+        "referring": {"$ref": "#/definitions/T", "definitions": {"T": PLAIN}},
+        "listed": {"type": ["object", "null"], "properties": {}},
+    }
+    for name, schema in shapes.items():
+        tools = [{"type": "function", "name": name, "parameters": schema, **strict}]
+        asked = plain("openai_responses", tools=tools)
+        sent = send("openai_responses", asked, to="openai_responses")
+        check("openai_responses", body=json.loads(sent.call.body))
+        try:
+            check("openai_responses", body=asked)
+        except Rejected:
+            assert told_of(sent) == ["tools.parameters"], name
+        else:
+            assert json.dumps(tools).encode() in sent.call.body and told_of(sent) == [], name
+    rows = {"type": "function", "name": "rows", "parameters": {"type": "array"}, **strict}
+    choice = {"type": "function", "name": "rows"}
+    sent = send("openai_responses", plain("openai_responses", tools=[rows], tool_choice=choice), to="openai_responses")
+    body = json.loads(sent.call.body)
+    assert "tools" not in body and "tool_choice" not in body and "`rows`" in sent.told[0].what

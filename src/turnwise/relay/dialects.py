@@ -145,6 +145,37 @@ def fit_tools(fields: Fields, request: Request, *, profile: Profile) -> tuple[Pl
     return named, told
 
 
+def fit_functions(fields: Fields, request: Request) -> tuple[Request, list[Repair]]:
+    """Writes the tools of a Responses client's body anew whose schemas do not say that arguments are an object, which the API
+    refuses. The others keep their bytes."""
+    if "tools" not in fields or all(fitted_tool(tool).root == "object" for tool in request.tools):
+        return request, []
+    items: list[bytes] = []
+    told: list[Repair] = []
+    for item, tool in zip(read_items(fields["tools"]), request.tools, strict=True):
+        found = fitted_tool(tool, "object")
+        if found.root == "never":
+            told.append(left_out(tool.name))
+        elif found.root == "object":
+            items.append(item)
+        else:
+            function = {**read_fields(item), "parameters": msgspec.Raw(found.spec.parameters.encode())}
+            if found.lost:
+                function |= {
+                    "description": msgspec.Raw(encode(found.spec.description)),
+                    "strict": msgspec.Raw(b"false"),
+                }
+            items.append(write_object(function))
+            takes = f"takes no {found.lost}" if found.lost else "takes such a schema in another form"
+            told.append(not_carried("tools.parameters", because=f"the upstream {takes}"))
+    fields["tools"] = msgspec.Raw(write_array(items))
+    fitted, uncallable = callable_tools(request)
+    for key, is_lost in (("tools", not items), ("tool_choice", bool(uncallable) and fitted.tool_choice == "auto")):
+        if is_lost:
+            fields.pop(key, None)
+    return fitted, list(dict.fromkeys(told))
+
+
 class _FittedTools(NamedTuple):
     """The tools of the body, and what is told of them."""
 

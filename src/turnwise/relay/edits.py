@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from turnwise.relay.client_request import ClientRequest
 from turnwise.relay.client_tools import PlainTools
-from turnwise.relay.dialects import fit_fields, fit_tools, heal_messages
+from turnwise.relay.dialects import fit_fields, fit_functions, fit_tools, heal_messages
 from turnwise.relay.stale_reasoning import without_unsigned_thinking, without_unstored_reasoning
 from turnwise.relay.terms import RouteTerms, UpstreamRequest, capped, told_adapted
 from turnwise.vocab import Opaque, Repair, Request, Settings
@@ -57,6 +57,8 @@ def edited(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Upst
         case "openai_responses":
             request = _settle_storing(fields, request, asked=asked, profile=profile)
             told += without_unstored_reasoning(fields, request)
+            request, tools_told = fit_functions(fields, request)
+            told += tools_told
         case "anthropic_messages":
             told += without_unsigned_thinking(fields, request)
         case "gemini":
