@@ -36,10 +36,10 @@ NODES = {
     "endpoints": 11_200,
     "gateway": 13_900,
     "journal": 20_200,
-    "lab": 41_600,
-    "relay": 21_700,
+    "lab": 41_700,
+    "relay": 22_000,
     "replay": 8_100,
-    "rules": 36_600,
+    "rules": 36_700,
     "running": 19_000,
     "settings": 6_800,
     "telemetry": 3_900,
@@ -48,7 +48,7 @@ NODES = {
     "tools": 50_000,
     "turn": 28_700,
     "vocab": 6_200,
-    "wire": 72_000,
+    "wire": 72_100,
     "workers": 6_200,
 }
 MAX_FUNCTION_LINES = 100
