@@ -184,6 +184,26 @@ async def test_what_chat_refuses_goes_to_responses_and_later_requests_do_so_at_o
     assert b"A" in found.body(0) and b"B" in found.body(1)
 
 
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b'{"detail":"Not Found"}', 404), (b'{"detail":"Method Not Allowed"}', 405), (b"404 page not found\n", 404)],
+)
+async def test_a_server_without_chat_is_asked_by_responses(body: bytes, status: int) -> None:
+    """Proves: a path that is not there costs one request, and later requests go to Responses at once; a model that is not found
+    teaches nothing."""
+    kind = JSON if body.startswith(b"{") else {"content-type": "text/plain"}
+    found = await answers(
+        [STREAM, STREAM],
+        [Reply(status=status, headers=kind, pieces=(body,)), says("responses", "A"), says("responses", "B")],
+    )
+    assert found.paths == ["chat/completions", "responses", "responses"]
+    assert b"A" in found.body(0) and b"B" in found.body(1)
+    error = {"error": {"message": "Not found", "type": "invalid_request_error", "code": "model_not_found"}}
+    model = Reply(status=404, headers=JSON, pieces=(json.dumps(error).encode(),))
+    found = await answers([STREAM, STREAM], [model, says("chat", "A")])
+    assert found.paths == ["chat/completions"] * 2 and found.outlets[0].status == 404
+
+
 async def test_two_requests_that_are_refused_at_once_are_both_answered() -> None:
     """Proves: the refusal of one may be learned while the other one is on its way; both go on to Responses."""
     asked = {**STREAM, "tools": TOOL, "seed": 7}

@@ -19,8 +19,9 @@ from turnwise.wire.profiles import Profile
 
 OpenAiApi = Literal["chat", "responses"]
 
-ApiRefusal = Literal["not_in_chat", "no_reasoned_tools"]
-"""What a refusal has taught of a model in Chat Completions: it is not there, or takes no tools while it reasons."""
+ApiRefusal = Literal["not_in_chat", "no_reasoned_tools", "no_chat"]
+"""What a refusal has taught of a model in Chat Completions: it is not there, or takes no tools while it reasons; or the server
+has no such path."""
 
 
 class ApiModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +135,8 @@ def choose_api(asked: ClientRequest, *, model: str, chat: Profile, refused: Coll
     row = model_row(model)
     if "not_in_chat" in refused:
         return ApiChoice(api="responses", because="Chat Completions does not have the model")
+    if "no_chat" in refused:
+        return ApiChoice(api="responses", because="the server does not have Chat Completions")
     if row.alone is not None:
         return ApiChoice(api=row.alone, because="no other API has the model")
     if asked.asked.family != "openai_chat":
@@ -178,7 +181,7 @@ def _has_audio(request: Request) -> bool:
     return any(isinstance(part, File) and part.media_type.startswith("audio/") for part in parts)
 
 
-# --- refusals that teach: sentences of OpenAI's from their first word to their last
+# --- refusals that teach: sentences of OpenAI's from their first word to their last, and a server's word for a path
 
 _REFUSALS: Mapping[ApiRefusal, re.Pattern[str]] = {
     "not_in_chat": re.compile(
@@ -191,14 +194,21 @@ _REFUSALS: Mapping[ApiRefusal, re.Pattern[str]] = {
         r" (?:Please use /v1/responses instead\."
         r"|To use function tools, use /v1/responses or set reasoning_effort to 'none'\.)"
     ),
+    # What web servers say of a path: Starlette as JSON, Go's net/http and others as a plain text. None of it names a model.
+    "no_chat": re.compile(
+        r"(?:HTTP 40[45]: the answer began with ')?(?:40[45] )?(?:(?:page )?not found|method not allowed)\.?'?",
+        re.IGNORECASE,
+    ),
 }
 _REFUSALS_SAID: Mapping[ApiRefusal, str] = {
     "not_in_chat": "Chat Completions does not have the model",
     "no_reasoned_tools": "the model takes no tools in Chat Completions while it reasons",
+    "no_chat": "the server does not have Chat Completions",
 }
 """What was learned, for people."""
 
-_TEACHING_STATUSES = frozenset({400, 404})
+_NO_PATH = frozenset({404, 405})
+_TEACHING_STATUSES = _NO_PATH | {400}
 
 
 def api_refusal(fault: Fault) -> ApiRefusal | None:
@@ -206,7 +216,8 @@ def api_refusal(fault: Fault) -> ApiRefusal | None:
     if fault.status not in _TEACHING_STATUSES:
         return None
     for refusal, words in _REFUSALS.items():
-        if words.fullmatch(fault.message.strip()):
+        is_of_path = fault.status in _NO_PATH and not fault.code  # a model that is not found has a code
+        if words.fullmatch(fault.message.strip()) and (refusal != "no_chat" or is_of_path):
             return refusal
     return None
 
