@@ -37,7 +37,7 @@ NODES = {
     "gateway": 13_900,
     "journal": 20_200,
     "lab": 41_700,
-    "relay": 22_000,
+    "relay": 22_100,
     "replay": 8_100,
     "rules": 36_700,
     "running": 19_000,
