@@ -39,7 +39,7 @@ NODES = {
     "lab": 41_700,
     "relay": 22_100,
     "replay": 8_100,
-    "rules": 36_700,
+    "rules": 36_800,
     "running": 19_000,
     "settings": 6_800,
     "telemetry": 3_900,

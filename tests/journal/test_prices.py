@@ -36,7 +36,7 @@ def tokens(*figures: str, above: int = 0, write_1h: str | None = None) -> TokenP
 
 def plain(row: PriceRow | None) -> PriceRow | None:
     """Its list prices alone, without those of other ways to be served."""
-    return None if row is None else msgspec.structs.replace(row, terms=())
+    return None if row is None else msgspec.structs.replace(row, terms=(), kin_terms=())
 
 
 @pytest.mark.promise("bill:plans")

@@ -289,6 +289,21 @@ def test_what_is_asked_for_is_in_the_projection() -> None:
         assert asked_times(one) == Decimal(times), term
         plain = projected_usd(row, input_tokens=1_000, output_tokens=500)
         assert projected_usd(one, input_tokens=1_000, output_tokens=500) == plain * Decimal(times)
+    for model, profile, term, most in (
+        ("claude-sonnet-5-5", "anthropic", "speed=fast", "6.6"),  # Opus 4.7's, in the region
+        ("gpt-4o", "openai", "service_tier=priority", "2.5"),  # GPT-5.5's
+        ("gpt-4o", "openai", "service_tier=warp", "6"),
+        ("gpt-4o", "openai", "service_tier=flex", "1"),
+    ):
+        unlisted = NO_PRICES.find(model, profile=profile, at_s=NOW)
+        assert unlisted is not None
+        assert asked_times(msgspec.structs.replace(unlisted, asked_terms=(term,))) == Decimal(most), (model, term)
+    answered = price_of(
+        Usage(input_tokens=1_000, terms=("speed=fast",)),
+        row=NO_PRICES.find("claude-sonnet-5-5", profile="anthropic", at_s=NOW),
+    )
+    assert isinstance(answered, Priced) and "`speed=fast` is not known" in answered.at_least
+    assert (answered.usd, answered.most_usd) == (Decimal("0.002"), Decimal("0.0132"))
     body = '{"model":"m","speed":"fast","serviceTier":"SERVICE_TIER_FLEX","inference_geo":null,"x":1}'
     assert terms_asked(body) == terms_asked(body.encode()) == ("serviceTier=FLEX", "speed=fast")
     assert terms_asked('{"note":"a \\"speed\\" that is no field"}') == terms_asked("[1]") == ()

@@ -18,7 +18,7 @@ import msgspec
 from turnwise.base.unasked_files import LeftOut, read_of_user
 from turnwise.errors import CallerError
 from turnwise.journal.kept_prices import KeptPrices, KeptRow, kept_prices_path
-from turnwise.rules.pricing import OwnCost, PriceRow, PriceTerm, TokenPrices
+from turnwise.rules.pricing import OwnCost, PriceRow, PriceTerm, TokenPrices, dearest_kinds, term_kind
 from turnwise.settings.catalogue import plain_name
 from turnwise.settings.settings import Layer, user_folder
 from turnwise.settings.unknown_fields import with_near_field
@@ -114,7 +114,8 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if row is None or row.plan != "tokens" or table is None:
             return row
         terms = _terms_of(model, table=table)
-        return msgspec.structs.replace(row, terms=terms) if terms else row
+        kin = _kin_terms(terms, table=table)
+        return msgspec.structs.replace(row, terms=terms, kin_terms=kin) if terms or kin else row
 
     def names(self, *, profile: str) -> list[str]:
         """The names of the endpoint's models that have a price. Names of files without a provider are left out."""
@@ -341,15 +342,30 @@ def _terms_of(model: str, *, table: str) -> tuple[PriceTerm, ...]:
     """What `price_terms.toml` says of the model at that provider."""
     return tuple(
         [
-            PriceTerm(
-                term=one.term,
-                times=Decimal(one.times),
-                at_most=None if one.at_most is None else Decimal(one.at_most),
-            )
+            _price_term(one)
             for one in _terms()
             if table in one.tables and any(_fits(model, pattern) for pattern in one.models)
         ]
     )
+
+
+def _kin_terms(terms: tuple[PriceTerm, ...], *, table: str) -> tuple[PriceTerm, ...]:
+    """What makes the provider's other models dearer, of kinds that make this one no dearer: each term at its dearest."""
+    known, kin = dearest_kinds(terms), dict[str, PriceTerm]()
+    for one in map(_price_term, [one for one in _terms() if table in one.tables]):
+        before = kin.get(one.term)
+        if (
+            one.most_times > 1
+            and term_kind(one.term) not in known
+            and (before is None or before.most_times < one.most_times)
+        ):
+            kin[one.term] = one
+    return tuple(kin.values())
+
+
+def _price_term(one: _Term) -> PriceTerm:
+    at_most = None if one.at_most is None else Decimal(one.at_most)
+    return PriceTerm(term=one.term, times=Decimal(one.times), at_most=at_most)
 
 
 def _fits(model: str, pattern: str) -> bool:

@@ -4,7 +4,7 @@ Money is `Decimal`, in US dollars, and sums are exact. An unknown price is `Unkn
 bill:plans). Rows come in as data; where they come from is the drivers' business.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from decimal import ROUND_DOWN, Context, Decimal, InvalidOperation
 from typing import Literal, TypeGuard
 
@@ -54,6 +54,11 @@ class PriceTerm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     times: Decimal
     at_most: Decimal | None = None
 
+    @property
+    def most_times(self) -> Decimal:
+        """The most that is known."""
+        return self.times if self.at_most is None else self.at_most
+
 
 class OwnCost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The place in the provider's usage object that says what the request cost. `unit_usd` is the value of 1 unit of it in
@@ -76,6 +81,7 @@ class PriceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - `is_from_project`: the price comes from a project's file. It is shown, but not used for limits.
     - `asks_hour`: whether the requests ask the provider to keep the cache for an hour.
     - `terms`: what tokens cost where the provider says that it served the request in a way of its own.
+    - `kin_terms`: terms that make other models of the provider dearer, of kinds that make this one no dearer, as far as is known.
     - `asked_terms`: those that the requests ask for. A limit of cost reckons with them before the answer comes.
     """
 
@@ -89,6 +95,7 @@ class PriceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_from_project: bool = False
     asks_hour: bool = False
     terms: tuple[PriceTerm, ...] = ()
+    kin_terms: tuple[PriceTerm, ...] = ()
     asked_terms: tuple[str, ...] = ()
 
 
@@ -326,7 +333,7 @@ def _price_of_bills(
         times, unsure = served_times(usage, row=bill.row, asked=asked)
         whys.update(dict.fromkeys(unsure))
         tokens = add(tokens, _times(usd, times))
-        dearest = add(dearest, _times(usd, max(times, dearest_times(bill.row))))
+        dearest = add(dearest, _times(usd, max(times, dearest_times(bill.row, named=(*usage.terms, *asked)))))
         more, written = _saved(bill.usage, prices=bill.prices, details=bill.details)
         saved = _sum_known(saved, more, times=times, is_first=bill is bills[0])
         writing = _sum_known(writing, written, times=times, is_first=bill is bills[0])
@@ -402,12 +409,18 @@ def served_times(usage: Usage, *, row: PriceRow, asked: tuple[str, ...]) -> tupl
     return times, whys
 
 
-def dearest_times(row: PriceRow) -> Decimal:
-    """How many times its list price a request can cost at most, by what is known: the dearest word of each kind together."""
+def dearest_times(row: PriceRow, *, named: Iterable[str] = ()) -> Decimal:
+    """How many times its list price a request can cost at most, by what is known: the dearest word of each kind together. A term
+    that is `named`, and whose price is not known here, counts as the dearest that is known of the provider's others."""
     dearest: dict[str, Decimal] = {}
     for term in row.terms:
-        kind, most = term.term.partition("=")[0], term.times if term.at_most is None else term.at_most
-        dearest[kind] = max(dearest.get(kind, Decimal(1)), most)
+        kind = term_kind(term.term)
+        dearest[kind] = max(dearest.get(kind, Decimal(1)), term.most_times)
+    known = {term.term.casefold() for term in row.terms}
+    for name in named:
+        if name.casefold() not in known and not is_ordinary(name) and term_kind(name) not in dearest_kinds(row.terms):
+            kin = _kin_of(name, row=row)
+            dearest[term_kind(name)] = max([term.most_times for term in kin], default=Decimal(1))
     times = Decimal(1)
     for most in dearest.values():
         times = EXACT.multiply(times, most)
@@ -423,8 +436,24 @@ def asked_times(row: PriceRow) -> Decimal:
         if found is not None:
             times = EXACT.multiply(times, max(Decimal(1), found.times if found.at_most is None else found.at_most))
         elif not is_ordinary(term):
-            return dearest_times(row)
+            return dearest_times(row, named=row.asked_terms)
     return times
+
+
+def term_kind(term: str) -> str:
+    """`speed` of `speed=fast`."""
+    return term.partition("=")[0]
+
+
+def dearest_kinds(terms: Iterable[PriceTerm]) -> frozenset[str]:
+    """The kinds of terms that make a request dearer than its list price."""
+    return frozenset([term_kind(term.term) for term in terms if term.most_times > 1])
+
+
+def _kin_of(name: str, *, row: PriceRow) -> Sequence[PriceTerm]:
+    """The same term at other models; else those of its kind; else all."""
+    same = [term for term in row.kin_terms if term.term.casefold() == name.casefold()]
+    return same or [term for term in row.kin_terms if term_kind(term.term) == term_kind(name)] or row.kin_terms
 
 
 def _times(amount: Decimal, times: Decimal) -> Decimal:
