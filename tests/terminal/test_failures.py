@@ -229,7 +229,7 @@ def test_a_key_that_is_quoted_back_is_hidden(
         ran = cli("run", "hi", *way, "--api-key-env", "MY_KEY", *at(lab, "leaky", family=family))
         assert ran.code == 6 and "wrong key" in ran.out
         assert KEY not in ran.out + ran.err
-    kept = b"".join([path.read_bytes() for path in (tmp_path / "state").iterdir()])
+    kept = b"".join([path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file()])
     assert b"wrong key" in kept and KEY.encode() not in kept
 
 

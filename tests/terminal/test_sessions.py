@@ -103,7 +103,9 @@ def test_another_model_brings_its_own_address(cli: Cli, lab: Lab) -> None:
 def test_a_query_in_the_address_is_not_kept(cli: Cli, lab: Lab, tmp_path: Path) -> None:
     """It may hold a key; going on then asks for the address again instead of using another one."""
     cli("run", "Hello.", "--model", "openai_chat:plain-answer", "--base-url", f"{lab.url}/v1?key=sk-in-a-query")
-    assert b"sk-in-a-query" not in b"".join([path.read_bytes() for path in (tmp_path / "state").iterdir()])
+    assert b"sk-in-a-query" not in b"".join(
+        [path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    )
     ran = cli("run", "And now?", "--continue")
     assert ran.code == 2 and "is not kept: give --base-url again" in ran.err
 
