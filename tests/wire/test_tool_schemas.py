@@ -264,7 +264,7 @@ def test_a_reference_in_a_result_is_text_for_gemini() -> None:
 
 @pytest.mark.parametrize("row", ["anthropic", "google", "openai", "openai-chat", "moonshot"])
 def test_a_long_tool_is_gone_with_its_request(row: str) -> None:
-    """Proves: a gateway that gets another long tool with each request keeps none of them, whatever family they go to."""
+    """Proves: a gateway that gets another long tool with each request keeps the last one at most, whatever family it goes to."""
     profile = builtin_profiles()[row]
     taken: list[int] = []
     tracemalloc.start()

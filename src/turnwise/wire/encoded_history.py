@@ -55,6 +55,7 @@ class CallFrame(msgspec.Struct, frozen=True, kw_only=True):
     rests_on: tuple[object, ...] = ()
     marking: Marking | None = None  # None: the provider is not asked to keep the prompt
     names: WireNames | None = None  # of the request's tools, where messages are written
+    sure_names: frozenset[str] = frozenset()  # those that go up as they are
     adapted: tuple[Adapted, ...] = ()
 
 
@@ -126,8 +127,8 @@ class EncodedHistory:
             also,
         )
         if self._frame is None or around != self._around or not _writes_alike(request.settings, self._around[0]):
-            frame = make(request, profile)
-            self._frame = msgspec.structs.replace(frame, names=wire_names(request.tools, profile))
+            names, sure = wire_names(request.tools, profile)
+            self._frame = msgspec.structs.replace(make(request, profile), names=names, sure_names=sure)
             self._around = around
         return self._frame
 
@@ -293,7 +294,9 @@ class EncodedHistory:
     def _take(self, messages: Sequence[Message], *, behind: _Mark, frame: CallFrame) -> _Mark:
         items = behind.items.copy()
         encoded = self._encoded
-        if found := items.take(messages if frame.names is None else frame.names.fitted(messages)):
+        if frame.names is not None:
+            messages = frame.names.fitted(messages, sure=frame.sure_names)
+        if found := items.take(messages):
             if encoded:
                 encoded += b","
             new = b",".join(found)

@@ -49,7 +49,8 @@ _REFUSED = (*_CHOICES, "not", "enum")
 _ANNOTATIONS = frozenset({"description", "title", "default", "examples", "deprecated"})
 ALSO = "\n\nThe arguments must also fit this JSON Schema: "
 KEPT_TOOLS = 2048  # whose copies are kept; a client has a few dozen
-MOST_KEPT_CHARACTERS = 16 * 1024  # of a tool whose copies are kept; most have a thousand
+LONG_TOOL = 16 * 1024  # characters
+MOST_KEPT_CHARACTERS = 2 * 1024 * 1024  # of the tools whose copies one function keeps; most tools have a thousand
 MOST_INLINED = 3  # definitions within each other that stand in place of references
 MOST_STEPS = 16  # of references that lead on to others
 MOST_SAID = 4000  # characters of a schema in a description
@@ -78,17 +79,23 @@ _Copy = TypeVar("_Copy")
 
 
 def kept_by_tool(write: Callable[Concatenate[ToolSpec, _Form], _Copy]) -> Callable[Concatenate[ToolSpec, _Form], _Copy]:
-    """The function with its answers kept, for tools that are not long: a client may send others with each request."""
-    keeping = lru_cache(maxsize=KEPT_TOOLS)(write)
+    """The function with its answers kept. A client may send others with each request, so all are forgotten when the
+    kept tools have MOST_KEPT_CHARACTERS; a long tool counts as so many. What is known is found without a look at its size."""
+    held = 0
 
+    @lru_cache(maxsize=KEPT_TOOLS)
     @wraps(write)
-    def written(tool: ToolSpec, *form: _Form.args, **named: _Form.kwargs) -> _Copy:
+    def keep(tool: ToolSpec, *form: _Form.args, **named: _Form.kwargs) -> _Copy:
+        nonlocal held
         size = len(tool.parameters) + len(tool.description) + len(tool.name)
-        if tool.opaque is not None:
-            size += len(tool.opaque.json)
-        return (keeping if size <= MOST_KEPT_CHARACTERS else write)(tool, *form, **named)
+        size += 0 if tool.opaque is None else len(tool.opaque.json)
+        if held + size > MOST_KEPT_CHARACTERS:
+            keep.cache_clear()
+            held = 0
+        held += size if size <= LONG_TOOL else MOST_KEPT_CHARACTERS
+        return write(tool, *form, **named)
 
-    return written
+    return cast("Callable[Concatenate[ToolSpec, _Form], _Copy]", keep)
 
 
 @kept_by_tool

@@ -35,6 +35,7 @@ TAKEN: Mapping[FamilyName, re.Pattern[str]] = {
 }
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 _MOST = 64  # what every family takes
+_MOST_KEPT = 16_384  # characters of the names of one request's tools that are kept
 _MARK = 9  # `_` and eight hexadecimal digits
 
 
@@ -68,17 +69,17 @@ class WireNames(msgspec.Struct, frozen=True):
         taken = _taken(name, self.family, self.row)
         return name if taken or not name or (taken is None and name in self.own) else fitted_name(name)
 
-    def fitted(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """The messages with these names in calls and results; the very same where nothing changes."""
-        found = [self._message(message) for message in messages]
-        return messages if all(one is message for one, message in zip(found, messages, strict=True)) else found
+    def fitted(self, messages: Sequence[Message], *, sure: frozenset[str]) -> Sequence[Message]:
+        """The messages with these names in calls and results; the very same where nothing changes. `sure` names are taken."""
+        for message in messages:
+            for part in message.parts:
+                if type(part) is not ToolCall and type(part) is not ToolResult:
+                    continue
+                if part.name not in sure and self.of(part.name) != part.name:
+                    return [self._message(one) for one in messages]
+        return messages
 
     def _message(self, message: Message) -> Message:
-        for part in message.parts:
-            if (type(part) is ToolCall or type(part) is ToolResult) and self.of(part.name) != part.name:
-                break
-        else:
-            return message
         parts = [
             msgspec.structs.replace(part, name=self.of(part.name)) if isinstance(part, ToolCall | ToolResult) else part
             for part in message.parts
@@ -86,17 +87,25 @@ class WireNames(msgspec.Struct, frozen=True):
         return Message(message.role, tuple(parts))
 
 
-def wire_names(tools: Sequence[ToolSpec], profile: Profile) -> WireNames:
-    takes = TAKEN[profile.family]
-    own = frozenset([tool.name for tool in tools if not takes.fullmatch(tool.name)])
-    return WireNames(profile.family, profile.tool_names, own)
+def wire_names(tools: Sequence[ToolSpec], profile: Profile) -> tuple[WireNames, frozenset[str]]:
+    """How names go up, and those of the request's tools that go as they are."""
+    names = tuple([tool.name for tool in tools])
+    of = _wire_names if sum(map(len, names)) <= _MOST_KEPT else _wire_names.__wrapped__
+    return of(names, profile.family, profile.tool_names)
+
+
+@lru_cache(maxsize=64)
+def _wire_names(names: tuple[str, ...], family: FamilyName, row: str) -> tuple[WireNames, frozenset[str]]:
+    own = frozenset([name for name in names if not TAKEN[family].fullmatch(name)])
+    found = WireNames(family, row, own)
+    return found, frozenset([name for name in names if found.of(name) == name])
 
 
 def with_wire_names(request: Request, profile: Profile) -> Request:
     """The request with tools, and the choice of one, under names that the row takes."""
     if not profile.tool_names:
         return request
-    names, choice = wire_names(request.tools, profile), request.tool_choice
+    (names, _), choice = wire_names(request.tools, profile), request.tool_choice
     tools = [
         tool
         if _is_servers(tool) or (name := names.of(tool.name)) == tool.name
