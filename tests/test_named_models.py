@@ -16,6 +16,8 @@ SOURCE = ROOT / "src" / "turnwise"
 KNOW_MODELS = {"vocab", "wire", "assembly", "rules", "turn", "relay", "testing"}
 FILES = [
     ROOT / "README.md",
+    ROOT / "scripts" / "start",
+    ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").glob("*.md")),
     *[path for path in sorted((ROOT / "examples").rglob("*")) if path.suffix in {".md", ".py", ".yml", ".sh", ".toml"}],
     *[path for path in sorted(SOURCE.rglob("*.py")) if path.relative_to(SOURCE).parts[0] not in KNOW_MODELS],
